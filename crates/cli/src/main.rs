@@ -1,0 +1,2 @@
+//! The `memfold` command.
+fn main() {}

@@ -1,0 +1,4 @@
+//! Pages whole processes into compressed memory.
+#![no_std]
+
+pub mod shared;
