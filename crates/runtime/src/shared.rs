@@ -35,6 +35,9 @@ pub const SLOTS: usize = 1024;
 pub const MESSAGES: usize = 16;
 /// Bytes of one message.
 pub const MESSAGE_BYTES: usize = 240;
+/// The least limit, in bytes, that leaves the runtime room to work: its own
+/// threads, tables, buffers and the reserve of the store.
+pub const SMALLEST_LIMIT: u64 = 8 << 20;
 /// Buckets of the fault histogram; see [`bucket_of`].
 pub const BUCKETS: usize = 40 * SUB;
 const SUB: usize = 16;
@@ -152,6 +155,10 @@ pub struct Slot {
     pub pid: AtomicU32,
     /// One of [`state`]; 0 while starting.
     pub state: AtomicU32,
+    /// Which program image took the slot: the address of `argc` on the first stack, which is `argv - 8` and
+    /// field 28 of `/proc/PID/stat`. An exec changes it, so the supervisor sees when a process has gone on
+    /// as a program that does not load the library. 0 is unknown.
+    pub image: AtomicU64,
     /// Private anonymous memory, everything of memfold's own in it included, bytes.
     pub resident: AtomicU64,
     /// Uncompressed size of what the store holds, bytes.
@@ -256,6 +263,7 @@ impl Shared {
 impl Slot {
     fn reset_gauges(&self) {
         self.state.store(0, Relaxed);
+        self.image.store(0, Relaxed);
         for gauge in [&self.resident, &self.evicted, &self.payload, &self.overhead, &self.standby] {
             gauge.store(0, Relaxed);
         }
