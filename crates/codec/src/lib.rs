@@ -5,21 +5,50 @@
 //! that codecs can run where no allocator may be called. A decoder given any
 //! bytes either fills the block or returns an error; it never reads or
 //! writes outside of what it was given.
+//!
+//! [`codec`] finds a codec by its name, [`decoder`] by the number that a
+//! format stored. Blocks that are one word repeated are worth no codec:
+//! [`same_filled`] finds them and [`fill`] makes them again.
+//!
+//! ```text
+//!  block --same_filled--> word                       8 bytes, no codec
+//!    |
+//!    +--Codec::compress--> Fits(n)  -> n bytes + CodecId --decoder--> block
+//!                    `---> Incompressible               (keep it as it is)
+//! ```
+//!
+//! Invariants that every codec keeps and the tests of this crate check:
+//!
+//! - What `compress` makes depends on the block alone, not on the threshold,
+//!   the length of `dst`, or what the scratch was used for before.
+//! - It answers `Fits` exactly if the result is not larger than the threshold.
+//! - `decompress` takes that result, all of it and nothing more.
+//! - A block of no bytes has a compressed form of no bytes.
+//!
+//! Codecs are made for blocks from one byte to [`MAX_BLOCK`]. Larger ones work
+//! too, as far as the format goes, but nobody has tuned anything for them.
 #![no_std]
 
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+mod copy;
+mod lz4;
+mod registry;
+mod same;
 mod scratch;
+#[cfg(feature = "std")]
+mod scratch_buf;
+mod zstd;
 
+pub use registry::{CodecId, UnknownCodec, all, codec, decoder};
+pub use same::{fill, same_filled};
 pub use scratch::Scratch;
+#[cfg(feature = "std")]
+pub use scratch_buf::ScratchBuf;
 
-/// Which decoder reads a compressed block: the number that formats store.
-///
-/// Numbers are given once and never change their meaning. Zero is never
-/// given to a codec; formats may use it for "no codec".
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CodecId(pub u8);
+/// The largest block that the codecs are made and tested for: 512 KiB.
+pub const MAX_BLOCK: usize = 512 << 10;
 
 /// What came of compressing a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +64,14 @@ pub enum Compressed {
 /// the wanted size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
+
+impl core::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("the compressed form of a block is damaged")
+    }
+}
+
+impl core::error::Error for Malformed {}
 
 /// One way to compress a block.
 pub trait Codec: Sync {
@@ -59,7 +96,8 @@ pub trait Codec: Sync {
     /// which must hold at least `min(threshold, bound(src.len()))` bytes.
     ///
     /// # Panics
-    /// If `scratch` is smaller than `compress_scratch(src.len())`.
+    /// If `scratch` is smaller than `compress_scratch(src.len())` or `dst`
+    /// smaller than it must be.
     fn compress(&self, src: &[u8], dst: &mut [u8], threshold: usize, scratch: &mut Scratch<'_>)
     -> Compressed;
 
@@ -70,4 +108,23 @@ pub trait Codec: Sync {
     /// # Panics
     /// If `scratch` is smaller than `decompress_scratch(dst.len())`.
     fn decompress(&self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Malformed>;
+}
+
+impl core::fmt::Debug for dyn Codec + '_ {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How much of `dst` a compressor may fill: no more than the threshold allows,
+/// and no more than `bound`, since nothing needs more.
+///
+/// # Panics
+/// If `dst` is smaller than the contract of [`Codec::compress`] asks: going on
+/// would call blocks incompressible that are not.
+#[inline]
+fn room(dst: &[u8], threshold: usize, bound: usize) -> usize {
+    let room = threshold.min(bound);
+    assert!(dst.len() >= room, "dst is smaller than the threshold and the bound ask for");
+    room
 }

@@ -11,11 +11,11 @@
 //! one to compress with, one to decompress with.
 //!
 //! ```text
-//! memory (aligned to 64 bytes)                                  memory + len
-//! +------------------------------------+------------------------+----------+
-//! | context of the codec that was here | space for one call     |  unused  |
-//! | last: valid while `kept` names it  | only, contents random  |          |
-//! +------------------------------------+------------------------+----------+
+//! memory (aligned to 64 bytes)                               memory + len
+//! +----------------------------+---------------------------+----------+
+//! | what a codec wants for one | context: valid as long as |  unused  |
+//! | call, contents random      | `kept` describes it       |          |
+//! +----------------------------+---------------------------+----------+
 //! ```
 //!
 //! Invariant: while `kept` is `Some`, nobody but the codec it names has
@@ -86,5 +86,102 @@ impl<'a> Scratch<'a> {
     /// its pages given back) before the next call.
     pub fn forget(&mut self) {
         self.kept = None;
+    }
+
+    /// Memory for one call that keeps nothing.
+    ///
+    /// # Panics
+    /// If there are fewer than `size` bytes.
+    #[inline]
+    pub(crate) fn take(&mut self, size: usize) -> NonNull<u8> {
+        self.kept = None;
+        self.memory_of(size)
+    }
+
+    /// Memory that holds what `kept` says. If it holds something else,
+    /// `size` tells how many bytes are needed and `set_up` fills them.
+    ///
+    /// # Panics
+    /// If there are fewer than `size()` bytes.
+    #[inline]
+    pub(crate) fn keep(
+        &mut self,
+        kept: Kept,
+        size: impl FnOnce() -> usize,
+        set_up: impl FnOnce(NonNull<u8>),
+    ) -> NonNull<u8> {
+        if self.kept != Some(kept) {
+            let memory = self.take(size());
+            set_up(memory);
+            self.kept = Some(kept);
+        }
+        self.memory
+    }
+
+    #[inline]
+    fn memory_of(&self, size: usize) -> NonNull<u8> {
+        // Going on with less would turn a mistake of the caller into blocks
+        // that seem incompressible or damaged.
+        assert!(self.len >= size, "the scratch is smaller than the codec needs");
+        self.memory
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEPT: Kept = Kept { codec: CodecId::ZSTD, compress: true, level: 1, block_len: 4096 };
+
+    #[repr(align(64))]
+    struct Aligned([u8; 256]);
+
+    fn sets_up(scratch: &mut Scratch<'_>, kept: Kept) -> bool {
+        let mut called = false;
+        scratch.keep(kept, || 100, |_| called = true);
+        called
+    }
+
+    #[test]
+    fn a_context_is_set_up_once() {
+        let mut memory = Aligned([0; 256]);
+        let mut scratch = Scratch::new(&mut memory.0);
+        assert!(sets_up(&mut scratch, KEPT));
+        assert!(!sets_up(&mut scratch, KEPT));
+    }
+
+    #[test]
+    fn any_other_use_ends_a_context() {
+        let others = [
+            Kept { compress: false, ..KEPT },
+            Kept { level: 2, ..KEPT },
+            Kept { block_len: 4095, ..KEPT },
+            Kept { codec: CodecId::LZ4, ..KEPT },
+        ];
+        let mut memory = Aligned([0; 256]);
+        let mut scratch = Scratch::new(&mut memory.0);
+        for other in others {
+            sets_up(&mut scratch, KEPT);
+            assert!(sets_up(&mut scratch, other));
+            assert!(sets_up(&mut scratch, KEPT));
+        }
+        scratch.take(1);
+        assert!(sets_up(&mut scratch, KEPT));
+        scratch.forget();
+        assert!(sets_up(&mut scratch, KEPT));
+    }
+
+    #[test]
+    #[should_panic = "smaller than the codec needs"]
+    fn too_little_memory_is_no_silent_failure() {
+        let mut memory = Aligned([0; 256]);
+        Scratch::new(&mut memory.0[..64]).take(65);
+    }
+
+    #[test]
+    #[should_panic = "not aligned"]
+    fn unaligned_memory_is_refused() {
+        let mut memory = Aligned([0; 256]);
+        Scratch::new(&mut memory.0[8..]);
     }
 }

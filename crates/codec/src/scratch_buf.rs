@@ -1,0 +1,38 @@
+//! A scratch with memory of its own, for callers that may allocate.
+
+use std::vec;
+use std::vec::Vec;
+
+use crate::{Codec, Scratch};
+
+/// Heap memory that is fit for a [`Scratch`].
+#[derive(Debug, Default)]
+pub struct ScratchBuf {
+    memory: Vec<Line>,
+}
+
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; Scratch::ALIGN]);
+
+impl ScratchBuf {
+    /// At least `size` bytes.
+    pub fn with_size(size: usize) -> Self {
+        ScratchBuf { memory: vec![Line([0; Scratch::ALIGN]); size.div_ceil(Scratch::ALIGN)] }
+    }
+
+    /// Enough for `codecs` to compress and decompress blocks of `len` bytes.
+    pub fn for_codecs<'c>(codecs: impl IntoIterator<Item = &'c dyn Codec>, len: usize) -> Self {
+        let sizes = codecs.into_iter().map(|c| c.compress_scratch(len).max(c.decompress_scratch(len)));
+        Self::with_size(sizes.max().unwrap_or(0))
+    }
+
+    /// The scratch. Keep it for many calls: what a codec sets up in it is lost
+    /// when the next one is made.
+    pub fn scratch(&mut self) -> Scratch<'_> {
+        let lines: &mut [Line] = &mut self.memory;
+        // SAFETY: a `Line` is an array of bytes and nothing else.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines)) };
+        Scratch::new(bytes)
+    }
+}

@@ -1,0 +1,276 @@
+//! `zstd:LEVEL`: the dense tier. A Zstandard frame by the reference C library.
+//!
+//! The library works in static contexts that live in the caller's scratch, so
+//! it never allocates. A context is kept there from one call to the next: to
+//! set one up costs more than to compress a page with it.
+//!
+//! ```text
+//! scratch of a compressor             scratch of a decompressor
+//! +-----------------+---------+       +---------+
+//! | result, bound() | context |       | context |
+//! +-----------------+---------+       +---------+
+//! 0            rounded up to 64       0
+//! ```
+//!
+//! The compressor writes into the scratch unless `dst` has room for the worst
+//! case, because with less the library may fail although the result would
+//! fit, or make another, worse one. The result is then copied.
+//!
+//! # Format
+//! One Zstandard frame (RFC 8878) without magic number, content size, checksum
+//! or dictionary id: whoever keeps the block knows its length and has its own
+//! checksum. That leaves five bytes around the first block.
+//!
+//! ```text
+//! +----+-------------+----------------------+---------+---
+//! | 00 | window size | block header, 3 bytes | content | ... more blocks
+//! +----+-------------+----------------------+---------+---
+//! ```
+//!
+//! The library would also decode several frames in a row; [`is_one_frame`]
+//! sees that there is exactly one and nothing behind it.
+
+use core::ffi::{c_int, c_void};
+use core::ptr::NonNull;
+
+use zstd_sys::ZSTD_cParameter as Compression;
+use zstd_sys::{ZSTD_CCtx, ZSTD_DCtx, ZSTD_format_e};
+
+use crate::scratch::Kept;
+use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
+
+/// The fastest level. Zstandard knows faster ones, down to -131072; below this
+/// one they find next to nothing in a page.
+pub(crate) const MIN_LEVEL: i32 = -50;
+
+/// The densest level.
+pub(crate) const MAX_LEVEL: i32 = 22;
+
+/// The codec `zstd:LEVEL`.
+pub(crate) struct Zstd {
+    level: i32,
+    name: &'static str,
+}
+
+macro_rules! levels {
+    ($($level:literal),* $(,)?) => {
+        [$(Zstd { level: $level, name: concat!("zstd:", $level) }),*]
+    };
+}
+
+/// All levels in ascending order. There is no level 0: for Zstandard it means
+/// the default, which is 3.
+#[rustfmt::skip]
+pub(crate) static LEVELS: [Zstd; 72] = levels![
+    -50, -49, -48, -47, -46, -45, -44, -43, -42, -41, -40, -39, -38, -37, -36, -35, -34, -33, -32, -31,
+    -30, -29, -28, -27, -26, -25, -24, -23, -22, -21, -20, -19, -18, -17, -16, -15, -14, -13, -12, -11,
+    -10, -9, -8, -7, -6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,
+    18, 19, 20, 21, 22,
+];
+
+/// The codec of that level.
+pub(crate) fn level(level: i32) -> Option<&'static Zstd> {
+    let index = LEVELS.binary_search_by_key(&level, |codec| codec.level).ok()?;
+    Some(&LEVELS[index])
+}
+
+/// What the library says of a call: a size, or an error as a number just below
+/// zero.
+fn result(code: usize) -> Result<usize, Malformed> {
+    // SAFETY: looks at the number only.
+    if unsafe { zstd_sys::ZSTD_isError(code) } == 0 { Ok(code) } else { Err(Malformed) }
+}
+
+/// For calls that can only fail if this module gives the library parameters it
+/// does not have. That must not pass for a block that does not compress.
+#[track_caller]
+fn must(code: usize) {
+    assert!(result(code).is_ok(), "zstd refuses its parameters");
+}
+
+impl Zstd {
+    /// Bytes before the context in the scratch of a compressor.
+    fn staging(&self, len: usize) -> usize {
+        self.bound(len).next_multiple_of(Scratch::ALIGN)
+    }
+
+    /// Bytes of a context that compresses blocks of `len` bytes.
+    fn context_size(&self, len: usize) -> usize {
+        // SAFETY: both compute with numbers only.
+        let size = unsafe {
+            let parameters = zstd_sys::ZSTD_getCParams(self.level, len as u64, 0);
+            zstd_sys::ZSTD_estimateCCtxSize_usingCParams(parameters)
+        };
+        must(size);
+        size
+    }
+
+    /// Makes a context for blocks of `len` bytes at `memory`.
+    ///
+    /// # Safety
+    /// `memory` is aligned to 64 bytes and has `context_size(len)` bytes, which
+    /// are borrowed exclusively.
+    unsafe fn set_up_context(&self, memory: NonNull<u8>, len: usize) {
+        // The size must be exact: a static context that is much too large is
+        // an error to the library as soon as it has noticed for long enough.
+        let size = self.context_size(len);
+        // SAFETY: the caller's promise.
+        let context = unsafe { zstd_sys::ZSTD_initStaticCCtx(memory.as_ptr().cast(), size) };
+        assert!(context == memory.as_ptr().cast(), "zstd takes a context of the size it asked for");
+        let magicless = ZSTD_format_e::ZSTD_f_zstd1_magicless as c_int;
+        for (parameter, value) in [
+            (Compression::ZSTD_c_compressionLevel, self.level),
+            // ZSTD_c_format
+            (Compression::ZSTD_c_experimentalParam2, magicless),
+            (Compression::ZSTD_c_contentSizeFlag, 0),
+            (Compression::ZSTD_c_checksumFlag, 0),
+            (Compression::ZSTD_c_dictIDFlag, 0),
+        ] {
+            // SAFETY: `context` was just made.
+            must(unsafe { zstd_sys::ZSTD_CCtx_setParameter(context, parameter, value) });
+        }
+    }
+
+    fn compress_context(&self, len: usize, scratch: &mut Scratch<'_>) -> (NonNull<u8>, *mut ZSTD_CCtx) {
+        let staging = self.staging(len);
+        let kept = Kept { codec: CodecId::ZSTD, compress: true, level: self.level, block_len: len };
+        let memory = scratch.keep(
+            kept,
+            || self.compress_scratch(len),
+            |memory| {
+                // SAFETY: the scratch holds compress_scratch(len) bytes, which is
+                // `staging`, a multiple of the alignment, and context_size(len).
+                unsafe { self.set_up_context(memory.add(staging), len) }
+            },
+        );
+        // SAFETY: as above; `kept` tells that the scratch was checked for it.
+        (memory, unsafe { memory.add(staging) }.as_ptr().cast())
+    }
+}
+
+fn decompress_context(scratch: &mut Scratch<'_>) -> *mut ZSTD_DCtx {
+    let kept = Kept { codec: CodecId::ZSTD, compress: false, level: 0, block_len: 0 };
+    let set_up = |memory: NonNull<u8>| {
+        let size = decompress_context_size();
+        // SAFETY: the scratch holds `size` bytes, exclusively, aligned to 64.
+        let context = unsafe { zstd_sys::ZSTD_initStaticDCtx(memory.as_ptr().cast(), size) };
+        assert!(context == memory.as_ptr().cast(), "zstd takes a context of the size it asked for");
+        // ZSTD_d_format
+        let format = zstd_sys::ZSTD_dParameter::ZSTD_d_experimentalParam1;
+        let magicless = ZSTD_format_e::ZSTD_f_zstd1_magicless as c_int;
+        // SAFETY: `context` was just made.
+        must(unsafe { zstd_sys::ZSTD_DCtx_setParameter(context, format, magicless) });
+    };
+    scratch.keep(kept, decompress_context_size, set_up).as_ptr().cast()
+}
+
+fn decompress_context_size() -> usize {
+    // SAFETY: takes nothing and returns a constant.
+    unsafe { zstd_sys::ZSTD_estimateDCtxSize() }
+}
+
+/// Whether `src` is one frame as this module makes them, from its first byte
+/// to its last. What is inside of the blocks is for the library to judge.
+fn is_one_frame(src: &[u8]) -> bool {
+    // The header: no flag set, then the window size.
+    let [0, _, rest @ ..] = src else { return false };
+    let mut rest = rest;
+    loop {
+        let [a, b, c, content @ ..] = rest else { return false };
+        let header = u32::from_le_bytes([*a, *b, *c, 0]);
+        let size = match header >> 1 & 3 {
+            // One byte, repeated.
+            1 => 1,
+            // As it is, or compressed.
+            0 | 2 => (header >> 3) as usize,
+            _ => return false,
+        };
+        let Some(next) = content.get(size..) else { return false };
+        if header & 1 == 1 {
+            return next.is_empty();
+        }
+        rest = next;
+    }
+}
+
+impl Codec for Zstd {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn id(&self) -> CodecId {
+        CodecId::ZSTD
+    }
+
+    /// `ZSTD_COMPRESSBOUND`: one byte more for each 256, and for less than a
+    /// block of Zstandard a little on top.
+    fn bound(&self, len: usize) -> usize {
+        const ZSTD_BLOCK: usize = 128 << 10;
+        if len == 0 {
+            return 0;
+        }
+        let margin = ZSTD_BLOCK.saturating_sub(len) >> 11;
+        len.saturating_add((len >> 8) + margin)
+    }
+
+    fn compress_scratch(&self, len: usize) -> usize {
+        if len == 0 { 0 } else { self.staging(len) + self.context_size(len) }
+    }
+
+    fn decompress_scratch(&self, len: usize) -> usize {
+        if len == 0 { 0 } else { decompress_context_size() }
+    }
+
+    fn compress(
+        &self,
+        src: &[u8],
+        dst: &mut [u8],
+        threshold: usize,
+        scratch: &mut Scratch<'_>,
+    ) -> Compressed {
+        let bound = self.bound(src.len());
+        let room = room(dst, threshold, bound);
+        if src.is_empty() {
+            return Compressed::Fits(0);
+        }
+        let (staging, context) = self.compress_context(src.len(), scratch);
+        let direct = room == bound;
+        let to: *mut c_void = if direct { dst.as_mut_ptr().cast() } else { staging.as_ptr().cast() };
+        // SAFETY: `context` is set up for this length; `to` has `bound` bytes,
+        // either in `dst` or before the context in the scratch.
+        let size = unsafe { zstd_sys::ZSTD_compress2(context, to, bound, src.as_ptr().cast(), src.len()) };
+        // With room for the worst case there is nothing left that may fail.
+        let Ok(size) = result(size) else { panic!("zstd fails to compress a block") };
+        if size > threshold {
+            return Compressed::Incompressible;
+        }
+        if !direct {
+            // SAFETY: the library has just written `size` bytes at `staging`,
+            // which nothing else has been lent.
+            dst[..size].copy_from_slice(unsafe { core::slice::from_raw_parts(staging.as_ptr(), size) });
+        }
+        Compressed::Fits(size)
+    }
+
+    fn decompress(&self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Malformed> {
+        if dst.is_empty() {
+            return if src.is_empty() { Ok(()) } else { Err(Malformed) };
+        }
+        if !is_one_frame(src) {
+            return Err(Malformed);
+        }
+        let context = decompress_context(scratch);
+        // SAFETY: `context` is set up; the library promises for any input to
+        // read nothing outside of `src` and to write nothing outside of `dst`.
+        let size = unsafe {
+            zstd_sys::ZSTD_decompressDCtx(
+                context,
+                dst.as_mut_ptr().cast(),
+                dst.len(),
+                src.as_ptr().cast(),
+                src.len(),
+            )
+        };
+        if result(size)? == dst.len() { Ok(()) } else { Err(Malformed) }
+    }
+}

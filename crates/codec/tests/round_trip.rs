@@ -1,0 +1,134 @@
+//! Every codec gives back what it was given, whatever the block is, however
+//! long it is, and whatever the scratch was used for before.
+
+mod common;
+
+use common::{KINDS, Random, block, compress, decompress, lengths};
+use memfold_codec::{Codec, MAX_BLOCK, Scratch, ScratchBuf, all, codec};
+use proptest::prelude::*;
+
+fn some_codecs() -> Vec<&'static dyn Codec> {
+    ["copy", "lz4", "zstd:-50", "zstd:-5", "zstd:-1", "zstd:1", "zstd:3", "zstd:6", "zstd:13"]
+        .map(|name| codec(name).unwrap())
+        .to_vec()
+}
+
+#[track_caller]
+fn round_trip(codec: &dyn Codec, src: &[u8], scratch: &mut Scratch<'_>) -> Vec<u8> {
+    let compressed = compress(codec, src, usize::MAX, scratch).expect("no threshold, so it fits");
+    let again = decompress(codec, &compressed, src.len(), scratch).expect("its own work");
+    assert!(again == src, "{} changed {} bytes", codec.name(), src.len());
+    compressed
+}
+
+#[test]
+fn every_kind_of_block_at_every_length() {
+    for codec in some_codecs() {
+        let mut memory = ScratchBuf::for_codecs([codec], MAX_BLOCK);
+        let mut scratch = memory.scratch();
+        for len in lengths() {
+            // All kinds where it is cheap, two where it is not.
+            let kinds = if len <= 9000 { &KINDS[..] } else { &["noise", "records"] };
+            for kind in kinds {
+                round_trip(codec, &block(kind, len, len as u64), &mut scratch);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_codec_there_is() {
+    for codec in all() {
+        for len in [1, 100, 4096, 16384, MAX_BLOCK] {
+            // The densest levels are slow, and large blocks of theirs slower.
+            if len == MAX_BLOCK && codec.compress_scratch(len) > 8 << 20 && codec.name() != "zstd:22" {
+                continue;
+            }
+            let mut memory = ScratchBuf::for_codecs([codec], len);
+            round_trip(codec, &block("records", len, 7), &mut memory.scratch());
+        }
+    }
+}
+
+#[test]
+fn no_bytes_take_no_bytes() {
+    for codec in all() {
+        assert_eq!(codec.bound(0), 0, "{}", codec.name());
+        let mut scratch = Scratch::empty();
+        assert_eq!(compress(codec, &[], 0, &mut scratch), Some(Vec::new()), "{}", codec.name());
+        assert!(decompress(codec, &[], 0, &mut scratch).is_ok());
+        assert!(decompress(codec, &[0], 0, &mut scratch).is_err());
+        assert!(decompress(codec, &[], 1, &mut scratch).is_err());
+    }
+}
+
+#[test]
+fn levels_do_what_they_say() {
+    let mut memory = ScratchBuf::for_codecs(all(), 4096);
+    let mut scratch = memory.scratch();
+    let mut size = |name: &str| {
+        let codec = codec(name).unwrap();
+        KINDS.iter().map(|kind| round_trip(codec, &block(kind, 4096, 3), &mut scratch).len()).sum::<usize>()
+    };
+    assert!(size("zstd:19") < size("zstd:1"));
+    assert!(size("zstd:1") < size("zstd:-5"));
+    assert!(size("zstd:-5") < size("zstd:-50"));
+    assert!(size("lz4") < size("copy"));
+    assert_eq!(size("zstd"), size("zstd:1"));
+}
+
+/// One scratch for everything, in random order: no codec may find in it what
+/// another has left, and none may make anything else for what it finds.
+#[test]
+fn one_scratch_serves_all_codecs_in_turn() {
+    let codecs = some_codecs();
+    let lens = [1, 64, 4096, 4097, 16384, 70_000];
+    let mut memory = ScratchBuf::for_codecs(codecs.iter().copied(), 70_000);
+    let mut scratch = memory.scratch();
+    let mut random = Random(1);
+    for _ in 0..2000 {
+        let codec = codecs[random.below(codecs.len())];
+        let len = lens[random.below(lens.len())];
+        let src = block(KINDS[random.below(KINDS.len())], len, random.next());
+        let compressed = round_trip(codec, &src, &mut scratch);
+
+        let mut fresh = ScratchBuf::for_codecs([codec], len);
+        let alone = compress(codec, &src, usize::MAX, &mut fresh.scratch());
+        assert!(alone.as_ref() == Some(&compressed), "{} remembers something", codec.name());
+    }
+}
+
+/// A kept context of zstd numbers every byte it has ever seen with 32 bits and
+/// starts afresh before they run out. Pass that point.
+#[test]
+fn a_context_lives_for_more_than_four_gigabytes() {
+    let codec = codec("zstd:-50").unwrap();
+    let mut memory = ScratchBuf::for_codecs([codec], MAX_BLOCK);
+    let mut scratch = memory.scratch();
+    let src = block("zero", MAX_BLOCK, 0);
+    let mut dst = vec![0; codec.bound(MAX_BLOCK)];
+    let rounds = (9_usize << 29).div_ceil(MAX_BLOCK);
+    for _ in 0..rounds {
+        codec.compress(&src, &mut dst, usize::MAX, &mut scratch);
+    }
+    let fresh = {
+        let mut memory = ScratchBuf::for_codecs([codec], MAX_BLOCK);
+        compress(codec, &block("records", MAX_BLOCK, 1), usize::MAX, &mut memory.scratch())
+    };
+    assert!(compress(codec, &block("records", MAX_BLOCK, 1), usize::MAX, &mut scratch) == fresh);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes(
+        pieces in prop::collection::vec((prop::collection::vec(any::<u8>(), 1..40), 1_usize..60), 1..20),
+        which in 0_usize..9,
+    ) {
+        let src: Vec<u8> = pieces.iter().flat_map(|(piece, times)| piece.repeat(*times)).collect();
+        let codec = some_codecs()[which];
+        let mut memory = ScratchBuf::for_codecs([codec], src.len());
+        round_trip(codec, &src, &mut memory.scratch());
+    }
+}
