@@ -1,0 +1,59 @@
+/*
+ * Children: forked copies that go on with the memory they inherited, and executed ones that start
+ * afresh. Each has a slot on the board, so that a child that hangs is seen as such; each ends with
+ * 0, or with CHILD_FAILED after it has described its failure itself.
+ */
+#ifndef TORTURE_CHILD_H
+#define TORTURE_CHILD_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "board.h"
+
+struct child {
+    pid_t pid;
+    struct slot *slot;
+};
+
+/* True in every process but the first. */
+extern bool in_child;
+
+/* fork(). Returns true in the child, which must end with child_end() or an exec. */
+bool child_fork(struct child *child, const char *name);
+
+/* What a child made by other means (clone, vfork in a helper) calls first. */
+void child_begin(struct slot *slot);
+
+/* _exit(0), without atexit handlers: they belong to the parent. */
+_Noreturn void child_end(void);
+
+/* Waits, moving as long as the child moves. Returns the wait status. */
+int child_wait(struct child *child);
+
+/* Waits and insists on an exit status; on death by a signal. */
+void child_expect(struct child *child, int exit_status);
+void child_expect_signal(struct child *child, int signal);
+void status_expect(int status, int exit_status, const char *what);
+
+/* Starts this program again in `mode`; `arg` may be NULL. With posix_spawn, or in place (exec). */
+void child_spawn(struct child *child, const char *mode, const char *arg);
+_Noreturn void child_exec(struct slot *slot, const char *mode, const char *arg);
+
+/* Runs what the command line of such a child asks for. */
+struct exec_mode {
+    const char *name;
+    int (*run)(const char *arg);
+};
+void exec_mode_add(const struct exec_mode *mode);
+int exec_mode_run(const char *name, const char *arg);
+
+/* Registers a mode: EXEC_MODE(name_of_function, "mode"). */
+#define EXEC_MODE(function, text)                                                                  \
+    static const struct exec_mode exec_mode_##function = { text, function };                       \
+    __attribute__((constructor)) static void exec_mode_add_##function(void)                        \
+    {                                                                                              \
+        exec_mode_add(&exec_mode_##function);                                                      \
+    }
+
+#endif
