@@ -1,0 +1,67 @@
+# The few commands that everyone needs; `make help` lists them.
+
+TARGET  := $(or $(CARGO_TARGET_DIR),target)
+MEMFOLD := $(TARGET)/release/memfold
+PRELOAD := $(TARGET)/release/libmemfold_preload.so
+PREFIX  := /usr/local
+DESTDIR :=
+PYTHON  := python3
+PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test test-unit test-torture test-small test-programs lint soak fuzz bench install clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || grep '##' $(MAKEFILE_LIST)
+
+setup:
+	@scripts/setup.sh build
+
+build: setup ## the command and its preload library, in release
+	@cargo build --release --workspace --quiet
+
+demo: build ## a Python program plainly and in a third of its memory
+	@$(PYTHON) tests/programs/demo.py --memfold $(MEMFOLD)
+
+test: build test-unit test-torture test-small ## every test that fits into three minutes
+
+test-unit: setup
+	cargo test --release --workspace --quiet
+
+test-torture: build
+	@$(MAKE) -s -C tests/torture
+	tests/torture/run --memfold $(MEMFOLD) --short
+
+test-small: build
+	@scripts/setup.sh packages $$($(PROGRAMS) --missing-packages)
+	cd tests/programs && $(PYTHON) -B -m unittest -q test_checks
+	$(PROGRAMS) --budget 80
+
+test-programs: build ## all programs with larger loads
+	@scripts/setup.sh packages $$($(PROGRAMS) --big --missing-packages)
+	$(PROGRAMS) --big
+
+lint: setup ## rustfmt, clippy with warnings denied, unsafe without a reason denied
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings -D clippy::undocumented_unsafe_blocks
+
+soak: build ## the torture program for ten minutes
+	@$(MAKE) -s -C tests/torture
+	tests/torture/run --memfold $(MEMFOLD) --seconds 600
+
+fuzz: setup ## each fuzz target for a minute (needs cargo-fuzz and a nightly toolchain)
+	@cargo fuzz --version >/dev/null 2>&1 || { echo "fuzz: cargo-fuzz is missing: cargo install cargo-fuzz" >&2; exit 1; }
+	@for target in $$(cargo +nightly fuzz list); do \
+	    echo "fuzz: $$target"; cargo +nightly fuzz run $$target -- -max_total_time=60 || exit 1; done
+
+bench: build ## the numbers of docs/benchmarks.md (root, for zram)
+	@$(MAKE) -s -C tests/torture
+	bench/run --memfold $(MEMFOLD)
+
+install: build ## PREFIX=DIR, DESTDIR=DIR
+	install -D -m 755 $(MEMFOLD) $(DESTDIR)$(PREFIX)/bin/memfold
+	install -D -m 755 $(PRELOAD) $(DESTDIR)$(PREFIX)/lib/memfold/libmemfold_preload.so
+
+clean: ## what was built
+	cargo clean --quiet
+	@if [ -f tests/torture/Makefile ]; then $(MAKE) -s -C tests/torture clean; fi

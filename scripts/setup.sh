@@ -1,0 +1,63 @@
+#!/bin/sh
+# Sees to what a make target needs. As root where apt is there, missing Debian
+# packages are installed, with one line that names them; elsewhere what is
+# missing is named and how to get it.
+#
+# usage: setup.sh build            a Rust toolchain (precondition), cc, make, python3
+#        setup.sh packages NAME..  these Debian packages, wished for: their lack is no failure
+set -eu
+
+may_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
+
+install_packages() {
+    echo "setup: installing $*"
+    export DEBIAN_FRONTEND=noninteractive
+    log=$(mktemp)
+    if apt-get install -qq -y --no-install-recommends "$@" >"$log" 2>&1 ||
+        { apt-get update -qq && apt-get install -qq -y --no-install-recommends "$@"; } >"$log" 2>&1; then
+        rm -f "$log"
+    else
+        tail -n 5 "$log" >&2
+        rm -f "$log"
+        return 1
+    fi
+}
+
+case ${1:-} in
+build)
+    if ! command -v cargo >/dev/null 2>&1; then
+        echo "setup: no Rust toolchain: memfold needs cargo and rustc 1.85 or later on the PATH (rustup, or your system's package)" >&2
+        exit 1
+    fi
+    version=$(rustc --version | cut -d ' ' -f 2 | cut -d . -f 2)
+    if [ "$version" -lt 85 ]; then
+        echo "setup: $(rustc --version) is too old: memfold needs 1.85 or later (rustup update)" >&2
+        exit 1
+    fi
+    packages=""
+    command -v cc >/dev/null 2>&1 || packages="$packages gcc libc6-dev"
+    command -v make >/dev/null 2>&1 || packages="$packages make"
+    command -v python3 >/dev/null 2>&1 || packages="$packages python3"
+    [ -z "$packages" ] && exit 0
+    if may_install; then
+        # shellcheck disable=SC2086 # a list of names
+        install_packages $packages
+    else
+        echo "setup: missing:$packages; as root: apt-get install$packages" >&2
+        exit 1
+    fi
+    ;;
+packages)
+    shift
+    [ $# = 0 ] && exit 0
+    if may_install; then
+        install_packages "$@" || echo "setup: could not install $*; the tests that need them are skipped" >&2
+    else
+        echo "setup: for more tests, as root: apt-get install $*"
+    fi
+    ;;
+*)
+    sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+    ;;
+esac
