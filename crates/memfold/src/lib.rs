@@ -3,3 +3,10 @@
 
 #[cfg(any(feature = "std", test))]
 extern crate std;
+
+pub mod store;
+#[cfg(feature = "std")]
+mod sys;
+
+#[cfg(feature = "std")]
+pub use sys::SystemMemory;

@@ -1,0 +1,208 @@
+//! A blob: its name, its header, and what is checked when it comes back.
+//!
+//! ```text
+//!   Ref     63..60 owner's bits │ 59..49 class │ 48..16 index │ 15..0 generation
+//!
+//!   slot    0            8            16
+//!           ├────────────┼────────────┼───────────── ─ ─ ─┬──────┐
+//!           │   word 0   │   word 1   │ payload           │ pad  │
+//!           └────────────┴────────────┴───────────── ─ ─ ─┴──────┘
+//!   word 0  63..16 owner │ 15..0 generation
+//!   word 1  63..32 checksum │ 31..16 bytes of pad │ 15..8 tag │ 7..0 guard
+//! ```
+//!
+//! The *checksum* is the payload's hash, combined by exclusive or with a mix
+//! of everything else in the header. So a change of owner or generation
+//! costs a few instructions, and damage that was there before stays visible
+//! after it. The *guard* is a byte of parity over the header alone: who
+//! cannot afford to read the payload (free, the compactor) sees by it that
+//! the slot holds a blob and its header is whole. Neither a fresh page's
+//! zeros nor a header taken back by [`Header::withdraw`] pass it.
+//!
+//! The two words are written payload first, word 1 last, with release order:
+//! a slot whose guard passes has its blob written completely.
+
+use core::num::NonZeroU64;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::hash;
+
+/// Bytes of a blob's header.
+pub(super) const HEADER: usize = 16;
+/// Owners are smaller than this: a block's number, or an address.
+pub const OWNER_LIMIT: u64 = 1 << 48;
+/// Pads are smaller than this.
+pub(super) const PAD_LIMIT: usize = 1 << 16;
+
+pub(super) const INDEX_BITS: u32 = 33;
+const GENERATION_BITS: u32 = 16;
+const CLASS_BITS: u32 = 11;
+
+/// The name of a blob: never zero, and only in the low 60 bits, so that who
+/// keeps it has four bits to himself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub struct Ref(NonZeroU64);
+
+impl Ref {
+    /// The bits that a reference uses.
+    pub const MASK: u64 = (1 << (CLASS_BITS + INDEX_BITS + GENERATION_BITS)) - 1;
+
+    pub(super) fn new(class: usize, index: u64, generation: u16) -> Self {
+        debug_assert!(class < 1 << CLASS_BITS && index < 1 << INDEX_BITS && generation != 0);
+        let bits = (class as u64) << (INDEX_BITS + GENERATION_BITS)
+            | index << GENERATION_BITS
+            | u64::from(generation);
+        Ref(NonZeroU64::new(bits).unwrap_or(NonZeroU64::MIN))
+    }
+
+    /// The reference as a number, to be kept in a slot.
+    pub fn to_bits(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The reference that `bits` holds once the owner's own bits are taken
+    /// off; `None` if there is none.
+    pub fn from_bits(bits: u64) -> Option<Self> {
+        // A generation is never zero, so neither is a reference.
+        if bits as u16 == 0 { None } else { NonZeroU64::new(bits & Self::MASK).map(Ref) }
+    }
+
+    pub(super) fn class(self) -> usize {
+        (self.0.get() >> (INDEX_BITS + GENERATION_BITS)) as usize
+    }
+
+    pub(super) fn index(self) -> u64 {
+        self.0.get() >> GENERATION_BITS & ((1 << INDEX_BITS) - 1)
+    }
+
+    pub(super) fn generation(self) -> u16 {
+        self.0.get() as u16
+    }
+}
+
+/// What the two words of a header say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    pub owner: u64,
+    pub generation: u16,
+    pub pad: u16,
+    pub tag: u8,
+    /// The hash of the payload, as far as the checksum tells.
+    pub payload_hash: u32,
+}
+
+impl Header {
+    /// Reads the header at `slot`; `None` if there is no whole one.
+    ///
+    /// # Safety
+    ///
+    /// `slot` is the 16-aligned address of a slot in committed memory.
+    pub(super) unsafe fn read(slot: *const u8) -> Option<Self> {
+        // SAFETY: a slot begins with its two words, which are only accessed
+        // as atomics while other threads may look.
+        let [word0, word1] = unsafe { &*slot.cast::<[AtomicU64; 2]>() };
+        let word1 = word1.load(Ordering::Acquire);
+        let word0 = word0.load(Ordering::Relaxed);
+        if guard(word0, word1) != word1 as u8 {
+            return None;
+        }
+        let mut header = Header {
+            owner: word0 >> GENERATION_BITS,
+            generation: word0 as u16,
+            pad: (word1 >> 16) as u16,
+            tag: (word1 >> 8) as u8,
+            payload_hash: 0,
+        };
+        header.payload_hash = (word1 >> 32) as u32 ^ header.mixed();
+        Some(header)
+    }
+
+    /// Writes the header, which makes the slot a blob.
+    ///
+    /// # Safety
+    ///
+    /// As for `read`, and the slot is the caller's to write.
+    pub(super) unsafe fn write(self, slot: *mut u8) {
+        // SAFETY: as in `read`.
+        let [at0, at1] = unsafe { &*slot.cast::<[AtomicU64; 2]>() };
+        let word0 = self.owner << GENERATION_BITS | u64::from(self.generation);
+        let word1 = u64::from(self.payload_hash ^ self.mixed()) << 32
+            | u64::from(self.pad) << 16
+            | u64::from(self.tag) << 8;
+        at0.store(word0, Ordering::Relaxed);
+        at1.store(word1 | u64::from(guard(word0, word1)), Ordering::Release);
+    }
+
+    /// Makes the slot no blob any more.
+    ///
+    /// # Safety
+    ///
+    /// As for `write`.
+    pub(super) unsafe fn withdraw(slot: *mut u8) {
+        // SAFETY: as in `read`.
+        let [_, word1] = unsafe { &*slot.cast::<[AtomicU64; 2]>() };
+        let wrong = word1.load(Ordering::Relaxed) ^ 0xff;
+        word1.store(wrong, Ordering::Relaxed);
+    }
+
+    /// The checksum's part that comes from the header.
+    fn mixed(&self) -> u32 {
+        let word0 = self.owner << GENERATION_BITS | u64::from(self.generation);
+        hash::mix(word0, u64::from(self.pad) << 8 | u64::from(self.tag))
+    }
+}
+
+/// The parity of all other bytes of a header; not zero for a header of zeros.
+fn guard(word0: u64, word1: u64) -> u8 {
+    let mut all = word0 ^ (word1 & !0xff);
+    all ^= all >> 32;
+    all ^= all >> 16;
+    all ^= all >> 8;
+    all as u8 ^ 0xa5
+}
+
+/// The 32 bits of a payload's hash that its checksum keeps.
+pub(super) fn payload_hash(payload: &[u8]) -> u32 {
+    let hash = hash::hash(payload);
+    (hash ^ hash >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_keeps_its_parts() {
+        for (class, index, generation) in [(0, 0, 1), (1791, (1 << 33) - 1, u16::MAX), (7, 12345, 99)] {
+            let r = Ref::new(class, index, generation);
+            assert_eq!((r.class(), r.index(), r.generation()), (class, index, generation));
+            assert_eq!(r.to_bits() & !Ref::MASK, 0);
+            assert_eq!(Ref::from_bits(r.to_bits() | 0xf << 60), Some(r));
+        }
+        assert_eq!(Ref::from_bits(0), None);
+        assert_eq!(Ref::from_bits(0xf << 60), None);
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_header_is_noticed() {
+        #[repr(align(16))]
+        struct Slot([u8; 16]);
+        let header =
+            Header { owner: 0x1234_5678_9abc, generation: 0x8001, pad: 5, tag: 3, payload_hash: 0xdead_beef };
+        let mut slot = Slot([0; 16]);
+        // SAFETY: the slot is 16 aligned bytes of this function's own.
+        unsafe {
+            assert_eq!(Header::read(slot.0.as_ptr()), None, "zeros are no header");
+            header.write(slot.0.as_mut_ptr());
+            assert_eq!(Header::read(slot.0.as_ptr()), Some(header));
+            for bit in 0..128 {
+                slot.0[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(Header::read(slot.0.as_ptr()), None, "bit {bit}");
+                slot.0[bit / 8] ^= 1 << (bit % 8);
+            }
+            Header::withdraw(slot.0.as_mut_ptr());
+            assert_eq!(Header::read(slot.0.as_ptr()), None, "withdrawn");
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! A size class: a dense array of equal slots that never moves.
+//!
+//! Slots come in groups of 64, each behind a word with a bit for each live
+//! slot. Groups come in segments, each twice as long as the one before, so an
+//! index becomes an address with a few instructions and growing never copies:
+//!
+//! ```text
+//!   segment 0       │ g │ g │
+//!   segment 1       │ g │ g │ g │ g │
+//!   segment 2       │ g │ g │ g │ g │ g │ g │·······│      (reserved, not committed)
+//!                                     top ^   ^ committed
+//!   group           ├ live: u64 ┬ unused: u64 ┬ slot 0 ┬ slot 1 ┬ ── ┬ slot 63 ┤
+//! ```
+//!
+//! Everything below `committed` is resident, everything above costs nothing.
+//! `top` is the first index that was never used since the array last shrank
+//! to it; below it are live slots and holes.
+//!
+//! Invariants, all under the class's lock (see `check.rs`):
+//! - a slot's bit is set from the moment it is taken until it is freed; the
+//!   slot holds a whole blob except while its writer is still writing,
+//! - no bit at or above `top` is set, no group below `low` has a hole,
+//! - `live` is the number of bits set, `payload` the sum of their blobs,
+//! - what lies below `top` is committed.
+
+use core::cell::UnsafeCell;
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use super::blob::{HEADER, INDEX_BITS};
+use super::lock::Lock;
+use super::memory::Memory;
+use super::{Tuning, size};
+
+pub(super) const GROUP_SLOTS: u64 = 64;
+pub(super) const GROUP_HEADER: usize = 16;
+const SEGMENTS: usize = 26;
+
+/// The first segment has about this many bytes; the tests make it small so
+/// that there are many segments.
+const FIRST_SEGMENT: usize = if cfg!(test) { 4096 } else { 65536 };
+/// Memory is committed in units of 1/128 of what the class has, within these.
+const UNIT_SHARE: usize = 128;
+const UNIT_LEAST: usize = 4096;
+const UNIT_MOST: usize = if cfg!(test) { 16384 } else { 262_144 };
+/// How many groups a put looks through for a hole before it appends: few, so
+/// that every put is short; enough that less than one hole in 256 slots is
+/// ever passed over for long.
+const GROUPS_LOOKED_AT: usize = 4;
+
+/// Fresh zeroed pages are classes in their initial state, but for `slot` and
+/// `first_shift`.
+#[repr(C, align(64))]
+pub(super) struct Class {
+    lock: Lock,
+    /// Bytes of a slot.
+    pub(super) slot: u32,
+    /// Segment 0 has `1 << first_shift` groups.
+    first_shift: u32,
+    state: UnsafeCell<State>,
+    /// Slots that lie wholly in committed memory: readers look no further.
+    ready: AtomicU64,
+    segments: [AtomicPtr<u8>; SEGMENTS],
+}
+
+// SAFETY: `state` is only reached through a `Locked`, of which there is one
+// at a time; all other fields are atomics or never change after `init`.
+unsafe impl Sync for Class {}
+
+/// What the lock protects.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct State {
+    /// Slots in use.
+    pub(super) live: u64,
+    /// Bytes of payload in them.
+    pub(super) payload: u64,
+    /// One above the highest slot that may be in use.
+    pub(super) top: u64,
+    /// Where the next put looks for a hole, a group.
+    fill: u64,
+    /// No group below this one has a hole.
+    pub(super) low: u64,
+    /// The segment in which the committed part ends, and how far it reaches.
+    segment: u32,
+    generation: u16,
+    offset: usize,
+    /// Bytes committed in all segments.
+    pub(super) committed: usize,
+    /// With more slots than these in use, a put asks for the next unit.
+    soft: u64,
+}
+
+/// A class whose lock is held.
+pub(super) struct Locked<'a, M: Memory> {
+    pub(super) class: &'a Class,
+    memory: &'a M,
+}
+
+impl Class {
+    /// Makes a class of zeroed memory.
+    ///
+    /// # Safety
+    ///
+    /// `at` is aligned, zeroed memory of a `Class`'s size that nobody else uses yet.
+    pub(super) unsafe fn init(at: NonNull<Class>, class: usize) {
+        let slot = size::slot_bytes(class);
+        let group = slot * GROUP_SLOTS as usize + GROUP_HEADER;
+        let groups = FIRST_SEGMENT.div_ceil(group).next_power_of_two();
+        // SAFETY: the fields lie within what the caller gives.
+        unsafe {
+            (&raw mut (*at.as_ptr()).slot).write(slot as u32);
+            (&raw mut (*at.as_ptr()).first_shift).write(groups.ilog2());
+        }
+    }
+
+    pub(super) fn lock<'a, M: Memory>(&'a self, memory: &'a M) -> Locked<'a, M> {
+        self.lock.acquire(memory);
+        Locked { class: self, memory }
+    }
+
+    pub(super) fn group_bytes(&self) -> usize {
+        self.slot as usize * GROUP_SLOTS as usize + GROUP_HEADER
+    }
+
+    /// The segment of a group, and where in it the group begins.
+    fn locate(&self, group: u64) -> (usize, usize) {
+        let segment = ((group >> self.first_shift) + 1).ilog2();
+        let before = ((1 << segment) - 1) << self.first_shift;
+        (segment as usize, (group - before) as usize * self.group_bytes())
+    }
+
+    /// Where a group begins. Only for groups of reserved segments.
+    pub(super) fn group(&self, group: u64) -> *mut u8 {
+        let (segment, offset) = self.locate(group);
+        let start = self.segments[segment].load(Ordering::Acquire);
+        debug_assert!(!start.is_null());
+        start.wrapping_add(offset)
+    }
+
+    /// Where a slot begins. Only for slots of reserved segments.
+    pub(super) fn slot(&self, index: u64) -> *mut u8 {
+        let in_group = GROUP_HEADER + (index % GROUP_SLOTS) as usize * self.slot as usize;
+        self.group(index / GROUP_SLOTS).wrapping_add(in_group)
+    }
+
+    /// Whether the slot lies in committed memory.
+    pub(super) fn is_ready(&self, index: u64) -> bool {
+        index < self.ready.load(Ordering::Acquire)
+    }
+
+    /// Slots that lie wholly before `offset` in `segment`, or in the segments before.
+    fn slots_before(&self, segment: usize, offset: usize) -> u64 {
+        let before = ((1u64 << segment) - 1) << self.first_shift;
+        let groups = (1usize << self.first_shift << segment).min(offset / self.group_bytes());
+        let rest = offset - groups * self.group_bytes();
+        // Behind the last group is nothing but the rounding to a page.
+        let slots = rest.saturating_sub(GROUP_HEADER) / self.slot as usize;
+        let slots = if groups == 1 << self.first_shift << segment { 0 } else { slots };
+        (before + groups as u64) * GROUP_SLOTS + slots as u64
+    }
+
+    /// Bytes of address space of a segment.
+    fn segment_bytes<M: Memory>(&self, segment: usize, memory: &M) -> usize {
+        (self.group_bytes() << self.first_shift << segment).next_multiple_of(memory.page_size())
+    }
+
+    /// Gives every segment back.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses the class any more.
+    pub(super) unsafe fn unreserve<M: Memory>(&self, memory: &M) {
+        for (i, segment) in self.segments.iter().enumerate() {
+            if let Some(start) = NonNull::new(segment.swap(ptr::null_mut(), Ordering::Relaxed)) {
+                // SAFETY: this is a whole reservation, and unused as the caller promises.
+                unsafe { memory.unreserve(start, self.segment_bytes(i, memory)) };
+            }
+        }
+    }
+}
+
+impl<M: Memory> Drop for Locked<'_, M> {
+    fn drop(&mut self) {
+        self.class.lock.release(self.memory);
+    }
+}
+
+impl<M: Memory> core::ops::Deref for Locked<'_, M> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        // SAFETY: the lock is held for as long as `self` lives.
+        unsafe { &*self.class.state.get() }
+    }
+}
+
+impl<M: Memory> core::ops::DerefMut for Locked<'_, M> {
+    fn deref_mut(&mut self) -> &mut State {
+        // SAFETY: the lock is held for as long as `self` lives.
+        unsafe { &mut *self.class.state.get() }
+    }
+}
+
+impl<M: Memory> Locked<'_, M> {
+    /// The bits of the live slots in a group below `top`.
+    pub(super) fn bits(&self, group: u64) -> u64 {
+        debug_assert!(group * GROUP_SLOTS < self.top);
+        // SAFETY: the group's header is committed, since it lies below the
+        // top, and is only accessed with the lock held.
+        unsafe { self.class.group(group).cast::<u64>().read() }
+    }
+
+    pub(super) fn set_bits(&mut self, group: u64, bits: u64) {
+        debug_assert!(group * GROUP_SLOTS < self.top);
+        // SAFETY: as in `bits`.
+        unsafe { self.class.group(group).cast::<u64>().write(bits) }
+    }
+
+    pub(super) fn is_live(&self, index: u64) -> bool {
+        index < self.top && self.bits(index / GROUP_SLOTS) >> (index % GROUP_SLOTS) & 1 != 0
+    }
+
+    /// The bits of the slots below the top in a group.
+    pub(super) fn used_mask(&self, group: u64) -> u64 {
+        let left = self.top - group * GROUP_SLOTS;
+        if left >= GROUP_SLOTS { !0 } else { (1 << left) - 1 }
+    }
+
+    pub(super) fn groups(&self) -> u64 {
+        self.top.div_ceil(GROUP_SLOTS)
+    }
+
+    pub(super) fn holes(&self) -> u64 {
+        self.top - self.live
+    }
+
+    /// Bytes from the beginning of the array to the end of the last slot
+    /// below `top`, the rounding of full segments included.
+    pub(super) fn used_bytes(&self) -> usize {
+        let Some(last) = self.top.checked_sub(1) else { return 0 };
+        let (segment, offset) = self.class.locate(last / GROUP_SLOTS);
+        let before: usize = (0..segment).map(|s| self.class.segment_bytes(s, self.memory)).sum();
+        before + offset + GROUP_HEADER + (last % GROUP_SLOTS + 1) as usize * self.class.slot as usize
+    }
+
+    /// Committed bytes above the last slot.
+    pub(super) fn slack(&self) -> usize {
+        self.committed - self.used_bytes()
+    }
+
+    /// Never zero, and not soon the same again.
+    pub(super) fn next_generation(&mut self) -> u16 {
+        self.generation = self.generation.checked_add(1).unwrap_or(1);
+        self.generation
+    }
+
+    /// Takes a slot for a blob of `payload` bytes: a hole if one is near,
+    /// else the one at the top.
+    pub(super) fn take(&mut self, payload: usize, tuning: Tuning) -> Option<u64> {
+        let index = match self.take_hole() {
+            Some(index) => index,
+            None => self.append(tuning)?,
+        };
+        self.live += 1;
+        self.payload += payload as u64;
+        Some(index)
+    }
+
+    fn take_hole(&mut self) -> Option<u64> {
+        if self.holes() == 0 {
+            return None;
+        }
+        for _ in 0..GROUPS_LOOKED_AT {
+            if self.fill >= self.groups() {
+                self.fill = 0;
+            }
+            let group = self.fill;
+            let bits = self.bits(group);
+            let free = !bits & self.used_mask(group);
+            if free != 0 {
+                self.set_bits(group, bits | (free & free.wrapping_neg()));
+                return Some(group * GROUP_SLOTS + u64::from(free.trailing_zeros()));
+            }
+            self.fill += 1;
+        }
+        None
+    }
+
+    fn append(&mut self, tuning: Tuning) -> Option<u64> {
+        let index = self.top;
+        if index >= 1 << INDEX_BITS {
+            return None;
+        }
+        while !self.class.is_ready(index) {
+            if !self.grow(tuning) {
+                return None;
+            }
+        }
+        self.top += 1;
+        let group = index / GROUP_SLOTS;
+        let bits = if index % GROUP_SLOTS == 0 { 0 } else { self.bits(group) };
+        self.set_bits(group, bits | 1 << (index % GROUP_SLOTS));
+        // The next unit is asked for before this one is full. If there is no
+        // room for it now, the next puts ask again.
+        if self.top > self.soft {
+            self.grow(tuning);
+        }
+        Some(index)
+    }
+
+    /// The part of a unit that is to be kept in reserve: at least the next
+    /// slot, unless that would be much for this class.
+    pub(super) fn reserve(&self, tuning: Tuning) -> usize {
+        if tuning.fill_ratio >= 64 {
+            return 0;
+        }
+        let slot = self.class.slot as usize + GROUP_HEADER;
+        let wanted = self.unit() * (64 - tuning.fill_ratio as usize) / 64;
+        if slot <= 16384 || slot <= self.committed / 16 { wanted.max(slot) } else { wanted }
+    }
+
+    pub(super) fn unit(&self) -> usize {
+        let least = UNIT_LEAST.max(self.memory.page_size());
+        let share = (self.committed / UNIT_SHARE).max(1);
+        (1 << share.ilog2()).clamp(least, UNIT_MOST)
+    }
+
+    /// Commits one more unit.
+    #[cold]
+    fn grow(&mut self, tuning: Tuning) -> bool {
+        let memory = self.memory;
+        let (mut segment, mut offset) = (self.segment as usize, self.offset);
+        if self.committed != 0 && offset == self.class.segment_bytes(segment, memory) {
+            (segment, offset) = (segment + 1, 0);
+            if segment == SEGMENTS {
+                return false;
+            }
+        }
+        let all = self.class.segment_bytes(segment, memory);
+        let mut start = self.class.segments[segment].load(Ordering::Relaxed);
+        if start.is_null() {
+            let Some(reserved) = memory.reserve(all) else { return false };
+            start = reserved.as_ptr();
+            self.class.segments[segment].store(start, Ordering::Release);
+        }
+        let unit = self.unit().min(all - offset);
+        // SAFETY: the range lies within the segment and above what is committed.
+        if !unsafe { memory.commit(NonNull::new_unchecked(start.add(offset)), unit) } {
+            return false;
+        }
+        self.set_committed(segment, offset + unit, self.committed + unit, tuning);
+        true
+    }
+
+    fn set_committed(&mut self, segment: usize, offset: usize, committed: usize, tuning: Tuning) {
+        (self.segment, self.offset, self.committed) = (segment as u32, offset, committed);
+        let ready = self.class.slots_before(segment, offset);
+        self.class.ready.store(ready, Ordering::Release);
+        let reserve = self.reserve(tuning);
+        self.soft = self.class.slots_before(segment, offset.saturating_sub(reserve));
+    }
+
+    /// Gives back committed memory above the top, but for `keep` bytes of it,
+    /// at most about `budget` bytes. Returns the bytes given back.
+    pub(super) fn trim(&mut self, keep: usize, budget: usize, tuning: Tuning) -> usize {
+        let memory = self.memory;
+        let page = memory.page_size();
+        let mut given = 0;
+        while given < budget && self.slack() >= keep + page {
+            let spare = (self.slack() - keep) / page * page;
+            let here = spare.min((budget - given).next_multiple_of(page)).min(self.offset);
+            if here == 0 {
+                break;
+            }
+            let (segment, offset) = (self.segment as usize, self.offset - here);
+            let committed = self.committed - here;
+            // Readers of stale references must not look there any more.
+            if offset == 0 && segment > 0 {
+                let whole = self.class.segment_bytes(segment - 1, memory);
+                self.set_committed(segment - 1, whole, committed, tuning);
+            } else {
+                self.set_committed(segment, offset, committed, tuning);
+            }
+            let start = self.class.segments[segment].load(Ordering::Relaxed);
+            // SAFETY: the range was committed and holds no slot below the top.
+            unsafe { memory.release(NonNull::new_unchecked(start.add(offset)), here) };
+            given += here;
+        }
+        given
+    }
+
+    /// Frees a slot whose blob had `payload` bytes.
+    pub(super) fn give_back(&mut self, index: u64, payload: usize) {
+        self.clear(index);
+        self.live -= 1;
+        self.payload -= payload as u64;
+        if index + 1 == self.top {
+            self.lower_top(GROUPS_LOOKED_AT);
+        }
+    }
+
+    pub(super) fn clear(&mut self, index: u64) {
+        let group = index / GROUP_SLOTS;
+        let bits = self.bits(group);
+        self.set_bits(group, bits & !(1 << (index % GROUP_SLOTS)));
+        self.low = self.low.min(group);
+    }
+
+    /// Takes free slots off the top, looking at no more than `groups`
+    /// groups. True if the slot below the top is live, or none is left.
+    pub(super) fn lower_top(&mut self, groups: usize) -> bool {
+        for _ in 0..groups {
+            if self.top == 0 {
+                return true;
+            }
+            let group = (self.top - 1) / GROUP_SLOTS;
+            let bits = self.bits(group);
+            self.top = group * GROUP_SLOTS + u64::from(64 - bits.leading_zeros());
+            self.low = self.low.min(self.groups());
+            if bits != 0 {
+                return true;
+            }
+        }
+        self.top == 0
+    }
+
+    /// The lowest hole below the top, if there is one within `groups` groups
+    /// from `low` on.
+    pub(super) fn lowest_hole(&mut self, groups: usize) -> Option<u64> {
+        for _ in 0..groups {
+            let group = self.low;
+            if group >= self.groups() {
+                return None;
+            }
+            let free = !self.bits(group) & self.used_mask(group);
+            if free != 0 {
+                return Some(group * GROUP_SLOTS + u64::from(free.trailing_zeros()));
+            }
+            self.low += 1;
+        }
+        None
+    }
+
+    /// The largest payload that a slot of this class takes.
+    pub(super) fn payload_limit(&self) -> usize {
+        self.class.slot as usize - HEADER
+    }
+}

@@ -1,0 +1,349 @@
+//! The store: keeps compressed blocks, densely, and gives memory back.
+//!
+//! A blob is put under an *owner*, a number by which its user finds the one
+//! place (a slot of eight bytes) where the blob's reference is kept. The
+//! store finds that place too, through the user's [`Owners`], and so can
+//! move blobs: no allocator can do that, and no allocator can hold what it
+//! holds within a few percent of its size after most of it has been deleted.
+//!
+//! ```text
+//!   user's slots  [ Ref + 4 bits ] ──────────┐ get, free
+//!        ^                                   v
+//!        └─ relocate(owner, from, to) ── [header owner|...|payload] in a class
+//! ```
+//!
+//! What holds, and what is asked of the user:
+//! - Every blob carries a checksum over payload, owner and generation that
+//!   [`Store::get`] verifies; a wrong byte or a stale reference is an error,
+//!   never data.
+//! - A reader sets a pin in its own slot (one of the four bits above
+//!   [`Ref::MASK`], say) before it calls [`Store::get`] and takes it off when
+//!   it is done with the bytes. `relocate` is ONE compare-exchange on that
+//!   slot, from the plain `from` to the plain `to`, with release order, which
+//!   fails while the pin is set. So neither ever waits for the other.
+//! - Who takes a reference out of its slot for good frees it. A blob whose
+//!   reference is not in its owner's slot (just put, or about to be freed)
+//!   stays where it is.
+//! - Each class of sizes has its own lock, held for the length of a short
+//!   copy at most. No other memory is used than what [`Memory`] hands out,
+//!   and no thread-local data; whenever no thread is inside a call, the
+//!   store's memory is consistent and may be forked.
+//!
+//! The parts: `size` (classes), `blob` (references and headers), `class`
+//! (dense arrays of slots), `compact` (moving and giving back), `check`.
+
+mod blob;
+mod check;
+mod class;
+mod compact;
+mod hash;
+mod lock;
+mod memory;
+mod size;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use blob::{HEADER, Header, PAD_LIMIT};
+pub use blob::{OWNER_LIMIT, Ref};
+use class::Class;
+pub use compact::Maintained;
+use lock::Lock;
+pub use memory::Memory;
+pub use size::MAX_PAYLOAD;
+pub use stats::Stats;
+
+/// Classes whose descriptions share one page.
+const CLASSES_PER_CHUNK: usize = 8;
+const CHUNKS: usize = size::CLASSES / CLASSES_PER_CHUNK;
+const _: () = assert!(size_of::<Class>() * CLASSES_PER_CHUNK <= 4096);
+const _: () = assert!(size::CLASSES % CLASSES_PER_CHUNK == 0);
+
+/// There is no room for the blob; the store is as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Full;
+
+/// The blob is not what was put: it was damaged, or the reference is stale
+/// or another owner's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Corrupt;
+
+/// Finds the slots in which the users keep their references.
+pub trait Owners {
+    /// The blob of `owner` has been copied: if the owner's slot holds just
+    /// `from`, not pinned, make it `to` by one compare-exchange (release
+    /// order on success) and return true. Called with a lock of the store
+    /// held: it may not call the store, nor wait. An unknown `owner` (a
+    /// damaged header) is false, never a panic.
+    fn relocate(&self, owner: u64, from: Ref, to: Ref) -> bool;
+}
+
+/// A blob as it was put.
+#[derive(Debug, Clone, Copy)]
+pub struct Blob<'a> {
+    /// What it holds.
+    pub payload: &'a [u8],
+    /// The tag it was put with.
+    pub tag: u8,
+}
+
+/// What may be set while the store runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tuning {
+    /// A class asks for its next unit of memory when the present one is this
+    /// many 64ths full; 64 means no reserve.
+    pub fill_ratio: u8,
+    /// Maintenance begins when holes and unused tails exceed this many 64ths
+    /// of what the blobs take.
+    pub loose_share: u8,
+}
+
+impl Tuning {
+    /// CRAMES's fill ratio of 7/8; holes and tails up to 3/64.
+    pub const DEFAULT: Tuning = Tuning { fill_ratio: 56, loose_share: 3 };
+}
+
+/// Keeps blobs in memory from `M`. See the module's words.
+pub struct Store<M: Memory> {
+    memory: M,
+    tuning: AtomicU32,
+    /// Held while a chunk of class descriptions is made.
+    growing: Lock,
+    /// Address space for all descriptions, and those that exist.
+    table: AtomicPtr<u8>,
+    chunks: [AtomicPtr<Class>; CHUNKS],
+}
+
+impl<M: Memory> Store<M> {
+    /// An empty store: takes no memory before the first blob.
+    pub const fn new(memory: M) -> Self {
+        Store {
+            memory,
+            tuning: AtomicU32::new(pack(Tuning::DEFAULT)),
+            growing: Lock::new(),
+            table: AtomicPtr::new(ptr::null_mut()),
+            chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS],
+        }
+    }
+
+    /// The memory source.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// The settings in force.
+    pub fn tuning(&self) -> Tuning {
+        let packed = self.tuning.load(Ordering::Relaxed);
+        Tuning { fill_ratio: packed as u8, loose_share: (packed >> 8) as u8 }
+    }
+
+    /// Changes the settings, from the next put on.
+    pub fn set_tuning(&self, tuning: Tuning) {
+        self.tuning.store(pack(tuning), Ordering::Relaxed);
+    }
+
+    /// Keeps a copy of `payload` for `owner`, which is less than
+    /// [`OWNER_LIMIT`]. `Full` if there is no memory, or the payload is
+    /// longer than [`MAX_PAYLOAD`].
+    pub fn put(&self, owner: u64, tag: u8, payload: &[u8]) -> Result<Ref, Full> {
+        self.put_with(owner, tag, payload.len(), |to| to.copy_from_slice(payload))
+    }
+
+    /// As `put`, with `fill` writing the `len` bytes (which hold anything
+    /// before) into place. If it panics the memory is lost, nothing else.
+    pub fn put_with(
+        &self,
+        owner: u64,
+        tag: u8,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<Ref, Full> {
+        assert!(owner < OWNER_LIMIT, "an owner has 48 bits");
+        let (number, class, index, generation) = self.take(len).ok_or(Full)?;
+        let slot = class.slot(index);
+        // SAFETY: the slot was taken for this call: nobody else reads or
+        // writes its payload before the header is written. It is committed
+        // (so initialised) memory of at least `len` bytes behind the header.
+        let payload = unsafe { core::slice::from_raw_parts_mut(slot.add(HEADER), len) };
+        fill(payload);
+        let header = Header {
+            owner,
+            generation,
+            pad: (class.slot as usize - HEADER - len) as u16,
+            tag,
+            payload_hash: blob::payload_hash(payload),
+        };
+        // SAFETY: as above.
+        unsafe { header.write(slot) };
+        Ok(Ref::new(number, index, generation))
+    }
+
+    /// The blob that `r` refers to, verified.
+    ///
+    /// # Safety
+    ///
+    /// If `r` is a reference to a live blob, that blob is neither freed nor
+    /// moved for as long as the result is used: the owner's slot is pinned,
+    /// or does not hold `r`, and nobody frees it.
+    pub unsafe fn get(&self, r: Ref, owner: u64) -> Result<Blob<'_>, Corrupt> {
+        let (class, header, len) = self.header(r, owner)?;
+        // SAFETY: the header says that the slot holds a blob of `len` bytes,
+        // which fit in the slot; the caller promises that it stays.
+        let payload = unsafe { core::slice::from_raw_parts(class.slot(r.index()).add(HEADER), len) };
+        if blob::payload_hash(payload) != header.payload_hash {
+            return Err(Corrupt);
+        }
+        Ok(Blob { payload, tag: header.tag })
+    }
+
+    /// Frees a blob. `Corrupt` if `r` is not a blob of `owner`, or its header
+    /// is damaged; then nothing has changed.
+    pub fn free(&self, r: Ref, owner: u64, owners: &impl Owners) -> Result<(), Corrupt> {
+        let _ = owners;
+        let class = self.class(r.class()).ok_or(Corrupt)?;
+        let mut locked = class.lock(&self.memory);
+        let (_, _, len) = self.header(r, owner)?;
+        if !locked.is_live(r.index()) {
+            return Err(Corrupt);
+        }
+        // SAFETY: a live slot; readers are done with it, as they promised.
+        unsafe { Header::withdraw(class.slot(r.index())) };
+        locked.give_back(r.index(), len);
+        Ok(())
+    }
+
+    /// Hands a blob from one owner to another, without touching its payload.
+    /// Afterwards it is found, and may be moved, through the new one's slot.
+    pub fn reown(&self, r: Ref, old: u64, new: u64) -> Result<(), Corrupt> {
+        assert!(new < OWNER_LIMIT, "an owner has 48 bits");
+        let class = self.class(r.class()).ok_or(Corrupt)?;
+        let _locked = class.lock(&self.memory);
+        let (_, header, _) = self.header(r, old)?;
+        // SAFETY: a live slot, which the lock keeps from being moved.
+        unsafe { Header { owner: new, ..header }.write(class.slot(r.index())) };
+        Ok(())
+    }
+
+    /// The header of the blob that `r` refers to, and the payload's length.
+    fn header(&self, r: Ref, owner: u64) -> Result<(&Class, Header, usize), Corrupt> {
+        let class = self.class(r.class()).ok_or(Corrupt)?;
+        if !class.is_ready(r.index()) {
+            return Err(Corrupt);
+        }
+        // SAFETY: the slot is in committed memory.
+        let header = unsafe { Header::read(class.slot(r.index())) }.ok_or(Corrupt)?;
+        if header.owner != owner || header.generation != r.generation() {
+            return Err(Corrupt);
+        }
+        let len = (class.slot as usize - HEADER).checked_sub(header.pad as usize).ok_or(Corrupt)?;
+        Ok((class, header, len))
+    }
+
+    /// Takes a slot for `len` bytes, in the class that fits or, when that
+    /// one cannot grow, in one that is a little larger and has room.
+    fn take(&self, len: usize) -> Option<(usize, &Class, u64, u16)> {
+        let best = size::class_of(len)?;
+        let tuning = self.tuning();
+        if let Some(class) = self.make_class(best) {
+            let mut locked = class.lock(&self.memory);
+            if let Some(index) = locked.take(len, tuning) {
+                return Some((best, class, index, locked.next_generation()));
+            }
+        }
+        self.take_larger(best, len)
+    }
+
+    #[cold]
+    fn take_larger(&self, best: usize, len: usize) -> Option<(usize, &Class, u64, u16)> {
+        for number in best + 1..size::CLASSES {
+            let slot = size::slot_bytes(number);
+            if slot > (len + HEADER) * 5 / 4 || slot - HEADER - len >= PAD_LIMIT {
+                return None;
+            }
+            let Some(class) = self.class(number) else { continue };
+            let mut locked = class.lock(&self.memory);
+            if locked.holes() == 0 && !class.is_ready(locked.top) {
+                continue;
+            }
+            if let Some(index) = locked.take(len, self.tuning()) {
+                return Some((number, class, index, locked.next_generation()));
+            }
+        }
+        None
+    }
+
+    fn class(&self, number: usize) -> Option<&Class> {
+        let chunk = self.chunks.get(number / CLASSES_PER_CHUNK)?.load(Ordering::Acquire);
+        // SAFETY: a chunk, once there, holds its descriptions until the store
+        // is dropped.
+        NonNull::new(chunk).map(|chunk| unsafe { chunk.add(number % CLASSES_PER_CHUNK).as_ref() })
+    }
+
+    fn make_class(&self, number: usize) -> Option<&Class> {
+        match self.class(number) {
+            Some(class) => Some(class),
+            None => self.make_chunk(number / CLASSES_PER_CHUNK).and_then(|()| self.class(number)),
+        }
+    }
+
+    #[cold]
+    fn make_chunk(&self, chunk: usize) -> Option<()> {
+        self.growing.acquire(&self.memory);
+        let made = self.make_chunk_locked(chunk);
+        self.growing.release(&self.memory);
+        made
+    }
+
+    fn make_chunk_locked(&self, chunk: usize) -> Option<()> {
+        if !self.chunks[chunk].load(Ordering::Relaxed).is_null() {
+            return Some(());
+        }
+        let page = self.memory.page_size();
+        let mut table = self.table.load(Ordering::Relaxed);
+        if table.is_null() {
+            table = self.memory.reserve(page * CHUNKS)?.as_ptr();
+            self.table.store(table, Ordering::Relaxed);
+        }
+        // SAFETY: the chunk's page lies within the table and is not yet
+        // committed; once it is, it is zeroed and this thread's own.
+        unsafe {
+            let at = NonNull::new_unchecked(table.add(page * chunk));
+            if !self.memory.commit(at, page) {
+                return None;
+            }
+            for i in 0..CLASSES_PER_CHUNK {
+                Class::init(at.cast::<Class>().add(i), chunk * CLASSES_PER_CHUNK + i);
+            }
+            self.chunks[chunk].store(at.cast().as_ptr(), Ordering::Release);
+        }
+        Some(())
+    }
+
+    /// Every class that has a description, with its number.
+    fn classes(&self) -> impl Iterator<Item = (usize, &Class)> {
+        (0..CHUNKS)
+            .filter(|&chunk| !self.chunks[chunk].load(Ordering::Relaxed).is_null())
+            .flat_map(|chunk| chunk * CLASSES_PER_CHUNK..(chunk + 1) * CLASSES_PER_CHUNK)
+            .filter_map(|number| Some((number, self.class(number)?)))
+    }
+}
+
+impl<M: Memory> Drop for Store<M> {
+    fn drop(&mut self) {
+        for (_, class) in self.classes() {
+            // SAFETY: nobody else has the store any more.
+            unsafe { class.unreserve(&self.memory) };
+        }
+        if let Some(table) = NonNull::new(*self.table.get_mut()) {
+            // SAFETY: as above; the classes are not used after this.
+            unsafe { self.memory.unreserve(table, self.memory.page_size() * CHUNKS) };
+        }
+    }
+}
+
+const fn pack(tuning: Tuning) -> u32 {
+    tuning.fill_ratio as u32 | (tuning.loose_share as u32) << 8
+}

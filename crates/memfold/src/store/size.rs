@@ -1,0 +1,80 @@
+//! Size classes: how many bytes a slot has for a blob of a given size.
+//!
+//! A slot holds the 16-byte header and the payload. Slots grow in steps of
+//! 16 bytes up to 8 KiB (classes 0 to 511), above that in 128 steps for each
+//! doubling, so that rounding costs at most 1/128 of a large blob:
+//!
+//! ```text
+//!   class    0    1  ..   511 |  512   513  ..   639 |   640 .. | 1791
+//!   slot    16   32  ..  8192 | 8256  8320  .. 16384 | 16512 .. | 8 MiB
+//!   step        16            |        64            |   128 .. | 32 KiB
+//! ```
+
+use super::blob::HEADER;
+
+/// Steps of 16 bytes up to this size of a slot.
+const FINE_LIMIT: usize = 8192;
+const FINE_CLASSES: usize = FINE_LIMIT / 16;
+/// Steps for each doubling above.
+const STEPS: usize = 128;
+/// Doublings above: up to 8 MiB.
+const DOUBLINGS: usize = 10;
+
+pub(super) const CLASSES: usize = FINE_CLASSES + STEPS * DOUBLINGS;
+/// The most bytes that one blob's payload may have.
+pub const MAX_PAYLOAD: usize = (FINE_LIMIT << DOUBLINGS) - HEADER;
+
+/// The smallest class whose slots hold `payload` bytes.
+pub(super) fn class_of(payload: usize) -> Option<usize> {
+    if payload > MAX_PAYLOAD {
+        return None;
+    }
+    let last = payload + HEADER - 1;
+    if last < FINE_LIMIT {
+        return Some(last / 16);
+    }
+    let octave = last.ilog2() as usize - FINE_LIMIT.ilog2() as usize;
+    let step_shift = octave + FINE_LIMIT.ilog2() as usize - STEPS.ilog2() as usize;
+    Some(FINE_CLASSES + octave * STEPS + (last >> step_shift) - STEPS)
+}
+
+/// Bytes of a slot of `class`.
+pub(super) const fn slot_bytes(class: usize) -> usize {
+    if class < FINE_CLASSES {
+        return (class + 1) * 16;
+    }
+    let octave = (class - FINE_CLASSES) / STEPS;
+    let step = (FINE_LIMIT << octave) / STEPS;
+    (FINE_LIMIT << octave) + ((class - FINE_CLASSES) % STEPS + 1) * step
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_gets_the_smallest_slot_that_holds_it() {
+        let mut payload = 0;
+        while payload <= MAX_PAYLOAD {
+            let class = class_of(payload).unwrap();
+            let need = payload + HEADER;
+            assert!(class < CLASSES && slot_bytes(class) >= need, "{payload}");
+            assert!(class == 0 || slot_bytes(class - 1) < need, "{payload}");
+            let waste = slot_bytes(class) - need;
+            assert!(waste < 16 || waste * 128 <= slot_bytes(class), "{payload}: {waste}");
+            payload += 1 + payload / 4099;
+        }
+        assert_eq!(slot_bytes(CLASSES - 1), MAX_PAYLOAD + HEADER);
+        assert_eq!(class_of(MAX_PAYLOAD), Some(CLASSES - 1));
+        assert_eq!(class_of(MAX_PAYLOAD + 1), None);
+    }
+
+    #[test]
+    fn slots_grow_and_are_aligned() {
+        for class in 0..CLASSES {
+            assert_eq!(slot_bytes(class) % 16, 0);
+            assert!(class == 0 || slot_bytes(class) > slot_bytes(class - 1));
+            assert_eq!(class_of(slot_bytes(class) - HEADER), Some(class));
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What several tests need: a random sequence, owners, a memory source that
+//! counts and fails.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::vec::Vec;
+
+use super::{Memory, Owners, Ref};
+
+mod damage;
+mod full;
+mod model;
+
+/// The bit with which a slot's owner pins it.
+#[allow(dead_code)]
+pub(super) const PIN: u64 = 1 << 63;
+
+/// SplitMix64.
+pub(super) struct Random(pub u64);
+
+impl Random {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    pub(super) fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+/// The payload that `seed` stands for.
+pub(super) fn payload(seed: u64, len: usize) -> Vec<u8> {
+    let mut random = Random(seed);
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend_from_slice(&random.next().to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// One slot for each owner.
+pub(super) struct Slots(pub Vec<AtomicU64>);
+
+impl Slots {
+    pub(super) fn new(n: usize) -> Self {
+        Slots((0..n).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl Owners for Slots {
+    fn relocate(&self, owner: u64, from: Ref, to: Ref) -> bool {
+        self.0.get(owner as usize).is_some_and(|slot| {
+            slot.compare_exchange(from.to_bits(), to.to_bits(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        })
+    }
+}
+
+/// Memory that knows what is committed, and refuses when told to.
+#[derive(Default)]
+pub(super) struct Counting {
+    pub committed: AtomicI64,
+    pub reserved: AtomicI64,
+    pub refuse: AtomicBool,
+    /// Commit no more than this in all, if not zero.
+    pub limit: AtomicUsize,
+}
+
+const SYSTEM: crate::SystemMemory = crate::SystemMemory;
+
+// SAFETY: the system's memory, now and then refused.
+unsafe impl Memory for Counting {
+    fn page_size(&self) -> usize {
+        SYSTEM.page_size()
+    }
+
+    fn reserve(&self, bytes: usize) -> Option<NonNull<u8>> {
+        if self.refuse.load(Ordering::Relaxed) {
+            return None;
+        }
+        assert_eq!(bytes % self.page_size(), 0);
+        self.reserved.fetch_add(bytes as i64, Ordering::Relaxed);
+        SYSTEM.reserve(bytes)
+    }
+
+    unsafe fn commit(&self, start: NonNull<u8>, bytes: usize) -> bool {
+        assert_eq!((start.as_ptr() as usize | bytes) % self.page_size(), 0);
+        let limit = self.limit.load(Ordering::Relaxed);
+        let after = self.committed.fetch_add(bytes as i64, Ordering::Relaxed) + bytes as i64;
+        if self.refuse.load(Ordering::Relaxed) || (limit != 0 && after as usize > limit) {
+            self.committed.fetch_sub(bytes as i64, Ordering::Relaxed);
+            return false;
+        }
+        // SAFETY: handed on.
+        unsafe { SYSTEM.commit(start, bytes) }
+    }
+
+    unsafe fn release(&self, start: NonNull<u8>, bytes: usize) {
+        assert_eq!((start.as_ptr() as usize | bytes) % self.page_size(), 0);
+        self.committed.fetch_sub(bytes as i64, Ordering::Relaxed);
+        // SAFETY: handed on.
+        unsafe { SYSTEM.release(start, bytes) }
+    }
+
+    unsafe fn unreserve(&self, start: NonNull<u8>, bytes: usize) {
+        self.reserved.fetch_sub(bytes as i64, Ordering::Relaxed);
+        // SAFETY: handed on.
+        unsafe { SYSTEM.unreserve(start, bytes) }
+    }
+}

@@ -1,0 +1,33 @@
+//! The system's memory, for programs that have one: everything that this
+//! crate asks of an operating system stands here.
+
+#[cfg(unix)]
+#[path = "unix.rs"]
+mod os;
+#[cfg(windows)]
+#[path = "windows.rs"]
+mod os;
+
+/// Memory straight from the system, past the program's allocator.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemMemory;
+
+impl SystemMemory {
+    /// The same as `SystemMemory`.
+    pub const fn new() -> Self {
+        SystemMemory
+    }
+}
+
+/// Writes a zero to each page, which makes it resident: what is left where
+/// the system has no call for it.
+///
+/// # Safety
+///
+/// The pages are writable, and the caller's own.
+unsafe fn touch(start: core::ptr::NonNull<u8>, bytes: usize, page: usize) {
+    for offset in (0..bytes).step_by(page) {
+        // SAFETY: within the range; volatile so that it is not left out.
+        unsafe { start.as_ptr().add(offset).write_volatile(0) };
+    }
+}
