@@ -8,6 +8,8 @@
 
 struct moves {
     struct region regions[REGIONS];
+    /* Put together from runs of others: several mappings to the kernel, which mremap refuses. */
+    bool pieced[REGIONS];
     size_t most;
 };
 
@@ -118,6 +120,18 @@ static void exchange(struct moves *moves, struct rng *rng)
         region_write(one, a + i, rng);
         region_write(two, b + i, rng);
     }
+    moves->pieced[0] = moves->pieced[1] = true;
+}
+
+static void begin_anew(struct moves *moves, int which, struct rng *rng)
+{
+    struct region *region = &moves->regions[which];
+    step("a region begins anew");
+    region_check_all(region);
+    region_drop(region);
+    region_make(region, moves->most / 2, rng);
+    region_fill(region, rng);
+    moves->pieced[which] = false;
 }
 
 static void op(struct trial *trial)
@@ -125,7 +139,10 @@ static void op(struct trial *trial)
     struct moves *moves = trial->state;
     struct rng *rng = &trial->rng;
     for (int i = 0; i < 6; i++) {
-        struct region *region = &moves->regions[rng_below(rng, REGIONS)];
+        int which = (int)rng_below(rng, REGIONS);
+        struct region *region = &moves->regions[which];
+        if (moves->pieced[which])
+            begin_anew(moves, which, rng);
         switch (rng_below(rng, 5)) {
         case 0:
         case 1:
@@ -142,14 +159,6 @@ static void op(struct trial *trial)
         }
         step("checks after a move");
         region_churn(&moves->regions[rng_below(rng, REGIONS)], rng, 40, 30);
-        /* A mapping that was put together from pieces cannot be moved as one: begin it anew. */
-        if (rng_chance(rng, 20)) {
-            region = &moves->regions[rng_below(rng, 2)];
-            region_check_all(region);
-            region_drop(region);
-            region_make(region, moves->most / 2, rng);
-            region_fill(region, rng);
-        }
     }
 }
 
