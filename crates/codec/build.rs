@@ -1,13 +1,26 @@
-//! Links the C library that `lz4-sys` builds, without linking `lz4-sys`.
+//! Links the C library that `lz4-sys` builds, without linking `lz4-sys`, and
+//! cuts the strings by which a program could pull at zstd.
 //!
 //! The Rust half of `lz4-sys` depends on `libc` as that comes, with `std`,
 //! which the preload library cannot have. A crate that is not named in the
 //! code is not linked, and neither is the library it built; so name the
-//! library here. `src/lz4.rs` declares the four functions it calls.
+//! library here. `src/lz4.rs` declares the functions it calls.
+
+use std::env;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    let root = std::env::var("DEP_LZ4_ROOT").expect("lz4-sys tells where it built the C library");
+    println!("cargo:rerun-if-changed=src/zstd_untraced.c");
+
+    // Where Zstandard looks for tracing functions there are weak symbols, and
+    // the attribute that hides ours; elsewhere it does not look.
+    if env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
+        println!("cargo:rustc-cfg=zstd_untraced");
+        cc::Build::new().file("src/zstd_untraced.c").compile("memfold_zstd_untraced");
+    }
+    println!("cargo:rustc-check-cfg=cfg(zstd_untraced)");
+
+    let root = env::var("DEP_LZ4_ROOT").expect("lz4-sys tells where it built the C library");
     println!("cargo:rustc-link-search=native={root}");
     println!("cargo:rustc-link-lib=static=lz4");
 }

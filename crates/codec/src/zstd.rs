@@ -74,6 +74,18 @@ pub(crate) fn level(level: i32) -> Option<&'static Zstd> {
     Some(&LEVELS[index])
 }
 
+#[cfg(zstd_untraced)]
+mod untraced {
+    //! Brings `zstd_untraced.c` into whatever this crate is linked into: the
+    //! library refers to the functions there weakly, which is not enough.
+    unsafe extern "C" {
+        fn ZSTD_trace_compress_begin();
+    }
+
+    #[used]
+    static ANCHOR: unsafe extern "C" fn() = ZSTD_trace_compress_begin;
+}
+
 /// What the library says of a call: a size, or an error as a number just below
 /// zero.
 fn result(code: usize) -> Result<usize, Malformed> {

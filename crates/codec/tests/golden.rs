@@ -1,0 +1,87 @@
+//! Compressed forms made once, which must decode for ever: stores and files
+//! written by any memfold must stay readable. The files under `golden/` are
+//! never made again; `make_missing` adds forms for new codecs.
+//!
+//! `NAME.block` is a block, `NAME.N.HOW` a compressed form of it for the decoder
+//! with number N, made by the codec HOW. `zero-LEN` are zeros without a file, for
+//! the sake of lengths that take more than one block of a format.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::{env, fs};
+
+use common::{block, compress, decompress};
+use memfold_codec::{CodecId, ScratchBuf, codec, decoder};
+
+fn dir() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+fn golden_block(name: &str) -> Vec<u8> {
+    match name.strip_prefix("zero-") {
+        Some(len) => vec![0; len.parse().unwrap()],
+        None => fs::read(dir().join(format!("{name}.block"))).unwrap(),
+    }
+}
+
+#[test]
+fn golden_forms_decode() {
+    let mut seen = BTreeSet::new();
+    for entry in fs::read_dir(dir()).unwrap() {
+        let path = entry.unwrap().path();
+        let file = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let mut parts = file.splitn(3, '.');
+        let (name, number) = (parts.next().unwrap(), parts.next().unwrap());
+        if number == "block" {
+            continue;
+        }
+        let number = number.parse().unwrap_or_else(|_| panic!("{file} has no number"));
+        let block = golden_block(name);
+        let codec = decoder(CodecId(number)).unwrap_or_else(|| panic!("no decoder for {file}"));
+        let mut memory = ScratchBuf::for_codecs([codec], block.len());
+        let again = decompress(codec, &fs::read(&path).unwrap(), block.len(), &mut memory.scratch());
+        assert!(again.as_deref() == Ok(&block), "{file} no longer decodes");
+        seen.insert(number);
+    }
+    assert_eq!(seen, BTreeSet::from([1, 2, 3]), "a number without golden form");
+}
+
+/// The forms themselves are free to change, for an encoder may improve. So this
+/// is not a test but the way to make the files that are not there yet.
+#[test]
+#[ignore = "writes files"]
+fn make_missing() {
+    let add = |name: &str, bytes: &[u8]| {
+        let path = dir().join(name);
+        if !path.exists() {
+            fs::write(path, bytes).unwrap();
+        }
+    };
+    fs::create_dir_all(dir()).unwrap();
+    for (kind, len) in [
+        ("noise", 1),
+        ("noise", 100),
+        ("text", 1000),
+        ("records", 4096),
+        ("runs", 4096),
+        ("sparse", 5000),
+        ("zero", 300_000),
+    ] {
+        let name = format!("{kind}-{len}");
+        if kind != "zero" {
+            add(&format!("{name}.block"), &block(kind, len, 42));
+        }
+        let src = golden_block(&name);
+        for how in ["copy", "lz4", "zstd:-7", "zstd:1", "zstd:5", "zstd:19"] {
+            let codec = codec(how).unwrap();
+            if how == "copy" && len > 100 {
+                continue;
+            }
+            let mut memory = ScratchBuf::for_codecs([codec], len);
+            let form = compress(codec, &src, usize::MAX, &mut memory.scratch()).unwrap();
+            add(&format!("{name}.{}.{}", codec.id().0, how.replace(':', "_")), &form);
+        }
+    }
+}

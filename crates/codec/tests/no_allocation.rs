@@ -1,0 +1,71 @@
+//! The C libraries contain calls of `malloc`. None of them is ever reached: the
+//! runtime works where the program's allocator must not be called.
+//!
+//! This file has its own `malloc`, so it holds one test and nothing else.
+#![cfg(all(target_os = "linux", target_env = "gnu"))]
+
+mod common;
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use common::{KINDS, block};
+use memfold_codec::{ScratchBuf, all};
+
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+// The names under which glibc offers its allocator to those who replace it.
+unsafe extern "C" {
+    fn __libc_malloc(size: usize) -> *mut c_void;
+    fn __libc_calloc(count: usize, size: usize) -> *mut c_void;
+    fn __libc_free(memory: *mut c_void);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn malloc(size: usize) -> *mut c_void {
+    CALLS.fetch_add(1, Relaxed);
+    // SAFETY: passes on what it was asked.
+    unsafe { __libc_malloc(size) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    CALLS.fetch_add(1, Relaxed);
+    // SAFETY: passes on what it was asked.
+    unsafe { __libc_calloc(count, size) }
+}
+
+/// # Safety
+/// As for C's `free`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn free(memory: *mut c_void) {
+    CALLS.fetch_add(1, Relaxed);
+    // SAFETY: passes on what it was asked.
+    unsafe { __libc_free(memory) }
+}
+
+#[test]
+fn no_codec_calls_the_allocator() {
+    let mut calls = 0;
+    for len in [1, 4096, 4097, 150_000] {
+        let slow = |scratch: usize| len > 100_000 && scratch > 4 << 20;
+        for codec in all().filter(|codec| !slow(codec.compress_scratch(len))) {
+            let mut memory = ScratchBuf::for_codecs([codec], len);
+            let mut scratch = memory.scratch();
+            for kind in KINDS {
+                let src = block(kind, len, 9);
+                let (mut dst, mut again) = (vec![0; codec.bound(len)], vec![0; len]);
+                let before = CALLS.load(Relaxed);
+                let result = codec.compress(&src, &mut dst, len * 3 / 4, &mut scratch);
+                if let memfold_codec::Compressed::Fits(size) = result {
+                    codec.decompress(&dst[..size], &mut again, &mut scratch).unwrap();
+                }
+                // Once more with nothing to be right about.
+                let _ = codec.decompress(&src, &mut again, &mut scratch);
+                calls += CALLS.load(Relaxed) - before;
+            }
+        }
+    }
+    assert!(CALLS.load(Relaxed) > 0, "the test must see the calls it looks for");
+    assert_eq!(calls, 0);
+}

@@ -1,0 +1,96 @@
+//! `compress` answers `Fits` exactly if the result is not larger than the
+//! threshold, with a `dst` not one byte larger than it must be, and the result
+//! is the same for every threshold into which it fits.
+
+mod common;
+
+use common::{KINDS, block, compress};
+use memfold_codec::{Codec, Compressed, Scratch, ScratchBuf, codec};
+
+const NAMES: [&str; 6] = ["copy", "lz4", "zstd:-20", "zstd:-3", "zstd:1", "zstd:5"];
+
+#[track_caller]
+fn check(codec: &dyn Codec, src: &[u8], full: &[u8], threshold: usize, scratch: &mut Scratch<'_>) {
+    let result = compress(codec, src, threshold, scratch);
+    let wanted = (full.len() <= threshold).then_some(full);
+    assert!(
+        result.as_deref() == wanted,
+        "{} with threshold {threshold}: {} bytes become {}, but the answer is {:?}",
+        codec.name(),
+        src.len(),
+        full.len(),
+        result.map(|r| r.len()),
+    );
+}
+
+fn with_all(len: usize, mut thresholds: impl FnMut(usize, usize) -> Vec<usize>) {
+    for codec in NAMES.map(|name| codec(name).unwrap()) {
+        let mut memory = ScratchBuf::for_codecs([codec], len);
+        let mut scratch = memory.scratch();
+        for kind in KINDS {
+            let src = block(kind, len, len as u64 + 11);
+            let full = compress(codec, &src, usize::MAX, &mut scratch).unwrap();
+            for threshold in thresholds(full.len(), codec.bound(len)) {
+                check(codec, &src, &full, threshold, &mut scratch);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_threshold_for_short_blocks() {
+    for len in [1, 2, 5, 12, 13, 14, 20, 64, 100, 255, 271, 300] {
+        with_all(len, |_, bound| (0..=bound + 2).collect());
+    }
+}
+
+#[test]
+fn every_threshold_for_a_page() {
+    let lz4 = codec("lz4").unwrap();
+    let mut memory = ScratchBuf::for_codecs([lz4], 4096);
+    let mut scratch = memory.scratch();
+    for kind in KINDS {
+        let src = block(kind, 4096, 5);
+        let full = compress(lz4, &src, usize::MAX, &mut scratch).unwrap();
+        for threshold in 0..=lz4.bound(4096) + 2 {
+            check(lz4, &src, &full, threshold, &mut scratch);
+        }
+    }
+}
+
+#[test]
+fn around_the_boundaries() {
+    for len in [301, 1000, 4095, 4096, 4097, 16384, 65536, 65547, 200_000] {
+        with_all(len, |size, bound| {
+            let near = [size - 1, size, size + 1, size + 7, bound - 1, bound, bound + 1];
+            let far = [0, 1, size / 2, len - 1, len, len * 3264 / 4096, usize::MAX];
+            near.into_iter().chain(far).collect()
+        });
+    }
+}
+
+#[test]
+fn a_roomy_dst_changes_nothing() {
+    for codec in NAMES.map(|name| codec(name).unwrap()) {
+        let mut memory = ScratchBuf::for_codecs([codec], 4096);
+        let mut scratch = memory.scratch();
+        for kind in KINDS {
+            let src = block(kind, 4096, 23);
+            let full = compress(codec, &src, usize::MAX, &mut scratch).unwrap();
+            let mut dst = vec![0; 2 * codec.bound(4096)];
+            let fits = codec.compress(&src, &mut dst, full.len(), &mut scratch);
+            assert_eq!(fits, Compressed::Fits(full.len()));
+            assert!(dst[..full.len()] == full);
+            let fits = codec.compress(&src, &mut dst, full.len() - 1, &mut scratch);
+            assert_eq!(fits, Compressed::Incompressible);
+        }
+    }
+}
+
+#[test]
+#[should_panic = "dst is smaller"]
+fn a_dst_below_the_contract_is_no_silent_failure() {
+    let lz4 = codec("lz4").unwrap();
+    let mut memory = ScratchBuf::for_codecs([lz4], 4096);
+    lz4.compress(&[0; 4096], &mut [0; 99], 100, &mut memory.scratch());
+}
