@@ -158,10 +158,10 @@ class Tree:
 class Sampler(threading.Thread):
     """Looks at a tree every `period` seconds until `stop`."""
 
-    def __init__(self, meter, period, count_shared, on_sample=None):
+    def __init__(self, meter, period, count_shared, on_sample=None, extra=None):
         super().__init__(daemon=True)
         self.meter, self.period, self.count_shared = meter, period, count_shared
-        self.on_sample = on_sample
+        self.on_sample, self.extra = on_sample, extra
         self.started = time.monotonic()
         self.samples = []  # (seconds since the start, bytes)
         self.done = threading.Event()
@@ -175,7 +175,7 @@ class Sampler(threading.Thread):
                 anon, shmem = self.meter.sample()
             except OSError:
                 continue
-            size = anon + (shmem if self.count_shared else 0)
+            size = anon + (shmem if self.count_shared else 0) + (self.extra() if self.extra else 0)
             self.samples.append((time.monotonic() - self.started, size))
             if self.on_sample:
                 self.on_sample(size)
@@ -197,11 +197,12 @@ class Run:
 
 
 def run(command, directory, *, stdout, stderr, client=None, env=None, period=0.005, count_shared=False,
-        on_sample=None, timeout=600, hard_limit=None):
+        on_sample=None, extra=None, timeout=600, hard_limit=None):
     """Runs `command` in `directory` and samples its tree's memory.
 
     With `client`, that command is run outside of the tree while `command`
     serves it, the output kept is the client's, and the client ends the server.
+    `extra` tells bytes that count as well but are outside of the tree.
     """
     meter = Cgroup.make("tree") or Tree()
     if hard_limit:
@@ -213,7 +214,8 @@ def run(command, directory, *, stdout, stderr, client=None, env=None, period=0.0
                                      stdout=err if client else out, stderr=err, start_new_session=True)
             if isinstance(meter, Tree):
                 meter.root = child.pid
-            sampler = Sampler(meter, period, count_shared, (lambda size: on_sample(meter, size)) if on_sample else None)
+            sampler = Sampler(meter, period, count_shared, (lambda size: on_sample(meter, size)) if on_sample else None,
+                              extra)
             watchdog = threading.Timer(timeout, lambda: [kill(pid) for pid in [child.pid, *meter.pids()]])
             watchdog.start()
             client_status = 0

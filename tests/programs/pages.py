@@ -54,6 +54,26 @@ def resume(pids):
             os.kill(pid, signal.SIGCONT)
 
 
+class Catcher:
+    """Stops a tree each time it has grown by a tenth, from `least` bytes on, and uses a sample of its pages.
+
+    Give `look` to a sampler. `caught` is what `use` made of the last sample, the one nearest to the peak.
+    """
+
+    def __init__(self, least, use, share=8):
+        self.next, self.use, self.share, self.caught = least, use, share, None
+
+    def look(self, meter, size):
+        if size < self.next:
+            return
+        stopped = stop(meter.pids)
+        try:
+            self.caught = self.use(sample(stopped, self.share))
+            self.next = size * 1.1
+        finally:
+            resume(stopped)
+
+
 def mappings(pid):
     """(start, end) of the private mappings that can hold anonymous pages."""
     with open(f"/proc/{pid}/maps") as file:

@@ -61,15 +61,17 @@ class Attempt:
         self.source.mkdir()
         case.prepare(self.source, size)
 
-    def run(self, name, prefix=(), **options):
+    def run(self, name, prefix=(), runner=memory.run, **options):
+        """Runs the case once by `runner`; the result has its output, its files and memfold's own words too."""
         directory = self.place / name
         # The same place for every run: a path may be part of what a program writes.
         work = self.place / "work"
+        shutil.rmtree(directory, ignore_errors=True)
         shutil.copytree(self.source, work, symlinks=True)
         directory.mkdir()
         try:
             client = self.case.client(self.size, work) if self.case.client else None
-            result = memory.run(
+            result = runner(
                 [str(part) for part in (*prefix, *self.case.command(self.size))], work,
                 stdout=directory / "stdout", stderr=directory / "stderr",
                 client=client and [str(part) for part in client],
@@ -85,22 +87,11 @@ class Attempt:
 
     def measure_ratio(self, peak, zstd):
         """A second plain run, stopped when it comes near its peak."""
-        caught = {}
-
-        def look(meter, size):
-            if size >= caught.get("next", peak * 0.7):
-                stopped = pages.stop(meter.pids)
-                try:
-                    # A later look, nearer to the peak, replaces this one.
-                    caught["ratio"] = pages.ratio(pages.sample(stopped), zstd)
-                    caught["next"] = size * 1.1
-                finally:
-                    pages.resume(stopped)
-
-        self.run("stopped", on_sample=look, period=0.003)
-        if "ratio" not in caught:
+        catcher = pages.Catcher(peak * 0.7, lambda found: pages.ratio(found, zstd))
+        self.run("stopped", on_sample=catcher.look, period=0.003)
+        if catcher.caught is None:
             raise Failure("the second plain run never came near the peak of the first")
-        return caught["ratio"]
+        return catcher.caught
 
 
 def check(plain, folded, stats, limit, case):

@@ -1,0 +1,59 @@
+"""Pages of real programs' heaps, to make synthetic loads of.
+
+With $MEMFOLD_CORPUS (a directory with files proc-*) those are taken; else the
+program tests' loads are run, stopped near their peaks, and their pages read.
+Same-filled pages and copies of a page are left out.
+"""
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "programs"))
+import cases  # noqa: E402
+import memory  # noqa: E402
+import pages  # noqa: E402
+import run as programs  # noqa: E402
+
+SOURCES = ("python-json", "python-numpy", "node", "java-default", "redis", "sqlite", "g++")
+PAGES_EACH = 1024
+
+
+def distinct(found):
+    """The pages that say something, once each."""
+    return list({page: None for page in found if not pages.same_filled(page)})
+
+
+def capture(case, path):
+    """Writes pages of the case's program to `path`."""
+    catcher = pages.Catcher(24 * memory.MIB, distinct, share=4)
+    with tempfile.TemporaryDirectory(prefix="memfold-capture-") as place:
+        programs.Attempt(case, case.small, Path(place)).run("capture", on_sample=catcher.look)
+    found = catcher.caught or []
+    step = max(1, len(found) / PAGES_EACH)
+    path.write_bytes(b"".join(found[int(i * step)] for i in range(min(len(found), PAGES_EACH))))
+
+
+@contextlib.contextmanager
+def corpus(only=SOURCES):
+    """(files, where they are from), there as long as the block runs."""
+    given = os.environ.get("MEMFOLD_CORPUS")
+    if given:
+        files = sorted(Path(given).glob("proc-*"))
+        if not files:
+            sys.exit(f"no proc-* files in MEMFOLD_CORPUS={given}")
+        yield files, "given captures: " + ", ".join(file.name for file in files)
+        return
+    place = Path(tempfile.mkdtemp(prefix="memfold-corpus-"))
+    try:
+        for case in cases.CASES:
+            if case.name in only and not case.missing():
+                print(f"capturing {case.name}", file=sys.stderr, flush=True)
+                capture(case, place / f"proc-{case.name}")
+        files = sorted(file for file in place.iterdir() if file.stat().st_size)
+        yield files, "own captures: " + ", ".join(file.name for file in files)
+    finally:
+        shutil.rmtree(place)

@@ -1,0 +1,53 @@
+"""Rows of figures: gathered, shown as a table, kept as JSON."""
+
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from pathlib import Path
+
+
+def median(rows, key):
+    """Median of a figure over repeats; None where a repeat has none (it did not finish)."""
+    values = [row.get(key) for row in rows]
+    return None if not values or None in values else statistics.median(values)
+
+
+def shown(value, digits=2):
+    return "-" if value is None else value if isinstance(value, str) else f"{value:.{digits}f}"
+
+
+def table(head, rows):
+    """Prints columns as wide as they need to be; the first to the left, figures to the right."""
+    rows = [[shown(cell) for cell in row] for row in rows]
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    for row in [head, *rows]:
+        print("  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)
+                        for i, (cell, width) in enumerate(zip(row, widths))).rstrip())
+    print(flush=True)
+
+
+def machine():
+    """What the figures were measured on."""
+    model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
+    total = int(open("/proc/meminfo").readline().split()[1]) * 1024
+    return {"kernel": platform.release(), "cpu": model, "cpus": len(os.sched_getaffinity(0)), "memory_bytes": total,
+            "load_before": os.getloadavg()[0], "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+
+
+class Results:
+    """All rows of one run of the bench; written after each section, so that an interrupted run leaves what it had."""
+
+    def __init__(self, path):
+        self.path, self.data = Path(path), {"version": 1, "machine": machine(), "sections": {}}
+
+    def add(self, section, rows, **facts):
+        self.data["sections"][section] = {**facts, "rows": rows}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_text(json.dumps(self.data, indent=1) + "\n")
+
+
+def progress(text):
+    print(text, file=sys.stderr, flush=True)
