@@ -36,35 +36,52 @@ static enum kind key_kind(struct page_key key, uint64_t hash)
     }
 }
 
-static void make_text(char *out, struct rng *rng, struct page_key key)
+/*
+ * Words are stored with one copy of fixed length and then partly overwritten by the next: a byte at a
+ * time would make this the slowest part of the program.
+ */
+struct word {
+    char text[15];
+    uint8_t length;
+};
+
+/* `out` has room for a whole word behind its end, whatever the length. */
+static inline size_t put_word(char *out, size_t at, const struct word *word)
 {
-    static const char words[64][10] = {
-        "the ",      "of ",       "and ",      "memory ",   "block ",    "a ",        "cold ",
-        "kept ",     "in ",       "frame, ",   "is ",       "to ",       "page ",     "where ",
-        "thread ",   "which ",    "never ",    "bytes ",    "store ",    "that ",     "limit ",
-        "what ",     "for ",      "each ",     "name ",     "value ",    "\n",        "count: ",
-        "true, ",    "false, ",   "null, ",    "\"id\": ",  "\"key\": ", "list ",     "was ",
-        "written ",  "there ",    "again ",    "before ",   "after ",    "table ",    "row ",
-        "with ",     "without ",  "and so ",   "because ",  "it ",       "has ",      "been ",
-        "compress ", "ed. ",      "Then ",     "one ",      "two ",      "many ",     "small ",
-        "large ",    "old ",      "new ",      "fault ",    "handler ",  "returns ",  "nothing ",
-        "else. ",
+    memcpy(out + at, word, sizeof *word);
+    return at + word->length;
+}
+
+static void make_text(void *page, struct rng *rng, struct page_key key)
+{
+#define W(text) { text, sizeof text - 1 }
+    static const struct word words[64] = {
+        W("the "), W("of "), W("and "), W("memory "), W("block "), W("a "), W("cold "), W("kept "),
+        W("in "), W("frame, "), W("is "), W("to "), W("page "), W("where "), W("thread "),
+        W("which "), W("never "), W("bytes "), W("store "), W("that "), W("limit "), W("what "),
+        W("for "), W("each "), W("name "), W("value "), W("\n"), W("count: "), W("true, "),
+        W("false, "), W("null, "), W("\"id\": "), W("\"key\": "), W("list "), W("was "),
+        W("written "), W("there "), W("again "), W("before "), W("after "), W("table "), W("row "),
+        W("with "), W("without "), W("and so "), W("because "), W("it "), W("has "), W("been "),
+        W("compress "), W("ed. "), W("Then "), W("one "), W("two "), W("many "), W("small "),
+        W("large "), W("old "), W("new "), W("fault "), W("handler "), W("returns "), W("nothing "),
+        W("else. "),
     };
-    char line[64];
-    size_t at = (size_t)snprintf(line, sizeof line, "%llx:%llu:%u ", (unsigned long long)key.region,
+#undef W
+    char out[PAGE + 9 * sizeof(struct word)];
+    size_t at = (size_t)snprintf(out, sizeof out, "%llx:%llu:%u ", (unsigned long long)key.region,
                                  (unsigned long long)key.page, key.version);
-    memcpy(out, line, at);
     while (at < PAGE) {
         uint64_t bits = rng_next(rng);
-        for (int i = 0; i < 8 && at < PAGE; i++, bits >>= 6) {
-            const char *word = words[bits & 63];
-            while (*word && at < PAGE)
-                out[at++] = *word++;
-        }
+        for (int i = 0; i < 8; i++, bits >>= 6)
+            at = put_word(out, at, &words[bits & 63]);
         /* A number now and then: text is not made of a dictionary alone. */
-        for (int i = 0; i < 5 && at < PAGE; i++, bits /= 10)
-            out[at++] = (char)('0' + bits % 10);
+        struct word number = { "", 5 };
+        for (int i = 0; i < 5; i++, bits >>= 3)
+            number.text[i] = (char)('0' + (bits & 7));
+        at = put_word(out, at, &number);
     }
+    memcpy(page, out, PAGE);
 }
 
 /* Nodes of 64 bytes as a program's heap has them: pointers near one another, small numbers, flags. */
@@ -101,7 +118,7 @@ void page_make(uint64_t out[PAGE_WORDS], struct page_key key)
             out[i] = hash;
         break;
     case KIND_TEXT:
-        make_text((char *)out, &rng, key);
+        make_text(out, &rng, key);
         break;
     case KIND_POINTERS:
         make_pointers(out, &rng, hash);
