@@ -6,6 +6,7 @@ PRELOAD := $(TARGET)/release/libmemfold_preload.so
 PREFIX  := /usr/local
 DESTDIR :=
 PYTHON  := python3
+TORTURE := $(abspath $(TARGET))/torture
 PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
 .DEFAULT_GOAL := help
@@ -29,8 +30,8 @@ test-unit: setup
 	cargo test --release --workspace --quiet
 
 test-torture: build
-	@$(MAKE) -s -C tests/torture
-	tests/torture/run --memfold $(MEMFOLD) --short
+	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
+	scripts/torture.sh $(MEMFOLD) $(TORTURE)/torture 25
 
 test-small: build
 	@scripts/setup.sh packages $$($(PROGRAMS) --missing-packages)
@@ -46,8 +47,8 @@ lint: setup ## rustfmt, clippy with warnings denied, unsafe without a reason den
 	cargo clippy --workspace --all-targets --quiet -- -D warnings -D clippy::undocumented_unsafe_blocks
 
 soak: build ## the torture program for ten minutes
-	@$(MAKE) -s -C tests/torture
-	tests/torture/run --memfold $(MEMFOLD) --seconds 600
+	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
+	scripts/torture.sh $(MEMFOLD) $(TORTURE)/torture 600
 
 fuzz: setup ## each fuzz target for a minute (needs cargo-fuzz and a nightly toolchain)
 	@cargo fuzz --version >/dev/null 2>&1 || { echo "fuzz: cargo-fuzz is missing: cargo install cargo-fuzz" >&2; exit 1; }
@@ -55,8 +56,8 @@ fuzz: setup ## each fuzz target for a minute (needs cargo-fuzz and a nightly too
 	    echo "fuzz: $$target"; cargo +nightly fuzz run $$target -- -max_total_time=60 || exit 1; done
 
 bench: build ## the numbers of docs/benchmarks.md (root, for zram)
-	@$(MAKE) -s -C tests/torture
-	bench/run --memfold $(MEMFOLD)
+	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
+	bench/run --memfold $(MEMFOLD) --torture $(TORTURE)
 
 install: build ## PREFIX=DIR, DESTDIR=DIR
 	install -D -m 755 $(MEMFOLD) $(DESTDIR)$(PREFIX)/bin/memfold
@@ -64,4 +65,3 @@ install: build ## PREFIX=DIR, DESTDIR=DIR
 
 clean: ## what was built
 	cargo clean --quiet
-	@if [ -f tests/torture/Makefile ]; then $(MAKE) -s -C tests/torture clean; fi

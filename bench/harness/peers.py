@@ -104,7 +104,7 @@ class Unlimited:
     def ready(self):
         yield
 
-    def run(self, command, total, directory, **options):
+    def run(self, command, total, directory, load=None, **options):
         return memory.run(command, directory, **options)
 
 

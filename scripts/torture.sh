@@ -1,0 +1,34 @@
+#!/bin/sh
+# The torture program under memfold, with several limits, one after the other.
+# Seeds are new every time and printed by the program, so that a failure can
+# be repeated with --seed.
+#
+# usage: torture.sh MEMFOLD TORTURE SECONDS     SECONDS in all
+set -u
+memfold=$1 torture=$2 seconds=$3
+passed=0 failed=0
+
+# limit, memory of the torture program, threads, options of memfold
+rows="96M 128M 4
+64M 128M 2
+56M 96M 6
+128M 160M 3
+96M 128M 4 --paranoid"
+each=$((seconds / 5))
+[ "$each" -ge 1 ] || each=1
+
+while read -r limit size threads options; do
+    echo "torture: limit $limit, memory $size, $threads threads${options:+, $options}, $each s"
+    # shellcheck disable=SC2086 # options are words
+    if "$memfold" run --quiet --limit "$limit" $options -- \
+        "$torture" --seconds "$each" --memory "$size" --threads "$threads" </dev/null; then
+        passed=$((passed + 1))
+    else
+        echo "torture: FAILED with status $? (limit $limit)"
+        failed=$((failed + 1))
+    fi
+done <<END
+$rows
+END
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
