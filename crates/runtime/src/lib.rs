@@ -1,4 +1,61 @@
-//! Pages whole processes into compressed memory.
+//! Pages whole processes into compressed memory, with userfaultfd.
+//!
+//! This crate is two things: the layout of the shared counters page
+//! ([`shared`]), for the supervisor; and, with the feature `preload`, the
+//! library that `memfold run` preloads into programs. That library lives in
+//! processes of strangers. It therefore allocates nothing from them, takes no
+//! lock of theirs, touches no memory of theirs, and calls nothing of the C
+//! library but `memcpy` and its like: its threads come from raw clones, its
+//! memory from its own mappings, and it makes its own system calls.
+//!
+//! Where to look: `preload` (how it gets in), `watch` (when to do
+//! something), `evict` (taking blocks away), `compress` (standby to store),
+//! `fault` (bringing pages back), `order` (what the kernel's events do),
+//! `fork`, and below them `table`, `standby`, `keep`, `arena`, `thread`,
+//! `lock`, `uffd`, `maps`, `sys`.
 #![no_std]
+#![cfg_attr(not(feature = "preload"), allow(dead_code))]
+
+#[cfg(test)]
+extern crate std;
 
 pub mod shared;
+
+#[cfg(target_os = "linux")]
+mod arena;
+#[cfg(target_os = "linux")]
+mod compress;
+#[cfg(target_os = "linux")]
+mod evict;
+#[cfg(target_os = "linux")]
+mod fault;
+#[cfg(target_os = "linux")]
+mod fork;
+#[cfg(target_os = "linux")]
+mod keep;
+#[cfg(target_os = "linux")]
+mod lock;
+#[cfg(target_os = "linux")]
+mod maps;
+#[cfg(target_os = "linux")]
+mod order;
+#[cfg(all(target_os = "linux", feature = "preload"))]
+mod preload;
+#[cfg(target_os = "linux")]
+mod runtime;
+#[cfg(target_os = "linux")]
+mod standby;
+#[cfg(target_os = "linux")]
+mod sys;
+#[cfg(target_os = "linux")]
+mod table;
+#[cfg(target_os = "linux")]
+mod thread;
+#[cfg(target_os = "linux")]
+mod tiers_tmp;
+#[cfg(target_os = "linux")]
+mod uffd;
+#[cfg(target_os = "linux")]
+mod watch;
+#[cfg(target_os = "linux")]
+mod worker;

@@ -1,0 +1,171 @@
+//! Compressors: threads that turn standby into store, oldest slot first, as
+//! long as the process owes memory.
+//!
+//! A slot is worked through in groups of pages: compress each, write the
+//! entries of the group under the order lock, give the group's pages back.
+
+use core::sync::atomic::Ordering::*;
+
+use memfold::store::Ref;
+use crate::tiers_tmp::Tier;
+
+use crate::runtime::{Entries, RUNTIME, Runtime};
+use crate::standby::page_id;
+use crate::sys::{self, PAGE, advice};
+use crate::table::{BLOCK, PAGES, State};
+use crate::worker::Worker;
+
+/// Pages between two times that memory is given back.
+const GROUP: usize = 16;
+
+/// Bytes of blobs that are moved between two slots at most, to close holes.
+const MAINTAIN: usize = 1 << 20;
+
+/// Entry of a compressor thread; the argument is its number.
+pub extern "C" fn compressor(number: usize) -> ! {
+    let Some(mut worker) = Worker::new(&RUNTIME, number) else {
+        RUNTIME.fail("no memory is left for a compressor");
+    };
+    RUNTIME.stoppable.fetch_add(1, AcqRel);
+    let mut cpu = sys::thread_cpu_ns();
+    loop {
+        RUNTIME.pause_here();
+        let seen = RUNTIME.work.now();
+        if RUNTIME.free_condemned() {
+            continue;
+        }
+        RUNTIME.store().maintain(&Entries, MAINTAIN);
+        let worked = RUNTIME.debt.load(Acquire) > 0 && RUNTIME.compress_oldest(&mut worker);
+        if !worked {
+            let now = sys::thread_cpu_ns();
+            RUNTIME.slot().counters.runtime_cpu_ns.fetch_add(now - cpu, Relaxed);
+            cpu = now;
+            RUNTIME.work.wait(seen, 200_000_000);
+        }
+    }
+}
+
+/// What came of compressing some pages.
+struct Done {
+    /// Pages to do again since they got another owner meanwhile.
+    again: u64,
+    /// Bytes that the store took.
+    stored_bytes: i64,
+}
+
+impl Runtime {
+    /// Compresses the oldest slot. `false` if there is none.
+    fn compress_oldest(&self, worker: &mut Worker) -> bool {
+        let Some(slot) = self.standby.take_oldest() else { return false };
+        if self.standby.queued() < self.standby_goal.load(Relaxed) {
+            self.keeper.ring();
+        }
+        let mut group = 0;
+        while group < PAGES / GROUP {
+            self.compress_group(worker, slot, group * GROUP);
+            group += 1;
+            if self.pause.load(Relaxed) != 0 {
+                // What is left stays on standby; the slot is taken up again later.
+                if group < PAGES / GROUP {
+                    self.standby.enqueue(slot);
+                    return true;
+                }
+            }
+        }
+        self.standby.give_back(slot);
+        true
+    }
+
+    fn compress_group(&self, worker: &mut Worker, slot: u32, first: usize) {
+        let held = self.standby.slot(slot);
+        let present = (held.present[first / 64].load(Relaxed) >> (first % 64)) & ((1 << GROUP) - 1);
+        if present == 0 {
+            return;
+        }
+        let mut todo = present;
+        let mut used = 0i64;
+        while todo != 0 {
+            let done = self.compress_pages(worker, slot, first, todo);
+            todo = done.again;
+            used += done.stored_bytes;
+        }
+        held.present[first / 64].fetch_and(!(((1 << GROUP) - 1) << (first % 64)), Relaxed);
+        let at = self.standby.address(slot) + first * PAGE;
+        // SAFETY: no entry names these pages any more, and this thread holds the slot.
+        let _ = unsafe { sys::madvise(at, GROUP * PAGE, advice::DONTNEED) };
+        self.change_debt(used - i64::from(present.count_ones()) * PAGE as i64);
+    }
+
+    /// Compresses the pages in `todo` and writes their entries.
+    fn compress_pages(&self, worker: &mut Worker, slot: u32, first: usize, todo: u64) -> Done {
+        let held = self.standby.slot(slot);
+        let mut made: [(u64, Option<State>); GROUP] = [(0, None); GROUP];
+        let mut same_filled = 0;
+        for (offset, made) in made.iter_mut().enumerate().filter(|(offset, _)| todo >> offset & 1 != 0) {
+            let (index, id) = (first + offset, page_id(slot, first + offset));
+            let owner = held.owners[index].load(Relaxed);
+            let entry = self.table.entry(owner as usize * PAGE);
+            if entry.is_none_or(|entry| entry.load() != State::Standby(id)) {
+                continue;
+            }
+            let at = self.standby.address(slot) + index * PAGE;
+            // SAFETY: the page lies in a slot that this thread holds, readable, and is changed by nobody.
+            let page = unsafe { core::slice::from_raw_parts(at as *const u8, PAGE) };
+            *made = (owner, Some(self.compress_page(worker, owner, page)));
+            same_filled += u64::from(made.1 == Some(State::Zero));
+        }
+        let mut again = 0;
+        let mut useless: [Option<(Ref, u64)>; GROUP] = [None; GROUP];
+        let mut compressed = 0;
+        let order = self.order.lock();
+        for (offset, (owner, state)) in made.iter().enumerate() {
+            let Some(state) = *state else { continue };
+            let id = page_id(slot, first + offset);
+            let entry = self.table.entry(*owner as usize * PAGE);
+            if entry.is_some_and(|entry| entry.replace(State::Standby(id), state)) {
+                self.standby.forget(id);
+                compressed += 1;
+                if state == State::Zero {
+                    self.zero_pages.fetch_add(1, Relaxed);
+                }
+                continue;
+            }
+            if held.owners[first + offset].load(Relaxed) != *owner {
+                again |= 1 << offset;
+            }
+            if let State::Stored(name) = state {
+                useless[offset] = Some((name, *owner));
+            }
+        }
+        drop(order);
+        useless.iter().flatten().for_each(|(name, owner)| self.free(*name, *owner));
+        let counters = &self.slot().counters;
+        counters.pages_compressed.fetch_add(compressed, Relaxed);
+        counters.pages_same_filled.fetch_add(same_filled, Relaxed);
+        Done { again, stored_bytes: compressed as i64 * PAGE as i64 / 3 }
+    }
+
+    fn compress_page(&self, worker: &mut Worker, owner: u64, page: &[u8]) -> State {
+        if memfold_codec::same_filled(page) == Some(0) {
+            return State::Zero;
+        }
+        match self.store().insert(Tier::Fast, owner, page, &mut worker.encode) {
+            Ok(name) => State::Stored(name),
+            Err(_) => self.fail("the store could not get memory for a compressed page"),
+        }
+    }
+
+    /// Stops here while a fork is prepared.
+    pub fn pause_here(&self) {
+        while self.pause.load(Acquire) != 0 {
+            self.paused.fetch_add(1, AcqRel);
+            sys::futex_wake(&self.paused, u32::MAX, false);
+            while self.pause.load(Acquire) != 0 {
+                let _ = sys::futex_wait(&self.pause, 1, None, false);
+            }
+            self.paused.fetch_sub(1, AcqRel);
+        }
+    }
+}
+
+const _: () = assert!(64 % GROUP == 0 && BLOCK == PAGES * PAGE);

@@ -1,0 +1,413 @@
+//! Handlers: threads that bring pages back when the program touches them.
+//!
+//! There is one for each CPU (at most four), bound to it, because waking a
+//! thread on the faulting CPU costs a quarter of waking one elsewhere. Each
+//! waits for messages, takes the order lock to read one, and serves it:
+//!
+//! | entry | what is done |
+//! | --- | --- |
+//! | empty | never touched, or discarded: zeros |
+//! | standby | copied back from the standby slot |
+//! | zero | zeros |
+//! | stored | decompressed outside of the lock, put in place under it |
+//! | pinned | somebody else is at it, and wakes the thread when done |
+//!
+//! While faults are sequential, a growing run of pages (1 to 32) is brought
+//! back at once.
+
+use core::sync::atomic::Ordering::*;
+
+use memfold::store::Ref;
+
+use crate::lock::Guard;
+use crate::order::{Fault, Order};
+use crate::runtime::{RUNTIME, Runtime};
+use crate::sys::{self, Errno, Fd, PAGE, PollFd};
+use crate::table::{BLOCK, PAGES, State, page_number};
+use crate::uffd::Message;
+use crate::worker::{RUN, Worker};
+
+/// Sequential streams that a handler follows at the same time.
+const STREAMS: usize = 8;
+/// A fault never waits longer than this for room.
+const WAIT_NS: u64 = 100_000_000;
+/// Pages of zeros given at once at most, to a stream of touches of fresh memory.
+const ZERO_RUN: usize = PAGES;
+
+/// Faults that follow each other upwards.
+#[derive(Clone, Copy, Default)]
+struct Stream {
+    next: usize,
+    run: usize,
+    used: u64,
+}
+
+/// What follows from trying to put pages in place.
+#[derive(PartialEq, Eq)]
+enum Placed {
+    /// The thread goes on.
+    Done,
+    /// Events came in between: look again.
+    Retry,
+}
+
+struct Handler {
+    runtime: &'static Runtime,
+    worker: Worker,
+    streams: [Stream; STREAMS],
+    clock: u64,
+}
+
+/// Entry of a handler thread; the argument is its number and its CPU.
+pub extern "C" fn handler(argument: usize) -> ! {
+    let (number, cpu) = (argument & 0xff, argument >> 8);
+    let mut set = [0u64; 16];
+    if let Some(word) = set.get_mut(cpu / 64) {
+        *word = 1 << (cpu % 64);
+        sys::bind_to(&set);
+    }
+    let Some(worker) = Worker::new(&RUNTIME, number) else {
+        RUNTIME.fail("no memory is left for a fault handler");
+    };
+    let mut handler = Handler { runtime: &RUNTIME, worker, streams: Default::default(), clock: 0 };
+    handler.run()
+}
+
+impl Handler {
+    fn run(&mut self) -> ! {
+        let runtime = self.runtime;
+        loop {
+            let mut order = runtime.order.lock();
+            let Some(fault) = self.next_fault(&mut order) else {
+                drop(order);
+                self.sleep();
+                continue;
+            };
+            if order.gate != 0 {
+                // The forking thread waits here, so it is not inside the fork.
+                runtime.apply_held(&mut order);
+            }
+            runtime.serving.fetch_add(1, SeqCst);
+            drop(order);
+            self.serve(fault);
+            runtime.serving.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// Reads messages until one is a fault that may be served now.
+    fn next_fault(&self, order: &mut Guard<'_, Order>) -> Option<Fault> {
+        let runtime = self.runtime;
+        if let Some(fault) = order.next_deferred() {
+            return Some(fault);
+        }
+        while order.may_read() {
+            match runtime.uffd().next()? {
+                Message::Fault { page, write, tid } => {
+                    let fault = Fault { page, write, tid };
+                    if order.gate == 0 || order.gate == tid {
+                        return Some(fault);
+                    }
+                    runtime.keep(order, fault);
+                }
+                event => runtime.apply(order, event),
+            }
+        }
+        None
+    }
+
+    /// Sleeps until there is a message or a call.
+    fn sleep(&self) {
+        let call = Fd(self.runtime.handler_call.load(Relaxed));
+        let mut fds = [
+            PollFd { fd: self.runtime.uffd().0, events: 1, revents: 0 },
+            PollFd { fd: call, events: 1, revents: 0 },
+        ];
+        let _ = sys::poll(&mut fds, None);
+        if fds[1].revents != 0 {
+            let _ = sys::read(call, &mut [0; 8]);
+        }
+    }
+
+    fn serve(&mut self, fault: Fault) {
+        let begin = sys::now_ns();
+        let run = self.run_length(fault.page);
+        loop {
+            let state = self.runtime.table.entry(fault.page).map_or(State::Empty, |entry| entry.load());
+            let placed = match state {
+                State::Pinned(_) => return,
+                State::Standby(_) => self.rescue(fault, run),
+                State::Stored(_) | State::Zero => {
+                    self.wait_for_room();
+                    let placed = self.restore(fault, run);
+                    if placed == Placed::Done {
+                        self.runtime.shared().note_fault(sys::now_ns() - begin);
+                    }
+                    placed
+                }
+                State::Empty => {
+                    self.wait_for_room();
+                    self.give_zeros(fault, run)
+                }
+            };
+            if placed == Placed::Done {
+                return;
+            }
+            sys::sched_yield();
+        }
+    }
+
+    /// How many pages to bring back for a fault at `page`.
+    fn run_length(&mut self, page: usize) -> usize {
+        self.clock += 1;
+        let clock = self.clock;
+        if let Some(stream) = self.streams.iter_mut().find(|s| s.next == page) {
+            stream.run = (stream.run * 2).min(ZERO_RUN);
+            stream.used = clock;
+            return stream.run;
+        }
+        if let Some(oldest) = self.streams.iter_mut().min_by_key(|s| s.used) {
+            *oldest = Stream { next: page + PAGE, run: 1, used: clock };
+        }
+        1
+    }
+
+    /// Notes where a stream will fault next: after the pages brought back.
+    fn expect_next(&mut self, page: usize, pages: usize) {
+        let clock = self.clock;
+        if let Some(stream) = self.streams.iter_mut().find(|s| s.used == clock) {
+            stream.next = page + pages * PAGE;
+        }
+    }
+
+    /// Waits while the process is too far over its share of the limit.
+    fn wait_for_room(&self) {
+        let runtime = self.runtime;
+        if runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed) {
+            return;
+        }
+        let begin = sys::now_ns();
+        loop {
+            let seen = runtime.room.now();
+            let waited = sys::now_ns() - begin;
+            if runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
+                || runtime.exhausted.load(Relaxed)
+                || waited > WAIT_NS
+            {
+                runtime.slot().counters.throttled_ns.fetch_add(waited, Relaxed);
+                return;
+            }
+            runtime.work.ring();
+            // Threads that unmap must not wait for room too.
+            runtime.drain(&mut runtime.order.lock());
+            runtime.room.wait(seen, 1_000_000);
+        }
+    }
+
+    /// Copies pages back from standby.
+    fn rescue(&mut self, fault: Fault, run: usize) -> Placed {
+        let runtime = self.runtime;
+        let mut order = runtime.order.lock();
+        let mut done = 0;
+        while done < run.min(RUN) {
+            let page = fault.page + done * PAGE;
+            let Some(block) = runtime.table.block(page).filter(|_| page / BLOCK == fault.page / BLOCK) else { break };
+            let entry = &block.entries[page / PAGE % PAGES];
+            let State::Standby(id) = entry.load() else { break };
+            let from = runtime.standby.page_address(id) as *const u8;
+            // SAFETY: the entry says that the program's page is the one on standby.
+            match unsafe { runtime.uffd().copy(page, from, PAGE) } {
+                Ok(_) => {}
+                Err(error) if done == 0 => return self.refused(&mut order, page, error),
+                Err(_) => break,
+            }
+            entry.store(State::Empty);
+            block.evicted.fetch_sub(1, Relaxed);
+            runtime.standby.forget(id);
+            done += 1;
+        }
+        drop(order);
+        if done == 0 {
+            return Placed::Retry;
+        }
+        runtime.slot().counters.pages_rescued.fetch_add(done as u64, Relaxed);
+        runtime.change_debt((done * PAGE) as i64);
+        self.expect_next(fault.page, done);
+        Placed::Done
+    }
+
+    /// Decompresses pages and puts them in place.
+    fn restore(&mut self, fault: Fault, run: usize) -> Placed {
+        let runtime = self.runtime;
+        let mut found = [State::Empty; RUN];
+        let room = PAGES - fault.page / PAGE % PAGES;
+        let wanted = run.min(RUN).min(room);
+        runtime.set_reading(self.worker.number, true);
+        let mut count = 0;
+        if let Some(block) = runtime.table.block(fault.page) {
+            while count < wanted {
+                let page = fault.page + count * PAGE;
+                let entry = &block.entries[page / PAGE % PAGES];
+                let state = entry.load();
+                let into = &mut self.worker.pages[count * PAGE..(count + 1) * PAGE];
+                match state {
+                    State::Zero => into.fill(0),
+                    State::Stored(name) if entry.replace(state, State::Pinned(name)) => {
+                        let owner = page_number(page);
+                        if runtime.store().load(name, owner, into, &mut self.worker.decode).is_err() {
+                            runtime.fail_corrupt();
+                        }
+                    }
+                    _ => break,
+                }
+                found[count] = state;
+                count += 1;
+            }
+        }
+        runtime.set_reading(self.worker.number, false);
+        if count == 0 {
+            return Placed::Retry;
+        }
+        self.place(fault, &found[..count])
+    }
+
+    /// Puts decompressed pages in place if nothing has happened to them.
+    fn place(&mut self, fault: Fault, found: &[State]) -> Placed {
+        let runtime = self.runtime;
+        let mut order = runtime.order.lock();
+        // The pages whose entries still say what they said, from the first on.
+        let block = runtime.table.block(fault.page);
+        let still = |index: usize| {
+            let page = fault.page + index * PAGE;
+            let now = block.map_or(State::Empty, |b| b.entries[page / PAGE % PAGES].load());
+            match (found[index], now) {
+                (State::Stored(name), State::Pinned(other)) => name == other,
+                (State::Zero, State::Zero) => true,
+                _ => false,
+            }
+        };
+        let intact = (0..found.len()).take_while(|i| still(*i)).count();
+        let mut done = 0;
+        let mut answer = Placed::Retry;
+        while done < intact {
+            let (page, bytes) = (fault.page + done * PAGE, (intact - done) * PAGE);
+            let from = self.worker.pages[done * PAGE..].as_ptr();
+            // SAFETY: the entries say that these are the program's pages, decompressed.
+            match unsafe { runtime.uffd().copy(page, from, bytes) } {
+                Ok(copied) => {
+                    done += copied / PAGE;
+                    answer = Placed::Done;
+                }
+                Err(Errno::NOENT) if bytes > PAGE && done == 0 => {
+                    // The run leaves the mapping: only the page that was asked for.
+                    // SAFETY: as above.
+                    match unsafe { runtime.uffd().copy(page, from, PAGE) } {
+                        Ok(_) => (done, answer) = (1, Placed::Done),
+                        Err(error) => answer = self.refused(&mut order, page, error),
+                    }
+                    break;
+                }
+                Err(error) => {
+                    if done == 0 {
+                        answer = self.refused(&mut order, page, error);
+                    }
+                    break;
+                }
+            }
+        }
+        let mut freed: [Option<(Ref, u64)>; RUN] = [None; RUN];
+        let mut zeros = 0;
+        if let Some(block) = block {
+            for (index, state) in found.iter().enumerate() {
+                let entry = &block.entries[(fault.page / PAGE + index) % PAGES];
+                match *state {
+                    State::Stored(name) if index < done => {
+                        if entry.replace(State::Pinned(name), State::Empty) {
+                            block.evicted.fetch_sub(1, Relaxed);
+                            freed[index] = Some((name, page_number(fault.page + index * PAGE)));
+                        }
+                    }
+                    State::Zero if index < done => {
+                        if entry.replace(State::Zero, State::Empty) {
+                            block.evicted.fetch_sub(1, Relaxed);
+                            zeros += 1;
+                        }
+                    }
+                    State::Stored(name) => {
+                        entry.replace(State::Pinned(name), State::Stored(name));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        drop(order);
+        if done < found.len() {
+            // Threads that saw one of our pins wait to be woken.
+            runtime.uffd().wake(fault.page + done * PAGE, (found.len() - done) * PAGE);
+        }
+        runtime.zero_pages.fetch_sub(zeros, Relaxed);
+        freed.iter().flatten().for_each(|(name, owner)| runtime.free(*name, *owner));
+        if done > 0 {
+            let counters = &runtime.slot().counters;
+            counters.pages_faulted.fetch_add(1, Relaxed);
+            counters.pages_prefetched.fetch_add(done as u64 - 1, Relaxed);
+            runtime.change_debt((done * PAGE) as i64);
+            self.expect_next(fault.page, done);
+        }
+        answer
+    }
+
+    /// Gives fresh pages: zeros, a run of them to a stream of touches.
+    fn give_zeros(&mut self, fault: Fault, run: usize) -> Placed {
+        let runtime = self.runtime;
+        let mut order = runtime.order.lock();
+        if order.is_evicting(fault.page) {
+            // The evictor wakes the whole block when it is done.
+            return Placed::Done;
+        }
+        let empty = |page: usize| runtime.table.entry(page).is_none_or(|entry| entry.load() == State::Empty);
+        let room = PAGES - fault.page / PAGE % PAGES;
+        let count = (0..run.min(room)).take_while(|i| empty(fault.page + i * PAGE)).count();
+        if count == 0 {
+            return Placed::Retry;
+        }
+        let mut done = 0;
+        for pages in [count, 1] {
+            // SAFETY: nothing is kept of these pages, under the lock: they are fresh or discarded.
+            match unsafe { runtime.uffd().zero(fault.page, pages * PAGE) } {
+                Ok(bytes) => {
+                    done = bytes / PAGE;
+                    break;
+                }
+                Err(Errno::NOENT | Errno::EXIST) if pages > 1 => {}
+                Err(error) => return self.refused(&mut order, fault.page, error),
+            }
+        }
+        drop(order);
+        if fault.write {
+            runtime.change_debt(PAGE as i64);
+        }
+        self.expect_next(fault.page, done);
+        Placed::Done
+    }
+
+    /// The kernel refused to put a page in place.
+    fn refused(&self, order: &mut Guard<'_, Order>, page: usize, error: Errno) -> Placed {
+        let runtime = self.runtime;
+        match error {
+            Errno::AGAIN => {
+                runtime.drain(order);
+                Placed::Retry
+            }
+            // Out of memory in the hard group of this process: eviction makes room.
+            Errno::NOMEM => {
+                runtime.change_debt(PAGE as i64 * 16);
+                Placed::Retry
+            }
+            // There is a page already, or no mapping any more: the thread sees for itself.
+            _ => {
+                runtime.uffd().wake(page, PAGE);
+                Placed::Done
+            }
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! fork: the child must find every page that was evicted.
+//!
+//! ```text
+//! parent, before   the keeper and compressors stop; what the C library touches
+//!                  in the child is touched now; the gate closes: handlers serve
+//!                  only the forking thread, and keep everything else for later
+//! fork             nothing of the runtime's memory changes meanwhile
+//! parent, after    the gate opens
+//! child            a keeper of its own opens a userfaultfd of its own, registers
+//!                  again what has evicted pages, and starts handlers; the child
+//!                  waits for that. If it may not open one, everything is
+//!                  decompressed in place.
+//! ```
+//!
+//! Handlers can't stop altogether, because after the prepare handlers the C
+//! library still touches its arenas, and may fault.
+
+use core::sync::atomic::Ordering::*;
+
+use crate::runtime::{RUNTIME, Runtime};
+use crate::shared::state;
+use crate::sys::{self, PAGE};
+use crate::table::{BLOCK, PAGES, State};
+
+impl Runtime {
+    fn is_paging(&self) -> bool {
+        self.slot().state.load(Acquire) == state::PAGING
+    }
+}
+
+/// Before the fork, in the forking thread.
+pub fn prepare(touch: fn()) {
+    let runtime = &RUNTIME;
+    core::mem::forget(runtime.life.lock());
+    if !runtime.is_paging() {
+        return;
+    }
+    runtime.pause.store(1, SeqCst);
+    runtime.keeper.ring();
+    runtime.work.ring();
+    loop {
+        let paused = runtime.paused.load(Acquire);
+        if paused >= runtime.stoppable.load(Acquire) {
+            break;
+        }
+        let _ = sys::futex_wait(&runtime.paused, paused, Some(1_000_000), false);
+        runtime.keeper.ring();
+        runtime.work.ring();
+    }
+    touch();
+    runtime.order.lock().gate = sys::gettid();
+    while runtime.serving.load(SeqCst) != 0 {
+        sys::sched_yield();
+    }
+}
+
+/// After the fork, in the parent.
+pub fn parent() {
+    let runtime = &RUNTIME;
+    if runtime.is_paging() {
+        {
+            let mut order = runtime.order.lock();
+            order.gate = 0;
+            runtime.apply_held(&mut order);
+        }
+        runtime.call_handlers();
+        runtime.resume();
+    }
+    // SAFETY: taken in `prepare` by this very thread.
+    unsafe { runtime.life.reset_in_child() };
+}
+
+/// After the fork, in the child.
+pub fn child() {
+    let runtime = &RUNTIME;
+    let parent_tid = runtime.pid.load(Relaxed);
+    let paging = runtime.is_paging();
+    let forked_by = {
+        // SAFETY: the parent's threads do not exist here, and `prepare` made
+        // sure that none of them was changing anything.
+        unsafe {
+            runtime.order.reset_in_child();
+            runtime.standby.reset_in_child();
+            runtime.arena.reset_in_child();
+        }
+        let mut order = runtime.order.lock();
+        let tid = core::mem::take(&mut order.gate);
+        order.evicting = None;
+        order.clear_deferred();
+        runtime.apply_held(&mut order);
+        tid
+    };
+    runtime.forget_readers();
+    runtime.serving.store(0, Relaxed);
+    runtime.stoppable.store(0, Relaxed);
+    runtime.paused.store(0, Relaxed);
+    runtime.pause.store(0, Relaxed);
+    runtime.debt.store(0, Relaxed);
+    runtime.exhausted.store(false, Relaxed);
+    runtime.set_uffd(None);
+    runtime.handler_call.store(-1, Relaxed);
+    let pid = sys::getpid();
+    runtime.pid.store(pid, Relaxed);
+    runtime.keep_out.after_fork(if forked_by != 0 { forked_by } else { parent_tid }, sys::gettid());
+    let image = runtime.slot().image.load(Relaxed);
+    let Some(slot) = runtime.shared().take_slot(pid) else {
+        runtime.restore_in_place();
+        return;
+    };
+    slot.image.store(image, Relaxed);
+    runtime.set_shared(runtime.shared(), slot);
+    runtime.child_ready.store(0, Relaxed);
+    if runtime.start_keeper(paging).is_err() {
+        runtime.restore_in_place();
+        slot.state.store(state::STOPPED, Relaxed);
+    } else if paging {
+        while runtime.child_ready.load(Acquire) == 0 {
+            let _ = sys::futex_wait(&runtime.child_ready, 0, None, false);
+        }
+        if runtime.child_ready.load(Acquire) == 2 {
+            runtime.restore_in_place();
+        }
+    }
+    // SAFETY: taken in `prepare` by the thread that is this one's origin.
+    unsafe { runtime.life.reset_in_child() };
+}
+
+impl Runtime {
+    /// Lets the threads that stopped for a fork go on.
+    fn resume(&self) {
+        self.pause.store(0, SeqCst);
+        sys::futex_wake(&self.pause, u32::MAX, false);
+    }
+
+    /// Wakes the handlers from poll.
+    pub fn call_handlers(&self) {
+        // The descriptor lives in the table of the runtime's threads: the keeper writes to it.
+        self.call_wanted.store(true, Release);
+        self.keeper.ring();
+    }
+
+    /// In the child, by its keeper: registers everything that has evicted pages.
+    pub fn register_evicted(&self) -> sys::Result<()> {
+        let mut failed = false;
+        let (mut start, mut end) = (0, 0);
+        let register = |start: usize, end: usize| start == end || self.register_pages(start, end);
+        self.table.for_each_block(0, crate::table::END, |base, block| {
+            if block.evicted.load(Relaxed) == 0 {
+                return;
+            }
+            if base != end {
+                failed |= !register(start, end);
+                start = base;
+            }
+            end = base + BLOCK;
+        });
+        failed |= !register(start, end);
+        if failed { Err(sys::Errno::INVAL) } else { Ok(()) }
+    }
+
+    /// Registers a range of blocks; if it is not all private anonymous
+    /// memory, those runs of pages in it that are evicted.
+    fn register_pages(&self, start: usize, end: usize) -> bool {
+        if self.uffd().register(start, end - start).is_ok() {
+            return true;
+        }
+        let mut ok = true;
+        let (mut from, mut to) = (0, 0);
+        for page in (start..end).step_by(PAGE) {
+            let evicted = self.table.entry(page).is_some_and(|entry| entry.load() != State::Empty);
+            if !evicted {
+                continue;
+            }
+            if page != to {
+                ok &= self.register_run(from, to);
+                from = page;
+            }
+            to = page + PAGE;
+        }
+        ok & self.register_run(from, to)
+    }
+
+    fn register_run(&self, from: usize, to: usize) -> bool {
+        if from == to || self.uffd().register(from, to - from).is_ok() {
+            return true;
+        }
+        // Unmapped in the parent while the fork was under way, or several mappings: page by page.
+        let mut order = self.order.lock();
+        for page in (from..to).step_by(PAGE) {
+            if self.uffd().register(page, PAGE).is_err() {
+                self.drop_range(&mut order, page, page + PAGE);
+            }
+        }
+        true
+    }
+
+    /// Brings every evicted page back for good: no userfaultfd serves this process.
+    pub fn restore_in_place(&'static self) {
+        if !self.has_store() {
+            return;
+        }
+        let flags = sys::o::RDWR | sys::o::CLOEXEC;
+        let (Ok(memory), Some(mut worker)) = (sys::open(c"/proc/self/mem", flags), crate::worker::Worker::new(self, 0))
+        else {
+            self.fail("a forked process can't get its evicted pages back");
+        };
+        self.table.for_each_block(0, crate::table::END, |base, block| {
+            if block.evicted.load(Relaxed) == 0 {
+                return;
+            }
+            for index in 0..PAGES {
+                self.restore_page(memory, &mut worker, base + index * PAGE, &block.entries[index]);
+            }
+            block.evicted.store(0, Relaxed);
+        });
+        sys::close(memory);
+        self.slot().state.store(state::STOPPED, Relaxed);
+        self.say("a forked process may not open a userfaultfd of its own: all its memory was brought back");
+    }
+
+    fn restore_page(&self, memory: sys::Fd, worker: &mut crate::worker::Worker, page: usize, entry: &crate::table::Entry) {
+        let state = entry.load();
+        let contents = &mut worker.pages[..PAGE];
+        match state {
+            State::Empty => return,
+            State::Zero => contents.fill(0),
+            State::Standby(id) => {
+                // SAFETY: the page on standby is readable and nobody else uses it: no other thread lives.
+                contents.copy_from_slice(unsafe {
+                    core::slice::from_raw_parts(self.standby.page_address(id) as *const u8, PAGE)
+                });
+            }
+            State::Stored(name) | State::Pinned(name) => {
+                if self.store().load(name, crate::table::page_number(page), contents, &mut worker.decode).is_err() {
+                    self.fail_corrupt();
+                }
+            }
+        }
+        // Writes through /proc/self/mem reach pages that are read-only or without access too.
+        if sys::pwrite(memory, contents, page as u64) != Ok(PAGE) {
+            self.fail("a forked process can't write an evicted page back");
+        }
+        entry.store(State::Empty);
+        match state {
+            State::Stored(name) | State::Pinned(name) => self.free(name, crate::table::page_number(page)),
+            State::Standby(id) => {
+                self.standby.forget(id);
+                let at = self.standby.page_address(id);
+                // SAFETY: nobody needs the page on standby any more.
+                let _ = unsafe { sys::madvise(at, PAGE, sys::advice::DONTNEED) };
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Addresses that are never taken away: control blocks and thread-local
+//! storage of live threads (the kernel writes there when a thread ends and
+//! can't be served then), and what the program has locked.
+
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+
+use crate::sys;
+
+const RANGES: usize = 4096;
+
+struct Range {
+    start: AtomicUsize,
+    end: AtomicUsize,
+    /// Thread that needs the range; 0: everybody, for ever.
+    tid: AtomicU32,
+    used: AtomicU32,
+}
+
+/// See the module.
+pub struct KeepOut {
+    ranges: [Range; RANGES],
+    high: AtomicUsize,
+    /// More ranges were wanted than there is room for: nothing may be taken away.
+    overflow: AtomicU32,
+}
+
+impl KeepOut {
+    /// None.
+    pub const fn new() -> Self {
+        const EMPTY: Range = Range {
+            start: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+            tid: AtomicU32::new(0),
+            used: AtomicU32::new(0),
+        };
+        KeepOut { ranges: [EMPTY; RANGES], high: AtomicUsize::new(0), overflow: AtomicU32::new(0) }
+    }
+
+    /// Adds a range; `tid` 0 keeps it for ever.
+    pub fn add(&self, start: usize, end: usize, tid: u32) {
+        let (start, end) = (start & !(sys::PAGE - 1), end.next_multiple_of(sys::PAGE));
+        for (number, range) in self.ranges.iter().enumerate() {
+            if range.used.load(Relaxed) == 0 && range.used.compare_exchange(0, 1, AcqRel, Relaxed).is_ok() {
+                range.tid.store(tid, Relaxed);
+                range.end.store(end, Relaxed);
+                range.start.store(start, Relaxed);
+                range.used.store(2, Release);
+                self.high.fetch_max(number + 1, AcqRel);
+                return;
+            }
+        }
+        self.overflow.store(1, Release);
+    }
+
+    /// Forgets ranges of threads that have ended.
+    pub fn sweep(&self, pid: u32) {
+        for range in &self.ranges[..self.high.load(Acquire)] {
+            let tid = range.tid.load(Relaxed);
+            if range.used.load(Acquire) == 2 && tid != 0 && !sys::thread_exists(pid, tid) {
+                range.used.store(0, Release);
+            }
+        }
+    }
+
+    /// In a forked child: only the forking thread lives on, under a new id.
+    pub fn after_fork(&self, old_tid: u32, new_tid: u32) {
+        for range in &self.ranges[..self.high.load(Acquire)] {
+            if range.tid.load(Relaxed) == old_tid {
+                range.tid.store(new_tid, Relaxed);
+            }
+        }
+    }
+
+    /// The first kept range that begins before `end` and ends after `start`.
+    pub fn first_in(&self, start: usize, end: usize) -> Option<(usize, usize)> {
+        if self.overflow.load(Relaxed) != 0 {
+            return Some((start, end));
+        }
+        let mut first: Option<(usize, usize)> = None;
+        for range in &self.ranges[..self.high.load(Acquire)] {
+            if range.used.load(Acquire) != 2 {
+                continue;
+            }
+            let (from, to) = (range.start.load(Relaxed), range.end.load(Relaxed));
+            if from < end && start < to && first.is_none_or(|(earliest, _)| from < earliest) {
+                first = Some((from, to));
+            }
+        }
+        first
+    }
+}
+
+impl Default for KeepOut {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,364 @@
+//! The order lock, and what the kernel's events do to the page table.
+//!
+//! The kernel lets the thread that unmaps, moves or discards memory go on as
+//! soon as its event has been *read*. From then on its next touch must see
+//! the new state. So messages are read, events are applied, and pages are put
+//! in place only by the holder of one lock, the order lock. While an event is
+//! on its way and not yet read, the kernel refuses to put pages in place
+//! (EAGAIN). Together: no page that an event concerns is ever put in place
+//! after the event was read and before it was applied.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use memfold::store::Ref;
+
+use crate::lock::Guard;
+use crate::runtime::Runtime;
+use crate::standby;
+use crate::sys::{self, PAGE};
+use crate::table::{BLOCK, Block, Entry, PAGES, SpareBlocks, State, index_in_block, page_number};
+use crate::uffd::Message;
+
+/// Faults that were read while looking for events.
+const DEFERRED: usize = 64;
+/// Events that may be read during a fork.
+const HELD: usize = 64;
+/// Times of the last discards, by block number.
+const REMOVED: usize = 4096;
+/// After a discard event its thread has still to discard: for this long the
+/// block is not evicted.
+pub const REMOVE_GRACE_MS: u32 = 500;
+
+/// A fault to be served.
+#[derive(Debug, Clone, Copy)]
+pub struct Fault {
+    /// The page's address.
+    pub page: usize,
+    /// Whether the thread wants to write.
+    pub write: bool,
+    /// The thread.
+    pub tid: u32,
+}
+
+/// The block that is being taken away right now.
+pub struct Evicting {
+    /// First byte.
+    pub start: usize,
+    /// First byte after.
+    pub end: usize,
+    /// Where it goes.
+    pub to: usize,
+    /// Whether the kernel has told of this move: proof that the source was registered.
+    pub move_seen: bool,
+    /// Pages of the block (not of the range) that events have made void meanwhile.
+    pub void: [u64; PAGES / 64],
+}
+
+/// What the order lock protects.
+pub struct Order {
+    /// Block structures for reuse.
+    pub spare: SpareBlocks,
+    /// See [`Evicting`].
+    pub evicting: Option<Evicting>,
+    /// Blocks taken out of the table whose contents have to be freed.
+    condemned: SpareBlocks,
+    condemned_count: usize,
+    deferred: [Option<Fault>; DEFERRED],
+    deferred_count: usize,
+    removed_ms: [u32; REMOVED],
+    /// While a fork is under way: the forking thread. Only its faults are served.
+    pub gate: u32,
+    /// Events that were read while a fork was under way, oldest first.
+    held: [Message; HELD],
+    held_count: usize,
+}
+
+impl Order {
+    /// Nothing under way.
+    pub const fn new() -> Self {
+        Order {
+            spare: SpareBlocks::new(),
+            evicting: None,
+            condemned: SpareBlocks::new(),
+            condemned_count: 0,
+            deferred: [None; DEFERRED],
+            deferred_count: 0,
+            removed_ms: [0; REMOVED],
+            gate: 0,
+            held: [Message::Other; HELD],
+            held_count: 0,
+        }
+    }
+
+    /// Whether the page lies in the block that is being taken away.
+    pub fn is_evicting(&self, page: usize) -> bool {
+        self.evicting.as_ref().is_some_and(|e| (e.start..e.end).contains(&page))
+    }
+
+    /// Keeps a fault for later. `false` if there is no room: then its thread
+    /// must be woken, to fault again.
+    pub fn defer(&mut self, fault: Fault) -> bool {
+        if self.deferred_count == DEFERRED {
+            return false;
+        }
+        self.deferred[self.deferred_count] = Some(fault);
+        self.deferred_count += 1;
+        true
+    }
+
+    /// Takes a fault that was kept and may be served now.
+    pub fn next_deferred(&mut self) -> Option<Fault> {
+        let at = (0..self.deferred_count)
+            .find(|i| self.gate == 0 || self.deferred[*i].is_some_and(|f| f.tid == self.gate))?;
+        self.deferred_count -= 1;
+        self.deferred.swap(at, self.deferred_count);
+        self.deferred[self.deferred_count].take()
+    }
+
+    /// Whether messages may be read: an event that is read must be kept, and
+    /// during a fork there may be no room left to keep it.
+    pub fn may_read(&self) -> bool {
+        self.gate == 0 || self.held_count < HELD
+    }
+
+    /// Forgets faults of threads that do not exist in a forked child.
+    pub fn clear_deferred(&mut self) {
+        self.deferred = [None; DEFERRED];
+        self.deferred_count = 0;
+    }
+
+    /// Whether contents of the block were discarded a moment ago.
+    pub fn was_removed_lately(&self, address: usize, now_ms: u32) -> bool {
+        let at = self.removed_ms[address / BLOCK % REMOVED];
+        at != 0 && now_ms.wrapping_sub(at) < REMOVE_GRACE_MS
+    }
+
+    fn note_removed(&mut self, start: usize, end: usize) {
+        let now = ((sys::now_ns() / 1_000_000) as u32).max(1);
+        let (first, last) = (start / BLOCK, end.div_ceil(BLOCK));
+        for number in first..last.min(first + REMOVED) {
+            self.removed_ms[number % REMOVED] = now;
+        }
+    }
+
+    fn mark_void(&mut self, start: usize, end: usize) {
+        if let Some(evicting) = &mut self.evicting {
+            let (from, to) = (start.max(evicting.start), end.min(evicting.end));
+            for page in (from..to).step_by(PAGE) {
+                let index = index_in_block(page);
+                evicting.void[index / 64] |= 1 << (index % 64);
+            }
+        }
+    }
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Runtime {
+    /// Reads all messages there are: applies events, keeps faults for later.
+    /// Returns the number of events.
+    pub fn drain(&self, order: &mut Guard<'_, Order>) -> usize {
+        let mut events = 0;
+        while order.may_read() {
+            let Some(message) = self.uffd().next() else { break };
+            match message {
+                Message::Fault { page, write, tid } => self.keep(order, Fault { page, write, tid }),
+                event => {
+                    self.apply(order, event);
+                    events += 1;
+                }
+            }
+        }
+        events
+    }
+
+    /// Keeps a fault for later, or lets its thread fault again.
+    pub fn keep(&self, order: &mut Guard<'_, Order>, fault: Fault) {
+        if !order.defer(fault) {
+            self.uffd().wake(fault.page, PAGE);
+        }
+    }
+
+    /// Takes notice of an event. During a fork nothing may change, since the
+    /// child would inherit half of it: then the event is kept for later. Its
+    /// thread goes on, but none of its faults is served before.
+    pub fn apply(&self, order: &mut Guard<'_, Order>, event: Message) {
+        if order.gate != 0 {
+            let at = order.held_count;
+            order.held[at] = event;
+            order.held_count += 1;
+            return;
+        }
+        self.apply_now(order, event);
+    }
+
+    /// Applies the events that were kept during a fork.
+    pub fn apply_held(&self, order: &mut Guard<'_, Order>) {
+        for index in 0..core::mem::take(&mut order.held_count) {
+            let event = order.held[index];
+            self.apply_now(order, event);
+        }
+    }
+
+    fn apply_now(&self, order: &mut Guard<'_, Order>, event: Message) {
+        match event {
+            Message::Remove { start, end } => {
+                order.note_removed(start, end);
+                order.mark_void(start, end);
+                self.drop_range(order, start, end);
+            }
+            Message::Unmap { start, end } => {
+                order.mark_void(start, end);
+                self.drop_range(order, start, end);
+            }
+            Message::Remap { from, to, bytes } => {
+                if self.standby.contains(to) {
+                    if let Some(evicting) = order.evicting.as_mut().filter(|e| e.to == to) {
+                        evicting.move_seen = true;
+                    }
+                    return;
+                }
+                order.mark_void(from, from + bytes);
+                self.drop_range(order, to, to + bytes);
+                self.move_range(order, from, to, bytes);
+            }
+            Message::Fault { .. } | Message::Other => {}
+        }
+    }
+
+    /// Forgets what was kept of a range: its contents are void.
+    pub fn drop_range(&self, order: &mut Guard<'_, Order>, start: usize, end: usize) {
+        self.table.for_each_block(start, end, |base, block| {
+            if block.evicted.load(Relaxed) == 0 {
+                return;
+            }
+            if start <= base && base + BLOCK <= end {
+                // The whole block: out of the table at once, freed later.
+                if let Some(block) = self.table.detach(base) {
+                    block.base.store(base, Relaxed);
+                    order.condemned.put_full(block);
+                    order.condemned_count += 1;
+                }
+                return;
+            }
+            for page in (start.max(base)..end.min(base + BLOCK)).step_by(PAGE) {
+                self.drop_page(block, page);
+            }
+        });
+        if order.condemned_count > 0 {
+            self.work.ring();
+        }
+    }
+
+    fn drop_page(&self, block: &Block, page: usize) {
+        let entry = &block.entries[index_in_block(page)];
+        let state = self.take_over(entry);
+        match state {
+            State::Empty => return,
+            State::Standby(id) => self.standby.forget(id),
+            State::Zero => {
+                self.zero_pages.fetch_sub(1, Relaxed);
+            }
+            State::Stored(found) => self.free(found, page_number(page)),
+            State::Pinned(found) => {
+                self.settle_readers();
+                self.free(found, page_number(page));
+            }
+        }
+        block.evicted.fetch_sub(1, Relaxed);
+    }
+
+    /// Empties an entry. A thread that has pinned its blob may still read it:
+    /// whoever wants to free the blob settles the readers first.
+    fn take_over(&self, entry: &Entry) -> State {
+        loop {
+            let state = entry.load();
+            if state == State::Empty || entry.replace(state, State::Empty) {
+                return state;
+            }
+        }
+    }
+
+    /// Gives entries of a moved range to the new addresses.
+    fn move_range(&self, order: &mut Guard<'_, Order>, from: usize, to: usize, bytes: usize) {
+        self.table.for_each_block(from, from + bytes, |base, block| {
+            if block.evicted.load(Relaxed) == 0 {
+                return;
+            }
+            for page in (from.max(base)..(from + bytes).min(base + BLOCK)).step_by(PAGE) {
+                let entry = &block.entries[index_in_block(page)];
+                let state = self.take_over(entry);
+                match state {
+                    State::Empty => continue,
+                    State::Pinned(_) => self.settle_readers(),
+                    _ => {}
+                }
+                block.evicted.fetch_sub(1, Relaxed);
+                let new_page = page - from + to;
+                let Some(new_block) = self.table.make_block(new_page, &self.arena, &mut order.spare) else {
+                    self.fail("no memory is left for the page table while the program moves a mapping");
+                };
+                let new_state = match state {
+                    State::Standby(id) => {
+                        let slot = self.standby.slot(id >> 9);
+                        let owner = page_number(new_page);
+                        slot.owners[id as usize % PAGES].store(owner, Relaxed);
+                        state
+                    }
+                    State::Stored(found) | State::Pinned(found) => {
+                        State::Stored(self.reown(found, page_number(page), page_number(new_page)))
+                    }
+                    other => other,
+                };
+                new_block.entries[index_in_block(new_page)].store(new_state);
+                new_block.evicted.fetch_add(1, Relaxed);
+            }
+        });
+    }
+
+    fn reown(&self, found: Ref, old: u64, new: u64) -> Ref {
+        match self.store().reown(found, old, new) {
+            Ok(()) => found,
+            Err(_) => self.fail_corrupt(),
+        }
+    }
+
+    /// Frees what condemned blocks hold, a few at a time. Returns whether
+    /// there is more.
+    pub fn free_condemned(&self) -> bool {
+        let Some(block) = ({
+            let mut order = self.order.lock();
+            let block = order.condemned.pop();
+            order.condemned_count -= usize::from(block.is_some());
+            block
+        }) else {
+            return false;
+        };
+        // Who has read an entry of it before it was taken out may still read the blob.
+        self.settle_readers();
+        let base = block.base.load(Relaxed);
+        for index in 0..PAGES {
+            if let State::Standby(id) = block.entries[index].load() {
+                let _order = self.order.lock();
+                if block.entries[index].replace(State::Standby(id), State::Empty) {
+                    self.standby.forget(id);
+                }
+            } else {
+                self.drop_page(block, base + index * PAGE);
+            }
+        }
+        self.order.lock().spare.put(block);
+        true
+    }
+
+    /// Pages on standby whose entry is gone: used by checks.
+    pub fn standby_owner(&self, id: u32) -> u64 {
+        self.standby.slot(id >> 9).owners[id as usize % PAGES].load(Relaxed)
+    }
+}
+
+const _: () = assert!(standby::SLOTS * PAGES <= u32::MAX as usize);

@@ -1,0 +1,305 @@
+//! The state of the runtime in one process, and what all its threads use.
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
+
+use memfold::store::{Memory, Owners, Ref};
+use crate::tiers_tmp::Tiered;
+
+use crate::arena::Arena;
+use crate::keep::KeepOut;
+use crate::lock::Lock;
+use crate::order::Order;
+use crate::shared::{Shared, Slot};
+use crate::standby::Standby;
+use crate::sys::{self, Fd, PAGE, advice};
+use crate::table::{State, Table};
+use crate::uffd::Uffd;
+
+/// Threads that read from the store at most: handlers and compressors.
+pub const WORKERS: usize = 8;
+
+/// Something to wait for: a futex that counts rings.
+pub struct Bell(AtomicU32);
+
+impl Bell {
+    /// Never rung.
+    pub const fn new() -> Self {
+        Bell(AtomicU32::new(0))
+    }
+    /// Wakes all who wait.
+    pub fn ring(&self) {
+        self.0.fetch_add(1, Release);
+        sys::futex_wake(&self.0, u32::MAX, false);
+    }
+    /// What to hand to [`Bell::wait`] after a last look at the condition.
+    pub fn now(&self) -> u32 {
+        self.0.load(Acquire)
+    }
+    /// Sleeps until it is rung after `seen`, or for `timeout_ns`.
+    pub fn wait(&self, seen: u32, timeout_ns: u64) {
+        let _ = sys::futex_wait(&self.0, seen, Some(timeout_ns), false);
+    }
+}
+
+impl Default for Bell {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Memory for the store, out of the arena.
+pub struct StoreMemory(pub &'static Arena);
+
+// SAFETY: ranges handed out are fresh, exclusive and stay mapped; released
+// pages read as zeros afterwards.
+unsafe impl Memory for StoreMemory {
+    fn reserve(&self, bytes: usize) -> Option<NonNull<u8>> {
+        NonNull::new(self.0.reserve(bytes, PAGE)?)
+    }
+
+    unsafe fn commit(&self, start: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: populating our own memory loses nothing.
+        unsafe { sys::madvise(start.as_ptr() as usize, bytes, advice::POPULATE_WRITE) }.is_ok()
+    }
+
+    unsafe fn release(&self, start: NonNull<u8>, bytes: usize) {
+        // SAFETY: the store says that nobody needs the contents.
+        let _ = unsafe { sys::madvise(start.as_ptr() as usize, bytes, advice::DONTNEED) };
+    }
+
+    unsafe fn unreserve(&self, start: NonNull<u8>, bytes: usize) {
+        // SAFETY: passed on to the caller. The addresses are not used again.
+        unsafe { self.release(start, bytes) };
+    }
+
+    fn wait(&self, word: &AtomicU32, value: u32) {
+        let _ = sys::futex_wait(word, value, Some(1_000_000), false);
+    }
+
+    fn wake(&self, word: &AtomicU32) {
+        sys::futex_wake(word, 1, false);
+    }
+}
+
+/// See the module. There is one in a process, in a static.
+pub struct Runtime {
+    /// Own memory.
+    pub arena: Arena,
+    /// What became of each page.
+    pub table: Table,
+    /// See `order.rs`.
+    pub order: Lock<Order>,
+    /// Blocks taken away and not yet compressed.
+    pub standby: Standby,
+    /// Addresses that are never taken away.
+    pub keep_out: KeepOut,
+    store: AtomicPtr<Tiered<StoreMemory>>,
+    shared: AtomicPtr<Shared>,
+    slot: AtomicPtr<Slot>,
+    uffd: AtomicI32,
+    /// Wakes handlers that sleep in poll.
+    pub handler_call: AtomicI32,
+    /// Pages whose entry says zero.
+    pub zero_pages: AtomicI64,
+    /// Bytes that this process must still make free; see `watch.rs`.
+    pub debt: AtomicI64,
+    /// Bytes that the debt may grow to before faults wait.
+    pub margin: AtomicI64,
+    /// Nothing is left that could be evicted.
+    pub exhausted: AtomicBool,
+    /// Compressors sleep here.
+    pub work: Bell,
+    /// The keeper sleeps here.
+    pub keeper: Bell,
+    /// Handlers that wait for room sleep here.
+    pub room: Bell,
+    /// Slots on standby that the keeper tries to hold.
+    pub standby_goal: AtomicUsize,
+    /// Readers of the store: odd while reading.
+    reading: [AtomicU32; WORKERS],
+    /// Handlers that serve a fault right now.
+    pub serving: AtomicU32,
+    /// Where the keeper keeps its list of mappings.
+    pub keeper_memory: AtomicUsize,
+    /// Handlers are to be called: the keeper does it.
+    pub call_wanted: AtomicBool,
+    /// In a forked child: 1 when its pages are served, 2 when they can't be.
+    pub child_ready: AtomicU32,
+    /// Held while paging starts, and during a fork.
+    pub life: Lock<()>,
+    /// Set while a fork is prepared: evictor and compressors stop.
+    pub pause: AtomicU32,
+    /// Threads of the keeper and compressors that have stopped.
+    pub paused: AtomicU32,
+    /// Threads that stop on request.
+    pub stoppable: AtomicU32,
+    /// Process id.
+    pub pid: AtomicU32,
+}
+
+/// The one runtime of this process.
+pub static RUNTIME: Runtime = Runtime::new();
+
+impl Runtime {
+    const fn new() -> Self {
+        Runtime {
+            arena: Arena::new(),
+            table: Table::new(),
+            order: Lock::new(Order::new()),
+            standby: Standby::new(),
+            keep_out: KeepOut::new(),
+            store: AtomicPtr::new(core::ptr::null_mut()),
+            shared: AtomicPtr::new(core::ptr::null_mut()),
+            slot: AtomicPtr::new(core::ptr::null_mut()),
+            uffd: AtomicI32::new(-1),
+            handler_call: AtomicI32::new(-1),
+            zero_pages: AtomicI64::new(0),
+            debt: AtomicI64::new(0),
+            margin: AtomicI64::new(0),
+            exhausted: AtomicBool::new(false),
+            work: Bell::new(),
+            keeper: Bell::new(),
+            room: Bell::new(),
+            standby_goal: AtomicUsize::new(0),
+            reading: [const { AtomicU32::new(0) }; WORKERS],
+            serving: AtomicU32::new(0),
+            keeper_memory: AtomicUsize::new(0),
+            call_wanted: AtomicBool::new(false),
+            child_ready: AtomicU32::new(0),
+            life: Lock::new(()),
+            pause: AtomicU32::new(0),
+            paused: AtomicU32::new(0),
+            stoppable: AtomicU32::new(0),
+            pid: AtomicU32::new(0),
+        }
+    }
+
+    /// The userfaultfd; only after [`Runtime::set_uffd`].
+    pub fn uffd(&self) -> Uffd {
+        Uffd(Fd(self.uffd.load(Relaxed)))
+    }
+
+    /// Whether a userfaultfd is open.
+    pub fn has_uffd(&self) -> bool {
+        self.uffd.load(Relaxed) >= 0
+    }
+
+    /// Sets the userfaultfd that all threads use from now on.
+    pub fn set_uffd(&self, uffd: Option<Uffd>) {
+        self.uffd.store(uffd.map_or(-1, |u| u.0.0), Release);
+    }
+
+    /// The shared counters page.
+    pub fn shared(&self) -> &'static Shared {
+        // SAFETY: set once at start, before any thread of ours; never unmapped.
+        unsafe { &*self.shared.load(Relaxed) }
+    }
+
+    /// This process's slot.
+    pub fn slot(&self) -> &'static Slot {
+        // SAFETY: as in `shared`; a slot lies inside the shared page.
+        unsafe { &*self.slot.load(Relaxed) }
+    }
+
+    /// Sets both.
+    pub fn set_shared(&self, shared: &'static Shared, slot: &'static Slot) {
+        self.shared.store(shared as *const Shared as *mut Shared, Release);
+        self.slot.store(slot as *const Slot as *mut Slot, Release);
+    }
+
+    /// The store; only after [`Runtime::set_store`].
+    pub fn store(&self) -> &'static Tiered<StoreMemory> {
+        // SAFETY: set once before the first eviction, alive for ever.
+        unsafe { &*self.store.load(Relaxed) }
+    }
+
+    /// Whether there is a store.
+    pub fn has_store(&self) -> bool {
+        !self.store.load(Relaxed).is_null()
+    }
+
+    /// Sets the store.
+    pub fn set_store(&self, store: &'static Tiered<StoreMemory>) {
+        self.store.store(store as *const _ as *mut _, Release);
+    }
+
+    /// Frees a blob that no entry names any more.
+    pub fn free(&self, found: Ref, owner: u64) {
+        if self.store().free(found, owner, &Entries).is_err() {
+            self.fail_corrupt();
+        }
+    }
+
+    /// Says that worker `number` begins or ends to read blobs it has pinned.
+    pub fn set_reading(&self, number: usize, reading: bool) {
+        let now = self.reading[number].fetch_add(1, SeqCst);
+        debug_assert_eq!(now % 2 == 0, reading);
+    }
+
+    /// Waits until every reader that reads now has done so: afterwards nobody
+    /// reads a blob whose entry was emptied before the call.
+    pub fn settle_readers(&self) {
+        for reader in &self.reading {
+            let seen = reader.load(SeqCst);
+            let mut spins = 0u32;
+            while seen % 2 == 1 && reader.load(SeqCst) == seen {
+                spins += 1;
+                if spins % 64 == 0 { sys::sched_yield() } else { core::hint::spin_loop() }
+            }
+        }
+    }
+
+    /// Makes the readers of the parent disappear in a forked child.
+    pub fn forget_readers(&self) {
+        for reader in &self.reading {
+            reader.store(0, SeqCst);
+        }
+    }
+
+    /// Leaves a line for the supervisor.
+    pub fn say(&self, text: &str) {
+        self.shared().say(self.pid.load(Relaxed), text);
+    }
+
+    /// Ends the process: going on could show it wrong data.
+    pub fn fail(&self, why: &str) -> ! {
+        self.say(why);
+        sys::abort()
+    }
+
+    /// Ends the process because a block is damaged.
+    #[cold]
+    pub fn fail_corrupt(&self) -> ! {
+        self.fail(
+            "a compressed block is damaged (its checksum does not match): the process is ended, so that it can't \
+             go on with wrong data. The cause is faulty memory, a stray write of the program, or a bug of memfold.",
+        )
+    }
+
+    /// Moves the debt and wakes who waits for its change.
+    pub fn change_debt(&self, bytes: i64) {
+        let before = self.debt.fetch_add(bytes, AcqRel);
+        let after = before + bytes;
+        if before <= 0 && after > 0 {
+            self.work.ring();
+        }
+        let margin = self.margin.load(Relaxed);
+        if before > margin && after <= margin {
+            self.room.ring();
+        }
+    }
+}
+
+/// How the store moves a blob: by one exchange of the entry that names it.
+pub struct Entries;
+
+impl Owners for Entries {
+    fn relocate(&self, owner: u64, from: Ref, to: Ref) -> bool {
+        let address = (owner as usize).wrapping_mul(PAGE);
+        match RUNTIME.table.entry(address) {
+            Some(entry) => entry.replace(State::Stored(from), State::Stored(to)),
+            None => false,
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Standby: where blocks are put when they are taken away, still
+//! uncompressed. A page that is touched comes back from here by a copy; what
+//! stays untouched is compressed, oldest slot first.
+//!
+//! ```text
+//! base + 0      2 MiB     4 MiB     6 MiB ...
+//!      | slot 0 | slot 1  | slot 2  |            one mapping a slot in use
+//! ```
+//!
+//! A page keeps its offset in the block when it moves to a slot; `owners`
+//! says whose it is, also after the program has moved the mapping.
+//!
+//! Invariants:
+//! - a slot in use belongs to one of: the evictor (being filled), the queue,
+//!   one compressor. Only its holder gives its pages back.
+//! - `owners` and the entries that name a slot change under the order lock.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+
+use crate::arena::Arena;
+use crate::lock::Lock;
+use crate::sys::{self, PAGE, Result, prot};
+use crate::table::{BLOCK, PAGES};
+
+/// Slots at most.
+pub const SLOTS: usize = 4096;
+
+/// Name of a page on standby: slot number and index in the slot.
+pub fn page_id(slot: u32, index: usize) -> u32 {
+    slot << 9 | index as u32
+}
+
+/// What is known of a slot.
+#[repr(C)]
+pub struct Slot {
+    /// Page number of each page's owner.
+    pub owners: [AtomicU64; PAGES],
+    /// Which pages are there, one bit each; written by the holder.
+    pub present: [AtomicU64; PAGES / 64],
+    /// Pages that are still wanted.
+    pub live: AtomicU32,
+}
+
+struct Queue {
+    /// Slots in use, oldest first: ring of `SLOTS`.
+    ring: [u16; SLOTS],
+    first: usize,
+    used: usize,
+    free: [u16; SLOTS],
+    free_count: usize,
+    fresh: usize,
+}
+
+/// See the module.
+pub struct Standby {
+    base: AtomicUsize,
+    slots: AtomicUsize,
+    queue: Lock<Queue>,
+    /// Live pages in all queued slots.
+    pub pages: AtomicU64,
+}
+
+impl Standby {
+    /// Not yet usable.
+    pub const fn new() -> Self {
+        let queue =
+            Queue { ring: [0; SLOTS], first: 0, used: 0, free: [0; SLOTS], free_count: 0, fresh: 0 };
+        Standby {
+            base: AtomicUsize::new(0),
+            slots: AtomicUsize::new(0),
+            queue: Lock::new(queue),
+            pages: AtomicU64::new(0),
+        }
+    }
+
+    /// Reserves the addresses; once.
+    pub fn init(&self, arena: &Arena) -> Result<()> {
+        if self.base.load(Relaxed) != 0 {
+            return Ok(());
+        }
+        let raw = sys::map_anonymous((SLOTS + 1) * BLOCK, prot::NONE)? as usize;
+        let slots = arena.reserve(SLOTS * size_of::<Slot>(), PAGE).ok_or(sys::Errno::NOMEM)? as usize;
+        self.slots.store(slots, Relaxed);
+        self.base.store(raw.next_multiple_of(BLOCK), Release);
+        Ok(())
+    }
+
+    /// Whether the address lies in a slot.
+    pub fn contains(&self, address: usize) -> bool {
+        let base = self.base.load(Acquire);
+        base != 0 && (base..base + SLOTS * BLOCK).contains(&address)
+    }
+
+    /// Whether a range overlaps the slots.
+    pub fn overlaps(&self, start: usize, end: usize) -> bool {
+        let base = self.base.load(Acquire);
+        base != 0 && start < base + SLOTS * BLOCK && base < end
+    }
+
+    /// Address of a slot.
+    pub fn address(&self, slot: u32) -> usize {
+        self.base.load(Relaxed) + slot as usize * BLOCK
+    }
+
+    /// Address of a page on standby.
+    pub fn page_address(&self, id: u32) -> usize {
+        self.base.load(Relaxed) + id as usize * PAGE
+    }
+
+    /// What is known of a slot.
+    pub fn slot(&self, slot: u32) -> &Slot {
+        assert!((slot as usize) < SLOTS);
+        // SAFETY: the array has SLOTS zeroed entries and lives for ever.
+        unsafe { &*(self.slots.load(Acquire) as *const Slot).add(slot as usize) }
+    }
+
+    /// Takes an unused slot.
+    pub fn take_free(&self) -> Option<u32> {
+        let mut queue = self.queue.lock();
+        if queue.free_count > 0 {
+            queue.free_count -= 1;
+            return Some(u32::from(queue.free[queue.free_count]));
+        }
+        if queue.fresh < SLOTS {
+            queue.fresh += 1;
+            return Some(queue.fresh as u32 - 1);
+        }
+        None
+    }
+
+    /// Gives back a slot whose pages are no longer needed.
+    pub fn give_back(&self, slot: u32) {
+        let mut queue = self.queue.lock();
+        let at = queue.free_count;
+        queue.free[at] = slot as u16;
+        queue.free_count += 1;
+    }
+
+    /// Puts a filled slot at the end of the queue.
+    pub fn enqueue(&self, slot: u32) {
+        let mut queue = self.queue.lock();
+        let at = (queue.first + queue.used) % SLOTS;
+        queue.ring[at] = slot as u16;
+        queue.used += 1;
+    }
+
+    /// Takes the oldest slot out of the queue.
+    pub fn take_oldest(&self) -> Option<u32> {
+        let mut queue = self.queue.lock();
+        if queue.used == 0 {
+            return None;
+        }
+        let slot = queue.ring[queue.first];
+        queue.first = (queue.first + 1) % SLOTS;
+        queue.used -= 1;
+        Some(u32::from(slot))
+    }
+
+    /// Slots in the queue.
+    pub fn queued(&self) -> usize {
+        self.queue.lock().used
+    }
+
+    /// A page is no longer wanted from standby. Under the order lock.
+    pub fn forget(&self, id: u32) {
+        self.slot(id >> 9).live.fetch_sub(1, Relaxed);
+        self.pages.fetch_sub(1, Relaxed);
+    }
+
+    /// Makes the lock free in a forked child.
+    ///
+    /// # Safety
+    /// No thread may have been inside this module at the fork.
+    pub unsafe fn reset_in_child(&self) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.queue.reset_in_child() };
+    }
+}
+
+impl Default for Standby {
+    fn default() -> Self {
+        Self::new()
+    }
+}

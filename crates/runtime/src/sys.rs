@@ -1,0 +1,501 @@
+//! Raw system calls, the only place of this crate that enters the kernel.
+//!
+//! The C library is not used: its wrappers set `errno` in the host's thread,
+//! may be interposed by the host, and may take its locks. Every function
+//! returns `Err(Errno)` instead.
+
+use core::arch::asm;
+use core::ffi::{CStr, c_void};
+
+/// An error number of the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Errno(pub i32);
+
+/// Error numbers that are handled by name.
+#[allow(missing_docs)]
+impl Errno {
+    pub const PERM: Errno = Errno(1);
+    pub const NOENT: Errno = Errno(2);
+    pub const SRCH: Errno = Errno(3);
+    pub const INTR: Errno = Errno(4);
+    pub const AGAIN: Errno = Errno(11);
+    pub const NOMEM: Errno = Errno(12);
+    pub const FAULT: Errno = Errno(14);
+    pub const BUSY: Errno = Errno(16);
+    pub const EXIST: Errno = Errno(17);
+    pub const INVAL: Errno = Errno(22);
+    pub const NOSYS: Errno = Errno(38);
+    pub const TIMEDOUT: Errno = Errno(110);
+}
+
+/// Result of a system call.
+pub type Result<T> = core::result::Result<T, Errno>;
+
+/// Numbers of system calls.
+#[cfg(target_arch = "x86_64")]
+#[allow(missing_docs)]
+pub mod nr {
+    pub const READ: usize = 0;
+    pub const WRITE: usize = 1;
+    pub const CLOSE: usize = 3;
+    pub const POLL: usize = 271; // ppoll
+    pub const MMAP: usize = 9;
+    pub const MPROTECT: usize = 10;
+    pub const MUNMAP: usize = 11;
+    pub const SIGPROCMASK: usize = 14;
+    pub const IOCTL: usize = 16;
+    pub const PREAD: usize = 17;
+    pub const PWRITE: usize = 18;
+    pub const MREMAP: usize = 25;
+    pub const MADVISE: usize = 28;
+    pub const GETPID: usize = 39;
+    pub const CLONE: usize = 56;
+    pub const EXIT: usize = 60;
+    pub const EXIT_GROUP: usize = 231;
+    pub const FCNTL: usize = 72;
+    pub const GETTID: usize = 186;
+    pub const FUTEX: usize = 202;
+    pub const SCHED_SETAFFINITY: usize = 203;
+    pub const SCHED_GETAFFINITY: usize = 204;
+    pub const CLOCK_GETTIME: usize = 228;
+    pub const TGKILL: usize = 234;
+    pub const OPENAT: usize = 257;
+    pub const FSTAT: usize = 5;
+    pub const READLINKAT: usize = 267;
+    pub const EVENTFD2: usize = 290;
+    pub const USERFAULTFD: usize = 323;
+    pub const PKEY_MPROTECT: usize = 329;
+    pub const CLOSE_RANGE: usize = 436;
+    pub const GETDENTS64: usize = 217;
+    pub const SETRESUID: usize = 117;
+    pub const SETRESGID: usize = 119;
+    pub const SETGROUPS: usize = 116;
+    pub const GETRESUID: usize = 118;
+    pub const GETRESGID: usize = 120;
+    pub const GETGROUPS: usize = 115;
+    pub const SCHED_YIELD: usize = 24;
+    pub const PRCTL: usize = 157;
+    pub const KILL: usize = 62;
+}
+
+/// Numbers of system calls.
+#[cfg(target_arch = "aarch64")]
+#[allow(missing_docs)]
+pub mod nr {
+    pub const READ: usize = 63;
+    pub const WRITE: usize = 64;
+    pub const CLOSE: usize = 57;
+    pub const POLL: usize = 73; // ppoll
+    pub const MMAP: usize = 222;
+    pub const MPROTECT: usize = 226;
+    pub const MUNMAP: usize = 215;
+    pub const SIGPROCMASK: usize = 135;
+    pub const IOCTL: usize = 29;
+    pub const PREAD: usize = 67;
+    pub const PWRITE: usize = 68;
+    pub const MREMAP: usize = 216;
+    pub const MADVISE: usize = 233;
+    pub const GETPID: usize = 172;
+    pub const CLONE: usize = 220;
+    pub const EXIT: usize = 93;
+    pub const EXIT_GROUP: usize = 94;
+    pub const FCNTL: usize = 25;
+    pub const GETTID: usize = 178;
+    pub const FUTEX: usize = 98;
+    pub const SCHED_SETAFFINITY: usize = 122;
+    pub const SCHED_GETAFFINITY: usize = 123;
+    pub const CLOCK_GETTIME: usize = 113;
+    pub const TGKILL: usize = 131;
+    pub const OPENAT: usize = 56;
+    pub const FSTAT: usize = 80;
+    pub const READLINKAT: usize = 78;
+    pub const EVENTFD2: usize = 19;
+    pub const USERFAULTFD: usize = 282;
+    pub const PKEY_MPROTECT: usize = 288;
+    pub const CLOSE_RANGE: usize = 436;
+    pub const GETDENTS64: usize = 61;
+    pub const SETRESUID: usize = 147;
+    pub const SETRESGID: usize = 149;
+    pub const SETGROUPS: usize = 159;
+    pub const GETRESUID: usize = 148;
+    pub const GETRESGID: usize = 150;
+    pub const GETGROUPS: usize = 158;
+    pub const SCHED_YIELD: usize = 124;
+    pub const PRCTL: usize = 167;
+    pub const KILL: usize = 129;
+}
+
+/// Makes a system call.
+///
+/// # Safety
+/// As the call itself: the arguments must be valid for it, and what it does
+/// to memory must not break anyone's assumptions.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub unsafe fn syscall(number: usize, a: [usize; 6]) -> Result<usize> {
+    let result: isize;
+    // SAFETY: the kernel preserves all registers but rax, rcx and r11; the
+    // caller answers for what the call does.
+    unsafe {
+        asm!("syscall", inlateout("rax") number as isize => result,
+            in("rdi") a[0], in("rsi") a[1], in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    decode(result)
+}
+
+/// Makes a system call.
+///
+/// # Safety
+/// As the call itself: the arguments must be valid for it, and what it does
+/// to memory must not break anyone's assumptions.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub unsafe fn syscall(number: usize, a: [usize; 6]) -> Result<usize> {
+    let result: isize;
+    // SAFETY: the kernel preserves all registers but x0; the caller answers
+    // for what the call does.
+    unsafe {
+        asm!("svc 0", in("x8") number, inlateout("x0") a[0] => result,
+            in("x1") a[1], in("x2") a[2], in("x3") a[3], in("x4") a[4], in("x5") a[5], options(nostack));
+    }
+    decode(result)
+}
+
+#[inline(always)]
+fn decode(result: isize) -> Result<usize> {
+    if (-4095..0).contains(&result) { Err(Errno(-result as i32)) } else { Ok(result as usize) }
+}
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+
+/// A file descriptor, owned by whoever keeps it: there is no close on drop,
+/// because most of ours live as long as the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fd(pub i32);
+
+/// Opens `path`; `flags` are the kernel's.
+pub fn open(path: &CStr, flags: i32) -> Result<Fd> {
+    const AT_FDCWD: usize = -100isize as usize;
+    // SAFETY: the path is zero-terminated and outlives the call.
+    unsafe { syscall(nr::OPENAT, [AT_FDCWD, path.as_ptr() as usize, flags as usize, 0, 0, 0]) }
+        .map(|fd| Fd(fd as i32))
+}
+
+/// Flags of [`open`].
+#[allow(missing_docs)]
+pub mod o {
+    pub const RDONLY: i32 = 0;
+    pub const RDWR: i32 = 2;
+    pub const NONBLOCK: i32 = 0o4000;
+    pub const CLOEXEC: i32 = 0o2000000;
+    pub const DIRECTORY: i32 = 0o200000;
+}
+
+/// Closes a descriptor.
+pub fn close(fd: Fd) {
+    // SAFETY: closing touches no memory; the descriptor is ours.
+    let _ = unsafe { syscall(nr::CLOSE, [fd.0 as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// Reads into `buffer`.
+pub fn read(fd: Fd, buffer: &mut [u8]) -> Result<usize> {
+    // SAFETY: the kernel writes at most `len` bytes into the exclusive buffer.
+    unsafe { syscall(nr::READ, [fd.0 as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]) }
+}
+
+/// Reads at an offset.
+pub fn pread(fd: Fd, buffer: &mut [u8], offset: u64) -> Result<usize> {
+    let args = [fd.0 as usize, buffer.as_mut_ptr() as usize, buffer.len(), offset as usize, 0, 0];
+    // SAFETY: the kernel writes at most `len` bytes into the exclusive buffer.
+    unsafe { syscall(nr::PREAD, args) }
+}
+
+/// Writes `bytes` at an offset.
+pub fn pwrite(fd: Fd, bytes: &[u8], offset: u64) -> Result<usize> {
+    let args = [fd.0 as usize, bytes.as_ptr() as usize, bytes.len(), offset as usize, 0, 0];
+    // SAFETY: the kernel only reads the borrowed bytes; who opened the file answers for what it is.
+    unsafe { syscall(nr::PWRITE, args) }
+}
+
+/// Writes `bytes`.
+pub fn write(fd: Fd, bytes: &[u8]) -> Result<usize> {
+    // SAFETY: the kernel only reads the borrowed bytes.
+    unsafe { syscall(nr::WRITE, [fd.0 as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) }
+}
+
+/// An ioctl whose argument is a structure.
+///
+/// # Safety
+/// `T` must be what `request` expects, and what the ioctl does must be sound.
+pub unsafe fn ioctl<T>(fd: Fd, request: usize, argument: &mut T) -> Result<usize> {
+    // SAFETY: passed on to the caller.
+    unsafe { syscall(nr::IOCTL, [fd.0 as usize, request, argument as *mut T as usize, 0, 0, 0]) }
+}
+
+/// Protection bits.
+#[allow(missing_docs)]
+pub mod prot {
+    pub const NONE: usize = 0;
+    pub const READ: usize = 1;
+    pub const WRITE: usize = 2;
+}
+
+const MAP_SHARED: usize = 1;
+const MAP_PRIVATE: usize = 2;
+const MAP_ANONYMOUS: usize = 0x20;
+const MAP_NORESERVE: usize = 0x4000;
+
+/// Maps private anonymous memory that takes nothing until it is touched.
+pub fn map_anonymous(bytes: usize, protection: usize) -> Result<*mut u8> {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    unsafe { syscall(nr::MMAP, [0, bytes, protection, flags, -1isize as usize, 0]) }.map(|p| p as *mut u8)
+}
+
+/// Maps a file shared.
+pub fn map_shared(fd: Fd, bytes: usize) -> Result<*mut u8> {
+    let args = [0, bytes, prot::READ | prot::WRITE, MAP_SHARED, fd.0 as usize, 0];
+    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    unsafe { syscall(nr::MMAP, args) }.map(|p| p as *mut u8)
+}
+
+/// Changes protection.
+///
+/// # Safety
+/// Nobody may rely on the old protection.
+pub unsafe fn mprotect(at: usize, bytes: usize, protection: usize) -> Result<()> {
+    // SAFETY: passed on to the caller.
+    unsafe { syscall(nr::MPROTECT, [at, bytes, protection, 0, 0, 0]) }.map(drop)
+}
+
+/// Unmaps.
+///
+/// # Safety
+/// Nobody may use the range any more.
+pub unsafe fn munmap(at: usize, bytes: usize) -> Result<()> {
+    // SAFETY: passed on to the caller.
+    unsafe { syscall(nr::MUNMAP, [at, bytes, 0, 0, 0, 0]) }.map(drop)
+}
+
+/// Advice values of [`madvise`].
+#[allow(missing_docs)]
+pub mod advice {
+    pub const DONTNEED: usize = 4;
+    pub const DONTFORK: usize = 10;
+    pub const DOFORK: usize = 11;
+    pub const NOHUGEPAGE: usize = 15;
+    pub const DONTDUMP: usize = 16;
+    pub const POPULATE_READ: usize = 22;
+    pub const POPULATE_WRITE: usize = 23;
+    pub const COLLAPSE: usize = 25;
+}
+
+/// Gives advice about a range.
+///
+/// # Safety
+/// Some advice throws contents away: nobody may need them.
+pub unsafe fn madvise(at: usize, bytes: usize, advice: usize) -> Result<()> {
+    // SAFETY: passed on to the caller.
+    unsafe { syscall(nr::MADVISE, [at, bytes, advice, 0, 0, 0]) }.map(drop)
+}
+
+/// Moves the pages of `from` to `to`. With `keep_source` the mapping at
+/// `from` stays and is empty afterwards.
+///
+/// # Safety
+/// Whatever is mapped at `to` is replaced; whoever uses `from` must cope with
+/// missing pages.
+pub unsafe fn mremap_to(from: usize, bytes: usize, to: usize, keep_source: bool) -> Result<()> {
+    const MAYMOVE: usize = 1;
+    const FIXED: usize = 2;
+    const DONTUNMAP: usize = 4;
+    let flags = MAYMOVE | FIXED | if keep_source { DONTUNMAP } else { 0 };
+    // SAFETY: passed on to the caller.
+    unsafe { syscall(nr::MREMAP, [from, bytes, bytes, flags, to, 0]) }.map(drop)
+}
+
+/// A time span for the kernel.
+#[repr(C)]
+struct Timespec {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+impl Timespec {
+    fn from_ns(ns: u64) -> Self {
+        Timespec { seconds: (ns / 1_000_000_000) as i64, nanoseconds: (ns % 1_000_000_000) as i64 }
+    }
+}
+
+/// Sleeps while `*word == expected`, at most `timeout_ns`.
+pub fn futex_wait(word: &core::sync::atomic::AtomicU32, expected: u32, timeout_ns: Option<u64>, shared: bool) -> Result<()> {
+    let time = timeout_ns.map(Timespec::from_ns);
+    let pointer = time.as_ref().map_or(core::ptr::null(), |t| t as *const Timespec);
+    let operation = if shared { 0 } else { 128 };
+    let args = [word.as_ptr() as usize, operation, expected as usize, pointer as usize, 0, 0];
+    // SAFETY: the kernel only reads the word and the time, both live.
+    unsafe { syscall(nr::FUTEX, args) }.map(drop)
+}
+
+/// Wakes up to `count` threads that sleep on `word`.
+pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32, shared: bool) {
+    let operation = if shared { 1 } else { 129 };
+    // SAFETY: waking touches no memory of ours.
+    let _ = unsafe { syscall(nr::FUTEX, [word.as_ptr() as usize, operation, count as usize, 0, 0, 0]) };
+}
+
+/// Size of an open file.
+pub fn file_size(fd: Fd) -> u64 {
+    let mut status = [0u64; 32];
+    // SAFETY: the kernel's structure is 144 bytes; the size stands at offset 48 on both architectures.
+    match unsafe { syscall(nr::FSTAT, [fd.0 as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0]) } {
+        Ok(_) => status[6],
+        Err(_) => 0,
+    }
+}
+
+/// One descriptor to poll.
+#[repr(C)]
+pub struct PollFd {
+    /// The descriptor.
+    pub fd: Fd,
+    /// What to wait for: 1 is readable.
+    pub events: i16,
+    /// What happened.
+    pub revents: i16,
+}
+
+/// Waits until one of the descriptors is ready.
+pub fn poll(fds: &mut [PollFd], timeout_ns: Option<u64>) -> Result<usize> {
+    let mut time = timeout_ns.map(Timespec::from_ns);
+    let pointer = time.as_mut().map_or(core::ptr::null_mut(), |t| t as *mut Timespec);
+    // SAFETY: the kernel writes only `revents` and the time, both exclusive.
+    unsafe { syscall(nr::POLL, [fds.as_mut_ptr() as usize, fds.len(), pointer as usize, 0, 8, 0]) }
+}
+
+/// Monotonic time in ns.
+pub fn now_ns() -> u64 {
+    clock(1)
+}
+
+/// CPU time of the calling thread in ns.
+pub fn thread_cpu_ns() -> u64 {
+    clock(3)
+}
+
+fn clock(id: usize) -> u64 {
+    let mut time = Timespec { seconds: 0, nanoseconds: 0 };
+    // SAFETY: the kernel writes the exclusive structure.
+    let _ = unsafe { syscall(nr::CLOCK_GETTIME, [id, &raw mut time as usize, 0, 0, 0, 0]) };
+    time.seconds as u64 * 1_000_000_000 + time.nanoseconds as u64
+}
+
+/// Process id.
+pub fn getpid() -> u32 {
+    // SAFETY: no arguments, no effect.
+    unsafe { syscall(nr::GETPID, [0; 6]) }.map_or(0, |p| p as u32)
+}
+
+/// Thread id.
+pub fn gettid() -> u32 {
+    // SAFETY: no arguments, no effect.
+    unsafe { syscall(nr::GETTID, [0; 6]) }.map_or(0, |p| p as u32)
+}
+
+/// Lets another thread run.
+pub fn sched_yield() {
+    // SAFETY: no arguments, no effect on memory.
+    let _ = unsafe { syscall(nr::SCHED_YIELD, [0; 6]) };
+}
+
+/// Whether thread `tid` of process `pid` exists.
+pub fn thread_exists(pid: u32, tid: u32) -> bool {
+    // SAFETY: signal 0 only asks.
+    let answer = unsafe { syscall(nr::TGKILL, [pid as usize, tid as usize, 0, 0, 0, 0]) };
+    answer != Err(Errno::SRCH)
+}
+
+/// Whether process `pid` exists.
+pub fn process_exists(pid: u32) -> bool {
+    // SAFETY: signal 0 only asks.
+    let answer = unsafe { syscall(nr::KILL, [pid as usize, 0, 0, 0, 0, 0]) };
+    answer != Err(Errno::SRCH)
+}
+
+/// Ends the process with SIGABRT, whatever handlers or masks the host has;
+/// with SIGKILL if that does not do it.
+pub fn abort() -> ! {
+    const SIGABRT: usize = 6;
+    const SIGKILL: usize = 9;
+    // The default action, no flags, nothing masked.
+    let action = [0usize; 4];
+    let unblock: u64 = 1 << (SIGABRT - 1);
+    #[cfg(target_arch = "x86_64")]
+    const SIGACTION: usize = 13;
+    #[cfg(target_arch = "aarch64")]
+    const SIGACTION: usize = 134;
+    // SAFETY: the process ends here.
+    unsafe {
+        let _ = syscall(SIGACTION, [SIGABRT, action.as_ptr() as usize, 0, 8, 0, 0]);
+        let _ = syscall(nr::SIGPROCMASK, [1, &raw const unblock as usize, 0, 8, 0, 0]);
+        let _ = syscall(nr::TGKILL, [getpid() as usize, gettid() as usize, SIGABRT, 0, 0, 0]);
+        let _ = syscall(nr::KILL, [getpid() as usize, SIGKILL, 0, 0, 0, 0]);
+        loop {
+            let _ = syscall(nr::EXIT_GROUP, [134, 0, 0, 0, 0, 0]);
+        }
+    }
+}
+
+/// Blocks all signals for the calling thread and returns the old mask.
+pub fn block_signals() -> u64 {
+    let (all, mut old) = (u64::MAX, 0u64);
+    // SAFETY: reads `all`, writes `old`, both live.
+    let _ = unsafe { syscall(nr::SIGPROCMASK, [2, &raw const all as usize, &raw mut old as usize, 8, 0, 0]) };
+    old
+}
+
+/// Sets the signal mask of the calling thread.
+pub fn restore_signals(mask: u64) {
+    // SAFETY: reads `mask`, which is live.
+    let _ = unsafe { syscall(nr::SIGPROCMASK, [2, &raw const mask as usize, 0, 8, 0, 0]) };
+}
+
+/// A set of CPUs.
+pub type CpuSet = [u64; 16];
+
+/// CPUs the calling thread may run on.
+pub fn allowed_cpus() -> CpuSet {
+    let mut set = [0u64; 16];
+    let args = [0, size_of::<CpuSet>(), set.as_mut_ptr() as usize, 0, 0, 0];
+    // SAFETY: the kernel writes at most the size given.
+    let _ = unsafe { syscall(nr::SCHED_GETAFFINITY, args) };
+    set
+}
+
+/// Binds the calling thread to the CPUs in `set`.
+pub fn bind_to(set: &CpuSet) {
+    let args = [0, size_of::<CpuSet>(), set.as_ptr() as usize, 0, 0, 0];
+    // SAFETY: the kernel only reads the set.
+    let _ = unsafe { syscall(nr::SCHED_SETAFFINITY, args) };
+}
+
+/// Makes sure that the calling thread has a descriptor table of its own, and
+/// closes everything in it.
+pub fn close_all() {
+    const UNSHARE: usize = 2;
+    // SAFETY: only descriptors of the calling thread's own table are closed.
+    let _ = unsafe { syscall(nr::CLOSE_RANGE, [0, u32::MAX as usize, UNSHARE, 0, 0, 0]) };
+}
+
+/// An eventfd, non-blocking.
+pub fn eventfd() -> Result<Fd> {
+    // SAFETY: makes a descriptor.
+    unsafe { syscall(nr::EVENTFD2, [0, (o::NONBLOCK | o::CLOEXEC) as usize, 0, 0, 0, 0]) }.map(|f| Fd(f as i32))
+}
+
+/// A pointer for the kernel out of a reference.
+pub fn address_of<T>(of: &T) -> usize {
+    of as *const T as *const c_void as usize
+}

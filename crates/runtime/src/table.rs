@@ -1,0 +1,250 @@
+//! The page table of the runtime: what became of each page that was evicted.
+//!
+//! ```text
+//! directory: 8192 x -> region (16 GiB): 8192 x -> Block (2 MiB): 512 entries
+//!
+//! entry   0                      the page is resident, or was never touched
+//!         bit 62 | slot          on standby, at the same offset in that slot
+//!         bit 61                 compressed: a page of zeros, nothing stored
+//!         Ref (60 bits)          compressed: in the store
+//!         bit 63 | Ref           the same, and a thread reads it: it must not move
+//! ```
+//!
+//! Invariants:
+//! - an entry is changed under the order lock (see `order.rs`), with two
+//!   exceptions that are single compare-exchanges: the store moves a blob
+//!   (`Ref` to another `Ref`), and a reader sets the pin bit.
+//! - a page whose entry is not 0 is not present in its mapping.
+//! - Blocks are never unmapped, so a stale pointer to one is harmless.
+
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+
+use memfold::store::Ref;
+
+use crate::arena::Arena;
+use crate::sys::PAGE;
+
+/// Bytes of a block.
+pub const BLOCK: usize = 2 << 20;
+/// Pages of a block.
+pub const PAGES: usize = BLOCK / PAGE;
+const FAN: usize = 8192;
+/// First address that the table does not know.
+pub const END: usize = FAN * FAN * BLOCK;
+
+/// What an entry says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Resident or never touched.
+    Empty,
+    /// On standby in this slot.
+    Standby(u32),
+    /// A page of zeros.
+    Zero,
+    /// In the store.
+    Stored(Ref),
+    /// In the store, being read.
+    Pinned(Ref),
+}
+
+const PIN: u64 = 1 << 63;
+const STANDBY: u64 = 1 << 62;
+const ZERO: u64 = 1 << 61;
+
+/// One page's entry.
+#[repr(transparent)]
+pub struct Entry(AtomicU64);
+
+impl Entry {
+    /// Reads it.
+    pub fn load(&self) -> State {
+        let raw = self.0.load(Acquire);
+        if raw == 0 {
+            return State::Empty;
+        }
+        if raw & STANDBY != 0 {
+            return State::Standby(raw as u32);
+        }
+        if raw == ZERO {
+            return State::Zero;
+        }
+        match Ref::from_bits(raw & !PIN) {
+            Some(found) if raw & PIN != 0 => State::Pinned(found),
+            Some(found) => State::Stored(found),
+            None => State::Empty,
+        }
+    }
+
+    /// Writes it; only under the order lock.
+    pub fn store(&self, state: State) {
+        self.0.store(Self::raw(state), Release);
+    }
+
+    /// Changes it from `from` to `to` if it still is `from`.
+    pub fn replace(&self, from: State, to: State) -> bool {
+        self.0.compare_exchange(Self::raw(from), Self::raw(to), AcqRel, Relaxed).is_ok()
+    }
+
+    fn raw(state: State) -> u64 {
+        match state {
+            State::Empty => 0,
+            State::Standby(slot) => STANDBY | u64::from(slot),
+            State::Zero => ZERO,
+            State::Stored(found) => found.to_bits(),
+            State::Pinned(found) => PIN | found.to_bits(),
+        }
+    }
+}
+
+/// The entries of 2 MiB of addresses.
+#[repr(C, align(64))]
+pub struct Block {
+    /// One entry a page.
+    pub entries: [Entry; PAGES],
+    /// Number of entries that are not empty; a hint, exact under the order lock.
+    pub evicted: AtomicU32,
+    /// Where it was, once it is condemned.
+    pub base: AtomicUsize,
+    /// Next block of the list of free or condemned blocks.
+    pub next: AtomicPtr<Block>,
+}
+
+#[repr(C)]
+struct Region {
+    blocks: [AtomicPtr<Block>; FAN],
+}
+
+/// See the module.
+pub struct Table {
+    regions: [AtomicPtr<Region>; FAN],
+}
+
+/// Number of the page at `address`: its owner id in the store.
+pub fn page_number(address: usize) -> u64 {
+    (address / PAGE) as u64
+}
+
+/// Index of a page in its block.
+pub fn index_in_block(address: usize) -> usize {
+    address / PAGE % PAGES
+}
+
+impl Table {
+    /// An empty table.
+    pub const fn new() -> Self {
+        Table { regions: [const { AtomicPtr::new(core::ptr::null_mut()) }; FAN] }
+    }
+
+    fn cell(&self, address: usize) -> Option<&AtomicPtr<Block>> {
+        let block = address / BLOCK;
+        let region = self.regions.get(block / FAN)?.load(Acquire);
+        // SAFETY: regions are made zeroed from the arena and never unmapped.
+        unsafe { region.as_ref() }.map(|region| &region.blocks[block % FAN])
+    }
+
+    /// The block that holds `address`, if anything of it was ever evicted.
+    pub fn block(&self, address: usize) -> Option<&'static Block> {
+        // SAFETY: blocks are made zeroed from the arena and never unmapped.
+        self.cell(address).and_then(|cell| unsafe { cell.load(Acquire).as_ref() })
+    }
+
+    /// The entry of the page at `address`.
+    pub fn entry(&self, address: usize) -> Option<&'static Entry> {
+        self.block(address).map(|block| &block.entries[index_in_block(address)])
+    }
+
+    /// The block that holds `address`, made if need be. Only under the order lock.
+    pub fn make_block(&self, address: usize, arena: &Arena, spare: &mut SpareBlocks) -> Option<&'static Block> {
+        if let Some(block) = self.block(address) {
+            return Some(block);
+        }
+        let number = address / BLOCK;
+        let slot = self.regions.get(number / FAN)?;
+        if slot.load(Acquire).is_null() {
+            // SAFETY: a region of null pointers is all zeros.
+            let region = unsafe { arena.make::<Region>() }?;
+            slot.store(region as *const Region as *mut Region, Release);
+        }
+        let block = spare.take(arena)?;
+        self.cell(address)?.store(block as *const Block as *mut Block, Release);
+        Some(block)
+    }
+
+    /// Takes a block out of the table. Only under the order lock.
+    pub fn detach(&self, address: usize) -> Option<&'static Block> {
+        let block = self.cell(address)?.swap(core::ptr::null_mut(), AcqRel);
+        // SAFETY: as in `block`.
+        unsafe { block.as_ref() }
+    }
+
+    /// Calls `visit` with the base address of every block in the range.
+    pub fn for_each_block(&self, start: usize, end: usize, mut visit: impl FnMut(usize, &'static Block)) {
+        let last = end.min(END).div_ceil(BLOCK);
+        let mut number = start / BLOCK;
+        while number < last {
+            if self.regions[number / FAN].load(Acquire).is_null() {
+                number = (number / FAN + 1) * FAN;
+                continue;
+            }
+            if let Some(block) = self.block(number * BLOCK) {
+                visit(number * BLOCK, block);
+            }
+            number += 1;
+        }
+    }
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Blocks that were used and are free again.
+pub struct SpareBlocks {
+    first: *mut Block,
+}
+
+// SAFETY: the list is reached only through the order lock.
+unsafe impl Send for SpareBlocks {}
+
+impl SpareBlocks {
+    /// None.
+    pub const fn new() -> Self {
+        SpareBlocks { first: core::ptr::null_mut() }
+    }
+
+    fn take(&mut self, arena: &Arena) -> Option<&'static Block> {
+        self.pop().or_else(|| {
+            // SAFETY: a block of empty entries is all zeros.
+            unsafe { arena.make::<Block>() }
+        })
+    }
+
+    /// Adds a block whose entries are still in use.
+    pub fn put_full(&mut self, block: &'static Block) {
+        block.next.store(self.first, Relaxed);
+        self.first = block as *const Block as *mut Block;
+    }
+
+    /// Takes any block of the list.
+    pub fn pop(&mut self) -> Option<&'static Block> {
+        // SAFETY: blocks of the list came from the arena and are never unmapped.
+        let block = unsafe { self.first.as_ref() }?;
+        self.first = block.next.load(Relaxed);
+        Some(block)
+    }
+
+    /// Gives back a block whose entries are all empty.
+    pub fn put(&mut self, block: &'static Block) {
+        block.evicted.store(0, Relaxed);
+        block.next.store(self.first, Relaxed);
+        self.first = block as *const Block as *mut Block;
+    }
+}
+
+impl Default for SpareBlocks {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,115 @@
+//! Threads of the runtime: made by a raw `clone`, so that nothing of the
+//! host's threading library knows of them. They have a thread control block
+//! of their own (compilers read the stack protector's canary from it), block
+//! all signals and use no memory of the host's.
+
+use core::arch::asm;
+
+use crate::arena::Arena;
+use crate::sys::{self, Errno, PAGE, Result, prot};
+
+const STACK: usize = 192 << 10;
+
+/// Which descriptor table a new thread has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Descriptors {
+    /// The creator's.
+    Shared,
+    /// A new, empty one.
+    Own,
+}
+
+/// Starts a thread that runs `entry(argument)`, which never returns.
+pub fn spawn(arena: &Arena, descriptors: Descriptors, entry: extern "C" fn(usize) -> !, argument: usize) -> Result<u32> {
+    const VM: usize = 0x100;
+    const FS: usize = 0x200;
+    const FILES: usize = 0x400;
+    const SIGHAND: usize = 0x800;
+    const THREAD: usize = 0x10000;
+    const SYSVSEM: usize = 0x40000;
+    const SETTLS: usize = 0x80000;
+    let mut flags = VM | FS | SIGHAND | THREAD | SYSVSEM | SETTLS;
+    if descriptors == Descriptors::Shared {
+        flags |= FILES;
+    }
+    // guard page | stack ... | control block page
+    let memory = arena.reserve(PAGE + STACK + PAGE, PAGE).ok_or(Errno::NOMEM)? as usize;
+    // SAFETY: fresh memory of our own: the guard page may not be used by anyone.
+    unsafe { sys::mprotect(memory, PAGE, prot::NONE)? };
+    let control_block = memory + PAGE + STACK;
+    let top = control_block - 64;
+    // SAFETY: all of it is fresh memory of our own; the control block begins
+    // with a pointer to itself, the new stack with what the new thread pops.
+    unsafe {
+        *(control_block as *mut usize) = control_block;
+        *(top as *mut usize) = entry as usize;
+        *((top + 8) as *mut usize) = argument;
+    }
+    let mask = sys::block_signals();
+    // SAFETY: the stack and control block are exclusive to the new thread.
+    let tid = unsafe { clone(flags, top, control_block) };
+    sys::restore_signals(mask);
+    tid
+}
+
+/// Clones; the new thread pops its entry and argument from `stack`.
+///
+/// # Safety
+/// `stack` must hold entry and argument, 16-byte aligned, with room below.
+#[cfg(target_arch = "x86_64")]
+unsafe fn clone(flags: usize, stack: usize, tls: usize) -> Result<u32> {
+    let result: isize;
+    // SAFETY: the child never leaves the block: it calls its entry, which
+    // does not return. The parent only loses the named registers.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "pop rax",
+            "pop rdi",
+            "call rax",
+            "ud2",
+            "2:",
+            inlateout("rax") sys::nr::CLONE as isize => result,
+            in("rdi") flags, in("rsi") stack, in("rdx") 0usize, in("r10") 0usize, in("r8") tls,
+            lateout("rcx") _, lateout("r11") _,
+        );
+    }
+    if result < 0 { Err(Errno(-result as i32)) } else { Ok(result as u32) }
+}
+
+/// Clones; the new thread loads its entry and argument from `stack`.
+///
+/// # Safety
+/// `stack` must hold entry and argument, 16-byte aligned, with room below.
+#[cfg(target_arch = "aarch64")]
+unsafe fn clone(flags: usize, stack: usize, tls: usize) -> Result<u32> {
+    let result: isize;
+    // SAFETY: the child never leaves the block: it calls its entry, which
+    // does not return.
+    unsafe {
+        asm!(
+            "svc 0",
+            "cbnz x0, 2f",
+            "mov x29, xzr",
+            "ldp x1, x0, [sp], #16",
+            "blr x1",
+            "brk 1",
+            "2:",
+            in("x8") sys::nr::CLONE,
+            inlateout("x0") flags as isize => result,
+            in("x1") stack, in("x2") 0usize, in("x3") tls, in("x4") 0usize,
+        );
+    }
+    if result < 0 { Err(Errno(-result as i32)) } else { Ok(result as u32) }
+}
+
+/// Ends the calling thread.
+pub fn exit() -> ! {
+    loop {
+        // SAFETY: only this thread ends; its memory is never given back.
+        let _ = unsafe { sys::syscall(sys::nr::EXIT, [0; 6]) };
+    }
+}

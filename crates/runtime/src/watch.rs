@@ -1,0 +1,364 @@
+//! The keeper: one thread a process. It watches how much is resident, starts
+//! the paging when the limit comes near, and takes blocks away.
+//!
+//! `debt` is what the process still has to make free, in bytes, and may be
+//! negative. Each tick sets it anew from what the kernel says is resident;
+//! between two ticks whoever brings a page in raises it and whoever gives
+//! memory back lowers it. Compressors work while it is positive; faults wait
+//! while it is more than `margin`.
+
+use core::sync::atomic::Ordering::*;
+
+use crate::tiers_tmp::Tiered;
+
+use crate::compress::compressor;
+use crate::evict::Taken;
+use crate::fault::handler;
+use crate::maps;
+use crate::runtime::{RUNTIME, Runtime, StoreMemory};
+use crate::shared::{self, state};
+use crate::sys::{self, Fd, PAGE, Result, o};
+use crate::table::BLOCK;
+use crate::thread::{self, Descriptors};
+use crate::uffd::{Uffd, feature};
+
+/// Fault handlers at most: every reader of the descriptor is woken by every fault.
+const HANDLERS: usize = 4;
+/// Compressors at most.
+const COMPRESSORS: usize = 2;
+/// Mappings that are looked at at most.
+const CANDIDATES: usize = 65_536;
+/// The fastest that one CPU can fill memory, bytes a ms.
+const GROWTH_PER_MS: u64 = 2 << 20;
+/// Ticks are this far apart at most and at least, ns.
+const SLOWEST_TICK: u64 = 100_000_000;
+const FASTEST_TICK: u64 = 1_000_000;
+
+/// What the keeper thread has for itself.
+struct Keeper {
+    runtime: &'static Runtime,
+    statm: Fd,
+    maps: Fd,
+    pagemap: Fd,
+    cpus: u64,
+    candidates: &'static mut [(usize, usize)],
+    count: usize,
+    /// Where the hand of the clock stands: mapping and address.
+    at: (usize, usize),
+    listed_ns: u64,
+    idle_since_ns: u64,
+    told: bool,
+}
+
+/// Entry of the keeper thread. `paging` is 1 in a forked child whose parent
+/// has evicted pages.
+extern "C" fn keeper(paging: usize) -> ! {
+    // The table was copied from the creator: nothing in it is ours.
+    sys::close_all();
+    let inherited = paging != 0;
+    let place = RUNTIME.keeper_memory.load(Relaxed) as *mut (usize, usize);
+    // SAFETY: memory of the arena, made for the one keeper of this process; pairs of numbers may be zero.
+    let candidates = unsafe { core::slice::from_raw_parts_mut(place, CANDIDATES) };
+    match Keeper::new(candidates) {
+        Ok(mut keeper) => {
+            if inherited {
+                keeper.take_up();
+            }
+            keeper.run()
+        }
+        Err(_) => {
+            RUNTIME.slot().state.store(state::STOPPED, Relaxed);
+            RUNTIME.say("can't read /proc/self: this process is not managed");
+            RUNTIME.tell_child(2);
+            thread::exit()
+        }
+    }
+}
+
+impl Keeper {
+    fn new(candidates: &'static mut [(usize, usize)]) -> Result<Self> {
+        let flags = o::RDONLY | o::CLOEXEC;
+        Ok(Keeper {
+            runtime: &RUNTIME,
+            statm: sys::open(c"/proc/self/statm", flags)?,
+            maps: sys::open(c"/proc/self/maps", flags)?,
+            pagemap: sys::open(c"/proc/self/pagemap", flags)?,
+            cpus: sys::allowed_cpus().iter().map(|w| u64::from(w.count_ones())).sum(),
+            candidates,
+            count: 0,
+            at: (0, 0),
+            listed_ns: 0,
+            idle_since_ns: 0,
+            told: false,
+        })
+    }
+
+    fn run(&mut self) -> ! {
+        let runtime = self.runtime;
+        runtime.stoppable.fetch_add(1, AcqRel);
+        let slot = runtime.slot();
+        let _ = slot.state.compare_exchange(0, state::WATCHING, Relaxed, Relaxed);
+        let mut cpu = 0;
+        loop {
+            runtime.pause_here();
+            let seen = runtime.keeper.now();
+            let wait = self.tick();
+            let paging = runtime.slot().state.load(Relaxed) == state::PAGING;
+            if runtime.call_wanted.swap(false, AcqRel) {
+                let _ = sys::write(Fd(runtime.handler_call.load(Relaxed)), &1u64.to_ne_bytes());
+            }
+            let more = paging && self.stage();
+            if !more {
+                let now = sys::thread_cpu_ns();
+                runtime.slot().counters.runtime_cpu_ns.fetch_add(now - cpu, Relaxed);
+                cpu = now;
+                runtime.keeper.wait(seen, wait);
+            }
+        }
+    }
+
+    /// Looks at how much is resident. Returns how long to sleep, ns.
+    fn tick(&mut self) -> u64 {
+        let runtime = self.runtime;
+        let (shared, slot) = (runtime.shared(), runtime.slot());
+        let Ok(pages) = maps::anonymous_pages(self.statm) else { return SLOWEST_TICK };
+        let own = pages * PAGE as u64;
+        slot.resident.store(own, Relaxed);
+        if runtime.has_store() {
+            self.publish();
+        }
+        shared.note_peaks();
+        let limit = shared.limit_bytes.load(Relaxed);
+        let margin = (limit / 64).clamp(1 << 20, 8 << 20);
+        let tree = shared.tree_resident();
+        let over = tree as i64 - (limit - margin.min(limit)) as i64;
+        let paging = slot.state.load(Relaxed) == state::PAGING;
+        if over > -(4 << 20) && !paging {
+            self.start_paging();
+        }
+        if paging {
+            let share = if over > 0 && tree > 0 { (over as i128 * i128::from(own) / i128::from(tree)) as i64 } else { over };
+            runtime.margin.store(margin as i64, Relaxed);
+            let before = runtime.debt.load(Acquire);
+            runtime.change_debt(share - before);
+        }
+        let room = (-over).max(0) as u64;
+        (room / (GROWTH_PER_MS * self.cpus) * 1_000_000).clamp(FASTEST_TICK, SLOWEST_TICK)
+    }
+
+    /// Writes the gauges of this process.
+    fn publish(&self) {
+        let (runtime, slot) = (self.runtime, self.runtime.slot());
+        let stats = runtime.store().stats();
+        let zeros = runtime.zero_pages.load(Relaxed).max(0) as u64;
+        if sys::now_ns() / 1_000_000 % 1000 < 2 {
+            use core::fmt::Write;
+            struct T([u8; 200], usize);
+            impl Write for T {
+                fn write_str(&mut self, t: &str) -> core::fmt::Result {
+                    for b in t.bytes().take(200 - self.1) { self.0[self.1] = b; self.1 += 1; }
+                    Ok(())
+                }
+            }
+            let mut t = T([0; 200], 0);
+            let _ = write!(t, "pay {} hdr {} rnd {} hole {} slack {} tab {} res {} standby {} debt {} own {}", stats.payload_bytes>>10, stats.header_bytes>>10, stats.rounding_bytes>>10, stats.hole_bytes>>10, stats.slack_bytes>>10, stats.table_bytes>>10, stats.resident_bytes>>10, runtime.standby.pages.load(Relaxed)*4, runtime.debt.load(Relaxed)>>10, slot.resident.load(Relaxed)>>10);
+            runtime.say(core::str::from_utf8(&t.0[..t.1]).unwrap_or(""));
+        }
+        slot.evicted.store((stats.blobs + zeros) * PAGE as u64, Relaxed);
+        slot.payload.store(stats.payload_bytes, Relaxed);
+        slot.overhead.store(stats.overhead_bytes(), Relaxed);
+        slot.standby.store(runtime.standby.pages.load(Relaxed) * PAGE as u64, Relaxed);
+    }
+
+    /// In a forked child: serves what the parent had evicted.
+    fn take_up(&mut self) {
+        let runtime = self.runtime;
+        let ready = runtime
+            .make_ready()
+            .and_then(|()| runtime.register_evicted())
+            .and_then(|()| self.start_threads());
+        if ready.is_ok() {
+            runtime.slot().state.store(state::PAGING, Release);
+            runtime.tell_child(1);
+        } else {
+            self.told = true;
+            runtime.slot().state.store(state::STOPPED, Release);
+            runtime.tell_child(2);
+        }
+    }
+
+    /// Opens the userfaultfd and starts the threads.
+    fn start_paging(&mut self) {
+        let runtime = self.runtime;
+        if self.told {
+            return;
+        }
+        let Some(_alive) = runtime.life.try_lock() else { return };
+        if runtime.make_ready().and_then(|()| self.start_threads()).is_err() {
+            self.told = true;
+            runtime.slot().state.store(state::STOPPED, Relaxed);
+            runtime.say("userfaultfd can't be opened in this process: it is not managed");
+            return;
+        }
+        runtime.slot().state.store(state::PAGING, Release);
+    }
+
+    fn start_threads(&self) -> Result<()> {
+        let runtime = self.runtime;
+        let cpus = sys::allowed_cpus();
+        let numbers = (0..1024).filter(|cpu| cpus[cpu / 64] >> (cpu % 64) & 1 != 0);
+        let mut count = 0;
+        for (number, cpu) in numbers.take(HANDLERS).enumerate() {
+            thread::spawn(&runtime.arena, Descriptors::Shared, handler, cpu << 8 | number)?;
+            count += 1;
+        }
+        for number in 0..COMPRESSORS.min(self.cpus as usize).max(1) {
+            thread::spawn(&runtime.arena, Descriptors::Shared, compressor, count + number)?;
+        }
+        Ok(())
+    }
+
+    /// Lists the mappings whose pages may be taken away.
+    fn list(&mut self) {
+        let runtime = self.runtime;
+        let mut buffer = [0u8; 16 << 10];
+        let (candidates, mut count) = (&mut *self.candidates, 0);
+        let listed = maps::for_each(self.maps, &mut buffer, |mapping| {
+            let (start, end) = (mapping.start, mapping.end);
+            let own = runtime.arena.overlaps(start, end) || runtime.standby.overlaps(start, end);
+            if mapping.is_private_anonymous() && !own && count < CANDIDATES && end <= crate::table::END {
+                candidates[count] = (start, end);
+                count += 1;
+            }
+        });
+        self.count = if listed.is_ok() { count } else { 0 };
+        self.listed_ns = sys::now_ns();
+        runtime.keep_out.sweep(runtime.pid.load(Relaxed));
+        let (_, address) = self.at;
+        let index = self.candidates[..self.count].iter().position(|(_, end)| *end > address);
+        self.at = index.map_or((0, 0), |index| (index, address));
+    }
+
+    /// The next range under the hand; `None` at the end of a round.
+    fn next_range(&mut self) -> Option<(usize, usize)> {
+        loop {
+            if self.at.0 >= self.count {
+                self.at = (0, 0);
+                return None;
+            }
+            let (start, end) = self.candidates[self.at.0];
+            let from = self.at.1.max(start);
+            if from >= end {
+                self.at = (self.at.0 + 1, 0);
+                continue;
+            }
+            let mut to = end.min((from / BLOCK + 1) * BLOCK);
+            if let Some((kept, kept_end)) = self.runtime.keep_out.first_in(from, to) {
+                if kept <= from {
+                    self.at.1 = kept_end;
+                    continue;
+                }
+                to = kept;
+            }
+            self.at.1 = to;
+            return Some((from, to));
+        }
+    }
+
+    /// Takes blocks away until there is enough on standby. Returns whether to
+    /// go on at once.
+    fn stage(&mut self) -> bool {
+        let runtime = self.runtime;
+        let own = runtime.slot().resident.load(Relaxed);
+        let goal = (own / 16).clamp(4 << 20, 64 << 20);
+        runtime.standby_goal.store((goal as usize / BLOCK).max(2), Relaxed);
+        let (mut rounds, mut tries) = (0, 0);
+        while runtime.debt.load(Acquire) > -(1 << 20)
+            && (runtime.standby.pages.load(Relaxed) * PAGE as u64) < goal
+        {
+            if runtime.pause.load(Relaxed) != 0 {
+                return true;
+            }
+            if self.count == 0 || sys::now_ns() - self.listed_ns > 1_000_000_000 {
+                self.list();
+            }
+            let Some((start, end)) = self.next_range() else {
+                rounds += 1;
+                if rounds == 2 {
+                    return self.nothing_left();
+                }
+                self.list();
+                continue;
+            };
+            match runtime.evict(self.pagemap, start, end) {
+                Taken::Pages(pages) if pages > 0 => {
+                    rounds = 0;
+                    self.idle_since_ns = 0;
+                    runtime.exhausted.store(false, Relaxed);
+                    if runtime.debt.load(Relaxed) > 0 {
+                        runtime.work.ring();
+                    }
+                }
+                Taken::Pages(_) | Taken::Nothing => {}
+                Taken::Busy => sys::sched_yield(),
+                Taken::Stale => self.list(),
+            }
+            tries += 1;
+            if tries % 8 == 0 {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A whole round found nothing to take away.
+    fn nothing_left(&mut self) -> bool {
+        let runtime = self.runtime;
+        if runtime.standby.queued() == 0 && runtime.debt.load(Relaxed) > 0 {
+            runtime.exhausted.store(true, Relaxed);
+            runtime.room.ring();
+        }
+        false
+    }
+}
+
+impl Runtime {
+    /// Starts the keeper thread; `inherited` as for [`keeper`].
+    pub fn start_keeper(&'static self, inherited: bool) -> Result<()> {
+        if self.keeper_memory.load(Relaxed) == 0 {
+            let place = self.arena.reserve(CANDIDATES * 16, PAGE).ok_or(sys::Errno::NOMEM)?;
+            self.keeper_memory.store(place as usize, Relaxed);
+        }
+        thread::spawn(&self.arena, Descriptors::Own, keeper, usize::from(inherited)).map(drop)
+    }
+
+    fn tell_child(&self, ready: u32) {
+        self.child_ready.store(ready, Release);
+        sys::futex_wake(&self.child_ready, 1, false);
+    }
+
+    /// Opens what paging needs; once.
+    pub fn make_ready(&'static self) -> Result<()> {
+        if !self.has_uffd() {
+            self.set_uffd(Some(Uffd::open(None, feature::NEEDED)?));
+            self.handler_call.store(sys::eventfd()?.0, Relaxed);
+        }
+        if !self.has_store() {
+            let shared = self.shared();
+            let mut text = [0u8; 64];
+            let fast = memfold_codec::codec(shared::load_text(&shared.codec_fast, &mut text)).ok();
+            let mut text = [0u8; 64];
+            let dense = memfold_codec::codec(shared::load_text(&shared.codec_dense, &mut text)).ok();
+            let Some(fast) = fast.or_else(|| memfold_codec::codec("lz4").ok()) else {
+                return Err(sys::Errno::INVAL);
+            };
+            let place = self.arena.reserve(size_of::<Tiered<StoreMemory>>(), 64).ok_or(sys::Errno::NOMEM)?;
+            let place = place as *mut Tiered<StoreMemory>;
+            // SAFETY: fresh exclusive memory of the right size and alignment.
+            unsafe { place.write(Tiered::new(StoreMemory(&self.arena), fast, dense)) };
+            // SAFETY: initialised just now, alive for ever.
+            self.set_store(unsafe { &*place });
+        }
+        self.standby.init(&self.arena)
+    }
+}

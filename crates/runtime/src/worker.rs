@@ -1,0 +1,42 @@
+//! What a thread of the runtime that touches the store carries with it.
+
+use core::slice;
+
+use memfold_codec::Scratch;
+
+use crate::runtime::Runtime;
+use crate::sys::PAGE;
+
+/// Pages brought back by one fault at most.
+pub const RUN: usize = 32;
+
+/// A reader and writer of the store: a handler or a compressor.
+pub struct Worker {
+    /// Its number among the readers.
+    pub number: usize,
+    /// Where pages are decompressed to.
+    pub pages: &'static mut [u8],
+    /// To compress with.
+    pub encode: Scratch<'static>,
+    /// To decompress with.
+    pub decode: Scratch<'static>,
+}
+
+impl Worker {
+    /// Takes memory for a worker; `None` if there is none.
+    pub fn new(runtime: &'static Runtime, number: usize) -> Option<Self> {
+        let store = runtime.store();
+        Some(Worker {
+            number,
+            pages: take(runtime, RUN * PAGE)?,
+            encode: Scratch::new(take(runtime, store.encode_scratch(PAGE))?),
+            decode: Scratch::new(take(runtime, store.decode_scratch(PAGE))?),
+        })
+    }
+}
+
+fn take(runtime: &'static Runtime, bytes: usize) -> Option<&'static mut [u8]> {
+    let place = runtime.arena.reserve(bytes, PAGE)?;
+    // SAFETY: fresh zeroed memory of the arena, handed out once, never unmapped.
+    Some(unsafe { slice::from_raw_parts_mut(place, bytes) })
+}
