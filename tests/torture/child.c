@@ -9,9 +9,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-extern char **environ;
-
 bool in_child;
+int exec_argc;
+char **exec_argv;
 
 static const struct exec_mode *modes[32];
 static size_t mode_count;

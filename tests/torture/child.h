@@ -48,6 +48,10 @@ struct exec_mode {
 void exec_mode_add(const struct exec_mode *mode);
 int exec_mode_run(const char *name, const char *arg);
 
+/* What stood behind "--" on the command line of an executed child. */
+extern int exec_argc;
+extern char **exec_argv;
+
 /* Registers a mode: EXEC_MODE(name_of_function, "mode"). */
 #define EXEC_MODE(function, text)                                                                  \
     static const struct exec_mode exec_mode_##function = { text, function };                       \

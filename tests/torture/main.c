@@ -104,7 +104,9 @@ static void parse(struct request *request, int argc, char **argv)
         default: fputs(usage, stderr); exit(2);
         }
     }
-    if (optind < argc)
+    exec_argc = argc - optind;
+    exec_argv = argv + optind;
+    if (optind < argc && request->exec_mode == NULL)
         usage_error("unexpected argument", argv[optind]);
     if (options.threads < 1 || options.threads > 256)
         usage_error("--threads must be 1 to 256", "");

@@ -17,8 +17,6 @@
 #include <sys/wait.h>
 #include <time.h>
 
-extern char **environ;
-
 void watch_start(void)
 {
     char pid[16], fd[16], patience[16];
