@@ -204,34 +204,33 @@ def run(command, directory, *, stdout, stderr, client=None, env=None, period=0.0
     serves it, the output kept is the client's, and the client ends the server.
     `extra` tells bytes that count as well but are outside of the tree.
     """
-    meter = Cgroup.make("tree") or Tree()
-    if hard_limit:
-        meter.set_limit(hard_limit)
-    try:
-        with open(stdout, "wb") as out, open(stderr, "wb") as err:
-            started = time.monotonic()
-            child = subprocess.Popen(meter.entry(command), cwd=directory, env=env, stdin=subprocess.DEVNULL,
-                                     stdout=err if client else out, stderr=err, start_new_session=True)
-            if isinstance(meter, Tree):
-                meter.root = child.pid
-            sampler = Sampler(meter, period, count_shared, (lambda size: on_sample(meter, size)) if on_sample else None,
-                              extra)
-            watchdog = threading.Timer(timeout, lambda: [kill(pid) for pid in [child.pid, *meter.pids()]])
-            watchdog.start()
-            client_status = 0
-            if client:
-                client_status = subprocess.run(client, cwd=directory, env=env, stdin=subprocess.DEVNULL,
-                                               stdout=out, stderr=err, timeout=timeout).returncode
-                if client_status:
-                    kill(child.pid, signal.SIGTERM)
-            _, status, usage = os.wait4(child.pid, 0)
-            child.returncode = os.waitstatus_to_exitcode(status)  # Popen must not wait for it again
-            wall = time.monotonic() - started
-            watchdog.cancel()
-            sampler.stop()
-            return Run((child.returncode, client_status), wall, usage.ru_utime + usage.ru_stime, sampler)
-    finally:
-        meter.close()
+    with contextlib.ExitStack() as ending, open(stdout, "wb") as out, open(stderr, "wb") as err:
+        meter = Cgroup.make("tree") or Tree()
+        ending.callback(meter.close)
+        if hard_limit:
+            meter.set_limit(hard_limit)
+        started = time.monotonic()
+        child = subprocess.Popen(meter.entry(command), cwd=directory, env=env, stdin=subprocess.DEVNULL,
+                                 stdout=err if client else out, stderr=err, start_new_session=True)
+        if isinstance(meter, Tree):
+            meter.root = child.pid
+        sampler = Sampler(meter, period, count_shared, (lambda size: on_sample(meter, size)) if on_sample else None, extra)
+        ending.callback(sampler.stop)
+        watchdog = threading.Timer(timeout, lambda: [kill(pid) for pid in [child.pid, *meter.pids()]])
+        watchdog.daemon = True
+        watchdog.start()
+        ending.callback(watchdog.cancel)
+        client_status = 0
+        if client:
+            client_status = subprocess.run(client, cwd=directory, env=env, stdin=subprocess.DEVNULL,
+                                           stdout=out, stderr=err, timeout=timeout).returncode
+            if client_status:
+                kill(child.pid, signal.SIGTERM)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)  # Popen must not wait for it again
+        wall = time.monotonic() - started
+        sampler.stop()
+        return Run((child.returncode, client_status), wall, usage.ru_utime + usage.ru_stime, sampler)
 
 
 def kill(pid, number=signal.SIGKILL):

@@ -23,7 +23,7 @@ def order_texts(count, seed):
             for _ in range(below(1, 4)))
         yield (f'{{"id":{number},"customer":"{pick(WORDS)}.{pick(WORDS)}{below(2000)}@example.org",'
                f'"city":"{pick(WORDS)} {pick(WORDS)}","tags":["{pick(WORDS)}","{pick(WORDS)}"],'
-               f'"token":"{rng.getrandbits(720):0180x}","paid":{"true" if below(3) else "false"},"score":{rng.random():.6f},"items":[{items}]}}')
+               f'"token":"{rng.getrandbits(960):0240x}","paid":{"true" if below(3) else "false"},"score":{rng.random():.6f},"items":[{items}]}}')
 
 
 def main():
