@@ -117,9 +117,12 @@ static struct slot *find_stuck(void)
         }
         if (++seen[i].still < 5)
             continue;
+        /* About to start, or resting with leave; whoever waits for it is watched. */
+        if (tid == 0)
+            continue;
         char state = thread_state(pid, tid);
         /* Killed children leave their slots behind; nobody moves in a stopped process. */
-        if (tid != 0 && (state == 0 || state == 'Z' || state == 'X')) {
+        if (state == 0 || state == 'Z' || state == 'X') {
             atomic_compare_exchange_strong(&slot->pid, &pid, 0);
             continue;
         }
