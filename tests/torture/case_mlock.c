@@ -1,0 +1,101 @@
+/*
+ * mlock: old pages are locked, must then be resident (mincore says so) and right, and are unlocked
+ * again; mlock2 with MLOCK_ONFAULT locks what is touched later; a program that starts may lock
+ * everything.
+ */
+#include "torture.h"
+
+#ifndef MLOCK_ONFAULT
+#define MLOCK_ONFAULT 1
+#endif
+#define LOCKED_MOST 32 /* pages a trial: RLIMIT_MEMLOCK may be small */
+
+struct locked {
+    struct region region;
+    size_t first, count; /* locked now, also between two operations */
+    bool on_fault;
+};
+
+static _Atomic bool said;
+
+static void setup(struct trial *trial)
+{
+    struct locked *locked = trial_alloc(trial, sizeof *locked);
+    region_make(&locked->region, trial_pages(trial, 64), &trial->rng);
+    region_fill(&locked->region, &trial->rng);
+}
+
+static void check_resident(struct locked *locked)
+{
+    unsigned char resident[LOCKED_MOST];
+    must(mincore(region_at(&locked->region, locked->first), locked->count * PAGE, resident));
+    for (size_t i = 0; i < locked->count; i++)
+        if (!(resident[i] & 1))
+            fail("  page at address %p is locked but not resident",
+                 (void *)region_at(&locked->region, locked->first + i));
+}
+
+static void op(struct trial *trial)
+{
+    struct locked *locked = trial->state;
+    struct region *region = &locked->region;
+    struct rng *rng = &trial->rng;
+    for (int i = 0; i < 4; i++) {
+        if (locked->count) {
+            step("locked pages");
+            if (!locked->on_fault)
+                check_resident(locked);
+            region_check_run(region, locked->first, locked->count);
+            for (size_t k = 0; k < locked->count; k++)
+                if (rng_chance(rng, 30))
+                    region_write(region, locked->first + k, rng);
+            check_resident(locked);
+            if (rng_chance(rng, 50)) {
+                step("munlock");
+                must(munlock(region_at(region, locked->first), locked->count * PAGE));
+                locked->count = 0;
+            }
+        } else {
+            step("mlock of old pages");
+            locked->count = rng_range(rng, 1, LOCKED_MOST);
+            locked->first = rng_below(rng, region->pages - locked->count + 1);
+            locked->on_fault = rng_chance(rng, 30);
+            void *at = region_at(region, locked->first);
+            int result = locked->on_fault ? mlock2(at, locked->count * PAGE, MLOCK_ONFAULT)
+                                          : mlock(at, locked->count * PAGE);
+            if (result != 0 && (errno == ENOMEM || errno == EPERM || errno == EAGAIN) && geteuid() != 0) {
+                say_skipped(&said, "mlock: the limit of locked memory is reached (ulimit -l)");
+                locked->count = 0;
+            } else if (result != 0) {
+                fail_errno("mlock of %zu pages at %p", locked->count, at);
+            } else if (!locked->on_fault) {
+                check_resident(locked);
+            }
+        }
+        region_churn(region, rng, 40, 40);
+    }
+}
+
+static void check(struct trial *trial)
+{
+    struct locked *locked = trial->state;
+    region_check_all(&locked->region);
+}
+
+static void teardown(struct trial *trial)
+{
+    struct locked *locked = trial->state;
+    region_drop(&locked->region);
+    free(locked);
+}
+
+TORTURE_CASE(mlock) = {
+    .name = "mlock",
+    .about = "mlock, mlock2 and munlock of old pages, which must then be resident",
+    .weight = 5,
+    .share = 2,
+    .setup = setup,
+    .op = op,
+    .check = check,
+    .teardown = teardown,
+};
