@@ -3,10 +3,7 @@
 //! ```text
 //!   Ref     63..60 owner's bits │ 59..49 class │ 48..16 index │ 15..0 generation
 //!
-//!   slot    0            8            16
-//!           ├────────────┼────────────┼───────────── ─ ─ ─┬──────┐
-//!           │   word 0   │   word 1   │ payload           │ pad  │
-//!           └────────────┴────────────┴───────────── ─ ─ ─┴──────┘
+//!   header  ├── word 0 ──┼── word 1 ──┤            slot  ├── payload ── ─ ─ ─┼─ pad ─┤
 //!   word 0  63..16 owner │ 15..0 generation
 //!   word 1  63..32 checksum │ 31..16 bytes of pad │ 15..8 tag │ 7..0 guard
 //! ```
@@ -19,16 +16,21 @@
 //! the slot holds a blob and its header is whole. Neither a fresh page's
 //! zeros nor a header taken back by [`Header::withdraw`] pass it.
 //!
-//! The two words are written payload first, word 1 last, with release order:
-//! a slot whose guard passes has its blob written completely.
+//! Headers stand apart from their slots (see `class.rs`): freeing a blob does
+//! not touch its payload, which is likely to be in no cache.
+//!
+//! The payload is written first and word 1 last, with release order: if the
+//! guard passes, the blob is written completely.
 
 use core::num::NonZeroU64;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::hash;
 
+/// A header as it lies in memory.
+pub(super) type Words = [AtomicU64; 2];
 /// Bytes of a blob's header.
-pub(super) const HEADER: usize = 16;
+pub(super) const HEADER: usize = size_of::<Words>();
 /// Owners are smaller than this: a block's number, or an address.
 pub const OWNER_LIMIT: u64 = 1 << 48;
 /// Pads are smaller than this.
@@ -93,15 +95,14 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Reads the header at `slot`; `None` if there is no whole one.
+    /// Reads the header at `at`; `None` if there is no whole one.
     ///
     /// # Safety
     ///
-    /// `slot` is the 16-aligned address of a slot in committed memory.
-    pub(super) unsafe fn read(slot: *const u8) -> Option<Self> {
-        // SAFETY: a slot begins with its two words, which are only accessed
-        // as atomics while other threads may look.
-        let [word0, word1] = unsafe { &*slot.cast::<[AtomicU64; 2]>() };
+    /// `at` is the aligned address of a header in committed memory.
+    pub(super) unsafe fn read(at: *const Words) -> Option<Self> {
+        // SAFETY: as promised; headers are only ever accessed as atomics.
+        let [word0, word1] = unsafe { &*at };
         let word1 = word1.load(Ordering::Acquire);
         let word0 = word0.load(Ordering::Relaxed);
         if guard(word0, word1) != word1 as u8 {
@@ -118,14 +119,14 @@ impl Header {
         Some(header)
     }
 
-    /// Writes the header, which makes the slot a blob.
+    /// Writes the header, which makes its slot a blob.
     ///
     /// # Safety
     ///
     /// As for `read`, and the slot is the caller's to write.
-    pub(super) unsafe fn write(self, slot: *mut u8) {
+    pub(super) unsafe fn write(self, at: *const Words) {
         // SAFETY: as in `read`.
-        let [at0, at1] = unsafe { &*slot.cast::<[AtomicU64; 2]>() };
+        let [at0, at1] = unsafe { &*at };
         let word0 = self.owner << GENERATION_BITS | u64::from(self.generation);
         let word1 = u64::from(self.payload_hash ^ self.mixed()) << 32
             | u64::from(self.pad) << 16
@@ -134,14 +135,14 @@ impl Header {
         at1.store(word1 | u64::from(guard(word0, word1)), Ordering::Release);
     }
 
-    /// Makes the slot no blob any more.
+    /// Makes a slot with a whole header no blob any more.
     ///
     /// # Safety
     ///
     /// As for `write`.
-    pub(super) unsafe fn withdraw(slot: *mut u8) {
+    pub(super) unsafe fn withdraw(at: *const Words) {
         // SAFETY: as in `read`.
-        let [_, word1] = unsafe { &*slot.cast::<[AtomicU64; 2]>() };
+        let [_, word1] = unsafe { &*at };
         let wrong = word1.load(Ordering::Relaxed) ^ 0xff;
         word1.store(wrong, Ordering::Relaxed);
     }
@@ -186,23 +187,21 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_of_a_header_is_noticed() {
-        #[repr(align(16))]
-        struct Slot([u8; 16]);
         let header =
             Header { owner: 0x1234_5678_9abc, generation: 0x8001, pad: 5, tag: 3, payload_hash: 0xdead_beef };
-        let mut slot = Slot([0; 16]);
-        // SAFETY: the slot is 16 aligned bytes of this function's own.
+        let words = [AtomicU64::new(0), AtomicU64::new(0)];
+        // SAFETY: the words are this function's own.
         unsafe {
-            assert_eq!(Header::read(slot.0.as_ptr()), None, "zeros are no header");
-            header.write(slot.0.as_mut_ptr());
-            assert_eq!(Header::read(slot.0.as_ptr()), Some(header));
+            assert_eq!(Header::read(&words), None, "zeros are no header");
+            header.write(&words);
+            assert_eq!(Header::read(&words), Some(header));
             for bit in 0..128 {
-                slot.0[bit / 8] ^= 1 << (bit % 8);
-                assert_eq!(Header::read(slot.0.as_ptr()), None, "bit {bit}");
-                slot.0[bit / 8] ^= 1 << (bit % 8);
+                words[bit / 64].fetch_xor(1 << (bit % 64), Ordering::Relaxed);
+                assert_eq!(Header::read(&words), None, "bit {bit}");
+                words[bit / 64].fetch_xor(1 << (bit % 64), Ordering::Relaxed);
             }
-            Header::withdraw(slot.0.as_mut_ptr());
-            assert_eq!(Header::read(slot.0.as_ptr()), None, "withdrawn");
+            Header::withdraw(&words);
+            assert_eq!(Header::read(&words), None, "withdrawn");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Walks the whole store and verifies what must hold.
 
-use super::blob::{self, HEADER, Header};
+use super::blob::{self, Header};
 use super::class::{GROUP_SLOTS, Locked};
 use super::memory::Memory;
 use super::{Ref, Store};
@@ -59,14 +59,13 @@ impl<M: Memory> Locked<'_, M> {
         index: u64,
         each: &mut impl FnMut(u64, Ref),
     ) -> Result<usize, &'static str> {
-        let slot = self.class.slot(index);
-        // SAFETY: a slot below the top.
-        let header = unsafe { Header::read(slot) }.ok_or("a live slot without a whole header")?;
-        let len =
-            self.payload_limit().checked_sub(header.pad as usize).ok_or("a pad larger than the slot")?;
+        // SAFETY: the header of a slot below the top.
+        let header =
+            unsafe { Header::read(self.class.header(index)) }.ok_or("a live slot without a whole header")?;
+        let len = self.class.payload_len(header).ok_or("a pad larger than the slot")?;
         // SAFETY: a live slot with a whole header holds `len` bytes; the lock
         // keeps it from being freed.
-        let payload = unsafe { core::slice::from_raw_parts(slot.add(HEADER), len) };
+        let payload = unsafe { core::slice::from_raw_parts(self.class.slot(index), len) };
         if blob::payload_hash(payload) != header.payload_hash {
             return Err("a checksum is wrong");
         }

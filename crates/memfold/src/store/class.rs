@@ -1,7 +1,7 @@
 //! A size class: a dense array of equal slots that never moves.
 //!
-//! Slots come in groups of 64, each behind a word with a bit for each live
-//! slot. Groups come in segments, each twice as long as the one before, so an
+//! Slots come in groups of 64, behind a word with a bit for each live slot and
+//! behind their headers. Groups come in segments, each twice as long as the one before, so an
 //! index becomes an address with a few instructions and growing never copies:
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //!   segment 1       │ g │ g │ g │ g │
 //!   segment 2       │ g │ g │ g │ g │ g │ g │·······│      (reserved, not committed)
 //!                                     top ^   ^ committed
-//!   group           ├ live: u64 ┬ unused: u64 ┬ slot 0 ┬ slot 1 ┬ ── ┬ slot 63 ┤
+//!   group           ├ bits: u64 ┼ unused: u64 ┼ 64 headers ┼ slot 0 ┬ slot 1 ┬ ── ┬ slot 63 ┤
 //! ```
 //!
 //! Everything below `committed` is resident, everything above costs nothing.
@@ -27,13 +27,14 @@ use core::cell::UnsafeCell;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use super::blob::{HEADER, INDEX_BITS};
+use super::blob::{HEADER, Header, INDEX_BITS, Words};
 use super::lock::Lock;
 use super::memory::Memory;
 use super::{Tuning, size};
 
 pub(super) const GROUP_SLOTS: u64 = 64;
-pub(super) const GROUP_HEADER: usize = 16;
+/// The bits, and the headers.
+pub(super) const GROUP_HEADER: usize = 16 + GROUP_SLOTS as usize * HEADER;
 const SEGMENTS: usize = 26;
 
 /// The first segment has about this many bytes; the tests make it small so
@@ -141,6 +142,16 @@ impl Class {
     pub(super) fn slot(&self, index: u64) -> *mut u8 {
         let in_group = GROUP_HEADER + (index % GROUP_SLOTS) as usize * self.slot as usize;
         self.group(index / GROUP_SLOTS).wrapping_add(in_group)
+    }
+
+    /// Where a slot's header is. Only for slots of reserved segments.
+    pub(super) fn header(&self, index: u64) -> *const Words {
+        self.group(index / GROUP_SLOTS).wrapping_add(16 + (index % GROUP_SLOTS) as usize * HEADER).cast()
+    }
+
+    /// The length of a blob with that header, unless it is no header of this class.
+    pub(super) fn payload_len(&self, header: Header) -> Option<usize> {
+        (self.slot as usize).checked_sub(header.pad as usize)
     }
 
     /// Whether the slot lies in committed memory.
@@ -314,7 +325,7 @@ impl<M: Memory> Locked<'_, M> {
         if tuning.fill_ratio >= 64 {
             return 0;
         }
-        let slot = self.class.slot as usize + GROUP_HEADER;
+        let slot = self.class.slot as usize;
         let wanted = self.unit() * (64 - tuning.fill_ratio as usize) / 64;
         if slot <= 16384 || slot <= self.committed / 16 { wanted.max(slot) } else { wanted }
     }
@@ -439,10 +450,5 @@ impl<M: Memory> Locked<'_, M> {
             self.low += 1;
         }
         None
-    }
-
-    /// The largest payload that a slot of this class takes.
-    pub(super) fn payload_limit(&self) -> usize {
-        self.class.slot as usize - HEADER
     }
 }

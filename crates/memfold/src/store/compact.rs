@@ -16,8 +16,8 @@
 
 use core::ptr;
 
-use super::blob::{HEADER, Header, Ref};
-use super::class::{GROUP_HEADER, GROUP_SLOTS, Locked};
+use super::blob::{Header, Ref};
+use super::class::{GROUP_SLOTS, Locked};
 use super::memory::Memory;
 use super::{Owners, Store};
 
@@ -112,7 +112,7 @@ impl<M: Memory> Locked<'_, M> {
         while *hold > 0 {
             match self.step(class, owners, done) {
                 Step::Moved => *hold = hold.saturating_sub(self.class.slot as usize),
-                Step::Searching => *hold = hold.saturating_sub(GROUP_HEADER * HOLD_GROUPS),
+                Step::Searching => *hold = hold.saturating_sub(16 * HOLD_GROUPS),
                 Step::Dense => return false,
                 Step::Stuck => {
                     *stuck = true;
@@ -140,20 +140,19 @@ impl<M: Memory> Locked<'_, M> {
     fn move_last(&mut self, class: usize, hole: u64, owners: &impl Owners, done: &mut Maintained) -> Step {
         let last = self.top - 1;
         debug_assert!(hole < last && self.is_live(last) && !self.is_live(hole));
-        let (from, to) = (self.class.slot(last), self.class.slot(hole));
-        // SAFETY: both are slots below the top, so committed; `last` is live.
+        let (from, to) = (self.class.header(last), self.class.header(hole));
+        // SAFETY: both are headers of slots below the top, so committed.
         let Some(header) = (unsafe { Header::read(from) }) else {
             // Its writer is not done yet, or the header is damaged.
             return Step::Stuck;
         };
-        let payload = self.payload_limit().checked_sub(header.pad as usize);
-        let Some(payload) = payload else { return Step::Stuck };
+        let Some(payload) = self.class.payload_len(header) else { return Step::Stuck };
         let moved = Header { generation: self.next_generation(), ..header };
-        // SAFETY: two different slots of this class, each with room for
-        // `payload` bytes behind the header. The hole is nobody's while the
-        // lock is held; the blob is only read, here as by its readers.
+        // SAFETY: two different slots of this class, with room for `payload`
+        // bytes each. The hole is nobody's while the lock is held; the blob
+        // is only read, here as by its readers.
         unsafe {
-            ptr::copy_nonoverlapping(from.add(HEADER), to.add(HEADER), payload);
+            ptr::copy_nonoverlapping(self.class.slot(last), self.class.slot(hole), payload);
             moved.write(to);
         }
         let old = Ref::new(class, last, header.generation);

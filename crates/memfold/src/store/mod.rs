@@ -47,7 +47,7 @@ mod tests;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use blob::{HEADER, Header, PAD_LIMIT};
+use blob::{Header, PAD_LIMIT};
 pub use blob::{OWNER_LIMIT, Ref};
 use class::Class;
 pub use compact::Maintained;
@@ -166,18 +166,18 @@ impl<M: Memory> Store<M> {
         let slot = class.slot(index);
         // SAFETY: the slot was taken for this call: nobody else reads or
         // writes its payload before the header is written. It is committed
-        // (so initialised) memory of at least `len` bytes behind the header.
-        let payload = unsafe { core::slice::from_raw_parts_mut(slot.add(HEADER), len) };
+        // (so initialised) memory of at least `len` bytes.
+        let payload = unsafe { core::slice::from_raw_parts_mut(slot, len) };
         fill(payload);
         let header = Header {
             owner,
             generation,
-            pad: (class.slot as usize - HEADER - len) as u16,
+            pad: (class.slot as usize - len) as u16,
             tag,
             payload_hash: blob::payload_hash(payload),
         };
         // SAFETY: as above.
-        unsafe { header.write(slot) };
+        unsafe { header.write(class.header(index)) };
         Ok(Ref::new(number, index, generation))
     }
 
@@ -192,7 +192,7 @@ impl<M: Memory> Store<M> {
         let (class, header, len) = self.header(r, owner)?;
         // SAFETY: the header says that the slot holds a blob of `len` bytes,
         // which fit in the slot; the caller promises that it stays.
-        let payload = unsafe { core::slice::from_raw_parts(class.slot(r.index()).add(HEADER), len) };
+        let payload = unsafe { core::slice::from_raw_parts(class.slot(r.index()), len) };
         if blob::payload_hash(payload) != header.payload_hash {
             return Err(Corrupt);
         }
@@ -210,7 +210,7 @@ impl<M: Memory> Store<M> {
             return Err(Corrupt);
         }
         // SAFETY: a live slot; readers are done with it, as they promised.
-        unsafe { Header::withdraw(class.slot(r.index())) };
+        unsafe { Header::withdraw(class.header(r.index())) };
         locked.give_back(r.index(), len);
         Ok(())
     }
@@ -223,7 +223,7 @@ impl<M: Memory> Store<M> {
         let _locked = class.lock(&self.memory);
         let (_, header, _) = self.header(r, old)?;
         // SAFETY: a live slot, which the lock keeps from being moved.
-        unsafe { Header { owner: new, ..header }.write(class.slot(r.index())) };
+        unsafe { Header { owner: new, ..header }.write(class.header(r.index())) };
         Ok(())
     }
 
@@ -234,11 +234,11 @@ impl<M: Memory> Store<M> {
             return Err(Corrupt);
         }
         // SAFETY: the slot is in committed memory.
-        let header = unsafe { Header::read(class.slot(r.index())) }.ok_or(Corrupt)?;
+        let header = unsafe { Header::read(class.header(r.index())) }.ok_or(Corrupt)?;
         if header.owner != owner || header.generation != r.generation() {
             return Err(Corrupt);
         }
-        let len = (class.slot as usize - HEADER).checked_sub(header.pad as usize).ok_or(Corrupt)?;
+        let len = class.payload_len(header).ok_or(Corrupt)?;
         Ok((class, header, len))
     }
 
@@ -260,7 +260,7 @@ impl<M: Memory> Store<M> {
     fn take_larger(&self, best: usize, len: usize) -> Option<(usize, &Class, u64, u16)> {
         for number in best + 1..size::CLASSES {
             let slot = size::slot_bytes(number);
-            if slot > (len + HEADER) * 5 / 4 || slot - HEADER - len >= PAD_LIMIT {
+            if slot > (len + 16) * 5 / 4 || slot - len >= PAD_LIMIT {
                 return None;
             }
             let Some(class) = self.class(number) else { continue };

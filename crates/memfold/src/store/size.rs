@@ -1,16 +1,14 @@
 //! Size classes: how many bytes a slot has for a blob of a given size.
 //!
-//! A slot holds the 16-byte header and the payload. Slots grow in steps of
-//! 16 bytes up to 8 KiB (classes 0 to 511), above that in 128 steps for each
-//! doubling, so that rounding costs at most 1/128 of a large blob:
+//! Slots grow in steps of 16 bytes up to 8 KiB (classes 0 to 511), above that
+//! in 128 steps for each doubling, so that rounding costs at most 1/128 of a
+//! large blob:
 //!
 //! ```text
 //!   class    0    1  ..   511 |  512   513  ..   639 |   640 .. | 1791
 //!   slot    16   32  ..  8192 | 8256  8320  .. 16384 | 16512 .. | 8 MiB
 //!   step        16            |        64            |   128 .. | 32 KiB
 //! ```
-
-use super::blob::HEADER;
 
 /// Steps of 16 bytes up to this size of a slot.
 const FINE_LIMIT: usize = 8192;
@@ -22,14 +20,14 @@ const DOUBLINGS: usize = 10;
 
 pub(super) const CLASSES: usize = FINE_CLASSES + STEPS * DOUBLINGS;
 /// The most bytes that one blob's payload may have.
-pub const MAX_PAYLOAD: usize = (FINE_LIMIT << DOUBLINGS) - HEADER;
+pub const MAX_PAYLOAD: usize = FINE_LIMIT << DOUBLINGS;
 
 /// The smallest class whose slots hold `payload` bytes.
 pub(super) fn class_of(payload: usize) -> Option<usize> {
     if payload > MAX_PAYLOAD {
         return None;
     }
-    let last = payload + HEADER - 1;
+    let last = payload.saturating_sub(1);
     if last < FINE_LIMIT {
         return Some(last / 16);
     }
@@ -57,14 +55,13 @@ mod tests {
         let mut payload = 0;
         while payload <= MAX_PAYLOAD {
             let class = class_of(payload).unwrap();
-            let need = payload + HEADER;
-            assert!(class < CLASSES && slot_bytes(class) >= need, "{payload}");
-            assert!(class == 0 || slot_bytes(class - 1) < need, "{payload}");
-            let waste = slot_bytes(class) - need;
-            assert!(waste < 16 || waste * 128 <= slot_bytes(class), "{payload}: {waste}");
+            assert!(class < CLASSES && slot_bytes(class) >= payload, "{payload}");
+            assert!(class == 0 || slot_bytes(class - 1) < payload, "{payload}");
+            let waste = slot_bytes(class) - payload;
+            assert!(waste <= 16 || waste * 128 <= slot_bytes(class), "{payload}: {waste}");
             payload += 1 + payload / 4099;
         }
-        assert_eq!(slot_bytes(CLASSES - 1), MAX_PAYLOAD + HEADER);
+        assert_eq!(slot_bytes(CLASSES - 1), MAX_PAYLOAD);
         assert_eq!(class_of(MAX_PAYLOAD), Some(CLASSES - 1));
         assert_eq!(class_of(MAX_PAYLOAD + 1), None);
     }
@@ -74,7 +71,7 @@ mod tests {
         for class in 0..CLASSES {
             assert_eq!(slot_bytes(class) % 16, 0);
             assert!(class == 0 || slot_bytes(class) > slot_bytes(class - 1));
-            assert_eq!(class_of(slot_bytes(class) - HEADER), Some(class));
+            assert_eq!(class_of(slot_bytes(class)), Some(class));
         }
     }
 }

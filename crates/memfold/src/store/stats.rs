@@ -20,7 +20,7 @@ pub struct Stats {
     pub hole_bytes: u64,
     /// Committed, above the last slot: the reserve, and ends of pages.
     pub slack_bytes: u64,
-    /// Descriptions of classes, and the words in front of groups.
+    /// Descriptions of classes, and headers of slots that hold nothing.
     pub table_bytes: u64,
     /// Memory that the store has committed.
     pub resident_bytes: u64,
@@ -44,11 +44,11 @@ impl<M: Memory> Store<M> {
             stats.blobs += locked.live;
             stats.payload_bytes += locked.payload;
             stats.header_bytes += header;
-            stats.rounding_bytes += locked.live * slot - header - locked.payload;
+            stats.rounding_bytes += locked.live * slot - locked.payload;
             stats.hole_bytes += locked.holes() * slot;
             stats.slack_bytes += locked.slack() as u64;
-            // The words in front of groups, and what segments are longer than their groups.
-            stats.table_bytes += locked.used_bytes() as u64 - locked.top * slot;
+            // What stands in front of groups, and what segments are longer than their groups.
+            stats.table_bytes += locked.used_bytes() as u64 - locked.top * slot - header;
             stats.resident_bytes += locked.committed as u64;
             if number % super::CLASSES_PER_CHUNK == 0 {
                 stats.table_bytes += self.memory.page_size() as u64;
