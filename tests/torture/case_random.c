@@ -17,6 +17,41 @@ static void setup(struct trial *trial)
     region_fill(&random->region, &trial->rng);
 }
 
+/*
+ * --sabotage: what broken paging would do, done once on purpose, so that a test of this program can
+ * see that it would be found.
+ */
+static void sabotage(struct region *region, struct rng *rng)
+{
+    static _Atomic bool done;
+    size_t page = rng_below(rng, region->pages);
+    struct page_key key = region_key(region, page);
+    uint64_t made[PAGE_WORDS];
+    /* A page of zeros would not show most of it. */
+    uint64_t empty[PAGE_WORDS] = { 0 };
+    page_make(made, key);
+    if (memcmp(made, empty, PAGE) == 0 || atomic_exchange(&done, true))
+        return;
+    if (strcmp(options.sabotage, "flip") == 0) {
+        region_at(region, page)[rng_below(rng, PAGE)] ^= 0x10;
+    } else if (strcmp(options.sabotage, "zero") == 0) {
+        memset(region_at(region, page), 0, PAGE);
+    } else if (strcmp(options.sabotage, "stale") == 0) {
+        do
+            region_next(region, page, made);
+        while (memcmp(made, empty, PAGE) == 0);
+    } else if (strcmp(options.sabotage, "lost") == 0) {
+        region_patch(region, page);
+        key = region_key(region, page);
+        page_make(made, (struct page_key){ key.region, key.page, key.version, key.patches ? key.patches - 1 : 0 });
+        memcpy(region_at(region, page), made, PAGE);
+    } else {
+        step("hangs on purpose");
+        for (;;)
+            pause();
+    }
+}
+
 static void op(struct trial *trial)
 {
     struct random *random = trial->state;
@@ -24,6 +59,8 @@ static void op(struct trial *trial)
     struct rng *rng = &trial->rng;
     size_t pages = region->pages, page;
 
+    if (options.sabotage && trial->ops > 3)
+        sabotage(region, rng);
     switch (rng_below(rng, 6)) {
     case 0:
         step("uniform");

@@ -26,7 +26,7 @@ static _Atomic bool stop;
 static const char usage[] =
     "usage: torture [--seed N] [--seconds N] [--memory SIZE] [--threads N] [--only CASE,CASE]\n"
     "               [--pressure PERCENT] [--random PERCENT] [--watchdog SECONDS] [--dir DIR]\n"
-    "               [--halt] [--list]\n";
+    "               [--halt] [--sabotage flip|zero|stale|lost|hang] [--list]\n";
 
 static _Noreturn void usage_error(const char *what, const char *value)
 {
@@ -68,14 +68,14 @@ struct request {
 static void parse(struct request *request, int argc, char **argv)
 {
     enum { SEED = 256, SECONDS, MEMORY, THREADS, ONLY, PRESSURE, RANDOM, WATCHDOG, DIR, HALT, LIST,
-           HELP, EXEC_CHILD, ARG, BOARD, SLOT, WATCH };
+           HELP, SABOTAGE, EXEC_CHILD, ARG, BOARD, SLOT, WATCH };
     static const struct option names[] = {
         { "seed", 1, NULL, SEED },         { "seconds", 1, NULL, SECONDS },
         { "memory", 1, NULL, MEMORY },     { "threads", 1, NULL, THREADS },
         { "only", 1, NULL, ONLY },         { "pressure", 1, NULL, PRESSURE },
         { "random", 1, NULL, RANDOM },     { "watchdog", 1, NULL, WATCHDOG },
         { "dir", 1, NULL, DIR },           { "halt", 0, NULL, HALT },
-        { "list", 0, NULL, LIST },         { "help", 0, NULL, HELP },
+        { "sabotage", 1, NULL, SABOTAGE }, { "list", 0, NULL, LIST },         { "help", 0, NULL, HELP },
         { "exec-child", 1, NULL, EXEC_CHILD }, { "arg", 1, NULL, ARG },
         { "board", 1, NULL, BOARD },       { "slot", 1, NULL, SLOT },
         { "watch", 1, NULL, WATCH },       { NULL, 0, NULL, 0 },
@@ -94,6 +94,7 @@ static void parse(struct request *request, int argc, char **argv)
         case WATCHDOG: options.watchdog = (unsigned)parse_number(optarg, "--watchdog"); break;
         case DIR: dir = optarg; break;
         case HALT: options.halt = true; break;
+        case SABOTAGE: options.sabotage = optarg; break;
         case LIST: request->list = true; break;
         case HELP: fputs(usage, stdout); exit(0);
         case EXEC_CHILD: request->exec_mode = optarg; break;

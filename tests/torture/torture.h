@@ -56,6 +56,7 @@ struct options {
     unsigned random;    /* percent of the pages that do not compress */
     size_t memory;
     bool halt;          /* stop at a failure, so that a debugger can look */
+    const char *sabotage; /* damage done on purpose, to see that it is found; NULL: none */
     char dir[256];      /* for files */
     char self[256];     /* path of this program, for exec */
 };

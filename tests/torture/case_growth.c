@@ -1,0 +1,87 @@
+/*
+ * growth: stacks that the kernel makes grow by themselves. The main stack of a fresh process, deep in
+ * recursion and back; mappings with MAP_GROWSDOWN, which still exist.
+ */
+#include "torture.h"
+#include "stack.h"
+
+#define GROWN_MOST 64 /* pages */
+
+/* Alone in a fresh process, so nobody maps anything into the room below the mapping. */
+static void grows_down(struct rng *rng)
+{
+    const size_t room = ((size_t)64 << 20) + 2 * GROWN_MOST * PAGE;
+    struct region region;
+    step("a mapping that grows down");
+    uint8_t *reserved = must(mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    must(munmap(reserved, room));
+    uint8_t *top = reserved + room - PAGE;
+    if (mmap(top, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN | MAP_FIXED_NOREPLACE, -1, 0) != top)
+        return;
+    /* Page by page downwards: each touch lies in the page below the mapping. */
+    region_adopt(&region, top - (GROWN_MOST - 1) * PAGE, GROWN_MOST, rng);
+    for (size_t page = GROWN_MOST; page-- > 0;) {
+        if (rng_chance(rng, 50))
+            zeros_check(region_at(&region, page), PAGE, "a page that a stack has grown by");
+        region_write(&region, page, rng);
+        if (rng_chance(rng, 30))
+            region_check(&region, page + rng_below(rng, GROWN_MOST - page));
+    }
+    region_check_all(&region);
+    region_churn(&region, rng, 200, 50);
+    region_check_all(&region);
+    region_drop(&region);
+}
+
+static int run_growth(const char *arg)
+{
+    struct rng rng = rng_make(arg ? strtoull(arg, NULL, 0) : 0);
+    step("the main stack grows");
+    for (int i = 0; i < 3; i++) {
+        stack_dive(rng_next(&rng), (unsigned)rng_range(&rng, 50, 300), NULL, NULL);
+        stack_big_frame(rng_next(&rng), rng_range(&rng, 100000, 2000000));
+    }
+    grows_down(&rng);
+    return 0;
+}
+EXEC_MODE(run_growth, "growth")
+
+static void setup(struct trial *trial)
+{
+    struct region *region = trial_alloc(trial, sizeof *region);
+    region_make(region, trial_pages(trial, 32), &trial->rng);
+    region_fill(region, &trial->rng);
+}
+
+static void op(struct trial *trial)
+{
+    struct child child;
+    char seed[32];
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)rng_next(&trial->rng));
+    child_spawn(&child, "growth", seed);
+    region_churn(trial->state, &trial->rng, 100, 30);
+    child_expect(&child, 0);
+}
+
+static void check(struct trial *trial)
+{
+    region_check_all(trial->state);
+}
+
+static void teardown(struct trial *trial)
+{
+    region_drop(trial->state);
+    free(trial->state);
+}
+
+TORTURE_CASE(growth) = {
+    .name = "growth",
+    .about = "the main stack of a fresh process and MAP_GROWSDOWN",
+    .weight = 1,
+    .share = 1,
+    .flags = NOT_UNDER_ASAN, /* its frames are several times larger */
+    .setup = setup,
+    .op = op,
+    .check = check,
+    .teardown = teardown,
+};
