@@ -313,21 +313,21 @@ impl<M: Memory> Locked<'_, M> {
         self.set_bits(group, bits | 1 << (index % GROUP_SLOTS));
         // The next unit is asked for before this one is full. If there is no
         // room for it now, the next puts ask again.
-        if self.top > self.soft {
-            self.grow(tuning);
-        }
+        while self.top > self.soft && self.grow(tuning) {}
         Some(index)
     }
 
-    /// The part of a unit that is to be kept in reserve: at least the next
+    /// Bytes to be kept in reserve: a part of a unit, and at least the next
     /// slot, unless that would be much for this class.
     pub(super) fn reserve(&self, tuning: Tuning) -> usize {
-        if tuning.fill_ratio >= 64 {
-            return 0;
-        }
+        let part = self.unit() * 64usize.saturating_sub(tuning.fill_ratio as usize) / 64;
+        let slot = self.class.slot as usize + GROUP_HEADER;
+        if part > 0 && self.keeps_slot() { part.max(slot) } else { part }
+    }
+
+    fn keeps_slot(&self) -> bool {
         let slot = self.class.slot as usize;
-        let wanted = self.unit() * (64 - tuning.fill_ratio as usize) / 64;
-        if slot <= 16384 || slot <= self.committed / 16 { wanted.max(slot) } else { wanted }
+        slot <= 16384 || slot <= self.committed / 16
     }
 
     pub(super) fn unit(&self) -> usize {
@@ -367,8 +367,11 @@ impl<M: Memory> Locked<'_, M> {
         (self.segment, self.offset, self.committed) = (segment as u32, offset, committed);
         let ready = self.class.slots_before(segment, offset);
         self.class.ready.store(ready, Ordering::Release);
-        let reserve = self.reserve(tuning);
-        self.soft = self.class.slots_before(segment, offset.saturating_sub(reserve));
+        let part = self.reserve(tuning);
+        self.soft = self.class.slots_before(segment, offset.saturating_sub(part));
+        if part > 0 && self.keeps_slot() {
+            self.soft = self.soft.min(ready.saturating_sub(1));
+        }
     }
 
     /// Gives back committed memory above the top, but for `keep` bytes of it,

@@ -30,7 +30,8 @@
 //!   store's memory is consistent and may be forked.
 //!
 //! The parts: `size` (classes), `blob` (references and headers), `class`
-//! (dense arrays of slots), `compact` (moving and giving back), `check`.
+//! (dense arrays of slots), `compact` (moving and giving back), `check`, and on
+//! top `tiers` (blocks, compressed in two ways).
 
 mod blob;
 mod check;
@@ -43,6 +44,7 @@ mod size;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod tiers;
 
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -55,6 +57,7 @@ use lock::Lock;
 pub use memory::Memory;
 pub use size::MAX_PAYLOAD;
 pub use stats::Stats;
+pub use tiers::{Tier, Tiered, Workspace};
 
 /// Classes whose descriptions share one page.
 const CLASSES_PER_CHUNK: usize = 8;

@@ -10,10 +10,21 @@ use super::{Memory, Owners, Ref};
 mod damage;
 mod full;
 mod model;
+mod stress;
+mod tiers;
 
 /// The bit with which a slot's owner pins it.
-#[allow(dead_code)]
 pub(super) const PIN: u64 = 1 << 63;
+
+/// Where a reference is, if a slot holds one and nobody else has pinned it.
+pub(super) fn pin(slot: &AtomicU64) -> Option<Ref> {
+    let held = slot.load(Ordering::Relaxed);
+    let r = Ref::from_bits(held)?;
+    if held & PIN != 0 {
+        return None;
+    }
+    slot.compare_exchange(held, held | PIN, Ordering::Acquire, Ordering::Relaxed).is_ok().then_some(r)
+}
 
 /// SplitMix64.
 pub(super) struct Random(pub u64);

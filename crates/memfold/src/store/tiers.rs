@@ -1,0 +1,189 @@
+//! Blocks in, blocks out: the store with codecs in front of it.
+//!
+//! ```text
+//!            same-filled? ──────────────────────> 8 bytes        tag 0
+//!   block ─┤ fast codec ── small enough? ───────> compressed     tag codec
+//!            otherwise ─────────────────────────> as it is       tag copy
+//!   later:   densify ── noticeably smaller? ────> compressed     tag codec | DENSE
+//! ```
+//!
+//! The tag says how a blob is read: it is the number of a decoder, so blobs
+//! stay readable whatever codecs are chosen afterwards. Nothing here
+//! allocates: who calls brings a [`Workspace`], one for each thread.
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use memfold_codec::{Codec, CodecId, Compressed, Scratch, decoder, fill, same_filled};
+
+use super::memory::Memory;
+use super::{Blob, Corrupt, Full, Ref, Store};
+
+/// The tag of blocks that are one word repeated.
+const SAME: u8 = 0;
+/// Set in the tag of what the dense codec made.
+const DENSE: u8 = 0x80;
+
+/// Where a block belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tier {
+    /// It went cold just now, and may be wanted again soon.
+    Fast,
+    /// It stayed cold. The fast tier if there is no dense codec.
+    Dense,
+}
+
+/// A store of blocks, compressed in one of two ways.
+pub struct Tiered<M: Memory> {
+    store: Store<M>,
+    fast: &'static dyn Codec,
+    dense: Option<&'static dyn Codec>,
+    /// A block is stored as it is if its compressed form would take more
+    /// than this many 64ths of it.
+    threshold: AtomicU8,
+}
+
+/// Memory to work in: for one thread, and blocks up to a certain size.
+pub struct Workspace<'a> {
+    fast: Scratch<'a>,
+    dense: Scratch<'a>,
+    /// What [`Tiered::load`] works in.
+    pub decode: Scratch<'a>,
+    block: &'a mut [u8],
+    out: &'a mut [u8],
+}
+
+impl<M: Memory> Tiered<M> {
+    /// An empty store: takes no memory before the first block.
+    pub const fn new(memory: M, fast: &'static dyn Codec, dense: Option<&'static dyn Codec>) -> Self {
+        Tiered { store: Store::new(memory), fast, dense, threshold: AtomicU8::new(60) }
+    }
+
+    /// From now on, blocks whose compressed form takes more than this many
+    /// 64ths of their size are kept as they are. 60 at first.
+    pub fn set_threshold(&self, of_64: u8) {
+        self.threshold.store(of_64.min(64), Ordering::Relaxed);
+    }
+
+    /// What holds the blobs, for freeing, reowning, maintaining and counting.
+    pub fn store(&self) -> &Store<M> {
+        &self.store
+    }
+
+    /// Bytes of memory that a [`Workspace`] for blocks of `len` bytes takes.
+    pub fn workspace_bytes(&self, len: usize) -> usize {
+        self.workspace_parts(len).iter().map(|part| part + Scratch::ALIGN).sum()
+    }
+
+    /// Bytes of scratch that [`Tiered::load`] takes for blocks of `len` bytes.
+    pub fn decode_scratch(&self, len: usize) -> usize {
+        let of = |codec: &dyn Codec| codec.decompress_scratch(len);
+        of(self.fast).max(self.dense.map_or(0, of))
+    }
+
+    fn workspace_parts(&self, len: usize) -> [usize; 5] {
+        let dense = self.dense.map_or(0, |dense| dense.compress_scratch(len));
+        [self.fast.compress_scratch(len), dense, self.decode_scratch(len), len, len]
+    }
+
+    /// A workspace for blocks of up to `len` bytes, in `memory`.
+    ///
+    /// # Panics
+    /// If `memory` is smaller than `workspace_bytes(len)`.
+    pub fn workspace<'a>(&self, len: usize, memory: &'a mut [u8]) -> Workspace<'a> {
+        let mut rest = memory;
+        let [fast, dense, decode, block, out] = self.workspace_parts(len).map(|bytes| {
+            let all = core::mem::take(&mut rest);
+            let unaligned = all.as_ptr().align_offset(Scratch::ALIGN);
+            let (part, after) = all[unaligned..].split_at_mut(bytes);
+            rest = after;
+            part
+        });
+        let [fast, dense, decode] = [fast, dense, decode].map(Scratch::new);
+        Workspace { fast, dense, decode, block, out }
+    }
+
+    /// Keeps a block for `owner`.
+    pub fn insert(
+        &self,
+        tier: Tier,
+        owner: u64,
+        block: &[u8],
+        work: &mut Workspace<'_>,
+    ) -> Result<Ref, Full> {
+        if let Some(word) = same_filled(block) {
+            return self.store.put(owner, SAME, &word.to_le_bytes());
+        }
+        let (codec, scratch, mark) = match (tier, self.dense) {
+            (Tier::Dense, Some(dense)) => (dense, &mut work.dense, DENSE),
+            _ => (self.fast, &mut work.fast, 0),
+        };
+        let threshold = block.len() * usize::from(self.threshold.load(Ordering::Relaxed)) / 64;
+        match codec.compress(block, work.out, threshold, scratch) {
+            Compressed::Fits(n) => self.store.put(owner, codec.id().0 | mark, &work.out[..n]),
+            Compressed::Incompressible => self.store.put(owner, CodecId::COPY.0 | mark, block),
+        }
+    }
+
+    /// Brings a block back into `dst`, which is as long as the block was.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Store::get`], until this returns.
+    pub unsafe fn load(
+        &self,
+        r: Ref,
+        owner: u64,
+        dst: &mut [u8],
+        scratch: &mut Scratch<'_>,
+    ) -> Result<(), Corrupt> {
+        // SAFETY: the caller keeps the same contract.
+        decode(unsafe { self.store.get(r, owner) }?, dst, scratch)
+    }
+
+    /// Compresses a block of `len` bytes again with the dense codec, and
+    /// keeps the result for `owner` too if it is noticeably smaller. Then the
+    /// caller puts the new reference in place of the old one and frees the
+    /// old, or, if the old one is no longer wanted, frees the new.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Store::get`], until this returns.
+    pub unsafe fn densify(
+        &self,
+        r: Ref,
+        owner: u64,
+        len: usize,
+        work: &mut Workspace<'_>,
+    ) -> Result<Option<Ref>, Corrupt> {
+        let Some(dense) = self.dense else { return Ok(None) };
+        // SAFETY: the caller keeps the same contract.
+        let blob = unsafe { self.store.get(r, owner) }?;
+        if blob.tag == SAME || blob.tag & DENSE != 0 {
+            return Ok(None);
+        }
+        let block = &mut work.block[..len];
+        let old = blob.payload.len();
+        decode(blob, block, &mut work.decode)?;
+        // Less than 1/16 is not worth a slower way back.
+        match dense.compress(block, work.out, old - old / 16, &mut work.dense) {
+            Compressed::Fits(n) => Ok(self.store.put(owner, dense.id().0 | DENSE, &work.out[..n]).ok()),
+            Compressed::Incompressible => Ok(None),
+        }
+    }
+}
+
+fn decode(blob: Blob<'_>, dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Corrupt> {
+    if blob.tag == SAME {
+        let word = blob.payload.try_into().map_err(|_| Corrupt)?;
+        fill(dst, u64::from_le_bytes(word));
+        return Ok(());
+    }
+    match CodecId(blob.tag & !DENSE) {
+        CodecId::COPY if blob.payload.len() == dst.len() => {
+            dst.copy_from_slice(blob.payload);
+            Ok(())
+        }
+        CodecId::COPY => Err(Corrupt),
+        id => decoder(id).ok_or(Corrupt)?.decompress(blob.payload, dst, scratch).map_err(|_| Corrupt),
+    }
+}
