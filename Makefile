@@ -19,7 +19,7 @@ setup:
 	@scripts/setup.sh build
 
 build: setup ## the command and its preload library, in release
-	@cargo build --release --workspace --quiet
+	@cargo build --release --quiet -p memfold-cli
 
 demo: build ## a Python program plainly and in a third of its memory
 	@$(PYTHON) tests/programs/demo.py --memfold $(MEMFOLD)
@@ -27,7 +27,7 @@ demo: build ## a Python program plainly and in a third of its memory
 test: build test-unit test-torture test-small ## every test that fits into three minutes
 
 test-unit: setup
-	cargo test --release --workspace --quiet
+	cargo test --release --quiet --workspace --exclude memfold-bench
 
 test-torture: build
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
@@ -44,7 +44,8 @@ test-programs: build ## all programs with larger loads
 
 lint: setup ## rustfmt, clippy with warnings denied, unsafe without a reason denied
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --quiet -- -D warnings -D clippy::undocumented_unsafe_blocks
+	cargo clippy --quiet --workspace --all-targets -- -D warnings -D clippy::undocumented_unsafe_blocks
+	cargo clippy --quiet -p memfold-runtime --no-default-features --features preload -- -D warnings -D clippy::undocumented_unsafe_blocks
 
 soak: build ## the torture program for ten minutes
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)

@@ -15,7 +15,7 @@ import report
 MIB = memory.MIB
 AMOUNT = 1024 * MIB
 TOTALS = (620 * MIB, 512 * MIB)
-THREADS = (1, 2)
+THREADS = [1, 2]
 # Three scans; the two random ones as many touches as give every peer seconds to show itself.
 PATTERNS = {"sequential": 3 * AMOUNT // 4096, "uniform": 600_000, "zipf:0.99": 2_000_000}
 SHORT = {"sequential": AMOUNT // 4096, "uniform": 200_000, "zipf:0.99": 600_000}
@@ -67,7 +67,7 @@ def section(binary, results, options, binaries, files, source):
             try:
                 with peer.ready(), tempfile.TemporaryDirectory(prefix="memfold-bench-") as place:
                     for total in TOTALS:
-                        for threads in THREADS:
+                        for threads in options.threads:
                             for pattern, touches in counts.items():
                                 row = {"peer": peer.name, "pattern": pattern, "threads": threads, "total_bytes": total,
                                        "repeat": repeat}
@@ -97,6 +97,8 @@ def show(rows, others, counts):
                 cpu = {name: report.median([row for row in mine if row["peer"] == name], "cpu") for name in names}
                 zram = min((wall[name] for name in names if name.startswith("zram") and wall[name]), default=None)
                 own = wall.get("memfold")
+                if not mine:
+                    continue
                 lines.append([f"{threads} thread{'s' if threads > 1 else ''}, {total // MIB} MiB, {pattern}",
                               *(f"{report.shown(wall[name])} ({report.shown(cpu[name])})" for name in names),
                               own / zram if own and zram else None])
