@@ -186,7 +186,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(cancel) = {
     .name = "cancel",
     .about = "pthread_cancel of threads with old stacks, cleanup handlers that look at them",
-    .weight = 6,
+    .weight = 12,
     .share = 1,
     .setup = setup,
     .op = op,

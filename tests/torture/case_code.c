@@ -115,7 +115,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(code) = {
     .name = "code",
     .about = "functions compiled into anonymous pages, which rest and are called",
-    .weight = 4,
+    .weight = 8,
     .share = 1,
     .setup = setup,
     .op = op,

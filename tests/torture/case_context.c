@@ -125,7 +125,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(context) = {
     .name = "context",
     .about = "ucontext coroutines on old mapped stacks, setjmp and longjmp over old frames",
-    .weight = 5,
+    .weight = 10,
     .share = 1,
     .flags = NOT_UNDER_ASAN, /* its shadow of the stack knows nothing of these switches */
     .setup = setup,

@@ -193,7 +193,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(direct) = {
     .name = "direct",
     .about = "O_DIRECT and native asynchronous I/O in flight",
-    .weight = 4,
+    .weight = 8,
     .share = 4,
     .instances = 3,
     .setup = setup,

@@ -119,7 +119,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(eintr) = {
     .name = "eintr",
     .about = "signals in the middle of system calls on old pages, partial transfers continued",
-    .weight = 5,
+    .weight = 10,
     .share = 2,
     .setup = setup,
     .op = op,

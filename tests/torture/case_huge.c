@@ -120,7 +120,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(huge) = {
     .name = "huge",
     .about = "MADV_HUGEPAGE memory, in pieces, collapsed, forked",
-    .weight = 5,
+    .weight = 8,
     .share = 6,
     .instances = 2,
     .setup = setup,

@@ -247,7 +247,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(io) = {
     .name = "io",
     .about = "read, write, readv, writev, sendmsg, recvmsg, splice, vmsplice out of and into old pages",
-    .weight = 12,
+    .weight = 24,
     .share = 4,
     .setup = setup,
     .op = op,

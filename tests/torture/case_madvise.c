@@ -208,7 +208,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(madvise) = {
     .name = "madvise",
     .about = "DONTNEED, FREE, DONTFORK, WIPEONFORK, and hints that must change nothing",
-    .weight = 12,
+    .weight = 20,
     .share = 4,
     .setup = setup,
     .op = op,

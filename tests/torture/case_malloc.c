@@ -196,7 +196,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(malloc) = {
     .name = "malloc",
     .about = "malloc, calloc, aligned_alloc, realloc and free, 16 B to 64 MiB",
-    .weight = 20,
+    .weight = 40,
     .share = 12,
     .setup = setup,
     .op = op,

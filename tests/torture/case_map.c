@@ -193,7 +193,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(map) = {
     .name = "map",
     .about = "munmap and MAP_FIXED over old memory; fresh mappings read as zeros",
-    .weight = 12,
+    .weight = 24,
     .share = 4,
     .setup = setup,
     .op = op,

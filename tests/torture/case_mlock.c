@@ -18,6 +18,36 @@ struct locked {
 
 static _Atomic bool said;
 
+/* A program that locks all it has and will have, so that nothing of it may ever be away. */
+static int run_lock_all(const char *arg)
+{
+    struct rng rng = rng_make(arg ? strtoull(arg, NULL, 0) : 0);
+    struct region before, after;
+    unsigned char resident[64];
+    region_make(&before, 256, &rng);
+    region_fill(&before, &rng);
+    step("mlockall");
+    /* Beyond the limit of locked memory; the parent has said so already. */
+    if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0 && geteuid() != 0)
+        return 0;
+    region_make(&after, 64, &rng);
+    for (int round = 0; round < 3; round++) {
+        struct region *region = round % 2 ? &after : &before;
+        must(mincore(region->base, 64 * PAGE, resident));
+        for (size_t i = 0; i < 64; i++)
+            if (!(resident[i] & 1))
+                fail("  page at address %p is not resident in spite of mlockall", (void *)region_at(region, i));
+        region_churn(region, &rng, 200, 50);
+        region_check_all(region);
+    }
+    must(munlockall());
+    region_churn(&before, &rng, 200, 50);
+    region_check_all(&before);
+    region_check_all(&after);
+    return 0;
+}
+EXEC_MODE(run_lock_all, "lock-all")
+
 static void setup(struct trial *trial)
 {
     struct locked *locked = trial_alloc(trial, sizeof *locked);
@@ -74,6 +104,13 @@ static void op(struct trial *trial)
         }
         region_churn(region, rng, 40, 40);
     }
+    if (rng_chance(rng, 4)) {
+        struct child child;
+        char seed[32];
+        snprintf(seed, sizeof seed, "%llu", (unsigned long long)rng_next(rng));
+        child_spawn(&child, "lock-all", seed);
+        child_expect(&child, 0);
+    }
 }
 
 static void check(struct trial *trial)
@@ -92,7 +129,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(mlock) = {
     .name = "mlock",
     .about = "mlock, mlock2 and munlock of old pages, which must then be resident",
-    .weight = 5,
+    .weight = 10,
     .share = 2,
     .setup = setup,
     .op = op,

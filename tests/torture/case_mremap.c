@@ -180,7 +180,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(mremap) = {
     .name = "mremap",
     .about = "grow, shrink, move, MREMAP_FIXED, MREMAP_DONTUNMAP, exchange of runs",
-    .weight = 12,
+    .weight = 24,
     .share = 4,
     .setup = setup,
     .op = op,

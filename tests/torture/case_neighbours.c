@@ -94,7 +94,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(neighbours) = {
     .name = "neighbours",
     .about = "threads that discard, map, protect and move right beside one another",
-    .weight = 6,
+    .weight = 12,
     .share = 3,
     .setup = setup,
     .op = op,

@@ -63,7 +63,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(pkeys) = {
     .name = "pkeys",
     .about = "pages behind memory protection keys",
-    .weight = 4,
+    .weight = 8,
     .share = 1,
     .instances = 1,
     .setup = setup,

@@ -147,7 +147,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(protect) = {
     .name = "protect",
     .about = "mprotect to PROT_NONE, PROT_READ and back, with faults only where they belong",
-    .weight = 12,
+    .weight = 24,
     .share = 4,
     .setup = setup,
     .op = op,

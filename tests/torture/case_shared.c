@@ -131,7 +131,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(shared) = {
     .name = "shared",
     .about = "threads in the same pages at once: atomic counters, lanes with one writer each",
-    .weight = 8,
+    .weight = 16,
     .share = 3,
     .setup = setup,
     .op = op,

@@ -222,7 +222,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(signals) = {
     .name = "signals",
     .about = "handlers on old alternate stacks, nested, by timers, for SIGSEGV",
-    .weight = 6,
+    .weight = 12,
     .share = 3,
     .setup = setup,
     .op = op,

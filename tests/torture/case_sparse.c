@@ -141,7 +141,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(sparse) = {
     .name = "sparse",
     .about = "a reservation of 1 TiB, sparsely touched",
-    .weight = 6,
+    .weight = 12,
     .share = 3,
     .instances = 2,
     .setup = setup,

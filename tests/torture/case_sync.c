@@ -282,7 +282,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(sync) = {
     .name = "sync",
     .about = "mutexes (PI, robust), condition variables, semaphores, barriers, futexes in old pages",
-    .weight = 6,
+    .weight = 12,
     .share = 2,
     .setup = setup,
     .op = op,

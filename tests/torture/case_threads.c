@@ -301,7 +301,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(threads) = {
     .name = "threads",
     .about = "threads that start, end and sleep; TLS, keys, detached, own stacks, deep recursion",
-    .weight = 10,
+    .weight = 20,
     .share = 2,
     .setup = setup,
     .op = op,

@@ -184,7 +184,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(uring) = {
     .name = "uring",
     .about = "io_uring in flight, with plain and with registered buffers",
-    .weight = 5,
+    .weight = 10,
     .share = 3,
     .instances = 3,
     .setup = setup,

@@ -138,7 +138,7 @@ static void teardown(struct trial *trial)
 TORTURE_CASE(vmreadv) = {
     .name = "vmreadv",
     .about = "process_vm_readv and process_vm_writev of itself and of a child",
-    .weight = 5,
+    .weight = 8,
     .share = 2,
     .setup = setup,
     .op = op,

@@ -207,8 +207,25 @@ void trials_check(struct frozen *frozen)
     }
 }
 
+/* How much each case has done: "random 812, fork 40, ...". */
+static void say_ops(void)
+{
+    char text[960] = "";
+    size_t n = 0;
+    for (size_t i = 0; i < trial_count;) {
+        const struct torture_case *kind = trials[i]->kind;
+        uint64_t ops = 0;
+        for (; i < trial_count && trials[i]->kind == kind; i++)
+            ops += trials[i]->ops;
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s %llu", n ? ", " : "", kind->name,
+                              (unsigned long long)ops);
+    }
+    say("%s", text);
+}
+
 void trials_finish(void)
 {
+    say_ops();
     for (size_t i = 0; i < trial_count; i++) {
         struct trial *trial = trials[i];
         if (trial->state) {
