@@ -1,2 +1,101 @@
 //! The `memfold` command.
-fn main() {}
+//!
+//! `run` starts a program with the preload library and stays as its
+//! supervisor; `doctor` says what the machine offers. Everything that is
+//! said about memory and faults comes out of the shared counters page
+//! (`memfold_runtime::shared`).
+//!
+//! ```text
+//! args -> run -> program (found, can be managed?) -> uffd (does it work?) -> preload (library found)
+//!           \-> supervisor -> spawn (the program) -> tree + shared page, sampled -> stats, report
+//! ```
+//!
+//! There is no Rust `main`: the standard library's start-up code sets SIGPIPE
+//! to be ignored and opens closed descriptors, and the program that is
+//! started would inherit both.
+#![cfg_attr(not(test), no_main)]
+#![cfg_attr(test, allow(dead_code))]
+
+mod args;
+mod cgroup;
+mod codecs;
+mod doctor;
+mod elf;
+mod failure;
+mod forks;
+mod group;
+mod machine;
+mod output;
+mod preload;
+mod probe;
+mod procfs;
+mod program;
+mod report;
+mod run;
+mod series;
+mod settings;
+mod signals;
+mod size;
+mod spawn;
+mod stats;
+mod supervisor;
+mod sys;
+mod tree;
+mod uffd;
+mod userfault;
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use clap::Parser;
+
+use crate::failure::{FAILED, say};
+
+/// Where the C library starts us.
+#[cfg(not(test))]
+// SAFETY: this is the one definition of `main` in the program, with the signature that the C library calls.
+#[unsafe(no_mangle)]
+extern "C" fn main(count: std::ffi::c_int, words: *const *const std::ffi::c_char) -> std::ffi::c_int {
+    use std::os::unix::ffi::OsStrExt;
+    let words = (0..usize::try_from(count).unwrap_or(0))
+        // SAFETY: the C library hands over `count` pointers to strings that end with zero and live as long as
+        // the process.
+        .map(|i| unsafe { std::ffi::CStr::from_ptr(*words.add(i)) })
+        .map(|word| std::ffi::OsStr::from_bytes(word.to_bytes()).to_owned())
+        .collect();
+    command(words)
+}
+
+/// Runs the command; the result is the exit status.
+fn command(words: Vec<OsString>) -> i32 {
+    let cli = match args::Cli::try_parse_from(words) {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    let result = match cli.command {
+        args::Command::Run(args) => run::run(args),
+        args::Command::Doctor(args) => doctor::doctor(&args),
+    };
+    result.unwrap_or_else(|failure| {
+        say(&failure.text);
+        failure.status
+    })
+}
+
+/// Help goes to standard output. A mistake goes to standard error, as one
+/// paragraph, and with the status of everything that fails before a program
+/// is started.
+fn usage(error: &clap::Error) -> i32 {
+    let text = error.render().to_string();
+    if !error.use_stderr() {
+        let mut out = std::io::stdout();
+        return if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok() { 0 } else { FAILED };
+    }
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        say("nothing to do; try 'memfold run --limit 512M -- PROGRAM', 'memfold doctor' or 'memfold --help'");
+        return FAILED;
+    }
+    let words: Vec<&str> = text.trim_start_matches("error: ").split_whitespace().collect();
+    say(&words.join(" "));
+    FAILED
+}

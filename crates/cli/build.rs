@@ -1,0 +1,109 @@
+//! Builds the preload library and puts it into the executable.
+//!
+//! The library is the package memfold-runtime compiled once more: as a
+//! dynamic library, with the feature that adds the entry point, without the
+//! standard library, always optimised. Cargo has no way to depend on such a
+//! thing, so this script runs cargo once more, in a target directory of its
+//! own. `MEMFOLD_PRELOAD_LIB=FILE` takes a library that is there instead.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-env-changed=MEMFOLD_PRELOAD_LIB");
+    let out = PathBuf::from(variable("OUT_DIR"));
+    let library = match env::var_os("MEMFOLD_PRELOAD_LIB") {
+        Some(given) => {
+            println!("cargo:rerun-if-changed={}", Path::new(&given).display());
+            PathBuf::from(given)
+        }
+        None => build(Path::new(&variable("DEP_MEMFOLD_RUNTIME_ROOT")), &out.join("preload")),
+    };
+    let library = library.canonicalize().unwrap_or_else(|e| panic!("{}: {e}", library.display()));
+    println!("cargo:rustc-env=MEMFOLD_PRELOAD={}", library.display());
+    put_beside_executable(&library, &out);
+}
+
+fn build(runtime: &Path, target_directory: &Path) -> PathBuf {
+    let (target, host) = (variable("TARGET"), variable("HOST"));
+    let mut cargo = Command::new(variable("CARGO"));
+    cargo.args(["rustc", "--release", "--lib", "--crate-type", "cdylib", "--no-default-features"]);
+    cargo.args(["--features", "preload", "--config", "profile.release.strip='debuginfo'"]);
+    cargo.arg("--manifest-path").arg(runtime.join("Cargo.toml"));
+    cargo.arg("--target-dir").arg(target_directory);
+    let mut built = target_directory.to_path_buf();
+    if target != host {
+        cargo.args(["--target", &target]);
+        built.push(&target);
+    }
+    // What cargo told this script about this package is not true of that one. Names of tools, the network
+    // and the job server stay as they are.
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        let prefixes =
+            ["CARGO_PKG_", "CARGO_CFG_", "CARGO_FEATURE_", "CARGO_MANIFEST_", "CARGO_PROFILE_", "DEP_"];
+        if prefixes.iter().any(|prefix| text.starts_with(prefix)) {
+            cargo.env_remove(&name);
+        }
+    }
+    for name in [
+        "CARGO_ENCODED_RUSTFLAGS",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "CARGO_BUILD_TARGET",
+        "CARGO_TARGET_DIR",
+        "CARGO_PRIMARY_PACKAGE",
+        "DEBUG",
+        "HOST",
+        "NUM_JOBS",
+        "OPT_LEVEL",
+        "OUT_DIR",
+        "PROFILE",
+        "TARGET",
+    ] {
+        cargo.env_remove(name);
+    }
+    let status = cargo.status().unwrap_or_else(|e| panic!("cannot run cargo: {e}"));
+    assert!(status.success(), "building the preload library failed: {status}");
+    built.push("release");
+    watch_sources(&built.join("libmemfold_runtime.d"), runtime);
+    built.join("libmemfold_runtime.so")
+}
+
+/// Cargo wrote down every source of the library, those of its dependencies in the workspace included.
+fn watch_sources(list: &Path, runtime: &Path) {
+    let text = std::fs::read_to_string(list).unwrap_or_else(|e| panic!("{}: {e}", list.display()));
+    let sources = text.split_once(": ").map_or("", |(_, sources)| sources);
+    // Blanks in names are escaped by a backslash.
+    let sources = sources.trim().replace("\\ ", "\0");
+    for source in sources.split(' ').filter(|source| !source.is_empty()) {
+        println!("cargo:rerun-if-changed={}", source.replace('\0', " "));
+    }
+    for package in ["runtime", "memfold", "codec"] {
+        let manifest = runtime.join("..").join(package).join("Cargo.toml");
+        if manifest.exists() {
+            println!("cargo:rerun-if-changed={}", manifest.display());
+        }
+    }
+    let lock = runtime.join("../../Cargo.lock");
+    if lock.exists() {
+        println!("cargo:rerun-if-changed={}", lock.display());
+    }
+}
+
+/// A copy beside the executable, where it looks first, for debuggers and for `make install`. The directory
+/// is OUT_DIR/../../..; should that ever change, the copy inside the executable does as well.
+fn put_beside_executable(library: &Path, out: &Path) {
+    let Some(directory) = out.ancestors().nth(3).filter(|d| d.join("deps").is_dir()) else { return };
+    let (temporary, beside) = (out.join("copy.so"), directory.join("libmemfold_preload.so"));
+    // By rename: programs that run with the old one keep it.
+    let copied = std::fs::copy(library, &temporary).and_then(|_| std::fs::rename(&temporary, &beside));
+    if let Err(e) = copied {
+        println!("cargo:warning=cannot copy the preload library to {}: {e}", beside.display());
+    }
+}
+
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| panic!("cargo did not set {name}"))
+}

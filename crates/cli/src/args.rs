@@ -1,0 +1,138 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Run any program in less memory: cold pages are kept compressed and come
+/// back when they are touched.
+#[derive(Debug, Parser)]
+#[command(name = "memfold", version)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a program within a limit of memory
+    #[command(after_help = RUN_HELP)]
+    Run(RunArgs),
+    /// Say what this machine offers, and how to repair what is missing
+    Doctor(DoctorArgs),
+}
+
+const RUN_HELP: &str = "\
+SIZE is 512M, 1.5G (powers of 1024), a bare number of bytes, or 50% of the
+machine's memory or of the cgroup's limit, whichever is less.
+
+Exit status: the program's own; 128+n when signal n ended it; 125 when memfold
+failed before starting it, 126 when it cannot be executed, 127 when it was not
+found. memfold writes nothing to standard output; its own lines on standard
+error begin with 'memfold: '.
+
+Example: memfold run --limit 512M -- python3 report.py";
+
+/// `memfold run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The most memory that the program, its children and memfold may use together
+    #[arg(long, short, value_name = "SIZE")]
+    pub limit: Option<String>,
+    /// Write statistics to FILE as one JSON object at the end
+    #[arg(long, value_name = "FILE")]
+    pub stats: Option<PathBuf>,
+    /// Write a page with a chart of the run to FILE at the end
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+    /// Codec for what has just gone cold and, after a comma, for what stays cold
+    #[arg(long, value_name = "FAST[,DENSE]", default_value = "lz4,zstd:1")]
+    pub codec: String,
+    /// What to do when the data does not compress enough to hold the limit
+    #[arg(long, value_enum, default_value = "grow")]
+    pub on_full: OnFull,
+    /// How full a chunk of the store is when the next one is requested
+    #[arg(long, value_name = "N/64", default_value = "56/64")]
+    pub fill_ratio: String,
+    /// Measure the tree with a memory cgroup of its own, where one can be made (costs 10-25 ms at start)
+    #[arg(long)]
+    pub cgroup: bool,
+    /// Say nothing but warnings
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Evict all the time, whatever the limit
+    #[arg(long, hide = true)]
+    pub paranoid: bool,
+    /// Resolve faults in the faulting thread
+    #[arg(long, hide = true)]
+    pub sigbus: bool,
+    /// Keep no reserve for the store
+    #[arg(long, hide = true)]
+    pub no_reserve: bool,
+    /// The program and its arguments
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
+    pub command: Vec<OsString>,
+}
+
+/// `--on-full`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnFull {
+    /// Say so and let the program grow
+    Grow,
+    /// Say so and end the program
+    Kill,
+}
+
+/// `memfold doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn run(words: &[&str]) -> Result<RunArgs, clap::Error> {
+        let all = ["memfold", "run"].iter().chain(words);
+        Cli::try_parse_from(all).map(|cli| match cli.command {
+            Command::Run(args) => args,
+            Command::Doctor(_) => unreachable!(),
+        })
+    }
+
+    #[test]
+    fn definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_the_program_is_the_programs() {
+        let words = ["--limit", "1G", "ls", "-l", "--limit", "2G", "--", "--help", "-q"];
+        let args = run(&words).unwrap();
+        assert_eq!(args.command, words[2..].iter().map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(args.limit.as_deref(), Some("1G"));
+        assert!(!args.quiet);
+    }
+
+    #[test]
+    fn after_two_dashes_anything_is_the_program() {
+        let args = run(&["--limit=1G", "--", "--odd", "-l"]).unwrap();
+        assert_eq!(args.command, ["--odd", "-l"]);
+        let args = run(&["--limit=1G", "--", "ls", "--", "-l"]).unwrap();
+        assert_eq!(args.command, ["ls", "--", "-l"]);
+    }
+
+    #[test]
+    fn mistakes_before_the_program_are_noticed() {
+        assert!(run(&["--limti", "1G", "ls"]).is_err());
+        assert!(run(&["--limit", "1G"]).is_err());
+        assert!(run(&["--on-full", "explode", "ls"]).is_err());
+    }
+}

@@ -1,0 +1,183 @@
+//! The memory cgroup this process lives in, version 1 or 2: its limit, and
+//! where its directory is.
+//!
+//! A cgroup's path is relative to the root of its hierarchy; a mount shows a
+//! part of that hierarchy somewhere. In a container the two need not meet;
+//! then the mount's own root is what can be known.
+
+use std::path::{Path, PathBuf};
+
+/// The memory cgroup of this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cgroup {
+    /// 1 or 2.
+    pub version: u8,
+    /// Its directory.
+    pub directory: PathBuf,
+    /// The least limit of it and its ancestors, in bytes.
+    pub limit: Option<u64>,
+}
+
+/// Finds the memory cgroup of this process.
+pub fn own() -> Option<Cgroup> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    find(&groups, &mounts)
+}
+
+struct Mount {
+    root: String,
+    point: PathBuf,
+}
+
+fn find(groups: &str, mounts: &str) -> Option<Cgroup> {
+    let entry = |wanted: &dyn Fn(&str, &str) -> bool| {
+        groups.lines().find_map(|line| {
+            let mut parts = line.splitn(3, ':');
+            let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+            wanted(number, controllers).then(|| path.to_owned())
+        })
+    };
+    let version1 = entry(&|_, controllers| controllers.split(',').any(|c| c == "memory"));
+    if let Some(path) = version1
+        && let Some(mount) = mount_of(mounts, "cgroup", "memory")
+    {
+        let directory = directory_of(&mount, &path);
+        let limit = limit_1(&directory);
+        return Some(Cgroup { version: 1, directory, limit });
+    }
+    let path = entry(&|number, controllers| number == "0" && controllers.is_empty())?;
+    let mount = mount_of(mounts, "cgroup2", "")?;
+    let directory = directory_of(&mount, &path);
+    let limit = limit_2(&directory, &mount.point);
+    Some(Cgroup { version: 2, directory, limit })
+}
+
+/// The first mount of this type, with this option if it is not empty.
+fn mount_of(mounts: &str, kind: &str, option: &str) -> Option<Mount> {
+    mounts.lines().find_map(|line| {
+        // id parent major:minor ROOT POINT options [optional fields] - TYPE source OPTIONS
+        let (left, right) = line.split_once(" - ")?;
+        let mut right = right.split(' ');
+        let (this_kind, options) = (right.next()?, right.nth(1)?);
+        let mut left = left.split(' ').skip(3);
+        let (root, point) = (left.next()?, left.next()?);
+        let fits = this_kind == kind && (option.is_empty() || options.split(',').any(|o| o == option));
+        fits.then(|| Mount { root: unescape(root), point: unescape(point).into() })
+    })
+}
+
+/// Blanks and the like are written as octal numbers.
+fn unescape(text: &str) -> String {
+    text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
+}
+
+fn directory_of(mount: &Mount, path: &str) -> PathBuf {
+    let inside = if mount.root == "/" { Some(path) } else { path.strip_prefix(mount.root.as_str()) };
+    match inside {
+        // "/.." appears when the group lies outside of this process's cgroup namespace.
+        Some(inside) if !inside.starts_with("/..") => {
+            let directory = mount.point.join(inside.trim_start_matches('/'));
+            if directory.is_dir() { directory } else { mount.point.clone() }
+        }
+        _ => mount.point.clone(),
+    }
+}
+
+/// Version 1 says the least limit of the whole path itself.
+fn limit_1(directory: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(directory.join("memory.stat")).ok()?;
+    let bytes: u64 = text.lines().find_map(|l| l.strip_prefix("hierarchical_memory_limit "))?.parse().ok()?;
+    // "No limit" is the largest number of whole pages that fits.
+    (bytes < 1 << 62).then_some(bytes)
+}
+
+fn limit_2(directory: &Path, top: &Path) -> Option<u64> {
+    directory
+        .ancestors()
+        .take_while(|d| d.starts_with(top))
+        .filter_map(|d| std::fs::read_to_string(d.join("memory.max")).ok()?.trim().parse::<u64>().ok())
+        .min()
+}
+
+/// Physical memory in bytes.
+pub fn physical_memory() -> Option<u64> {
+    crate::procfs::field_kib(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
+}
+
+/// What a percentage is of: physical memory, or the cgroup's limit if that is less.
+pub fn memory_that_counts() -> Option<u64> {
+    let limit = own().and_then(|group| group.limit);
+    Some(physical_memory()?.min(limit.unwrap_or(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn mounts(kind: &str, root: &str, point: &Path, options: &str) -> String {
+        format!(
+            "23 1 0:5 / /proc rw - proc proc rw\n35 31 0:32 {root} {} rw,relatime shared:9 - {kind} x rw,{options}\n",
+            point.display()
+        )
+    }
+
+    #[test]
+    fn version_2_takes_the_least_limit_on_the_way_up() {
+        let top = tempfile::tempdir().unwrap();
+        let deep = top.path().join("user.slice/app.slice/shell");
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(deep.join("memory.max"), "max\n").unwrap();
+        fs::write(top.path().join("user.slice/app.slice/memory.max"), "300000\n").unwrap();
+        fs::write(top.path().join("user.slice/memory.max"), "500000\n").unwrap();
+        let found =
+            find("0::/user.slice/app.slice/shell\n", &mounts("cgroup2", "/", top.path(), "nsdelegate"));
+        assert_eq!(found, Some(Cgroup { version: 2, directory: deep, limit: Some(300_000) }));
+    }
+
+    #[test]
+    fn version_1_beside_an_empty_version_2() {
+        let top = tempfile::tempdir().unwrap();
+        let own = top.path().join("job");
+        fs::create_dir_all(&own).unwrap();
+        let stat = |limit: u64| {
+            fs::write(own.join("memory.stat"), format!("rss 5\nhierarchical_memory_limit {limit}\n"))
+        };
+        let groups = "4:cpu,memory:/job\n1:cpu:/\n0::/\n";
+        stat(1 << 30).unwrap();
+        let mounts = mounts("cgroup", "/", top.path(), "memory");
+        let found = find(groups, &mounts).unwrap();
+        assert_eq!((found.version, found.limit), (1, Some(1 << 30)));
+        stat(9_223_372_036_854_771_712).unwrap();
+        assert_eq!(find(groups, &mounts).unwrap().limit, None);
+    }
+
+    #[test]
+    fn a_container_that_sees_a_part() {
+        let top = tempfile::tempdir().unwrap();
+        fs::write(top.path().join("memory.max"), "4096000\n").unwrap();
+        let inner = top.path().join("svc");
+        fs::create_dir_all(&inner).unwrap();
+        let bind = mounts("cgroup2", "/docker/abc", top.path(), "x");
+        let in_part = find("0::/docker/abc/svc\n", &bind).unwrap();
+        assert_eq!((in_part.directory.as_path(), in_part.limit), (inner.as_path(), Some(4_096_000)));
+        for outside in ["0::/../../other\n", "0::/elsewhere\n"] {
+            let found = find(outside, &bind).unwrap();
+            assert_eq!((found.directory.as_path(), found.limit), (top.path(), Some(4_096_000)), "{outside}");
+        }
+    }
+
+    #[test]
+    fn no_cgroup_at_all() {
+        assert_eq!(find("", ""), None);
+        assert_eq!(find("0::/\n", "23 1 0:5 / /proc rw - proc proc rw\n"), None);
+    }
+
+    #[test]
+    fn this_machine() {
+        let physical = physical_memory().unwrap();
+        let counts = memory_that_counts().unwrap();
+        assert!(counts > 16 << 20 && counts <= physical);
+    }
+}

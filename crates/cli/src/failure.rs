@@ -1,0 +1,52 @@
+//! What stops the command before a program was started, and how it is said.
+
+use std::fmt;
+use std::io::Write;
+
+/// memfold failed before the program started.
+pub const FAILED: i32 = 125;
+/// The program was found and cannot be executed.
+pub const NOT_EXECUTABLE: i32 = 126;
+/// There is no such program.
+pub const NOT_FOUND: i32 = 127;
+
+/// One paragraph for the user, which names the remedy, and the exit status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Exit status.
+    pub status: i32,
+    /// The paragraph, without prefix.
+    pub text: String,
+}
+
+impl Failure {
+    /// A failure of memfold itself.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self::with(FAILED, text)
+    }
+
+    /// A failure with a status of its own.
+    pub fn with(status: i32, text: impl Into<String>) -> Self {
+        Self { status, text: text.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Writes one line of ours to standard error.
+///
+/// Control characters would let a program's name draw on the terminal: they
+/// are replaced. A standard error that is closed or full is no reason to
+/// stop, so errors of the write itself are dropped: there is nowhere to
+/// report them.
+pub fn say(text: &str) {
+    let mut line = String::with_capacity(text.len() + 12);
+    line.push_str("memfold: ");
+    line.extend(text.chars().map(|c| if c.is_control() { '?' } else { c }));
+    line.push('\n');
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}

@@ -1,0 +1,121 @@
+//! What processes that come from one another by fork count twice.
+//!
+//! The kernel counts a page for each process that maps it. How much too much
+//! that is stands only in the page tables (`Anonymous` minus `Pss_Anon`),
+//! and reading those costs about 5 ms per GiB and holds a lock of the
+//! program. So it is measured seldom, and between two measurements an upper
+//! bound of the change is taken off:
+//!
+//! - a first write to a shared page makes a copy: at most one page for every
+//!   fault that the process has had since;
+//! - a shared page that one process gives back is still there for the other:
+//!   at most as much as the process has become smaller.
+//!
+//! So what is taken off the tree's sum is never more than what is really
+//! counted twice, and the limit is never passed in silence.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use crate::procfs;
+use crate::sys::PAGE;
+
+/// Page tables are read for one part in this many of the time at most.
+const SHARE: u32 = 200;
+/// The same when the last measurement has become doubtful.
+const DOUBTFUL_SHARE: u32 = 20;
+/// Less than this is not worth a look.
+const SMALL: u64 = 1 << 20;
+
+/// The bytes that are counted twice.
+pub struct Forks {
+    /// As measured.
+    measured: u64,
+    /// At most so much of it is not true any more.
+    eroded: u64,
+    /// Members it was measured over, as they were then.
+    then: HashMap<i32, Then>,
+    next: Instant,
+    next_if_doubtful: Instant,
+    /// Whether it was ever measured.
+    pub used: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Then {
+    faults: u64,
+    bytes: u64,
+}
+
+impl Forks {
+    /// Nothing is shared.
+    pub fn new(now: Instant) -> Self {
+        let then = HashMap::new();
+        Self { measured: 0, eroded: 0, then, next: now, next_if_doubtful: now, used: false }
+    }
+
+    /// Bytes that the sum over all members counts more than once, at least.
+    pub fn counted_twice(&self) -> u64 {
+        self.measured.saturating_sub(self.eroded)
+    }
+
+    /// A member has ended: pages that it shared belong to fewer now.
+    pub fn ended(&mut self, pid: i32, now: Instant) {
+        if self.then.contains_key(&pid) {
+            self.measured = 0;
+            self.next = now;
+        }
+    }
+
+    /// Sees how much of the last measurement may have become untrue.
+    pub fn erode(&mut self, now: Instant) {
+        if self.measured == 0 {
+            return;
+        }
+        let changes =
+            self.then.iter().map(|(pid, then)| match (procfs::stat(*pid), procfs::anonymous(*pid)) {
+                (Some(stat), Some(bytes)) => {
+                    stat.faults.saturating_sub(then.faults) * PAGE + then.bytes.saturating_sub(bytes)
+                }
+                _ => self.measured,
+            });
+        self.eroded = changes.fold(0, u64::saturating_add);
+        if self.eroded > self.measured / 8 {
+            self.next = self.next.min(self.next_if_doubtful.max(now));
+        }
+    }
+
+    /// Measures if it is time to, or if the members are others than before.
+    pub fn measure(&mut self, members: &[i32], now: Instant) {
+        let same = members.len() == self.then.len() && members.iter().all(|pid| self.then.contains_key(pid));
+        if same && now < self.next {
+            return;
+        }
+        let before: Vec<(i32, Then)> = members
+            .iter()
+            .filter_map(|pid| {
+                let faults = procfs::stat(*pid)?.faults;
+                Some((*pid, Then { faults, bytes: procfs::anonymous(*pid)? }))
+            })
+            .collect();
+        let all: u64 = before.iter().map(|(_, then)| then.bytes).sum();
+        let largest = before.iter().map(|(_, then)| then.bytes).max().unwrap_or(0);
+        self.measured = 0;
+        self.eroded = 0;
+        // However it is shared, the largest member's pages are there once.
+        if all - largest >= SMALL {
+            let tables = before.iter().filter_map(|(pid, _)| procfs::anonymous_shared(*pid));
+            self.measured = tables.map(|(full, share)| full.saturating_sub(share)).sum();
+            self.used = true;
+        }
+        self.then = before.into_iter().collect();
+        let cost = now.elapsed();
+        self.next = now + (cost * SHARE).max(Duration::from_millis(250));
+        self.next_if_doubtful = now + (cost * DOUBTFUL_SHARE).max(Duration::from_millis(20));
+    }
+
+    /// Whether a measurement is due.
+    pub fn is_due(&self, now: Instant) -> bool {
+        !self.then.is_empty() && now >= self.next
+    }
+}

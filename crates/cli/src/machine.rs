@@ -1,0 +1,122 @@
+//! Facts about this machine and this process that decide what is possible.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+use crate::uffd;
+
+/// What may stand in the way of userfaultfd, and how it could be repaired.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// Kernel release, as the kernel says it.
+    pub kernel: String,
+    /// Its first two numbers.
+    pub kernel_version: (u32, u32),
+    /// Effective user.
+    pub user: u32,
+    /// That user's name, or number.
+    pub user_name: String,
+    /// CAP_SYS_PTRACE is effective.
+    pub may_trace: bool,
+    /// `vm.unprivileged_userfaultfd`, if there is such a setting.
+    pub unprivileged: Option<bool>,
+    /// Mode and owner of the device.
+    pub device: Option<(u32, u32)>,
+    /// A seccomp filter is installed.
+    pub filtered: bool,
+    /// Signs of a container.
+    pub container: Option<Container>,
+}
+
+/// Kinds of containers whose options differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Container {
+    /// Docker, or something that looks like it.
+    Docker,
+    /// Podman.
+    Podman,
+    /// Kubernetes.
+    Kubernetes,
+    /// Some other.
+    Other,
+}
+
+impl Machine {
+    /// Looks.
+    pub fn new() -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let user = nix::unistd::geteuid();
+        let name = nix::unistd::User::from_uid(user).ok().flatten().map(|user| user.name);
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+        Self {
+            kernel_version: version(&kernel),
+            kernel,
+            user: user.as_raw(),
+            user_name: name.unwrap_or_else(|| user.to_string()),
+            may_trace: has_capability(&status, 19),
+            unprivileged: setting("/proc/sys/vm/unprivileged_userfaultfd").map(|value| value != 0),
+            device: device(),
+            filtered: status_field(&status, "Seccomp:") == Some("2"),
+            container: container(),
+        }
+    }
+}
+
+/// A number that stands alone in a file.
+pub fn setting(path: &str) -> Option<i64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// A field of `/proc/PID/status`.
+pub fn status_field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+fn has_capability(status: &str, number: u32) -> bool {
+    let effective = status_field(status, "CapEff:").and_then(|text| u64::from_str_radix(text, 16).ok());
+    effective.is_some_and(|set| set >> number & 1 != 0)
+}
+
+fn device() -> Option<(u32, u32)> {
+    let meta = fs::metadata(uffd::DEVICE).ok()?;
+    meta.file_type().is_char_device().then(|| (meta.mode() & 0o777, meta.uid()))
+}
+
+fn version(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+fn container() -> Option<Container> {
+    let exists = |path: &str| std::path::Path::new(path).exists();
+    if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
+        Some(Container::Kubernetes)
+    } else if exists("/run/.containerenv") {
+        Some(Container::Podman)
+    } else if exists("/.dockerenv") {
+        Some(Container::Docker)
+    } else if std::env::var_os("container").is_some() || exists("/run/systemd/container") {
+        Some(Container::Other)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        assert_eq!(version("6.1.0-18-amd64"), (6, 1));
+        assert_eq!(version("5.15"), (5, 15));
+        assert_eq!(version("x"), (0, 0));
+    }
+
+    #[test]
+    fn capabilities() {
+        assert!(has_capability("CapPrm:\t0\nCapEff:\t0000000000080000\n", 19));
+        assert!(!has_capability("CapEff:\t0000000000040000\n", 19));
+        assert!(!has_capability("", 19));
+    }
+}

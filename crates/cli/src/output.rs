@@ -1,0 +1,196 @@
+//! Files that are written when the program has ended, and checked before it
+//! starts: an hour's run must not end with "permission denied".
+//!
+//! A regular file appears whole or not at all: the text goes to a new file
+//! beside it, which then takes its place. Where that is not possible
+//! (devices, pipes, a file in a directory that is not ours) it is opened
+//! before the start and written in place.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+use crate::sys;
+
+/// A file to be written.
+pub struct Output {
+    path: PathBuf,
+    way: Way,
+}
+
+enum Way {
+    /// Written here, then renamed to `path`.
+    Beside(PathBuf, File),
+    /// Written in place.
+    Open(File),
+}
+
+impl Output {
+    /// Makes sure that the file can be written; `option` is what named it.
+    pub fn prepare(path: &Path, option: &str) -> Result<Self, Failure> {
+        prepare(path).map_err(|e| {
+            Failure::new(format!(
+                "cannot write the file '{}' of {option}: {e}; give one that you may write, in a directory that exists",
+                path.display()
+            ))
+        })
+    }
+
+    /// The descriptor it holds open.
+    pub fn descriptor(&self) -> RawFd {
+        match &self.way {
+            Way::Beside(_, file) | Way::Open(file) => file.as_raw_fd(),
+        }
+    }
+
+    /// Writes the file.
+    pub fn write(mut self, text: &[u8]) -> std::io::Result<()> {
+        match &mut self.way {
+            Way::Open(file) => file.write_all(text),
+            Way::Beside(temporary, file) => {
+                file.write_all(text)?;
+                std::fs::rename(&temporary, &self.path)
+            }
+        }
+        // Dropping it removes what is left of the temporary file.
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if let Way::Beside(temporary, _) = &self.way {
+            let _ = std::fs::remove_file(temporary);
+        }
+    }
+}
+
+fn prepare(path: &Path) -> std::io::Result<Output> {
+    if let Some(number) = descriptor_named(path) {
+        let file = sys::duplicate(number)?;
+        return Ok(Output { path: path.into(), way: Way::Open(file.into()) });
+    }
+    // The link stays a link: what it leads to is replaced. The program may change directories, so may we.
+    let path = match path.canonicalize() {
+        Ok(path) => path,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            let name = path.file_name().ok_or(e)?;
+            let directory = match path.parent() {
+                Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+                Some(parent) => parent,
+                None => Path::new("/"),
+            };
+            directory.canonicalize()?.join(name)
+        }
+        Err(e) => return Err(e),
+    };
+    let is_new = match std::fs::metadata(&path) {
+        Ok(meta) if meta.is_dir() => return Err(std::io::Error::from(std::io::ErrorKind::IsADirectory)),
+        // A device or a pipe; "canonical" names of those under /proc/self/fd lead nowhere, hence the next arm.
+        Ok(meta) if !meta.is_file() => return in_place(path),
+        Ok(_) => false,
+        Err(_) => true,
+    };
+    if !is_new {
+        // A file that may not be written must not be replaced either.
+        OpenOptions::new().append(true).open(&path)?;
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = path.with_file_name(name);
+    match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+        Ok(file) => Ok(Output { path, way: Way::Beside(temporary, above_standard(file)?) }),
+        Err(_) if !is_new => in_place(path),
+        Err(e) => Err(e),
+    }
+}
+
+/// `/dev/stdout` and its relatives mean the descriptor, with its place in the
+/// file: opened by name, a file that standard output goes to would be cut.
+fn descriptor_named(path: &Path) -> Option<RawFd> {
+    match path.to_str()? {
+        "/dev/stdin" => Some(0),
+        "/dev/stdout" => Some(1),
+        "/dev/stderr" => Some(2),
+        other => {
+            let number = other.strip_prefix("/dev/fd/").or_else(|| other.strip_prefix("/proc/self/fd/"))?;
+            number.parse().ok()
+        }
+    }
+}
+
+fn in_place(path: PathBuf) -> std::io::Result<Output> {
+    let file = OpenOptions::new().write(true).truncate(true).open(&path)?;
+    Ok(Output { way: Way::Open(above_standard(file)?), path })
+}
+
+fn above_standard(file: File) -> std::io::Result<File> {
+    sys::above_standard(file.into()).map(File::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn listing(directory: &Path) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn appears_whole_or_not_at_all() {
+        let here = tempfile::tempdir().unwrap();
+        let path = here.path().join("stats.json");
+        fs::write(&path, "old").unwrap();
+        let output = prepare(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        output.write(b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(listing(here.path()), ["stats.json"]);
+        drop(prepare(&here.path().join("never")).unwrap());
+        assert_eq!(listing(here.path()), ["stats.json"]);
+    }
+
+    #[test]
+    fn links_and_devices() {
+        let here = tempfile::tempdir().unwrap();
+        let (file, link) = (here.path().join("file"), here.path().join("link"));
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        prepare(&link).unwrap().write(b"new").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+        prepare(Path::new("/dev/null")).unwrap().write(b"gone").unwrap();
+        assert!(fs::metadata("/dev/null").unwrap().len() == 0);
+    }
+
+    #[test]
+    fn what_cannot_be_written() {
+        let here = tempfile::tempdir().unwrap();
+        assert!(prepare(here.path()).is_err());
+        assert!(prepare(&here.path().join("no/such/directory")).is_err());
+        assert!(prepare(Path::new("")).is_err());
+        assert!(prepare(Path::new("/")).is_err());
+        assert!(prepare(Path::new("/proc/memfold-stats")).is_err());
+        assert!(prepare(Path::new("/dev/fd/987")).is_err());
+    }
+
+    #[test]
+    fn a_descriptor_goes_on_where_it_is() {
+        use std::io::{Read, Seek};
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"before ").unwrap();
+        let name = format!("/dev/fd/{}", file.as_raw_fd());
+        prepare(Path::new(&name)).unwrap().write(b"after").unwrap();
+        file.rewind().unwrap();
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "before after");
+    }
+}

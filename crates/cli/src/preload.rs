@@ -1,0 +1,227 @@
+//! Where the preload library is.
+//!
+//! In this order:
+//!
+//! 1. beside the executable (a build directory, an unpacked archive);
+//! 2. in `../lib/memfold` from it (`make install`);
+//! 3. the copy inside the executable, written to a file once and used again
+//!    by every later run (`cargo install`).
+//!
+//! The loader of every program of the tree opens the path anew, long after
+//! this: as another user after `setuid`, or in a daemon that outlives the
+//! supervisor. So the file stays (a path like `/proc/PID/fd/N` would end with
+//! the supervisor, and another user may not look into it; a file removed at
+//! the end would make each later exec of a daemon complain), is readable by
+//! all, and lies, for root, where every user can get at it. Its name carries
+//! a hash of its contents, it is replaced by rename only, and one that is
+//! there already is used only if it belongs to this user or root, nobody
+//! else may write it, and it is the same byte for byte.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+use crate::sys;
+
+/// File name of the library.
+pub const NAME: &str = "libmemfold_preload.so";
+
+/// The library that was built with this executable.
+static EMBEDDED: &[u8] = include_bytes!(env!("MEMFOLD_PRELOAD"));
+
+/// Finds the library, or writes it.
+pub fn find() -> Result<PathBuf, Failure> {
+    if let Ok(executable) = std::env::current_exe()
+        && let Some(found) = installed(&executable)
+    {
+        return Ok(found);
+    }
+    let mut refused = String::new();
+    for directory in places() {
+        if !is_possible(&directory) {
+            continue;
+        }
+        match extract(&directory, EMBEDDED) {
+            Ok(path) => return Ok(path),
+            Err(e) => refused += &format!("; {}: {e}", directory.display()),
+        }
+    }
+    Err(Failure::new(format!(
+        "cannot put memfold's library where programs can load it{refused}; install memfold with 'make install', or set XDG_CACHE_HOME to a directory that is not mounted noexec"
+    )))
+}
+
+/// The copy that came with this executable, if it was installed so.
+fn installed(executable: &Path) -> Option<PathBuf> {
+    let directory = executable.parent()?;
+    [directory.join(NAME), directory.parent()?.join("lib/memfold").join(NAME)]
+        .into_iter()
+        .find(|path| is_possible(path) && path.is_file())
+}
+
+/// LD_PRELOAD has no way to quote: blanks and colons separate, dollars are replaced.
+fn is_possible(path: &Path) -> bool {
+    path.is_absolute()
+        && !path.as_os_str().as_bytes().iter().any(|b| b.is_ascii_whitespace() || matches!(b, b':' | b'$'))
+}
+
+/// Directories for the written copy, best first.
+fn places() -> Vec<PathBuf> {
+    let user = nix::unistd::geteuid();
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let mut places = Vec::new();
+    if user.is_root() {
+        // Programs of root become other users, who cannot look into root's home.
+        places.push(PathBuf::from("/var/cache/memfold"));
+    } else {
+        places.extend(variable("XDG_CACHE_HOME").map(|p| p.join("memfold")));
+        places.extend(variable("HOME").map(|p| p.join(".cache/memfold")));
+        places.extend(variable("XDG_RUNTIME_DIR").map(|p| p.join("memfold")));
+    }
+    for shared in ["/var/tmp", "/tmp", "/dev/shm"] {
+        places.push(Path::new(shared).join(format!("memfold-{user}")));
+    }
+    places
+}
+
+/// Puts `bytes` into a file of `directory`, if it is not there yet.
+fn extract(directory: &Path, bytes: &[u8]) -> std::io::Result<PathBuf> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+    // Checked as it is, not where a link leads: in a directory for everybody, anybody could have put one.
+    trusted(&std::fs::symlink_metadata(directory)?)?;
+    let path = directory.join(file_name(bytes));
+    if is_whole(&path, bytes) {
+        return usable(path);
+    }
+    let temporary = directory.join(format!(".{}.{}", file_name(bytes), std::process::id()));
+    let written = write_new(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, &path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written?;
+    usable(path)
+}
+
+fn file_name(bytes: &[u8]) -> String {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    format!("libmemfold_preload-{:016x}.so", hasher.finish())
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
+    file.write_all(bytes)?;
+    file.set_permissions(Permissions::from_mode(0o644))
+}
+
+/// Nobody but this user and root can have put it there or can change it.
+fn trusted(meta: &std::fs::Metadata) -> std::io::Result<()> {
+    let own = [0, nix::unistd::geteuid().as_raw()].contains(&meta.uid());
+    if own && meta.mode() & 0o022 == 0 && !meta.is_symlink() {
+        return Ok(());
+    }
+    Err(std::io::Error::other("it belongs to, or can be written by, somebody else"))
+}
+
+fn is_whole(path: &Path, bytes: &[u8]) -> bool {
+    let Ok(meta) = std::fs::symlink_metadata(path) else { return false };
+    let fits = meta.is_file() && trusted(&meta).is_ok() && meta.len() == bytes.len() as u64;
+    fits && meta.mode() & 0o444 == 0o444 && std::fs::read(path).is_ok_and(|found| found == bytes)
+}
+
+fn usable(path: PathBuf) -> std::io::Result<PathBuf> {
+    if sys::can_map_executable(&File::open(&path)?.into()) {
+        return Ok(path);
+    }
+    Err(std::io::Error::other("it is mounted noexec"))
+}
+
+/// The value of LD_PRELOAD: ours before what the user has there.
+pub fn with_users_own(library: &Path, users: Option<&std::ffi::OsStr>) -> std::ffi::OsString {
+    let mut value = library.as_os_str().to_owned();
+    let entries = users.map(OsStrExt::as_bytes).unwrap_or_default();
+    for entry in entries.split(|b| matches!(b, b':' | b' ')).filter(|entry| !entry.is_empty()) {
+        // A memfold inside of a memfold: the inner one manages its program alone.
+        let name = entry.rsplit(|b| *b == b'/').next().unwrap_or(entry);
+        if !name.starts_with(b"libmemfold_preload") {
+            value.push(":");
+            value.push(std::ffi::OsStr::from_bytes(entry));
+        }
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+
+    #[test]
+    fn written_once_and_repaired() {
+        let here = tempfile::tempdir().unwrap();
+        let directory = here.path().join("a/b");
+        let path = extract(&directory, &[7; 5000]).unwrap();
+        let first = std::fs::metadata(&path).unwrap();
+        assert_eq!(first.mode() & 0o777, 0o644);
+        assert_eq!(extract(&directory, &[7; 5000]).unwrap(), path);
+        assert_eq!(std::fs::metadata(&path).unwrap().ino(), first.ino());
+
+        std::fs::write(&path, [8; 5000]).unwrap();
+        assert_eq!(extract(&directory, &[7; 5000]).unwrap(), path);
+        assert_eq!(std::fs::read(&path).unwrap(), [7; 5000]);
+
+        std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        extract(&directory, &[7; 5000]).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o644);
+        assert_ne!(extract(&directory, &[9; 5000]).unwrap(), path);
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_directory_of_somebody_else_is_not_used() {
+        let here = tempfile::tempdir().unwrap();
+        let open = here.path().join("open");
+        std::fs::create_dir(&open).unwrap();
+        std::fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
+        assert!(extract(&open, b"x").is_err());
+        let link = here.path().join("link");
+        std::os::unix::fs::symlink(here.path(), &link).unwrap();
+        assert!(extract(&link, b"x").is_err());
+    }
+
+    #[test]
+    fn installed_copies() {
+        let here = tempfile::tempdir().unwrap();
+        let (bin, lib) = (here.path().join("bin"), here.path().join("lib/memfold"));
+        for directory in [&bin, &lib] {
+            std::fs::create_dir_all(directory).unwrap();
+        }
+        let executable = bin.join("memfold");
+        assert_eq!(installed(&executable), None);
+        std::fs::write(lib.join(NAME), "").unwrap();
+        assert_eq!(installed(&executable), Some(lib.join(NAME)));
+        std::fs::write(bin.join(NAME), "").unwrap();
+        assert_eq!(installed(&executable), Some(bin.join(NAME)));
+    }
+
+    #[test]
+    fn the_users_own_libraries_stay() {
+        let value = |users: &str| with_users_own(Path::new("/x/m.so"), Some(OsStr::new(users)));
+        assert_eq!(with_users_own(Path::new("/x/m.so"), None), "/x/m.so");
+        assert_eq!(value(""), "/x/m.so");
+        assert_eq!(value("/a.so b.so:/c.so"), "/x/m.so:/a.so:b.so:/c.so");
+        assert_eq!(value("/old/libmemfold_preload-12.so:/a.so"), "/x/m.so:/a.so");
+    }
+
+    #[test]
+    fn paths_that_cannot_be_said() {
+        assert!(is_possible(Path::new("/usr/lib/x.so")));
+        for bad in ["/a b/x.so", "/a:b/x.so", "/$LIB/x.so", "relative.so"] {
+            assert!(!is_possible(Path::new(bad)), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Trying things in a process of one's own, which may die of them.
+//!
+//! A seccomp filter can end a process for a system call, a page that nobody
+//! resolves can hang it. So every question to the kernel whose answer may be
+//! of that kind is asked by a child; the answer comes back through a pipe.
+
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::Signal;
+use nix::sys::wait::WaitStatus;
+
+use crate::sys::{self, Fork};
+
+/// What became of a trial.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It ran to its end and said this.
+    Answer(Vec<u8>),
+    /// A signal ended it.
+    Died(Signal),
+    /// It did not come to an end, and was ended.
+    Hung,
+    /// There could be no trial.
+    NotTried(nix::errno::Errno),
+}
+
+/// Runs `work` in a child process and returns what it said.
+pub fn in_child(at_most: Duration, work: impl FnOnce() -> Vec<u8>) -> Outcome {
+    match try_in_child(at_most, work) {
+        Ok(outcome) => outcome,
+        Err(errno) => Outcome::NotTried(errno),
+    }
+}
+
+fn try_in_child(at_most: Duration, work: impl FnOnce() -> Vec<u8>) -> nix::Result<Outcome> {
+    let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
+    let child = match sys::fork()? {
+        Fork::Parent(child) => child,
+        Fork::Child => {
+            drop(reader);
+            let answer = work();
+            let sent = std::fs::File::from(writer).write_all(&answer);
+            sys::exit_now(if sent.is_ok() { 0 } else { 1 })
+        }
+    };
+    drop(writer);
+    let mut reader = std::fs::File::from(reader);
+    let mut answer = Vec::new();
+    let end = Instant::now() + at_most;
+    let hung = loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            break true;
+        }
+        let mut wait = [PollFd::new(reader.as_fd(), PollFlags::POLLIN)];
+        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        if nix::poll::poll(&mut wait, left).unwrap_or(0) == 0 {
+            continue;
+        }
+        let mut chunk = [0; 512];
+        match reader.read(&mut chunk) {
+            Ok(0) | Err(_) => break false,
+            Ok(bytes) => answer.extend_from_slice(&chunk[..bytes]),
+        }
+    };
+    if hung {
+        let _ = nix::sys::signal::kill(child, Signal::SIGKILL);
+    }
+    let status = loop {
+        match nix::sys::wait::waitpid(child, None) {
+            Err(nix::errno::Errno::EINTR) => {}
+            other => break other?,
+        }
+    };
+    Ok(match status {
+        _ if hung => Outcome::Hung,
+        WaitStatus::Signaled(_, signal, _) => Outcome::Died(signal),
+        _ => Outcome::Answer(answer),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Unit tests run in threads and fork() refuses those: each question forks from a fresh process instead.
+    // See tests/doctor.rs and tests/refusals.rs, where the command itself runs the trials.
+    #[test]
+    fn a_fork_among_threads_is_refused() {
+        let other = std::thread::spawn(|| std::thread::sleep(Duration::from_secs(2)));
+        let refused = std::panic::catch_unwind(|| in_child(Duration::from_secs(1), Vec::new));
+        assert!(refused.is_err());
+        drop(other);
+    }
+}

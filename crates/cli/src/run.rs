@@ -1,0 +1,114 @@
+//! `memfold run`.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Instant;
+
+use memfold_runtime::shared;
+
+use crate::args::RunArgs;
+use crate::failure::{Failure, say};
+use crate::group::Group;
+use crate::output::Output;
+use crate::settings::{Settings, SharedPage};
+use crate::signals::Signals;
+use crate::spawn::{self, Start};
+use crate::stats::Stats;
+use crate::supervisor::Supervisor;
+use crate::{cgroup, preload, program, report, sys, userfault};
+
+/// Runs the program. The result is the exit status.
+pub fn run(args: RunArgs) -> Result<i32, Failure> {
+    // Everything that can be refused is refused before anything is started.
+    let settings = Settings::new(&args)?;
+    let name = args.command.first().cloned().unwrap_or_default();
+    let path = program::find(&name)?;
+    program::check(&path)?;
+    userfault::must_work()?;
+    let library = preload::find()?;
+    let stats_file = args.stats.as_deref().map(|path| Output::prepare(path, "--stats")).transpose()?;
+    let report_file = args.report.as_deref().map(|path| Output::prepare(path, "--report")).transpose()?;
+
+    let failed = |what: &str, e: nix::errno::Errno| Failure::new(format!("cannot {what}: {}", e.desc()));
+    let page = SharedPage::new(&settings)?;
+    let signals = Signals::new().map_err(|e| failed("read signals", e))?;
+    // Orphans of the tree become children of the supervisor, so that they stay known.
+    nix::sys::prctl::set_child_subreaper(true).map_err(|e| failed("adopt orphans", e))?;
+    let group = if args.cgroup { make_group() } else { None };
+
+    let begin = Instant::now();
+    let program = spawn::start(&Start {
+        path: &path,
+        words: &args.command,
+        environment: environment(&library, &page),
+        signals: signals.inherited(),
+        cgroup: group.as_ref().and_then(|group| group.entrance().ok()),
+    })?;
+    let outputs = stats_file.iter().chain(&report_file).map(Output::descriptor);
+    let own = [2, page.file.as_raw_fd(), signals.as_fd().as_raw_fd()];
+    let_go_of_inherited(&own.into_iter().chain(outputs).collect::<Vec<_>>());
+
+    let supervisor = Supervisor::new(&page, program, begin, &signals, group.as_ref(), report_file.is_some());
+    let (ending, seen, series) = supervisor.watch();
+    drop(group);
+
+    let words: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let stats = Stats::new(page.page, &settings, &words, ending, &seen);
+    write(stats_file, "statistics", &stats.to_json());
+    if let Some(series) = series {
+        write(report_file, "report", report::page(&stats, series.points()).as_bytes());
+    }
+    close(&stats, args.quiet);
+    Ok(ending.status())
+}
+
+fn make_group() -> Option<Group> {
+    let made = match cgroup::own() {
+        Some(own) => Group::new(&own).map_err(|e| format!("{}: {e}", own.directory.display())),
+        None => Err("no memory cgroup is mounted".to_owned()),
+    };
+    made.map_err(|why| {
+        say(&format!("no cgroup can be made to measure with ({why}): measuring by page tables"))
+    })
+    .ok()
+}
+
+/// The program's environment: what memfold found, with the library and the
+/// shared page added.
+fn environment(library: &std::path::Path, page: &SharedPage) -> Vec<(OsString, OsString)> {
+    const PRELOAD: &str = "LD_PRELOAD";
+    let preload = preload::with_users_own(library, std::env::var_os(PRELOAD).as_deref());
+    std::env::vars_os()
+        .filter(|(name, _)| name != PRELOAD && name != shared::ENV_SHARED)
+        .chain([(PRELOAD.into(), preload), (shared::ENV_SHARED.into(), page.path().into())])
+        .collect()
+}
+
+/// The supervisor must not keep alive what the program has let go: ends of
+/// pipes, locked files, the directory it was started in.
+fn let_go_of_inherited(own: &[i32]) {
+    sys::close_all_but(own);
+    let _ = std::env::set_current_dir("/");
+}
+
+/// The program has ended with a status of its own, so a file that cannot be
+/// written now is only told about.
+fn write(file: Option<Output>, what: &str, text: &[u8]) {
+    if let Some(file) = file
+        && let Err(e) = file.write(text)
+    {
+        say(&format!("the {what} could not be written: {e}"));
+    }
+}
+
+fn close(stats: &Stats, quiet: bool) {
+    if stats.processes == 0 && stats.wall_seconds > 0.1 {
+        say(
+            "the program never loaded memfold's library: nothing was managed (is it static, or does it clear its environment?)",
+        );
+        return;
+    }
+    if !quiet || stats.passed_limit() {
+        say(&stats.closing_line());
+    }
+}

@@ -1,0 +1,200 @@
+//! What the user wants, checked, and the shared page that tells it to the
+//! processes of the tree.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use memfold_runtime::shared::{self, Shared};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+use crate::args::{OnFull, RunArgs};
+use crate::cgroup;
+use crate::codecs::{self, Codecs};
+use crate::failure::{Failure, say};
+use crate::size::{self, Human, Size};
+use crate::sys;
+
+/// `MFD_NOEXEC_SEAL` (Linux 6.3): some machines refuse memory files without it.
+const NOEXEC_SEAL: u32 = 8;
+
+/// Checked options.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The limit in bytes.
+    pub limit: u64,
+    /// Codecs.
+    pub codecs: Codecs,
+    /// Fill ratio in 1/64.
+    pub fill_ratio: u32,
+    /// What to do when the limit cannot be held.
+    pub on_full: OnFull,
+    /// Bits of `shared::flags`.
+    pub flags: u32,
+}
+
+impl Settings {
+    /// Checks the options.
+    pub fn new(args: &RunArgs) -> Result<Self, Failure> {
+        let mut flags = 0;
+        for (wanted, bit) in [
+            (args.paranoid, shared::flags::PARANOID),
+            (args.sigbus, shared::flags::SIGBUS),
+            (args.no_reserve, shared::flags::NO_RESERVE),
+        ] {
+            flags |= if wanted { bit } else { 0 };
+        }
+        Ok(Self {
+            limit: limit(args.limit.as_deref())?,
+            codecs: codecs::parse(&args.codec)?,
+            fill_ratio: fill_ratio(&args.fill_ratio)?,
+            on_full: args.on_full,
+            flags,
+        })
+    }
+}
+
+fn limit(text: Option<&str>) -> Result<u64, Failure> {
+    const HOW: &str = "give a size like --limit 512M, --limit 1.5G, a bare number of bytes, or --limit 50%";
+    let Some(text) = text else {
+        return Err(Failure::new(format!("there is no limit to hold; {HOW}")));
+    };
+    let size = size::parse(text).map_err(|why| Failure::new(format!("the limit '{text}' {why}; {HOW}")))?;
+    let memory = match cgroup::memory_that_counts() {
+        Some(memory) => memory,
+        None if matches!(size, Size::Bytes(_)) => u64::MAX,
+        None => {
+            return Err(Failure::new(format!(
+                "the limit '{text}' is a share of the machine's memory, and /proc/meminfo does not say how much there is; give it in bytes, for example --limit 512M"
+            )));
+        }
+    };
+    let bytes = size.of(memory);
+    if bytes < shared::SMALLEST_LIMIT {
+        return Err(Failure::new(format!(
+            "the limit '{text}' ({}) is less than memfold itself needs to work; give at least {}",
+            Human(bytes),
+            Human(shared::SMALLEST_LIMIT)
+        )));
+    }
+    if bytes > memory {
+        say(&format!(
+            "the limit of {} is more than the {} that this machine or cgroup has: something else may end the program first",
+            Human(bytes),
+            Human(memory)
+        ));
+    }
+    Ok(bytes)
+}
+
+/// `56/64`, or any fraction; kept in 1/64.
+fn fill_ratio(text: &str) -> Result<u32, Failure> {
+    let parsed = text.split_once('/').and_then(|(above, below)| {
+        let (above, below) = (above.trim().parse::<u32>().ok()?, below.trim().parse::<u32>().ok()?);
+        let ratio = (u64::from(above) * 64).checked_div(u64::from(below))?;
+        (1..=64).contains(&ratio).then_some(ratio as u32)
+    });
+    parsed.ok_or_else(|| {
+        Failure::new(format!(
+            "the fill ratio '{text}' is no fraction from 1/64 to 64/64; give one like --fill-ratio 56/64"
+        ))
+    })
+}
+
+/// The shared page, and the descriptor under which others find it.
+pub struct SharedPage {
+    /// The page itself.
+    pub page: &'static Shared,
+    /// Its file; closed at exec.
+    pub file: OwnedFd,
+}
+
+impl SharedPage {
+    /// Makes the page and writes the settings into it.
+    pub fn new(settings: &Settings) -> Result<Self, Failure> {
+        let failed = |e: nix::errno::Errno| {
+            Failure::new(format!("cannot make the page that is shared with the program: {}", e.desc()))
+        };
+        let file = memory_file(c"memfold-shared", MFdFlags::from_bits_retain(NOEXEC_SEAL)).map_err(failed)?;
+        nix::unistd::ftruncate(&file, Shared::BYTES as i64).map_err(failed)?;
+        let page: &Shared = sys::map_shared(&file).map_err(failed)?;
+        page.version.store(shared::VERSION, Relaxed);
+        page.flags.store(settings.flags, Relaxed);
+        page.limit_bytes.store(settings.limit, Relaxed);
+        page.on_full.store(
+            match settings.on_full {
+                OnFull::Grow => shared::on_full::GROW,
+                OnFull::Kill => shared::on_full::KILL,
+            },
+            Relaxed,
+        );
+        page.supervisor.store(std::process::id(), Relaxed);
+        page.fill_ratio.store(settings.fill_ratio, Relaxed);
+        shared::store_text(&page.codec_fast, &settings.codecs.fast);
+        shared::store_text(&page.codec_dense, settings.codecs.dense.as_deref().unwrap_or(""));
+        page.magic.store(shared::MAGIC, Release);
+        Ok(Self { page, file })
+    }
+
+    /// What to put into the environment.
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+}
+
+/// A file of memory, closed at exec, that is not among the standard three.
+pub fn memory_file(name: &std::ffi::CStr, wanted: MFdFlags) -> nix::Result<OwnedFd> {
+    let always = MFdFlags::MFD_CLOEXEC;
+    // Kernels that do not know a flag refuse the call.
+    let file = memfd_create(name, always | wanted).or_else(|_| memfd_create(name, always))?;
+    sys::above_standard(file).map_err(|e| nix::errno::Errno::from_raw(e.raw_os_error().unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::FAILED;
+
+    #[test]
+    fn limits_that_are_refused() {
+        for (text, word) in [
+            (None, "no limit"),
+            (Some("lots"), "not a size"),
+            (Some("0"), "zero"),
+            (Some("0%"), "zero"),
+            (Some("7M"), "at least 8 MiB"),
+            (Some("120%"), "more than"),
+        ] {
+            let failure = limit(text).unwrap_err();
+            assert_eq!(failure.status, FAILED);
+            assert!(failure.text.contains(word), "{failure}");
+        }
+        assert_eq!(limit(Some("8M")), Ok(8 << 20));
+        assert_eq!(limit(Some("50%")), Ok(cgroup::memory_that_counts().unwrap() / 2));
+    }
+
+    #[test]
+    fn ratios() {
+        assert_eq!(fill_ratio("56/64"), Ok(56));
+        assert_eq!(fill_ratio("7/8"), Ok(56));
+        assert_eq!(fill_ratio("1/1"), Ok(64));
+        for bad in ["", "56", "0/64", "65/64", "1/0", "1/65", "-1/2", "a/b", "4294967295/1"] {
+            assert!(fill_ratio(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_page_says_what_was_set() {
+        let codecs = codecs::parse("lz4,zstd:1").unwrap();
+        let settings = Settings { limit: 1 << 30, codecs, fill_ratio: 40, on_full: OnFull::Kill, flags: 5 };
+        let shared = SharedPage::new(&settings).unwrap();
+        let again = std::fs::OpenOptions::new().read(true).write(true).open(shared.path()).unwrap();
+        let page: &Shared = sys::map_shared(&again.into()).unwrap();
+        assert!(page.is_valid());
+        assert_eq!(page.limit_bytes.load(Relaxed), 1 << 30);
+        assert_eq!(page.on_full.load(Relaxed), shared::on_full::KILL);
+        assert_eq!(page.flags.load(Relaxed), 5);
+        assert_eq!(page.fill_ratio.load(Relaxed), 40);
+        let mut text = [0; 64];
+        assert_eq!(shared::load_text(&page.codec_dense, &mut text), "zstd:1");
+    }
+}

@@ -1,0 +1,108 @@
+//! Signals: the supervisor must outlive the program, and pass on what was
+//! meant for it.
+//!
+//! The program runs in the supervisor's process group. What the terminal
+//! sends (^C, ^\, hang-up) reaches both by itself, and the supervisor only
+//! has to survive it. What a process sends to the supervisor alone is passed
+//! on. The two are told apart by who sent it: the kernel or a process. A
+//! process that signals the whole group by `kill -TERM -GROUP` reaches the
+//! program twice; nobody can tell that apart from outside.
+//!
+//! All signals are blocked and read from a descriptor, so there are no
+//! handlers, and no dispositions that the program could inherit. Stop
+//! signals stay as they are: ^Z stops both, `fg` continues both.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::libc;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+/// The supervisor's side of signals.
+pub struct Signals {
+    descriptor: SignalFd,
+    inherited: Inherited,
+}
+
+/// What the program is to inherit.
+#[derive(Clone, Copy)]
+pub struct Inherited {
+    mask: SigSet,
+    child: SigAction,
+}
+
+/// One signal that has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// A child has changed its state.
+    Child,
+    /// To be passed on: its number.
+    PassOn(i32),
+}
+
+impl Signals {
+    /// Blocks signals and opens the descriptor.
+    pub fn new() -> nix::Result<Self> {
+        let mut wanted = SigSet::all();
+        for own in [
+            // Errors of this program itself.
+            Signal::SIGSEGV,
+            Signal::SIGBUS,
+            Signal::SIGFPE,
+            Signal::SIGILL,
+            Signal::SIGABRT,
+            Signal::SIGTRAP,
+            Signal::SIGSYS,
+            // The terminal's stop and go.
+            Signal::SIGTSTP,
+            Signal::SIGTTIN,
+            Signal::SIGTTOU,
+            Signal::SIGCONT,
+        ] {
+            wanted.remove(own);
+        }
+        let mut mask = SigSet::empty();
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&wanted), Some(&mut mask))?;
+        // With SIGCHLD ignored, as a parent may have left it, children would vanish with their exit status.
+        let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+        // SAFETY: no handler is installed.
+        let child = unsafe { sigaction(Signal::SIGCHLD, &default) }?;
+        let descriptor = SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        Ok(Self { descriptor, inherited: Inherited { mask, child } })
+    }
+
+    /// What the program is to inherit.
+    pub fn inherited(&self) -> Inherited {
+        self.inherited
+    }
+
+    /// The next signal that has come and matters.
+    pub fn next(&self) -> Option<Event> {
+        loop {
+            let info = self.descriptor.read_signal().ok()??;
+            let number = info.ssi_signo as i32;
+            let from_process = info.ssi_code <= 0 && info.ssi_pid != std::process::id();
+            match number {
+                libc::SIGCHLD => return Some(Event::Child),
+                _ if from_process => return Some(Event::PassOn(number)),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl Inherited {
+    /// Puts back what was there when memfold was started.
+    pub fn restore(&self) -> nix::Result<()> {
+        // SAFETY: puts back what the process was started with; a program that was just started has no
+        // handlers, so this is "default" or "ignore".
+        unsafe { sigaction(Signal::SIGCHLD, &self.child) }?;
+        sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.mask), None)
+    }
+}

@@ -1,0 +1,369 @@
+//! What a run comes to: the JSON object of `--stats`, and the closing line.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use memfold_runtime::shared::{self, Shared};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use serde::Serialize;
+
+use crate::settings::Settings;
+use crate::size::Human;
+use crate::supervisor::Seen;
+use crate::sys::Ending;
+
+/// Everything there is to say about a run. Names are a contract: they are
+/// added to, never changed.
+#[derive(Debug, Clone, Serialize)]
+pub struct Stats {
+    /// Version of memfold.
+    pub version: &'static str,
+    /// Exit status of the command.
+    pub exit_status: i32,
+    /// Wall time of the program.
+    pub wall_seconds: f64,
+    /// The limit.
+    pub limit_bytes: u64,
+    /// Most memory of the tree: the stores and the supervisor included, each page once.
+    pub peak_resident_bytes: u64,
+    /// Most that the programs believed to have.
+    pub peak_logical_bytes: u64,
+    /// Most compressed bytes in the stores.
+    pub peak_payload_bytes: u64,
+    /// Most of the rest of memfold's memory.
+    pub peak_overhead_bytes: u64,
+    /// Evicted by compressed bytes when most was evicted; null if nothing was.
+    pub compression_ratio: Option<f64>,
+    /// Pages compressed on eviction.
+    pub pages_compressed: u64,
+    /// Faults on pages that were compressed.
+    pub pages_faulted: u64,
+    /// How long such faults took; null if there were none.
+    pub fault_us: FaultTimes,
+    /// Processes of the tree.
+    pub processes: u64,
+
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// CPU time of the tree, as far as its processes have ended.
+    pub user_seconds: f64,
+    /// The same, in the kernel.
+    pub system_seconds: f64,
+    /// CPU time of memfold's threads in the programs.
+    pub runtime_cpu_seconds: f64,
+    /// CPU time of the supervisor.
+    pub supervisor_cpu_seconds: f64,
+    /// Time that the programs' threads waited for room.
+    pub throttled_seconds: f64,
+    /// What `peak_resident_bytes` was measured with.
+    pub peak_resident_source: &'static str,
+    /// How far the peak was above the limit.
+    pub over_limit_bytes: u64,
+    /// Most that was evicted at one time, uncompressed.
+    pub peak_evicted_bytes: u64,
+    /// Memory of the supervisor.
+    pub supervisor_resident_bytes: u64,
+    /// Members that could not be managed.
+    pub processes_unmanaged: u64,
+    /// Codec for what has just gone cold.
+    pub codec_fast: String,
+    /// Codec for what stays cold.
+    pub codec_dense: Option<String>,
+    /// Of the compressed pages, those of one repeated word.
+    pub pages_same_filled: u64,
+    /// Pages recompressed by the dense codec.
+    pub pages_densified: u64,
+    /// Pages brought back before they were asked for.
+    pub pages_prefetched: u64,
+    /// Faults on pages that were not compressed yet.
+    pub pages_rescued: u64,
+    /// Blocks taken away.
+    pub blocks_evicted: u64,
+}
+
+/// Times of faults in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct FaultTimes {
+    /// Half took at most so long.
+    pub p50: Option<f64>,
+    /// 99 of 100 took at most so long.
+    pub p99: Option<f64>,
+    /// The longest.
+    pub max: Option<f64>,
+}
+
+impl Stats {
+    /// Adds up what the page says and what the supervisor saw.
+    pub fn new(
+        shared: &Shared,
+        settings: &Settings,
+        command: &[String],
+        ending: Ending,
+        seen: &Seen,
+    ) -> Self {
+        // Processes raise the shared peaks every millisecond, but from sums that count pages twice after a
+        // fork; then only what the supervisor measured is right.
+        let peak = |by_processes: u64, own: u64| if seen.forked { own } else { own.max(by_processes) };
+        let peak_resident = match seen.source {
+            "cgroup" => seen.peak_resident,
+            _ => peak(shared.peak_resident.load(Relaxed), seen.peak_resident),
+        };
+        let (evicted, payload) = (shared.peak_evicted.load(Relaxed), shared.payload_at_peak.load(Relaxed));
+        let counters = totals(shared);
+        let count = |name: &str| counters.iter().find(|(n, _)| *n == name).map_or(0, |(_, value)| *value);
+        let (user, system) = cpu_seconds(UsageWho::RUSAGE_CHILDREN);
+        let own_cpu = cpu_seconds(UsageWho::RUSAGE_SELF);
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            exit_status: ending.status(),
+            wall_seconds: seen.wall.as_secs_f64(),
+            limit_bytes: settings.limit,
+            peak_resident_bytes: peak_resident,
+            peak_logical_bytes: peak(shared.peak_logical.load(Relaxed), seen.peak_logical),
+            peak_payload_bytes: shared.peak_payload.load(Relaxed),
+            peak_overhead_bytes: shared.peak_overhead.load(Relaxed),
+            compression_ratio: (payload > 0).then(|| evicted as f64 / payload as f64),
+            pages_compressed: count("pages_compressed"),
+            pages_faulted: count("pages_faulted"),
+            fault_us: fault_times(shared),
+            processes: shared.processes.load(Relaxed) + seen.unmanaged,
+            command: command.to_vec(),
+            signal: match ending {
+                Ending::Exited(_) => None,
+                Ending::Signalled(signal) => Some(signal),
+            },
+            user_seconds: user,
+            system_seconds: system,
+            runtime_cpu_seconds: count("runtime_cpu_ns") as f64 / 1e9,
+            supervisor_cpu_seconds: own_cpu.0 + own_cpu.1,
+            throttled_seconds: count("throttled_ns") as f64 / 1e9,
+            peak_resident_source: seen.source,
+            over_limit_bytes: peak_resident.saturating_sub(settings.limit),
+            peak_evicted_bytes: evicted,
+            supervisor_resident_bytes: seen.own_resident,
+            processes_unmanaged: seen.unmanaged,
+            codec_fast: settings.codecs.fast.clone(),
+            codec_dense: settings.codecs.dense.clone(),
+            pages_same_filled: count("pages_same_filled"),
+            pages_densified: count("pages_densified"),
+            pages_prefetched: count("pages_prefetched"),
+            pages_rescued: count("pages_rescued"),
+            blocks_evicted: count("blocks_evicted"),
+        }
+    }
+
+    /// The JSON object, with a line end.
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut text = serde_json::to_vec_pretty(self).unwrap_or_else(|e| unreachable!("plain fields: {e}"));
+        text.push(b'\n');
+        text
+    }
+
+    /// Whether anything was done at all.
+    pub fn did_evict(&self) -> bool {
+        self.pages_compressed > 0 || self.blocks_evicted > 0
+    }
+
+    /// Whether the limit was passed by more than the contract allows.
+    pub fn passed_limit(&self) -> bool {
+        self.over_limit_bytes > self.limit_bytes / 20 + (8 << 20)
+    }
+
+    /// The closing line.
+    pub fn closing_line(&self) -> String {
+        let limit = Human(self.limit_bytes);
+        let peak = Human(self.peak_resident_bytes);
+        if !self.did_evict() {
+            return match self.passed_limit() {
+                false => {
+                    format!("nothing had to be compressed: {peak} at most were in use, of {limit} allowed")
+                }
+                true => format!(
+                    "the limit of {limit} was passed: {peak} were in use, and nothing could be compressed"
+                ),
+            };
+        }
+        let mut line = format!("{} were kept in {peak} (limit {limit})", Human(self.peak_logical_bytes));
+        if self.passed_limit() {
+            line += ", which is more than the limit: the data did not compress enough";
+        }
+        line += &format!("; {} pages compressed", grouped(self.pages_compressed));
+        if let Some(ratio) = self.compression_ratio {
+            line += &format!(" to 1/{ratio:.1}");
+        }
+        line += &format!(", {} brought back", grouped(self.pages_faulted));
+        if let (Some(half), Some(most)) = (self.fault_us.p50, self.fault_us.p99) {
+            line += &format!(" ({half:.0} µs each, 99 % within {most:.0} µs)");
+        }
+        line += &format!(
+            "; cost: {:.1} s of CPU by memfold beside {:.1} s by the program",
+            self.runtime_cpu_seconds + self.supervisor_cpu_seconds,
+            (self.user_seconds + self.system_seconds - self.runtime_cpu_seconds).max(0.0)
+        );
+        if self.throttled_seconds >= 0.05 {
+            line += &format!(", {:.1} s of waiting for room", self.throttled_seconds);
+        }
+        line + &format!(", {:.1} s in all", self.wall_seconds)
+    }
+}
+
+/// Counters of processes that have ended and of those that have not.
+fn totals(shared: &Shared) -> Vec<(&'static str, u64)> {
+    let mut sums: Vec<_> =
+        shared.ended.each().into_iter().map(|(name, value)| (name, value.load(Relaxed))).collect();
+    for slot in shared.live_slots() {
+        for (sum, (_, value)) in sums.iter_mut().zip(slot.counters.each()) {
+            sum.1 += value.load(Relaxed);
+        }
+    }
+    sums
+}
+
+fn cpu_seconds(who: UsageWho) -> (f64, f64) {
+    getrusage(who).map_or((0.0, 0.0), |usage| {
+        let seconds = |time: nix::sys::time::TimeVal| time.num_microseconds() as f64 / 1e6;
+        (seconds(usage.user_time()), seconds(usage.system_time()))
+    })
+}
+
+fn fault_times(shared: &Shared) -> FaultTimes {
+    let counts: Vec<u64> = shared.fault_histogram.iter().map(|bucket| bucket.load(Relaxed)).collect();
+    let all: u64 = counts.iter().sum();
+    let longest = shared.fault_max_ns.load(Relaxed);
+    let quantile = |share: f64| {
+        let rank = (all as f64 * share).ceil() as u64;
+        let mut sum = 0;
+        let bucket = counts.iter().position(|count| {
+            sum += count;
+            sum >= rank
+        })?;
+        // The largest time that falls into the bucket, so that the share is kept.
+        let end = shared::bucket_start(bucket + 1) - 1;
+        Some(end.min(longest) as f64 / 1000.0)
+    };
+    if all == 0 {
+        return FaultTimes { p50: None, p99: None, max: None };
+    }
+    FaultTimes { p50: quantile(0.5), p99: quantile(0.99), max: Some(longest as f64 / 1000.0) }
+}
+
+/// 1234567 as 1,234,567.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::OnFull;
+    use crate::settings::SharedPage;
+
+    fn settings() -> Settings {
+        let codecs = crate::codecs::parse("lz4,zstd:1").unwrap();
+        Settings { limit: 100 << 20, codecs, fill_ratio: 56, on_full: OnFull::Grow, flags: 0 }
+    }
+
+    fn stats(page: &Shared, seen: &Seen) -> Stats {
+        Stats::new(page, &settings(), &["prog".into()], Ending::Exited(3), seen)
+    }
+
+    #[test]
+    fn fields_of_the_contract_come_first_and_in_order() {
+        let shared = SharedPage::new(&settings()).unwrap();
+        let json = String::from_utf8(stats(shared.page, &Seen::default()).to_json()).unwrap();
+        let names: Vec<&str> = json
+            .lines()
+            .filter_map(|line| line.strip_prefix("  \"")?.split_once('"'))
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(
+            names[..13],
+            [
+                "version",
+                "exit_status",
+                "wall_seconds",
+                "limit_bytes",
+                "peak_resident_bytes",
+                "peak_logical_bytes",
+                "peak_payload_bytes",
+                "peak_overhead_bytes",
+                "compression_ratio",
+                "pages_compressed",
+                "pages_faulted",
+                "fault_us",
+                "processes"
+            ]
+        );
+    }
+
+    #[test]
+    fn counters_of_the_dead_and_the_living() {
+        let shared = SharedPage::new(&settings()).unwrap();
+        let page = shared.page;
+        let dead = page.take_slot(10).unwrap();
+        dead.counters.pages_compressed.store(5, Relaxed);
+        page.free_slot(dead);
+        page.take_slot(11).unwrap().counters.pages_compressed.store(7, Relaxed);
+        let stats = stats(page, &Seen { unmanaged: 1, ..Seen::default() });
+        assert_eq!((stats.pages_compressed, stats.processes, stats.processes_unmanaged), (12, 3, 1));
+    }
+
+    #[test]
+    fn peaks_after_a_fork_are_the_supervisors() {
+        let shared = SharedPage::new(&settings()).unwrap();
+        shared.page.peak_resident.store(200 << 20, Relaxed);
+        let seen = Seen { peak_resident: 90 << 20, ..Seen::default() };
+        assert_eq!(stats(shared.page, &seen).peak_resident_bytes, 200 << 20);
+        let forked = Seen { forked: true, ..seen };
+        assert_eq!(stats(shared.page, &forked).peak_resident_bytes, 90 << 20);
+    }
+
+    #[test]
+    fn quantiles_keep_their_promise() {
+        let shared = SharedPage::new(&settings()).unwrap();
+        let page = shared.page;
+        assert_eq!(fault_times(page), FaultTimes { p50: None, p99: None, max: None });
+        for ns in 1..=1000u64 {
+            page.note_fault(ns * 100);
+        }
+        let times = fault_times(page);
+        let (p50, p99) = (times.p50.unwrap(), times.p99.unwrap());
+        assert!((50.0..=50.0 * 1.07).contains(&p50), "{p50}");
+        assert!((99.0..=100.0).contains(&p99), "{p99}");
+        assert_eq!(times.max, Some(100.0));
+    }
+
+    #[test]
+    fn closing_lines() {
+        let shared = SharedPage::new(&settings()).unwrap();
+        let page = shared.page;
+        let seen = Seen { peak_resident: 12 << 20, ..Seen::default() };
+        let quiet = stats(page, &seen).closing_line();
+        assert!(quiet.contains("nothing had to be compressed") && quiet.contains("12 MiB"), "{quiet}");
+
+        let slot = page.take_slot(1).unwrap();
+        slot.counters.pages_compressed.store(123_456, Relaxed);
+        slot.evicted.store(300 << 20, Relaxed);
+        slot.payload.store(100 << 20, Relaxed);
+        page.note_peaks();
+        let line = stats(page, &Seen { peak_resident: 99 << 20, ..Seen::default() }).closing_line();
+        assert!(line.contains("123,456 pages compressed to 1/3.0") && !line.contains("more than"), "{line}");
+        let line = stats(page, &Seen { peak_resident: 200 << 20, ..Seen::default() }).closing_line();
+        assert!(line.contains("more than the limit"), "{line}");
+    }
+
+    #[test]
+    fn digits_in_groups() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+}

@@ -1,0 +1,272 @@
+//! The supervisor: stays while the program runs, watches the tree, and keeps
+//! what the statistics need.
+//!
+//! It is a loop around one wait: for a signal, for a process that calls
+//! because the limit is near, or for the next sample. Samples are far apart
+//! while there is room (100 ms) and close together near the limit (10 ms), so
+//! that what could fill the room fills it no faster than it is seen.
+//!
+//! Its own memory counts towards the limit, so it has little: no thread but
+//! a tiny one that waits for calls, and no list that grows but the members.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::{Duration, Instant};
+
+use memfold_runtime::shared::{self, Shared};
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::unistd::Pid;
+
+use crate::failure::say;
+use crate::group::Group;
+use crate::series::{Point, Series};
+use crate::settings::SharedPage;
+use crate::signals::{Event, Signals};
+use crate::sys::{self, Ending};
+use crate::tree::Tree;
+
+const FAR: Duration = Duration::from_millis(100);
+const NEAR: Duration = Duration::from_millis(10);
+/// A call by a process is answered, but not more often than this.
+const CALLED: Duration = Duration::from_millis(2);
+/// How fast memory is thought to grow, bytes a second.
+const GROWTH: u64 = 4 << 30;
+
+/// What only the supervisor has seen.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// Most memory of the tree, each page once.
+    pub peak_resident: u64,
+    /// Most that the programs believed to have.
+    pub peak_logical: u64,
+    /// What `peak_resident` was taken from.
+    pub source: &'static str,
+    /// Members that could not be managed.
+    pub unmanaged: u64,
+    /// Samples taken.
+    pub samples: u64,
+    /// Members were related by fork, so that sums of gauges count pages twice.
+    pub forked: bool,
+    /// What the supervisor itself had resident at the end.
+    pub own_resident: u64,
+    /// Wall time of the program.
+    pub wall: Duration,
+}
+
+/// Watches one tree.
+pub struct Supervisor<'a> {
+    shared: &'static Shared,
+    program: Pid,
+    signals: &'a Signals,
+    group: Option<&'a Group>,
+    tree: Tree,
+    begin: Instant,
+    messages_read: u32,
+    seen: Seen,
+    series: Option<Series>,
+}
+
+impl<'a> Supervisor<'a> {
+    /// Begins to watch a program that has just been started.
+    pub fn new(
+        page: &SharedPage,
+        program: Pid,
+        begin: Instant,
+        signals: &'a Signals,
+        group: Option<&'a Group>,
+        wants_series: bool,
+    ) -> Self {
+        Self {
+            shared: page.page,
+            program,
+            signals,
+            group,
+            tree: Tree::new(page.page),
+            begin,
+            messages_read: 0,
+            seen: Seen::default(),
+            series: wants_series.then(Series::new),
+        }
+    }
+
+    /// Stays until the program ends.
+    pub fn watch(mut self) -> (Ending, Seen, Option<Series>) {
+        let calls = listen(self.shared);
+        let ending = self.wait_for_end(calls.as_ref());
+        self.seen.wall = self.begin.elapsed();
+        self.sample(Instant::now());
+        self.seen.unmanaged = self.tree.unmanaged_count;
+        self.seen.forked = self.tree.forks.used;
+        self.seen.own_resident = crate::procfs::anonymous(std::process::id() as i32).unwrap_or(0);
+        self.seen.source = match self.group {
+            Some(_) => "cgroup",
+            None if self.seen.forked => "page tables",
+            None => "counters",
+        };
+        (ending, self.seen, self.series)
+    }
+
+    fn wait_for_end(&mut self, calls: Option<&EventFd>) -> Ending {
+        let mut last = Instant::now();
+        let mut interval = CALLED;
+        loop {
+            let called = self.wait(calls, (last + interval).saturating_duration_since(Instant::now()));
+            while let Some(event) = self.signals.next() {
+                match event {
+                    Event::PassOn(number) => sys::send_signal(self.program, number),
+                    Event::Child => {}
+                }
+            }
+            // Asked every time: one SIGCHLD can stand for several children.
+            if let Some(ending) = self.reap() {
+                return ending;
+            }
+            let now = Instant::now();
+            let since = now.duration_since(last);
+            if since >= interval || called && since >= CALLED {
+                let resident = self.sample(now);
+                interval = self.interval(resident, interval);
+                last = now;
+            }
+        }
+    }
+
+    /// Waits for a signal, a call, or the time. Returns whether there was a call.
+    fn wait(&self, calls: Option<&EventFd>, at_most: Duration) -> bool {
+        let own = self.signals.as_fd();
+        let mut wait = [
+            PollFd::new(own, PollFlags::POLLIN),
+            PollFd::new(calls.map_or(own, |c| c.as_fd()), PollFlags::POLLIN),
+        ];
+        // A part of a millisecond rounds up: a wait of zero would spin.
+        let at_most = PollTimeout::try_from(at_most + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
+        if nix::poll::poll(&mut wait, at_most).unwrap_or(0) == 0 {
+            return false;
+        }
+        let called = calls.is_some() && wait[1].any().unwrap_or(false);
+        if called && let Some(calls) = calls {
+            let _ = calls.read();
+        }
+        called
+    }
+
+    /// Collects children that have ended: the program, and orphans of the
+    /// tree, whose parent this process has become.
+    fn reap(&self) -> Option<Ending> {
+        while let Some((pid, ending)) = sys::reap() {
+            if pid == self.program {
+                return Some(ending);
+            }
+        }
+        None
+    }
+
+    /// Far apart at the beginning of a process's life too: it starts close
+    /// together and doubles, so that a short program is not missed.
+    fn interval(&self, resident: u64, before: Duration) -> Duration {
+        let room = self.shared.limit_bytes.load(Relaxed).saturating_sub(resident);
+        let wanted = Duration::from_millis(room * 1000 / GROWTH).clamp(NEAR, FAR);
+        wanted.min(before * 2)
+    }
+
+    /// Looks at the tree once. Returns what is resident.
+    fn sample(&mut self, now: Instant) -> u64 {
+        let before = self.sum_of_gauges();
+        let managed = self.tree.sample(now);
+        if self.tree.scan_is_due(now) || self.tree.forks.is_due(now) {
+            for member in self.tree.scan(now) {
+                say(&format!(
+                    "'{}' (process {}) cannot be managed ({}): its memory counts towards the limit but is not compressed",
+                    member.name, member.pid, member.why
+                ));
+            }
+        }
+        let shared = self.shared;
+        shared.unmanaged_resident.store(self.tree.unmanaged, Relaxed);
+        let twice = self.tree.forks.counted_twice();
+        let (resident, correction) = match self.group.and_then(Group::resident) {
+            Some(inside) => {
+                // The gauges move while the kernel is asked: the correction that takes off least is right.
+                let outside = self.tree.own;
+                let gauges = before.min(self.sum_of_gauges()) + self.tree.unmanaged;
+                (inside + outside, (inside + outside) as i64 - gauges as i64)
+            }
+            None => {
+                ((managed.known + managed.new + self.tree.unmanaged).saturating_sub(twice), -(twice as i64))
+            }
+        };
+        shared.resident_correction.store(correction, Relaxed);
+        shared.note_peaks();
+        self.note(now, resident.saturating_sub(if self.group.is_some() { 0 } else { managed.new }));
+        self.print_messages();
+        resident
+    }
+
+    fn sum_of_gauges(&self) -> u64 {
+        self.shared.live_slots().map(|slot| slot.resident.load(Relaxed)).sum()
+    }
+
+    fn note(&mut self, now: Instant, resident: u64) {
+        let (mut evicted, mut payload, mut overhead) = (0, 0, 0);
+        for slot in self.shared.live_slots() {
+            evicted += slot.evicted.load(Relaxed);
+            payload += slot.payload.load(Relaxed);
+            overhead += slot.overhead.load(Relaxed);
+        }
+        let logical = resident.saturating_sub(payload + overhead) + evicted;
+        self.seen.samples += 1;
+        self.seen.peak_resident = self.seen.peak_resident.max(resident);
+        self.seen.peak_logical = self.seen.peak_logical.max(logical);
+        if let Some(series) = &mut self.series {
+            let at = now.duration_since(self.begin).as_secs_f64();
+            series.add(Point { at, resident, logical, payload });
+        }
+    }
+
+    /// Prints what processes have left in the ring.
+    fn print_messages(&mut self) {
+        let head = self.shared.message_head.load(Acquire);
+        let oldest = head.wrapping_sub(shared::MESSAGES as u32);
+        if head.wrapping_sub(self.messages_read) > shared::MESSAGES as u32 {
+            let lost = oldest.wrapping_sub(self.messages_read);
+            say(&format!("{lost} messages came too fast and were lost"));
+            self.messages_read = oldest;
+        }
+        while self.messages_read != head {
+            let number = self.messages_read;
+            let message = &self.shared.messages[number as usize % shared::MESSAGES];
+            if message.seq.load(Acquire) != number.wrapping_add(1) {
+                // Still being written; or its writer died in the middle, then the ring passes it by.
+                return;
+            }
+            let mut buffer = [0; shared::MESSAGE_BYTES];
+            let text = shared::load_text(&message.text, &mut buffer);
+            say(&format!("process {}: {text}", message.pid.load(Relaxed)));
+            self.messages_read = number.wrapping_add(1);
+        }
+    }
+}
+
+/// A descriptor that becomes readable when a process calls.
+fn listen(shared: &'static Shared) -> Option<EventFd> {
+    let calls = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).ok()?;
+    let ours = calls.as_fd().try_clone_to_owned().ok()?;
+    let wait = move || wait_for_calls(shared, &ours);
+    std::thread::Builder::new().stack_size(32 << 10).spawn(wait).ok()?;
+    Some(calls)
+}
+
+fn wait_for_calls(shared: &Shared, calls: &OwnedFd) {
+    let mut seen = shared.pressure.load(Relaxed);
+    loop {
+        sys::futex_wait(&shared.pressure, seen, Duration::from_secs(3600));
+        let now = shared.pressure.load(Relaxed);
+        if now != seen {
+            seen = now;
+            let _ = nix::unistd::write(calls, &1u64.to_ne_bytes());
+            // Calls come in bursts; each is answered by one sample.
+            std::thread::sleep(CALLED);
+        }
+    }
+}

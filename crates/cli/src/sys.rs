@@ -1,0 +1,212 @@
+//! System calls for which no safe wrapper exists, each behind a safe
+//! function. The only other module with unsafe code is `uffd`, whose calls
+//! are a subject of their own.
+
+use std::ffi::{CStr, CString, c_int};
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use nix::libc;
+use nix::sys::mman::{MapFlags, ProtFlags};
+use nix::unistd::{ForkResult, Pid};
+
+/// Bytes of a page.
+pub const PAGE: u64 = 4096;
+
+/// Which side of a fork this is.
+pub enum Fork {
+    /// The process that forked.
+    Parent(Pid),
+    /// The new one.
+    Child,
+}
+
+/// Forks a process that has no other threads.
+///
+/// # Panics
+/// If there are other threads: what they hold would stay locked in the child.
+pub fn fork() -> nix::Result<Fork> {
+    assert_eq!(threads(), 1, "fork with other threads");
+    // SAFETY: this process has one thread, so the child has everything its parent had: no lock is held by a
+    // thread that is not there.
+    match unsafe { nix::unistd::fork() }? {
+        ForkResult::Parent { child } => Ok(Fork::Parent(child)),
+        ForkResult::Child => Ok(Fork::Child),
+    }
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// By itself, with this status.
+    Exited(i32),
+    /// By this signal.
+    Signalled(i32),
+}
+
+impl Ending {
+    /// The exit status that says it.
+    pub fn status(self) -> i32 {
+        match self {
+            Self::Exited(status) => status,
+            Self::Signalled(signal) => 128 + signal,
+        }
+    }
+}
+
+/// Collects a child that has ended, if there is one. (`nix` has no names for
+/// real-time signals and would lose the child.)
+pub fn reap() -> Option<(Pid, Ending)> {
+    loop {
+        let mut status = 0;
+        // SAFETY: writes the status into a variable of ours.
+        let pid = unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) };
+        if pid <= 0 {
+            if pid < 0 && nix::errno::Errno::last() == nix::errno::Errno::EINTR {
+                continue;
+            }
+            return None;
+        }
+        if libc::WIFSIGNALED(status) {
+            return Some((Pid::from_raw(pid), Ending::Signalled(libc::WTERMSIG(status))));
+        }
+        if libc::WIFEXITED(status) {
+            return Some((Pid::from_raw(pid), Ending::Exited(libc::WEXITSTATUS(status))));
+        }
+    }
+}
+
+/// Sends a signal by its number, real-time ones included. A process that is
+/// gone needs none.
+pub fn send_signal(to: Pid, number: i32) {
+    // SAFETY: takes numbers only.
+    unsafe { libc::kill(to.as_raw(), number) };
+}
+
+fn threads() -> usize {
+    // A link count of 2 for the directory itself, then one for each thread.
+    std::fs::metadata("/proc/self/task")
+        .map_or(1, |m| std::os::unix::fs::MetadataExt::nlink(&m).saturating_sub(2) as usize)
+        .max(1)
+}
+
+/// Ends this process at once: no destructors, no exit handlers.
+pub fn exit_now(status: c_int) -> ! {
+    // SAFETY: takes a number; nothing of this process is used after it.
+    unsafe { libc::_exit(status) }
+}
+
+/// Replaces this process by a program. Returns only when that failed.
+pub fn exec(path: &CStr, arguments: &[CString], environment: &[CString]) -> nix::errno::Errno {
+    match nix::unistd::execve(path, arguments, environment) {
+        Err(errno) => errno,
+        Ok(never) => match never {},
+    }
+}
+
+/// Maps a file of memory for good, shared with whoever else maps it.
+///
+/// `T` must be valid for any bytes and cope with others changing it: only
+/// types of atomics are.
+pub fn map_shared<T: 'static>(file: &OwnedFd) -> nix::Result<&'static T> {
+    let bytes = NonZeroUsize::new(size_of::<T>()).ok_or(nix::errno::Errno::EINVAL)?;
+    let length = nix::sys::stat::fstat(file)?.st_size;
+    if u64::try_from(length).unwrap_or(0) < bytes.get() as u64 {
+        return Err(nix::errno::Errno::EINVAL);
+    }
+    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory that is in use.
+    let start: NonNull<_> =
+        unsafe { nix::sys::mman::mmap(None, bytes, access, MapFlags::MAP_SHARED, file, 0) }?;
+    // SAFETY: the mapping has the size of T, is aligned to a page, is never unmapped, and holds zeros or
+    // what others of this tree wrote; the caller's T is valid for any of that (see above).
+    Ok(unsafe { start.cast::<T>().as_ref() })
+}
+
+/// Whether a file's contents may be mapped for execution: no on a `noexec` mount.
+pub fn can_map_executable(file: &OwnedFd) -> bool {
+    let Some(bytes) = NonZeroUsize::new(PAGE as usize) else { return false };
+    let access = ProtFlags::PROT_READ | ProtFlags::PROT_EXEC;
+    // SAFETY: as in `map_shared`; nothing is read from the mapping.
+    let mapped = unsafe { nix::sys::mman::mmap(None, bytes, access, MapFlags::MAP_PRIVATE, file, 0) };
+    match mapped {
+        Ok(start) => {
+            // SAFETY: the mapping was made here and nothing points into it.
+            let _ = unsafe { nix::sys::mman::munmap(start, bytes.get()) };
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// Sleeps while `word` holds `value`, until another process wakes it.
+pub fn futex_wait(word: &AtomicU32, value: u32, at_most: Duration) {
+    let limit = libc::timespec {
+        tv_sec: at_most.as_secs() as libc::time_t,
+        tv_nsec: at_most.subsec_nanos() as libc::c_long,
+    };
+    // SAFETY: the word outlives the call, the time is read during it; the kernel writes to neither.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &limit) };
+}
+
+/// Whether two processes share one address space, as after vfork. None if
+/// the kernel does not tell.
+pub fn same_memory(a: i32, b: i32) -> Option<bool> {
+    const KCMP_VM: c_int = 1;
+    // SAFETY: takes numbers only.
+    match unsafe { libc::syscall(libc::SYS_kcmp, a, b, KCMP_VM, 0, 0) } {
+        0 => Some(true),
+        order if order > 0 => Some(false),
+        _ => None,
+    }
+}
+
+/// Closes every descriptor that is not in `keep`.
+pub fn close_all_but(keep: &[RawFd]) {
+    let mut keep: Vec<u32> = keep.iter().filter_map(|fd| u32::try_from(*fd).ok()).collect();
+    keep.sort_unstable();
+    let mut first = 0;
+    for fd in keep {
+        if fd > first {
+            close_range(first, fd - 1);
+        }
+        first = fd + 1;
+    }
+    close_range(first, u32::MAX);
+}
+
+fn close_range(first: u32, last: u32) {
+    // SAFETY: takes numbers. The caller of `close_all_but` names every descriptor that an owner in this
+    // process still uses; the rest are inherited ones that no value here owns.
+    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+}
+
+/// Whether the file that `path` leads to has an extended attribute.
+pub fn has_attribute(path: &Path, name: &CStr) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_encoded_bytes()) else { return false };
+    // SAFETY: both strings end with zero; a null buffer of no length asks for the size alone.
+    unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
+}
+
+/// Another descriptor for what the number `fd` has open, closed at exec.
+pub fn duplicate(fd: RawFd) -> nix::Result<OwnedFd> {
+    // SAFETY: the call copes with any number; a new descriptor is nobody else's.
+    let raw = nix::errno::Errno::result(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) })?;
+    // SAFETY: as above.
+    Ok(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(raw) })
+}
+
+/// The same descriptor under a number of at least 3, closed at exec: when the
+/// caller was started with standard error closed, a file of ours must not
+/// take its place.
+pub fn above_standard(fd: OwnedFd) -> io::Result<OwnedFd> {
+    if fd.as_raw_fd() > 2 {
+        return Ok(fd);
+    }
+    Ok(duplicate(fd.as_raw_fd())?)
+}

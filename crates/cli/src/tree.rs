@@ -1,0 +1,339 @@
+//! The members of the tree: which there are, which are managed, and what
+//! they have resident.
+//!
+//! A member is managed when a slot of the shared page carries its id *and*
+//! the program image that it runs now; a managed process that goes on as a
+//! static program keeps its slot, with gauges that nobody writes any more.
+//!
+//! ```text
+//! every sample (5-100 ms): slots -> ended? freed : resident by the kernel's counters
+//! every scan (0.1-2 s):    walk from the supervisor down -> new members, images, who is not managed
+//! now and then:            page tables of forked members -> what is counted twice (`forks`)
+//! ```
+//!
+//! The gauges of managed members are theirs to write. Everything else is
+//! summed up here into `unmanaged`. A child between vfork and exec shares its
+//! parent's memory and counts nothing.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use memfold_runtime::shared::{Shared, Slot, state};
+
+use crate::forks::Forks;
+use crate::procfs::{self, Image};
+use crate::sys;
+
+/// A member without a slot is given so long to get one before it is named.
+const GRACE: Duration = Duration::from_secs(1);
+/// A scan may take one part in this many of the time, or of it when something is new.
+const SCAN_SHARE: u32 = 200;
+const FORCED_SCAN_SHARE: u32 = 30;
+
+/// One process of the tree.
+#[derive(Debug, Clone)]
+struct Member {
+    parent: i32,
+    start_time: u64,
+    image: Image,
+    /// When it was first seen with this image.
+    since: Instant,
+    /// What it thinks its id is.
+    inner_pid: i32,
+    managed: bool,
+    /// Counted as one that is not managed.
+    told: bool,
+    /// Shares the address space of its parent: between vfork and exec.
+    borrowed: bool,
+    /// Seen in the scan that runs now.
+    seen: bool,
+}
+
+/// A member that is not managed, to be named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unmanaged {
+    /// Process id.
+    pub pid: i32,
+    /// Short name.
+    pub name: String,
+    /// Why, as far as its file tells.
+    pub why: &'static str,
+}
+
+/// Bytes that members have resident, by the kernel's counters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Resident {
+    /// Members with a slot.
+    pub known: u64,
+    /// Processes that have taken a slot since the last scan. They may share
+    /// all of it with the process that they were forked from.
+    pub new: u64,
+}
+
+/// What the supervisor knows about the tree.
+pub struct Tree {
+    root: i32,
+    shared: &'static Shared,
+    members: HashMap<i32, Member>,
+    has_children_files: bool,
+    next_scan: Instant,
+    /// Not before this, even if something is new.
+    earliest_scan: Instant,
+    /// What forked members count twice.
+    pub forks: Forks,
+    /// This process and the shared page, in bytes.
+    pub own: u64,
+    /// The same and members that are not managed.
+    pub unmanaged: u64,
+    /// Members without a slot that have been counted.
+    pub unmanaged_count: u64,
+}
+
+impl Tree {
+    /// The tree below this process.
+    pub fn new(shared: &'static Shared) -> Self {
+        let root = std::process::id() as i32;
+        let now = Instant::now();
+        Self {
+            root,
+            shared,
+            members: HashMap::new(),
+            has_children_files: procfs::children(root, 1, &mut Vec::new()),
+            next_scan: now,
+            earliest_scan: now,
+            forks: Forks::new(now),
+            own: 0,
+            unmanaged: 0,
+            unmanaged_count: 0,
+        }
+    }
+
+    /// Frees the slots of processes that have ended, and returns what the
+    /// managed members have resident. New processes make a scan due.
+    pub fn sample(&mut self, now: Instant) -> Resident {
+        let mut resident = Resident::default();
+        for slot in self.shared.live_slots() {
+            let Some(pid) = self.pid_of(slot) else {
+                resident.new += slot.resident.load(Relaxed);
+                self.next_scan = self.earliest_scan;
+                continue;
+            };
+            match procfs::anonymous(pid) {
+                Some(bytes) if bytes > 0 => resident.known += bytes,
+                _ if procfs::has_ended(pid) => {
+                    self.shared.free_slot(slot);
+                    self.forks.ended(pid, now);
+                }
+                _ => {}
+            }
+        }
+        self.forks.erode(now);
+        resident
+    }
+
+    /// The member a slot belongs to. One in a pid namespace of its own writes
+    /// the id that it has there.
+    fn pid_of(&self, slot: &Slot) -> Option<i32> {
+        let said = slot.pid.load(Relaxed) as i32;
+        if self.members.contains_key(&said) {
+            return Some(said);
+        }
+        self.members.iter().find(|(_, member)| member.inner_pid == said).map(|(pid, _)| *pid)
+    }
+
+    fn slot_of(&self, pid: i32, inner_pid: i32) -> Option<&'static Slot> {
+        self.shared.live_slots().find(|slot| {
+            let said = slot.pid.load(Relaxed) as i32;
+            said == pid || said == inner_pid
+        })
+    }
+
+    /// Whether a scan is due.
+    pub fn scan_is_due(&self, now: Instant) -> bool {
+        now >= self.next_scan
+    }
+
+    /// Walks the tree. Returns members that turned out not to be managed.
+    pub fn scan(&mut self, now: Instant) -> Vec<Unmanaged> {
+        for member in self.members.values_mut() {
+            member.seen = false;
+        }
+        for pid in self.descendants() {
+            self.see(pid, now);
+        }
+        self.members.retain(|_, member| member.seen);
+        self.free_unknown();
+        let news = self.judge(now);
+        self.unmanaged = self.sum_unmanaged();
+        let cost = now.elapsed();
+        self.next_scan = now + (cost * SCAN_SHARE).clamp(Duration::from_millis(100), Duration::from_secs(2));
+        self.earliest_scan = now + (cost * FORCED_SCAN_SHARE).max(Duration::from_millis(5));
+        self.forks.measure(&self.families(), Instant::now());
+        news
+    }
+
+    /// Slots of processes that came and went between two scans.
+    fn free_unknown(&self) {
+        for slot in self.shared.live_slots() {
+            if self.pid_of(slot).is_none() && procfs::has_ended(slot.pid.load(Relaxed) as i32) {
+                self.shared.free_slot(slot);
+            }
+        }
+    }
+
+    fn descendants(&self) -> Vec<i32> {
+        let mut found = Vec::new();
+        if !self.has_children_files {
+            let all = procfs::all_with_parents();
+            let mut parents = vec![self.root];
+            while let Some(parent) = parents.pop() {
+                let children = all.iter().filter(|(_, p)| *p == parent).map(|(pid, _)| *pid);
+                parents.extend(children.clone());
+                found.extend(children);
+            }
+            return found;
+        }
+        // This process has two threads, and children only of the first.
+        procfs::children(self.root, 1, &mut found);
+        let mut next = 0;
+        while let Some(pid) = found.get(next).copied() {
+            let threads = procfs::stat(pid).map_or(1, |stat| stat.threads);
+            procfs::children(pid, threads, &mut found);
+            next += 1;
+        }
+        // A process that moves up while the walk goes on is found twice.
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    fn see(&mut self, pid: i32, now: Instant) {
+        let Some(stat) = procfs::stat(pid) else { return };
+        if matches!(stat.state, b'Z' | b'X') && stat.threads <= 1 {
+            return;
+        }
+        let fresh = Member {
+            parent: stat.parent,
+            start_time: stat.start_time,
+            image: stat.image,
+            since: now,
+            inner_pid: pid,
+            managed: false,
+            told: false,
+            borrowed: false,
+            seen: true,
+        };
+        match self.members.get_mut(&pid) {
+            Some(known) if known.start_time == stat.start_time => {
+                known.seen = true;
+                known.parent = stat.parent;
+                if known.image != stat.image {
+                    known.image = stat.image;
+                    known.since = now;
+                }
+            }
+            _ => {
+                let inner_pid = procfs::inner_pid(pid).unwrap_or(pid);
+                self.members.insert(pid, Member { inner_pid, ..fresh });
+            }
+        }
+    }
+
+    /// Finds out who is managed and who borrows its parent's memory.
+    fn judge(&mut self, now: Instant) -> Vec<Unmanaged> {
+        let mut news = Vec::new();
+        let pids: Vec<i32> = self.members.keys().copied().collect();
+        for pid in pids {
+            let Some(mut member) = self.members.get(&pid).cloned() else { continue };
+            let slot = self.slot_of(pid, member.inner_pid);
+            member.managed = slot.is_some_and(|slot| runs_image_of(slot, member.image));
+            if let Some(slot) = slot.filter(|_| !member.managed) {
+                forget_gauges(slot);
+            }
+            member.borrowed = !member.managed && self.borrows(pid, &member);
+            let old = now.duration_since(member.since) >= GRACE;
+            if !member.managed && !member.borrowed && old && !member.told {
+                member.told = true;
+                self.unmanaged_count += 1;
+                let why = procfs::executable(pid)
+                    .map_or("its file is not known", |file| crate::program::why_not_managed(&file));
+                let name = procfs::name(pid).unwrap_or_default();
+                news.push(Unmanaged { pid, name, why });
+            }
+            if member.managed {
+                member.told = false;
+            }
+            self.members.insert(pid, member);
+        }
+        news
+    }
+
+    /// Whether a process without a slot runs in its parent's address space.
+    fn borrows(&self, pid: i32, member: &Member) -> bool {
+        let Some(parent) = self.members.get(&member.parent) else { return false };
+        if parent.image != member.image {
+            return false;
+        }
+        sys::same_memory(pid, member.parent).unwrap_or_else(|| {
+            // Not allowed to ask: one that counts exactly what its parent counts is taken for it.
+            procfs::anonymous(pid) == procfs::anonymous(member.parent)
+        })
+    }
+
+    /// Memory of this process, of members without a slot, and of those whose
+    /// runtime has stopped as far as their gauges do not say it.
+    fn sum_unmanaged(&mut self) -> u64 {
+        self.own = procfs::anonymous(self.root).unwrap_or(0) + Shared::BYTES as u64;
+        let others = self.members.iter().filter(|(_, member)| !member.borrowed).map(|(pid, member)| {
+            let bytes = procfs::anonymous(*pid).unwrap_or(0);
+            let slot = self.slot_of(*pid, member.inner_pid).filter(|_| member.managed);
+            match slot {
+                None => bytes,
+                Some(slot) if matches!(slot.state.load(Relaxed), state::WATCHING | state::PAGING) => 0,
+                Some(slot) => bytes.saturating_sub(slot.resident.load(Relaxed)),
+            }
+        });
+        self.own + others.sum::<u64>()
+    }
+
+    /// Members that run the same program image as another, so that they come
+    /// from one another by fork and may share pages.
+    fn families(&self) -> Vec<i32> {
+        let mut sizes: HashMap<Image, u32> = HashMap::new();
+        let own = || self.members.iter().filter(|(_, m)| !m.borrowed && m.image.is_known());
+        for (_, member) in own() {
+            *sizes.entry(member.image).or_default() += 1;
+        }
+        let mut pids: Vec<i32> = own().filter(|(_, m)| sizes[&m.image] > 1).map(|(pid, _)| *pid).collect();
+        pids.sort_unstable();
+        pids
+    }
+
+    /// How many members there are now.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Members that are not managed now.
+    #[cfg(test)]
+    fn not_managed(&self) -> Vec<i32> {
+        self.members.iter().filter(|(_, m)| !m.managed && !m.borrowed).map(|(pid, _)| *pid).collect()
+    }
+}
+
+/// Whether the process that took the slot still runs the program with which
+/// it did.
+fn runs_image_of(slot: &Slot, image: Image) -> bool {
+    let taken_by = slot.image.load(Relaxed);
+    taken_by == 0 || !image.is_known() || taken_by == image.stack
+}
+
+/// The slot of a process that has gone on as another program. If that one is
+/// only slow to load the library, it writes them itself when it has.
+fn forget_gauges(slot: &Slot) {
+    for gauge in [&slot.resident, &slot.evicted, &slot.payload, &slot.overhead, &slot.standby] {
+        gauge.store(0, Relaxed);
+    }
+}
