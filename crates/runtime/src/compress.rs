@@ -6,8 +6,7 @@
 
 use core::sync::atomic::Ordering::*;
 
-use memfold::store::Ref;
-use crate::tiers_tmp::Tier;
+use memfold::store::{Ref, Tier};
 
 use crate::runtime::{Entries, RUNTIME, Runtime};
 use crate::standby::page_id;
@@ -34,7 +33,7 @@ pub extern "C" fn compressor(number: usize) -> ! {
         if RUNTIME.free_condemned() {
             continue;
         }
-        RUNTIME.store().maintain(&Entries, MAINTAIN);
+        RUNTIME.store().store().maintain(&Entries, MAINTAIN);
         let worked = RUNTIME.debt.load(Acquire) > 0 && RUNTIME.compress_oldest(&mut worker);
         if !worked {
             let now = sys::thread_cpu_ns();
@@ -149,7 +148,7 @@ impl Runtime {
         if memfold_codec::same_filled(page) == Some(0) {
             return State::Zero;
         }
-        match self.store().insert(Tier::Fast, owner, page, &mut worker.encode) {
+        match self.store().insert(Tier::Fast, owner, page, &mut worker.space) {
             Ok(name) => State::Stored(name),
             Err(_) => self.fail("the store could not get memory for a compressed page"),
         }
@@ -159,7 +158,7 @@ impl Runtime {
     pub fn pause_here(&self) {
         while self.pause.load(Acquire) != 0 {
             self.paused.fetch_add(1, AcqRel);
-            sys::futex_wake(&self.paused, u32::MAX, false);
+            sys::futex_wake(&self.paused, sys::ALL, false);
             while self.pause.load(Acquire) != 0 {
                 let _ = sys::futex_wait(&self.pause, 1, None, false);
             }

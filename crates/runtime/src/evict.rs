@@ -65,9 +65,16 @@ fn present_pages(pagemap: Fd, at: usize, pages: usize, first_index: usize) -> Op
     Some((bits, count))
 }
 
+/// Whether a page is there.
+pub fn is_present(pagemap: Fd, page: usize) -> bool {
+    let mut word = [0u8; 8];
+    let read = sys::pread(pagemap, &mut word, (page / PAGE * 8) as u64);
+    read == Ok(8) && u64::from_ne_bytes(word) & (PRESENT | SWAPPED) != 0
+}
+
 impl Runtime {
-    /// Takes away `start..end`, which lies in one block and one mapping.
-    pub fn evict(&self, pagemap: Fd, start: usize, end: usize) -> Taken {
+    /// Takes away `start..end`, which lies in one block and in `mapping`.
+    pub fn evict(&self, pagemap: Fd, start: usize, end: usize, mapping: (usize, usize)) -> Taken {
         debug_assert!(start / BLOCK == (end - 1) / BLOCK);
         let (pages, first) = ((end - start) / PAGE, index_in_block(start));
         match present_pages(pagemap, start, pages, first) {
@@ -77,7 +84,7 @@ impl Runtime {
         }
         let Some(slot) = self.standby.take_free() else { return Taken::Nothing };
         let to = self.standby.address(slot) + (start & (BLOCK - 1));
-        let taken = match self.announce(start, end, to) {
+        let taken = match self.announce(start, end, to, mapping) {
             Ok(()) => self.take(pagemap, start, end, slot, to),
             Err(refusal) => refusal,
         };
@@ -88,13 +95,15 @@ impl Runtime {
         taken
     }
 
-    fn announce(&self, start: usize, end: usize, to: usize) -> Result<(), Taken> {
+    fn announce(&self, start: usize, end: usize, to: usize, mapping: (usize, usize)) -> Result<(), Taken> {
         let mut order = self.order.lock();
-        if order.gate != 0 || order.was_removed_lately(start, (sys::now_ns() / 1_000_000) as u32) {
+        if order.forking || order.was_removed_lately(start, (sys::now_ns() / 1_000_000) as u32) {
             return Err(Taken::Nothing);
         }
-        self.drain(&mut order);
-        if self.uffd().register(start, end - start).is_err() {
+        // Only handlers read messages: a fault read here would have nobody to serve it.
+        // The whole mapping: registering a part would split it, and system
+        // calls like mremap that want one mapping would fail for the program.
+        if self.uffd().register(mapping.0, mapping.1 - mapping.0).is_err() {
             return Err(Taken::Stale);
         }
         match self.uffd().probe(start) {
@@ -164,8 +173,12 @@ impl Runtime {
             while bits != 0 {
                 let index = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                debug_assert!(block.entries[index].load() == State::Empty, "a page was in two places");
                 let page = (start & !(BLOCK - 1)) + index * PAGE;
+                if block.entries[index].load() != State::Empty {
+                    // In a forked child a page may be present although its entry says
+                    // otherwise (see `journal.rs`): the page is the truth.
+                    self.drop_page(block, page);
+                }
                 held.owners[index].store(page_number(page), Relaxed);
                 block.entries[index].store(State::Standby(page_id(slot, index)));
                 live += 1;

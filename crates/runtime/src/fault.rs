@@ -19,6 +19,7 @@ use core::sync::atomic::Ordering::*;
 
 use memfold::store::Ref;
 
+use crate::journal::Record;
 use crate::lock::Guard;
 use crate::order::{Fault, Order};
 use crate::runtime::{RUNTIME, Runtime};
@@ -83,9 +84,9 @@ impl Handler {
                 self.sleep();
                 continue;
             };
-            if order.gate != 0 {
-                // The forking thread waits here, so it is not inside the fork.
-                runtime.apply_held(&mut order);
+            if order.forking {
+                self.serve_during_fork(&mut order, fault);
+                continue;
             }
             runtime.serving.fetch_add(1, SeqCst);
             drop(order);
@@ -103,16 +104,46 @@ impl Handler {
         while order.may_read() {
             match runtime.uffd().next()? {
                 Message::Fault { page, write, tid } => {
-                    let fault = Fault { page, write, tid };
-                    if order.gate == 0 || order.gate == tid {
-                        return Some(fault);
-                    }
-                    runtime.keep(order, fault);
+                    return Some(Fault { page, write, tid });
                 }
                 event => runtime.apply(order, event),
             }
         }
         None
+    }
+
+    /// Serves a fault while nothing may change but the journal.
+    fn serve_during_fork(&mut self, order: &mut Guard<'_, Order>, fault: Fault) {
+        let runtime = self.runtime;
+        let page = fault.page;
+        let home = order.journal.find(page);
+        let state = home.and_then(|home| runtime.table.entry(home)).map_or(State::Empty, |entry| entry.load());
+        let into = &mut self.worker.pages[..PAGE];
+        match (state, home) {
+            (State::Standby(id), _) => {
+                let from = runtime.standby.page_address(id) as *const u8;
+                // SAFETY: the page on standby is readable and stays: its compressor has stopped.
+                into.copy_from_slice(unsafe { core::slice::from_raw_parts(from, PAGE) });
+            }
+            (State::Stored(name) | State::Pinned(name), Some(home)) => {
+                let owner = page_number(home);
+                // SAFETY: during a fork nothing is moved or freed.
+                if unsafe { runtime.store().load(name, owner, into, &mut self.worker.decode) }.is_err() {
+                    runtime.fail_corrupt();
+                }
+            }
+            _ => into.fill(0),
+        }
+        // SAFETY: that is what the program's page holds: see the journal.
+        match unsafe { runtime.uffd().copy(page, into.as_ptr(), PAGE) } {
+            Ok(_) => order.journal.add(Record::Served(page)),
+            Err(Errno::AGAIN | Errno::NOMEM) => {
+                runtime.drain(order);
+                runtime.keep(order, fault);
+                sys::sched_yield();
+            }
+            Err(_) => runtime.uffd().wake(page, PAGE),
+        }
     }
 
     /// Sleeps until there is a message or a call.
@@ -191,6 +222,7 @@ impl Handler {
             let waited = sys::now_ns() - begin;
             if runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
                 || runtime.exhausted.load(Relaxed)
+                || runtime.pause.load(Relaxed) != 0
                 || waited > WAIT_NS
             {
                 runtime.slot().counters.throttled_ns.fetch_add(waited, Relaxed);
@@ -217,6 +249,7 @@ impl Handler {
             // SAFETY: the entry says that the program's page is the one on standby.
             match unsafe { runtime.uffd().copy(page, from, PAGE) } {
                 Ok(_) => {}
+                Err(Errno::EXIST) => runtime.uffd().wake(page, PAGE),
                 Err(error) if done == 0 => return self.refused(&mut order, page, error),
                 Err(_) => break,
             }
@@ -253,7 +286,9 @@ impl Handler {
                     State::Zero => into.fill(0),
                     State::Stored(name) if entry.replace(state, State::Pinned(name)) => {
                         let owner = page_number(page);
-                        if runtime.store().load(name, owner, into, &mut self.worker.decode).is_err() {
+                        // SAFETY: pinned, and this worker says that it reads.
+                        let loaded = unsafe { runtime.store().load(name, owner, into, &mut self.worker.decode) };
+                        if loaded.is_err() {
                             runtime.fail_corrupt();
                         }
                     }
@@ -304,6 +339,13 @@ impl Handler {
                         Ok(_) => (done, answer) = (1, Placed::Done),
                         Err(error) => answer = self.refused(&mut order, page, error),
                     }
+                    break;
+                }
+                Err(Errno::EXIST) if done == 0 => {
+                    // In a forked child a page may be present although its entry
+                    // says otherwise (see `journal.rs`): the page is the truth.
+                    runtime.uffd().wake(page, PAGE);
+                    (done, answer) = (1, Placed::Done);
                     break;
                 }
                 Err(error) => {

@@ -2,18 +2,18 @@
 //!
 //! ```text
 //! parent, before   the keeper and compressors stop; what the C library touches
-//!                  in the child is touched now; the gate closes: handlers serve
-//!                  only the forking thread, and keep everything else for later
-//! fork             nothing of the runtime's memory changes meanwhile
-//! parent, after    the gate opens
+//!                  in the child is touched now; from here on handlers change
+//!                  nothing but the journal
+//! fork             the child inherits table and store whole
+//! parent, after    the journal is replayed
 //! child            a keeper of its own opens a userfaultfd of its own, registers
 //!                  again what has evicted pages, and starts handlers; the child
 //!                  waits for that. If it may not open one, everything is
 //!                  decompressed in place.
 //! ```
 //!
-//! Handlers can't stop altogether, because after the prepare handlers the C
-//! library still touches its arenas, and may fault.
+//! Handlers can't stop, because after the prepare handlers the C library
+//! still takes the locks of its arenas, whose holders may wait for pages.
 
 use core::sync::atomic::Ordering::*;
 
@@ -32,6 +32,7 @@ impl Runtime {
 pub fn prepare(touch: fn()) {
     let runtime = &RUNTIME;
     core::mem::forget(runtime.life.lock());
+    runtime.forked_by.store(sys::gettid(), Relaxed);
     if !runtime.is_paging() {
         return;
     }
@@ -48,7 +49,13 @@ pub fn prepare(touch: fn()) {
         runtime.work.ring();
     }
     touch();
-    runtime.order.lock().gate = sys::gettid();
+    {
+        let order = &mut runtime.order.lock();
+        order.forking = order.journal.init(&runtime.arena).is_some();
+        if !order.forking {
+            runtime.fail("no memory is left for the journal that a fork needs");
+        }
+    }
     while runtime.serving.load(SeqCst) != 0 {
         sys::sched_yield();
     }
@@ -58,11 +65,7 @@ pub fn prepare(touch: fn()) {
 pub fn parent() {
     let runtime = &RUNTIME;
     if runtime.is_paging() {
-        {
-            let mut order = runtime.order.lock();
-            order.gate = 0;
-            runtime.apply_held(&mut order);
-        }
+        runtime.replay(&mut runtime.order.lock());
         runtime.call_handlers();
         runtime.resume();
     }
@@ -73,9 +76,8 @@ pub fn parent() {
 /// After the fork, in the child.
 pub fn child() {
     let runtime = &RUNTIME;
-    let parent_tid = runtime.pid.load(Relaxed);
     let paging = runtime.is_paging();
-    let forked_by = {
+    {
         // SAFETY: the parent's threads do not exist here, and `prepare` made
         // sure that none of them was changing anything.
         unsafe {
@@ -84,12 +86,10 @@ pub fn child() {
             runtime.arena.reset_in_child();
         }
         let mut order = runtime.order.lock();
-        let tid = core::mem::take(&mut order.gate);
         order.evicting = None;
         order.clear_deferred();
-        runtime.apply_held(&mut order);
-        tid
-    };
+        runtime.replay(&mut order);
+    }
     runtime.forget_readers();
     runtime.serving.store(0, Relaxed);
     runtime.stoppable.store(0, Relaxed);
@@ -101,7 +101,7 @@ pub fn child() {
     runtime.handler_call.store(-1, Relaxed);
     let pid = sys::getpid();
     runtime.pid.store(pid, Relaxed);
-    runtime.keep_out.after_fork(if forked_by != 0 { forked_by } else { parent_tid }, sys::gettid());
+    runtime.keep_out.after_fork(runtime.forked_by.load(Relaxed), sys::gettid());
     let image = runtime.slot().image.load(Relaxed);
     let Some(slot) = runtime.shared().take_slot(pid) else {
         runtime.restore_in_place();
@@ -129,7 +129,7 @@ impl Runtime {
     /// Lets the threads that stopped for a fork go on.
     fn resume(&self) {
         self.pause.store(0, SeqCst);
-        sys::futex_wake(&self.pause, u32::MAX, false);
+        sys::futex_wake(&self.pause, sys::ALL, false);
     }
 
     /// Wakes the handlers from poll.
@@ -204,16 +204,24 @@ impl Runtime {
         else {
             self.fail("a forked process can't get its evicted pages back");
         };
+        let Ok(pagemap) = sys::open(c"/proc/self/pagemap", sys::o::RDONLY | sys::o::CLOEXEC) else {
+            self.fail("a forked process can't see which of its pages are there");
+        };
         self.table.for_each_block(0, crate::table::END, |base, block| {
             if block.evicted.load(Relaxed) == 0 {
                 return;
             }
             for index in 0..PAGES {
+                if crate::evict::is_present(pagemap, base + index * PAGE) {
+                    // Brought back just before the fork: the page is the truth.
+                    self.drop_page(block, base + index * PAGE);
+                }
                 self.restore_page(memory, &mut worker, base + index * PAGE, &block.entries[index]);
             }
             block.evicted.store(0, Relaxed);
         });
         sys::close(memory);
+        sys::close(pagemap);
         self.slot().state.store(state::STOPPED, Relaxed);
         self.say("a forked process may not open a userfaultfd of its own: all its memory was brought back");
     }
@@ -231,7 +239,9 @@ impl Runtime {
                 });
             }
             State::Stored(name) | State::Pinned(name) => {
-                if self.store().load(name, crate::table::page_number(page), contents, &mut worker.decode).is_err() {
+                let owner = crate::table::page_number(page);
+                // SAFETY: no other thread of ours lives in this child.
+                if unsafe { self.store().load(name, owner, contents, &mut worker.decode) }.is_err() {
                     self.fail_corrupt();
                 }
             }

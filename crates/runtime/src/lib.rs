@@ -32,6 +32,8 @@ mod fault;
 #[cfg(target_os = "linux")]
 mod fork;
 #[cfg(target_os = "linux")]
+mod journal;
+#[cfg(target_os = "linux")]
 mod keep;
 #[cfg(target_os = "linux")]
 mod lock;
@@ -51,8 +53,6 @@ mod sys;
 mod table;
 #[cfg(target_os = "linux")]
 mod thread;
-#[cfg(target_os = "linux")]
-mod tiers_tmp;
 #[cfg(target_os = "linux")]
 mod uffd;
 #[cfg(target_os = "linux")]

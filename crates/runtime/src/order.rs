@@ -12,6 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use memfold::store::Ref;
 
+use crate::journal::{Journal, Record};
 use crate::lock::Guard;
 use crate::runtime::Runtime;
 use crate::standby;
@@ -21,8 +22,6 @@ use crate::uffd::Message;
 
 /// Faults that were read while looking for events.
 const DEFERRED: usize = 64;
-/// Events that may be read during a fork.
-const HELD: usize = 64;
 /// Times of the last discards, by block number.
 const REMOVED: usize = 4096;
 /// After a discard event its thread has still to discard: for this long the
@@ -66,11 +65,10 @@ pub struct Order {
     deferred: [Option<Fault>; DEFERRED],
     deferred_count: usize,
     removed_ms: [u32; REMOVED],
-    /// While a fork is under way: the forking thread. Only its faults are served.
-    pub gate: u32,
-    /// Events that were read while a fork was under way, oldest first.
-    held: [Message; HELD],
-    held_count: usize,
+    /// A fork is under way: what changes is written to the journal.
+    pub forking: bool,
+    /// See `journal.rs`.
+    pub journal: Journal,
 }
 
 impl Order {
@@ -84,9 +82,8 @@ impl Order {
             deferred: [None; DEFERRED],
             deferred_count: 0,
             removed_ms: [0; REMOVED],
-            gate: 0,
-            held: [Message::Other; HELD],
-            held_count: 0,
+            forking: false,
+            journal: Journal::new(),
         }
     }
 
@@ -106,19 +103,15 @@ impl Order {
         true
     }
 
-    /// Takes a fault that was kept and may be served now.
+    /// Takes a fault that was kept.
     pub fn next_deferred(&mut self) -> Option<Fault> {
-        let at = (0..self.deferred_count)
-            .find(|i| self.gate == 0 || self.deferred[*i].is_some_and(|f| f.tid == self.gate))?;
-        self.deferred_count -= 1;
-        self.deferred.swap(at, self.deferred_count);
+        self.deferred_count = self.deferred_count.checked_sub(1)?;
         self.deferred[self.deferred_count].take()
     }
 
-    /// Whether messages may be read: an event that is read must be kept, and
-    /// during a fork there may be no room left to keep it.
+    /// Whether messages may be read: what an event does must be done or noted.
     pub fn may_read(&self) -> bool {
-        self.gate == 0 || self.held_count < HELD
+        !self.forking || self.journal.has_room()
     }
 
     /// Forgets faults of threads that do not exist in a forked child.
@@ -183,25 +176,28 @@ impl Runtime {
         }
     }
 
-    /// Takes notice of an event. During a fork nothing may change, since the
-    /// child would inherit half of it: then the event is kept for later. Its
-    /// thread goes on, but none of its faults is served before.
+    /// Applies an event to the page table, or notes it during a fork.
     pub fn apply(&self, order: &mut Guard<'_, Order>, event: Message) {
-        if order.gate != 0 {
-            let at = order.held_count;
-            order.held[at] = event;
-            order.held_count += 1;
-            return;
-        }
-        self.apply_now(order, event);
-    }
-
-    /// Applies the events that were kept during a fork.
-    pub fn apply_held(&self, order: &mut Guard<'_, Order>) {
-        for index in 0..core::mem::take(&mut order.held_count) {
-            let event = order.held[index];
+        if order.forking {
+            order.journal.add(Record::Event(event));
+        } else {
             self.apply_now(order, event);
         }
+    }
+
+    /// After a fork: does what was noted.
+    pub fn replay(&self, order: &mut Guard<'_, Order>) {
+        order.forking = false;
+        let journal = core::mem::take(&mut order.journal);
+        journal.replay(|record| match record {
+            Record::Event(event) => self.apply_now(order, event),
+            Record::Served(page) => {
+                if let Some(block) = self.table.block(page) {
+                    self.drop_page(block, page);
+                }
+            }
+        });
+        order.journal = journal;
     }
 
     fn apply_now(&self, order: &mut Guard<'_, Order>, event: Message) {
@@ -254,7 +250,8 @@ impl Runtime {
         }
     }
 
-    fn drop_page(&self, block: &Block, page: usize) {
+    /// Forgets what is kept of a page: its contents are void, or it is present.
+    pub fn drop_page(&self, block: &Block, page: usize) {
         let entry = &block.entries[index_in_block(page)];
         let state = self.take_over(entry);
         match state {
@@ -321,7 +318,7 @@ impl Runtime {
     }
 
     fn reown(&self, found: Ref, old: u64, new: u64) -> Ref {
-        match self.store().reown(found, old, new) {
+        match self.store().store().reown(found, old, new) {
             Ok(()) => found,
             Err(_) => self.fail_corrupt(),
         }

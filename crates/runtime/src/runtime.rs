@@ -3,8 +3,7 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
 
-use memfold::store::{Memory, Owners, Ref};
-use crate::tiers_tmp::Tiered;
+use memfold::store::{Memory, Owners, Ref, Tiered};
 
 use crate::arena::Arena;
 use crate::keep::KeepOut;
@@ -30,7 +29,7 @@ impl Bell {
     /// Wakes all who wait.
     pub fn ring(&self) {
         self.0.fetch_add(1, Release);
-        sys::futex_wake(&self.0, u32::MAX, false);
+        sys::futex_wake(&self.0, sys::ALL, false);
     }
     /// What to hand to [`Bell::wait`] after a last look at the condition.
     pub fn now(&self) -> u32 {
@@ -126,6 +125,8 @@ pub struct Runtime {
     pub call_wanted: AtomicBool,
     /// In a forked child: 1 when its pages are served, 2 when they can't be.
     pub child_ready: AtomicU32,
+    /// Thread that forks, or forked last.
+    pub forked_by: AtomicU32,
     /// Held while paging starts, and during a fork.
     pub life: Lock<()>,
     /// Set while a fork is prepared: evictor and compressors stop.
@@ -167,6 +168,7 @@ impl Runtime {
             keeper_memory: AtomicUsize::new(0),
             call_wanted: AtomicBool::new(false),
             child_ready: AtomicU32::new(0),
+            forked_by: AtomicU32::new(0),
             life: Lock::new(()),
             pause: AtomicU32::new(0),
             paused: AtomicU32::new(0),
@@ -226,7 +228,7 @@ impl Runtime {
 
     /// Frees a blob that no entry names any more.
     pub fn free(&self, found: Ref, owner: u64) {
-        if self.store().free(found, owner, &Entries).is_err() {
+        if self.store().store().free(found, owner, &Entries).is_err() {
             self.fail_corrupt();
         }
     }

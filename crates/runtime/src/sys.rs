@@ -339,6 +339,9 @@ pub fn futex_wait(word: &core::sync::atomic::AtomicU32, expected: u32, timeout_n
     unsafe { syscall(nr::FUTEX, args) }.map(drop)
 }
 
+/// Every thread that sleeps on a word: the kernel's count is a signed number.
+pub const ALL: u32 = i32::MAX as u32;
+
 /// Wakes up to `count` threads that sleep on `word`.
 pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32, shared: bool) {
     let operation = if shared { 1 } else { 129 };

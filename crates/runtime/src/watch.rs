@@ -9,7 +9,7 @@
 
 use core::sync::atomic::Ordering::*;
 
-use crate::tiers_tmp::Tiered;
+use memfold::store::Tiered;
 
 use crate::compress::compressor;
 use crate::evict::Taken;
@@ -149,7 +149,7 @@ impl Keeper {
     /// Writes the gauges of this process.
     fn publish(&self) {
         let (runtime, slot) = (self.runtime, self.runtime.slot());
-        let stats = runtime.store().stats();
+        let stats = runtime.store().store().stats();
         let zeros = runtime.zero_pages.load(Relaxed).max(0) as u64;
         if sys::now_ns() / 1_000_000 % 1000 < 2 {
             use core::fmt::Write;
@@ -240,7 +240,7 @@ impl Keeper {
     }
 
     /// The next range under the hand; `None` at the end of a round.
-    fn next_range(&mut self) -> Option<(usize, usize)> {
+    fn next_range(&mut self) -> Option<(usize, usize, (usize, usize))> {
         loop {
             if self.at.0 >= self.count {
                 self.at = (0, 0);
@@ -261,7 +261,7 @@ impl Keeper {
                 to = kept;
             }
             self.at.1 = to;
-            return Some((from, to));
+            return Some((from, to, (start, end)));
         }
     }
 
@@ -282,7 +282,7 @@ impl Keeper {
             if self.count == 0 || sys::now_ns() - self.listed_ns > 1_000_000_000 {
                 self.list();
             }
-            let Some((start, end)) = self.next_range() else {
+            let Some((start, end, mapping)) = self.next_range() else {
                 rounds += 1;
                 if rounds == 2 {
                     return self.nothing_left();
@@ -290,7 +290,7 @@ impl Keeper {
                 self.list();
                 continue;
             };
-            match runtime.evict(self.pagemap, start, end) {
+            match runtime.evict(self.pagemap, start, end, mapping) {
                 Taken::Pages(pages) if pages > 0 => {
                     rounds = 0;
                     self.idle_since_ns = 0;

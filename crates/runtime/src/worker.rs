@@ -2,6 +2,7 @@
 
 use core::slice;
 
+use memfold::store::Workspace;
 use memfold_codec::Scratch;
 
 use crate::runtime::Runtime;
@@ -16,9 +17,9 @@ pub struct Worker {
     pub number: usize,
     /// Where pages are decompressed to.
     pub pages: &'static mut [u8],
-    /// To compress with.
-    pub encode: Scratch<'static>,
-    /// To decompress with.
+    /// To compress in.
+    pub space: Workspace<'static>,
+    /// To decompress in.
     pub decode: Scratch<'static>,
 }
 
@@ -29,7 +30,7 @@ impl Worker {
         Some(Worker {
             number,
             pages: take(runtime, RUN * PAGE)?,
-            encode: Scratch::new(take(runtime, store.encode_scratch(PAGE))?),
+            space: store.workspace(PAGE, take(runtime, store.workspace_bytes(PAGE))?),
             decode: Scratch::new(take(runtime, store.decode_scratch(PAGE))?),
         })
     }

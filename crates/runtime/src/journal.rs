@@ -1,0 +1,182 @@
+//! What happens to pages while a fork is under way.
+//!
+//! From before the fork until after it the page table and the store do not
+//! change, so that the child inherits them whole. Handlers go on, because
+//! the C library's fork waits for locks that other threads hold, and those
+//! threads may wait for pages. What the handlers would have changed they
+//! write here, and it is done afterwards.
+//!
+//! ```text
+//! | 1 served page | 2 event | 3 event | 4 served page | 0 (end) ...
+//! ```
+//!
+//! A record is written before its number, and both lie in one page of
+//! memory. So the child, whose copy of memory is not taken in one moment,
+//! sees a record whole or not at all.
+
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+
+use crate::arena::Arena;
+use crate::sys::PAGE;
+use crate::uffd::Message;
+
+/// Records at most.
+const RECORDS: usize = 65_536;
+const SERVED: u64 = 1;
+const REMOVE: u64 = 2;
+const UNMAP: u64 = 3;
+const REMAP: u64 = 4;
+
+/// 64 bytes, so that none crosses a page.
+#[repr(C, align(64))]
+struct Raw {
+    number: AtomicU64,
+    kind: AtomicU64,
+    arguments: [AtomicU64; 3],
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Record {
+    /// A page was brought back; its entry is still to be emptied.
+    Served(usize),
+    /// An event, still to be applied.
+    Event(Message),
+}
+
+/// See the module. Used under the order lock.
+pub struct Journal {
+    records: AtomicUsize,
+    count: AtomicUsize,
+}
+
+impl Journal {
+    /// Without memory.
+    pub const fn new() -> Self {
+        Journal { records: AtomicUsize::new(0), count: AtomicUsize::new(0) }
+    }
+
+    /// Gets memory; once.
+    pub fn init(&self, arena: &Arena) -> Option<()> {
+        if self.records.load(Relaxed) == 0 {
+            self.records.store(arena.reserve(RECORDS * size_of::<Raw>(), PAGE)? as usize, Relaxed);
+        }
+        Some(())
+    }
+
+    /// Whether there is room for another record.
+    pub fn has_room(&self) -> bool {
+        self.count.load(Relaxed) < RECORDS
+    }
+
+    fn raw(&self, index: usize) -> &Raw {
+        assert!(index < RECORDS && self.records.load(Relaxed) != 0);
+        // SAFETY: inside the array, which is made of zeroed memory and lives for ever.
+        unsafe { &*(self.records.load(Relaxed) as *const Raw).add(index) }
+    }
+
+    /// Adds a record.
+    pub fn add(&self, record: Record) {
+        let index = self.count.load(Relaxed);
+        let raw = self.raw(index);
+        let (kind, arguments) = match record {
+            Record::Served(page) => (SERVED, [page, 0, 0]),
+            Record::Event(Message::Remove { start, end }) => (REMOVE, [start, end, 0]),
+            Record::Event(Message::Unmap { start, end }) => (UNMAP, [start, end, 0]),
+            Record::Event(Message::Remap { from, to, bytes }) => (REMAP, [from, to, bytes]),
+            Record::Event(_) => return,
+        };
+        raw.kind.store(kind, Relaxed);
+        for (cell, value) in raw.arguments.iter().zip(arguments) {
+            cell.store(value as u64, Relaxed);
+        }
+        raw.number.store(index as u64 + 1, Release);
+        self.count.store(index + 1, Release);
+    }
+
+    fn get(&self, index: usize) -> Option<Record> {
+        let raw = self.raw(index);
+        if raw.number.load(Acquire) != index as u64 + 1 {
+            return None;
+        }
+        let [a, b, c] = [0, 1, 2].map(|i| raw.arguments[i].load(Relaxed) as usize);
+        match raw.kind.load(Relaxed) {
+            SERVED => Some(Record::Served(a)),
+            REMOVE => Some(Record::Event(Message::Remove { start: a, end: b })),
+            UNMAP => Some(Record::Event(Message::Unmap { start: a, end: b })),
+            REMAP => Some(Record::Event(Message::Remap { from: a, to: b, bytes: c })),
+            _ => None,
+        }
+    }
+
+    /// Calls `visit` with every record, oldest first, and empties the
+    /// journal. A child may see fewer records than the count says, or more.
+    pub fn replay(&self, mut visit: impl FnMut(Record)) {
+        for index in 0..RECORDS {
+            if self.records.load(Relaxed) == 0 {
+                break;
+            }
+            let Some(record) = self.get(index) else { break };
+            visit(record);
+            self.raw(index).number.store(0, Relaxed);
+        }
+        self.count.store(0, Release);
+    }
+
+    /// Where the page table knows the page that is at `page` now; `None` if
+    /// the table is out of date about it and nothing is kept of it.
+    pub fn find(&self, mut page: usize) -> Option<usize> {
+        for index in (0..self.count.load(Relaxed)).rev() {
+            match self.get(index)? {
+                Record::Served(served) if served == page => return None,
+                Record::Event(Message::Remove { start, end } | Message::Unmap { start, end })
+                    if (start..end).contains(&page) =>
+                {
+                    return None;
+                }
+                Record::Event(Message::Remap { from, to, bytes }) => {
+                    if (to..to + bytes).contains(&page) {
+                        page = page - to + from;
+                    } else if (from..from + bytes).contains(&page) {
+                        return None;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Some(page)
+    }
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn pages_are_found_through_what_happened() {
+        let (arena, journal) = (Arena::new(), Journal::new());
+        journal.init(&arena).unwrap();
+        journal.add(Record::Event(Message::Remap { from: 0x10000, to: 0x50000, bytes: 0x4000 }));
+        journal.add(Record::Served(0x51000));
+        journal.add(Record::Event(Message::Remove { start: 0x52000, end: 0x53000 }));
+        assert_eq!(journal.find(0x50000), Some(0x10000));
+        assert_eq!(journal.find(0x51000), None);
+        assert_eq!(journal.find(0x52000), None);
+        assert_eq!(journal.find(0x11000), None);
+        assert_eq!(journal.find(0x53000), Some(0x13000));
+        assert_eq!(journal.find(0x90000), Some(0x90000));
+        let mut seen = Vec::new();
+        journal.replay(|record| seen.push(record));
+        assert_eq!(seen.len(), 3);
+        assert_eq!(seen[1], Record::Served(0x51000));
+        assert_eq!(journal.find(0x51000), Some(0x51000));
+        journal.replay(|_| panic!("it is empty"));
+    }
+}
