@@ -43,7 +43,8 @@ pub(crate) struct Kept {
 pub struct Scratch<'a> {
     memory: NonNull<u8>,
     len: usize,
-    kept: Option<Kept>,
+    /// What is set up, and where the codec says its context is.
+    kept: Option<(Kept, NonNull<u8>)>,
     borrow: PhantomData<&'a mut [u8]>,
 }
 
@@ -98,8 +99,9 @@ impl<'a> Scratch<'a> {
         self.memory_of(size)
     }
 
-    /// Memory that holds what `kept` says. If it holds something else,
-    /// `size` tells how many bytes are needed and `set_up` fills them.
+    /// The memory, and in it the context that `kept` describes. If there is
+    /// another or none, `size` tells how many bytes are needed and `set_up`
+    /// makes one and tells where it is.
     ///
     /// # Panics
     /// If there are fewer than `size()` bytes.
@@ -108,14 +110,15 @@ impl<'a> Scratch<'a> {
         &mut self,
         kept: Kept,
         size: impl FnOnce() -> usize,
-        set_up: impl FnOnce(NonNull<u8>),
-    ) -> NonNull<u8> {
-        if self.kept != Some(kept) {
-            let memory = self.take(size());
-            set_up(memory);
-            self.kept = Some(kept);
+        set_up: impl FnOnce(NonNull<u8>) -> NonNull<u8>,
+    ) -> (NonNull<u8>, NonNull<u8>) {
+        if let Some((_, context)) = self.kept.filter(|(there, _)| *there == kept) {
+            return (self.memory, context);
         }
-        self.memory
+        let memory = self.take(size());
+        let context = set_up(memory);
+        self.kept = Some((kept, context));
+        (memory, context)
     }
 
     #[inline]
@@ -138,7 +141,11 @@ mod tests {
 
     fn sets_up(scratch: &mut Scratch<'_>, kept: Kept) -> bool {
         let mut called = false;
-        scratch.keep(kept, || 100, |_| called = true);
+        let set_up = |memory: NonNull<u8>| {
+            called = true;
+            memory
+        };
+        scratch.keep(kept, || 100, set_up);
         called
     }
 

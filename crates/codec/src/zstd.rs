@@ -117,18 +117,19 @@ impl Zstd {
         size
     }
 
-    /// Makes a context for blocks of `len` bytes at `memory`.
+    /// Makes a context for blocks of `len` bytes in `memory`. The library says
+    /// where it is: at the beginning, but not under AddressSanitizer.
     ///
     /// # Safety
     /// `memory` is aligned to 64 bytes and has `context_size(len)` bytes, which
     /// are borrowed exclusively.
-    unsafe fn set_up_context(&self, memory: NonNull<u8>, len: usize) {
+    unsafe fn set_up_context(&self, memory: NonNull<u8>, len: usize) -> NonNull<u8> {
         // The size must be exact: a static context that is much too large is
         // an error to the library as soon as it has noticed for long enough.
         let size = self.context_size(len);
         // SAFETY: the caller's promise.
         let context = unsafe { zstd_sys::ZSTD_initStaticCCtx(memory.as_ptr().cast(), size) };
-        assert!(context == memory.as_ptr().cast(), "zstd takes a context of the size it asked for");
+        let context = NonNull::new(context).expect("zstd takes memory of the size it asked for");
         let magicless = ZSTD_format_e::ZSTD_f_zstd1_magicless as c_int;
         for (parameter, value) in [
             (Compression::ZSTD_c_compressionLevel, self.level),
@@ -139,24 +140,21 @@ impl Zstd {
             (Compression::ZSTD_c_dictIDFlag, 0),
         ] {
             // SAFETY: `context` was just made.
-            must(unsafe { zstd_sys::ZSTD_CCtx_setParameter(context, parameter, value) });
+            must(unsafe { zstd_sys::ZSTD_CCtx_setParameter(context.as_ptr(), parameter, value) });
         }
+        context.cast()
     }
 
+    /// Where to put the result, and the context that makes it.
     fn compress_context(&self, len: usize, scratch: &mut Scratch<'_>) -> (NonNull<u8>, *mut ZSTD_CCtx) {
-        let staging = self.staging(len);
         let kept = Kept { codec: CodecId::ZSTD, compress: true, level: self.level, block_len: len };
-        let memory = scratch.keep(
-            kept,
-            || self.compress_scratch(len),
-            |memory| {
-                // SAFETY: the scratch holds compress_scratch(len) bytes, which is
-                // `staging`, a multiple of the alignment, and context_size(len).
-                unsafe { self.set_up_context(memory.add(staging), len) }
-            },
-        );
-        // SAFETY: as above; `kept` tells that the scratch was checked for it.
-        (memory, unsafe { memory.add(staging) }.as_ptr().cast())
+        let set_up = |memory: NonNull<u8>| {
+            // SAFETY: the scratch holds compress_scratch(len) bytes, which is
+            // `staging`, a multiple of the alignment, and context_size(len).
+            unsafe { self.set_up_context(memory.add(self.staging(len)), len) }
+        };
+        let (staging, context) = scratch.keep(kept, || self.compress_scratch(len), set_up);
+        (staging, context.as_ptr().cast())
     }
 }
 
@@ -166,14 +164,16 @@ fn decompress_context(scratch: &mut Scratch<'_>) -> *mut ZSTD_DCtx {
         let size = decompress_context_size();
         // SAFETY: the scratch holds `size` bytes, exclusively, aligned to 64.
         let context = unsafe { zstd_sys::ZSTD_initStaticDCtx(memory.as_ptr().cast(), size) };
-        assert!(context == memory.as_ptr().cast(), "zstd takes a context of the size it asked for");
+        let context = NonNull::new(context).expect("zstd takes memory of the size it asked for");
         // ZSTD_d_format
         let format = zstd_sys::ZSTD_dParameter::ZSTD_d_experimentalParam1;
         let magicless = ZSTD_format_e::ZSTD_f_zstd1_magicless as c_int;
         // SAFETY: `context` was just made.
-        must(unsafe { zstd_sys::ZSTD_DCtx_setParameter(context, format, magicless) });
+        must(unsafe { zstd_sys::ZSTD_DCtx_setParameter(context.as_ptr(), format, magicless) });
+        context.cast()
     };
-    scratch.keep(kept, decompress_context_size, set_up).as_ptr().cast()
+    let (_, context) = scratch.keep(kept, decompress_context_size, set_up);
+    context.as_ptr().cast()
 }
 
 fn decompress_context_size() -> usize {
