@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use memfold::SystemMemory;
-use memfold::store::{Owners, Ref, Store};
+use memfold::store::{Owners, Pacer, Ref, Store};
 
 use crate::area::Area;
 
@@ -96,11 +96,19 @@ impl Kept {
         let background = thread::spawn({
             let shared = shared.clone();
             move || {
+                let (mut pacer, epoch) = (Pacer::new(), Instant::now());
+                let now = || epoch.elapsed().as_nanos() as u64;
                 while !shared.stop.load(Ordering::Relaxed) {
-                    thread::sleep(Duration::from_millis(20));
-                    let done = shared.store.maintain(&shared.slots, usize::MAX);
-                    shared.moved.fetch_add(done.moved, Ordering::Relaxed);
-                    shared.released.fetch_add(done.released_bytes, Ordering::Relaxed);
+                    let begun = now();
+                    match pacer.wait(begun, shared.store.debt()) {
+                        0 => {
+                            let done = shared.store.maintain(&shared.slots, usize::MAX);
+                            pacer.worked(now() - begun, &done);
+                            shared.moved.fetch_add(done.moved, Ordering::Relaxed);
+                            shared.released.fetch_add(done.released_bytes, Ordering::Relaxed);
+                        }
+                        wait => thread::sleep(Duration::from_nanos(wait)),
+                    }
                 }
             }
         });

@@ -374,9 +374,10 @@ impl<M: Memory> Locked<'_, M> {
         }
     }
 
-    /// Gives back committed memory above the top, but for `keep` bytes of it,
-    /// at most about `budget` bytes. Returns the bytes given back.
-    pub(super) fn trim(&mut self, keep: usize, budget: usize, tuning: Tuning) -> usize {
+    /// Gives back committed memory above the top, about `budget` bytes of
+    /// it, but for a unit and the reserve. Returns the bytes given back.
+    pub(super) fn trim(&mut self, budget: usize, tuning: Tuning) -> usize {
+        let keep = self.kept_tail(tuning);
         let memory = self.memory;
         let page = memory.page_size();
         let mut given = 0;
@@ -401,6 +402,15 @@ impl<M: Memory> Locked<'_, M> {
             given += here;
         }
         given
+    }
+
+    /// Whether the tail is so long that giving it back is worth it.
+    pub(super) fn has_long_tail(&self, tuning: Tuning) -> bool {
+        self.slack() > 2 * self.kept_tail(tuning)
+    }
+
+    fn kept_tail(&self, tuning: Tuning) -> usize {
+        if self.top == 0 { 0 } else { self.unit() + self.reserve(tuning) }
     }
 
     /// Frees a slot whose blob had `payload` bytes.

@@ -1,28 +1,34 @@
-//! Keeping the store dense: the last blob of a class moves into its lowest
-//! hole, and the tail's pages go back to the system.
+//! Keeping the store dense: the last blobs of a class move into its lowest
+//! holes, and the tail's pages go back to the system.
 //!
 //! Nothing here runs on its own: [`Store::maintain`] does what the user's
-//! background thread gives it time for. It begins when holes and unused
-//! tails exceed a share of what the store holds, and then leaves a class only
-//! when its holes are few, so that a burst of deletions costs one sweep over
-//! what is left and not a move for each deletion. As a last resort `free`
-//! moves blobs itself, when a class has become mostly holes.
+//! background thread gives it time for, when the [`Pacer`](super::Pacer) says
+//! so. It begins when holes and unused tails exceed a share of what the store
+//! holds, and then leaves a class only when its holes are few, so that a
+//! burst of deletions costs one sweep over what is left and not a move for
+//! each deletion.
 //!
 //! A move holds the class's lock and no other: copy, then
 //! [`Owners::relocate`], then the old slot is free. If the owner says no (it
 //! is pinned, or its slot holds something else by now) the copy is dropped
 //! and nothing has changed. The class is then left alone until the next
-//! call: who pins a blob does so briefly.
+//! call: who pins a blob does so briefly. What a move touches is likely to be
+//! in no cache, so a few moves are planned together and their lines asked
+//! for before the first of them begins.
 
 use core::ptr;
 
 use super::blob::{Header, Ref};
 use super::class::{GROUP_SLOTS, Locked};
 use super::memory::Memory;
-use super::{Owners, Store};
+use super::{Owners, Store, prefetch};
 
-/// At most this many bytes are moved, or given back, with the lock held.
+/// About this many bytes are moved, or given back, with the lock held: some
+/// ten microseconds.
 const HOLD: usize = 64 * 1024;
+const HOLD_TAIL: usize = 512 * 1024;
+/// Moves that are planned together.
+const BATCH: usize = 8;
 /// Groups looked through with the lock held.
 const HOLD_GROUPS: usize = 64;
 /// A class is left alone when its holes are less than 1/64 of it.
@@ -45,6 +51,23 @@ pub struct Maintained {
     pub more: bool,
 }
 
+/// What [`Store::maintain`] would have to do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Debt {
+    /// There is more of holes and unused tails than there may be.
+    pub due: bool,
+    /// About how many bytes would be moved.
+    pub move_bytes: u64,
+}
+
+/// A batch of moves: from the highest live slots to the lowest holes.
+#[derive(Default)]
+struct Plan {
+    from: [u64; BATCH],
+    to: [u64; BATCH],
+    moves: usize,
+}
+
 enum Step {
     Moved,
     /// No holes are left that matter.
@@ -56,45 +79,49 @@ enum Step {
 }
 
 impl<M: Memory> Store<M> {
+    /// How much there is to do.
+    pub fn debt(&self) -> Debt {
+        let (mut loose, mut held, mut move_bytes) = (0, 0, 0);
+        for (_, class) in self.classes() {
+            let locked = class.lock(&self.memory);
+            let (slot, holes) = (u64::from(class.slot), locked.holes());
+            loose += holes * slot + locked.slack() as u64;
+            held += locked.live * slot;
+            if holes > 0 {
+                // The tail to be cut is as long as there are holes, and as
+                // full as the rest.
+                move_bytes += locked.payload * holes / locked.top;
+            }
+        }
+        let due = loose > FLOOR as u64 && loose > held / 64 * u64::from(self.tuning().loose_share);
+        Debt { due, move_bytes }
+    }
+
     /// Moves blobs into holes and gives memory back, until the store is
     /// dense or about `budget` bytes have been moved or given back.
     pub fn maintain(&self, owners: &impl Owners, budget: usize) -> Maintained {
         let mut done = Maintained::default();
-        if !self.is_loose() {
+        if !self.debt().due {
             return done;
         }
         let mut left = budget;
-        for class in self.classes() {
-            if left == 0 {
-                done.more = true;
-                break;
-            }
-            let mut stuck = false;
-            loop {
-                let mut locked = class.1.lock(&self.memory);
+        for (number, class) in self.classes() {
+            let mut more = true;
+            while more && left > 0 {
                 let mut hold = HOLD.min(left);
-                let before = hold;
-                let mut more = !stuck && locked.compact(class.0, owners, &mut hold, &mut done, &mut stuck);
-                if !more {
-                    let keep = locked.unit() + locked.reserve(self.tuning());
-                    if locked.slack() > 2 * keep || locked.top == 0 {
-                        let keep = if locked.top == 0 { 0 } else { keep };
-                        let given = locked.trim(keep, hold.max(4096), self.tuning());
-                        done.released_bytes += given as u64;
-                        hold = hold.saturating_sub(given);
-                        more = given != 0;
-                    }
-                }
-                left -= (before - hold).min(left);
-                if !more {
-                    break;
-                }
-                if left == 0 {
-                    done.more = true;
-                    break;
-                }
+                left -= hold;
+                more = class.lock(&self.memory).compact(number, owners, &mut hold, &mut done);
+                left += hold;
+            }
+            more = left > 0 && class.lock(&self.memory).has_long_tail(self.tuning());
+            while more && left > 0 {
+                let given = class.lock(&self.memory).trim(HOLD_TAIL.min(left), self.tuning());
+                done.released_bytes += given as u64;
+                left = left.saturating_sub(given);
+                more = given > 0;
             }
         }
+        done.more = left == 0;
         done
     }
 }
@@ -107,17 +134,16 @@ impl<M: Memory> Locked<'_, M> {
         owners: &impl Owners,
         hold: &mut usize,
         done: &mut Maintained,
-        stuck: &mut bool,
     ) -> bool {
         while *hold > 0 {
+            let before = done.moved;
             match self.step(class, owners, done) {
-                Step::Moved => *hold = hold.saturating_sub(self.class.slot as usize),
-                Step::Searching => *hold = hold.saturating_sub(16 * HOLD_GROUPS),
-                Step::Dense => return false,
-                Step::Stuck => {
-                    *stuck = true;
-                    return false;
+                Step::Moved => {
+                    let moved = (done.moved - before) as usize;
+                    *hold = hold.saturating_sub(moved * self.class.slot as usize);
                 }
+                Step::Searching => *hold = hold.saturating_sub(16 * HOLD_GROUPS),
+                Step::Dense | Step::Stuck => return false,
             }
         }
         true
@@ -133,20 +159,72 @@ impl<M: Memory> Locked<'_, M> {
         let Some(hole) = self.lowest_hole(HOLD_GROUPS) else {
             return if self.low < self.groups() { Step::Searching } else { Step::Dense };
         };
-        self.move_last(class, hole, owners, done)
+        let plan = self.plan(hole);
+        self.prefetch(&plan, owners);
+        for (&from, &to) in plan.from.iter().zip(&plan.to).take(plan.moves) {
+            if !self.move_blob(class, from, to, owners, done) {
+                return Step::Stuck;
+            }
+        }
+        Step::Moved
     }
 
-    /// Moves the blob below the top into `hole`.
-    fn move_last(&mut self, class: usize, hole: u64, owners: &impl Owners, done: &mut Maintained) -> Step {
-        let last = self.top - 1;
+    /// Pairs the slots below the top with the holes from `hole` on, as far
+    /// as they lie in the same two groups.
+    fn plan(&self, hole: u64) -> Plan {
+        let mut plan = Plan::default();
+        let (low, high) = (hole / GROUP_SLOTS, (self.top - 1) / GROUP_SLOTS);
+        let mut holes = !self.bits(low) & self.used_mask(low);
+        let mut blobs = self.bits(high);
+        let most = if self.class.slot as usize > HOLD / BATCH { 1 } else { BATCH };
+        while plan.moves < most && holes != 0 && blobs != 0 {
+            let from = high * GROUP_SLOTS + 63 - u64::from(blobs.leading_zeros());
+            let to = low * GROUP_SLOTS + u64::from(holes.trailing_zeros());
+            if to >= from {
+                break;
+            }
+            (plan.from[plan.moves], plan.to[plan.moves]) = (from, to);
+            plan.moves += 1;
+            blobs ^= 1 << (from % GROUP_SLOTS);
+            holes &= holes - 1;
+        }
+        plan
+    }
+
+    fn prefetch(&self, plan: &Plan, owners: &impl Owners) {
+        let bytes = self.class.slot as usize;
+        for &from in &plan.from[..plan.moves] {
+            prefetch::read(self.class.header(from));
+        }
+        for (&from, &to) in plan.from.iter().zip(&plan.to).take(plan.moves) {
+            prefetch::read_all(self.class.slot(from), bytes);
+            prefetch::write_all(self.class.slot(to), bytes);
+        }
+        for &from in &plan.from[..plan.moves] {
+            // SAFETY: the header of a slot below the top.
+            if let Some(header) = unsafe { Header::read(self.class.header(from)) } {
+                owners.prefetch(header.owner);
+            }
+        }
+    }
+
+    /// Moves the last blob, at `last`, into `hole`. False if it has to stay.
+    fn move_blob(
+        &mut self,
+        class: usize,
+        last: u64,
+        hole: u64,
+        owners: &impl Owners,
+        done: &mut Maintained,
+    ) -> bool {
         debug_assert!(hole < last && self.is_live(last) && !self.is_live(hole));
         let (from, to) = (self.class.header(last), self.class.header(hole));
         // SAFETY: both are headers of slots below the top, so committed.
         let Some(header) = (unsafe { Header::read(from) }) else {
             // Its writer is not done yet, or the header is damaged.
-            return Step::Stuck;
+            return false;
         };
-        let Some(payload) = self.class.payload_len(header) else { return Step::Stuck };
+        let Some(payload) = self.class.payload_len(header) else { return false };
         let moved = Header { generation: self.next_generation(), ..header };
         // SAFETY: two different slots of this class, with room for `payload`
         // bytes each. The hole is nobody's while the lock is held; the blob
@@ -161,7 +239,7 @@ impl<M: Memory> Locked<'_, M> {
             // SAFETY: the copy was never anybody's.
             unsafe { Header::withdraw(to) };
             done.refused += 1;
-            return Step::Stuck;
+            return false;
         }
         // SAFETY: the owner has the new reference, so the old slot is free.
         unsafe { Header::withdraw(from) };
@@ -172,19 +250,6 @@ impl<M: Memory> Locked<'_, M> {
         self.lower_top(1);
         done.moved += 1;
         done.moved_bytes += payload as u64;
-        Step::Moved
-    }
-}
-
-impl<M: Memory> Store<M> {
-    /// Whether holes and unused tails are more than they may be.
-    fn is_loose(&self) -> bool {
-        let (mut loose, mut held) = (0, 0);
-        for (_, class) in self.classes() {
-            let locked = class.lock(&self.memory);
-            loose += locked.holes() as usize * class.slot as usize + locked.slack();
-            held += locked.live as usize * class.slot as usize;
-        }
-        loose > FLOOR && loose > held / 64 * usize::from(self.tuning().loose_share)
+        true
     }
 }

@@ -40,6 +40,8 @@ mod compact;
 mod hash;
 mod lock;
 mod memory;
+mod pacer;
+mod prefetch;
 mod size;
 mod stats;
 #[cfg(test)]
@@ -52,9 +54,10 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use blob::{Header, PAD_LIMIT};
 pub use blob::{OWNER_LIMIT, Ref};
 use class::Class;
-pub use compact::Maintained;
+pub use compact::{Debt, Maintained};
 use lock::Lock;
 pub use memory::Memory;
+pub use pacer::{DEADLINE_NS, Pacer};
 pub use size::MAX_PAYLOAD;
 pub use stats::Stats;
 pub use tiers::{Tier, Tiered, Workspace};
@@ -82,6 +85,12 @@ pub trait Owners {
     /// held: it may not call the store, nor wait. An unknown `owner` (a
     /// damaged header) is false, never a panic.
     fn relocate(&self, owner: u64, from: Ref, to: Ref) -> bool;
+
+    /// `relocate` will be called soon: a hint to bring the slot's cache line.
+    /// Any `owner` may come, as for `relocate`.
+    fn prefetch(&self, owner: u64) {
+        let _ = owner;
+    }
 }
 
 /// A blob as it was put.
@@ -107,6 +116,30 @@ pub struct Tuning {
 impl Tuning {
     /// CRAMES's fill ratio of 7/8; holes and tails up to 3/64.
     pub const DEFAULT: Tuning = Tuning { fill_ratio: 56, loose_share: 3 };
+}
+
+/// A slot that has been taken, and is its taker's until he publishes it.
+struct Taken<'a> {
+    number: usize,
+    class: &'a Class,
+    index: u64,
+    generation: u16,
+}
+
+impl Taken<'_> {
+    fn payload(&self) -> *mut u8 {
+        self.class.slot(self.index)
+    }
+
+    /// The payload is there: makes the slot a blob.
+    fn publish(self, owner: u64, tag: u8, len: usize, payload_hash: u32) -> Ref {
+        assert!(owner < OWNER_LIMIT, "an owner has 48 bits");
+        let pad = (self.class.slot as usize - len) as u16;
+        let header = Header { owner, generation: self.generation, pad, tag, payload_hash };
+        // SAFETY: the slot is committed, and this call's own.
+        unsafe { header.write(self.class.header(self.index)) };
+        Ref::new(self.number, self.index, self.generation)
+    }
 }
 
 /// Keeps blobs in memory from `M`. See the module's words.
@@ -152,7 +185,15 @@ impl<M: Memory> Store<M> {
     /// [`OWNER_LIMIT`]. `Full` if there is no memory, or the payload is
     /// longer than [`MAX_PAYLOAD`].
     pub fn put(&self, owner: u64, tag: u8, payload: &[u8]) -> Result<Ref, Full> {
-        self.put_with(owner, tag, payload.len(), |to| to.copy_from_slice(payload))
+        // The source is hashed and not the copy: it is in the cache, and what
+        // might happen to the copy is noticed too.
+        let hash = blob::payload_hash(payload);
+        let taken = self.take(payload.len()).ok_or(Full)?;
+        // SAFETY: the slot was taken for this call: nobody else reads or
+        // writes its payload before the header is written, and it has room
+        // for the bytes.
+        unsafe { ptr::copy_nonoverlapping(payload.as_ptr(), taken.payload(), payload.len()) };
+        Ok(taken.publish(owner, tag, payload.len(), hash))
     }
 
     /// As `put`, with `fill` writing the `len` bytes (which hold anything
@@ -164,24 +205,12 @@ impl<M: Memory> Store<M> {
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<Ref, Full> {
-        assert!(owner < OWNER_LIMIT, "an owner has 48 bits");
-        let (number, class, index, generation) = self.take(len).ok_or(Full)?;
-        let slot = class.slot(index);
-        // SAFETY: the slot was taken for this call: nobody else reads or
-        // writes its payload before the header is written. It is committed
-        // (so initialised) memory of at least `len` bytes.
-        let payload = unsafe { core::slice::from_raw_parts_mut(slot, len) };
+        let taken = self.take(len).ok_or(Full)?;
+        // SAFETY: as in `put`; committed memory is initialised.
+        let payload = unsafe { core::slice::from_raw_parts_mut(taken.payload(), len) };
         fill(payload);
-        let header = Header {
-            owner,
-            generation,
-            pad: (class.slot as usize - len) as u16,
-            tag,
-            payload_hash: blob::payload_hash(payload),
-        };
-        // SAFETY: as above.
-        unsafe { header.write(class.header(index)) };
-        Ok(Ref::new(number, index, generation))
+        let hash = blob::payload_hash(payload);
+        Ok(taken.publish(owner, tag, len, hash))
     }
 
     /// The blob that `r` refers to, verified.
@@ -247,20 +276,20 @@ impl<M: Memory> Store<M> {
 
     /// Takes a slot for `len` bytes, in the class that fits or, when that
     /// one cannot grow, in one that is a little larger and has room.
-    fn take(&self, len: usize) -> Option<(usize, &Class, u64, u16)> {
-        let best = size::class_of(len)?;
+    fn take(&self, len: usize) -> Option<Taken<'_>> {
+        let number = size::class_of(len)?;
         let tuning = self.tuning();
-        if let Some(class) = self.make_class(best) {
+        if let Some(class) = self.make_class(number) {
             let mut locked = class.lock(&self.memory);
             if let Some(index) = locked.take(len, tuning) {
-                return Some((best, class, index, locked.next_generation()));
+                return Some(Taken { number, class, index, generation: locked.next_generation() });
             }
         }
-        self.take_larger(best, len)
+        self.take_larger(number, len)
     }
 
     #[cold]
-    fn take_larger(&self, best: usize, len: usize) -> Option<(usize, &Class, u64, u16)> {
+    fn take_larger(&self, best: usize, len: usize) -> Option<Taken<'_>> {
         for number in best + 1..size::CLASSES {
             let slot = size::slot_bytes(number);
             if slot > (len + 16) * 5 / 4 || slot - len >= PAD_LIMIT {
@@ -272,7 +301,7 @@ impl<M: Memory> Store<M> {
                 continue;
             }
             if let Some(index) = locked.take(len, self.tuning()) {
-                return Some((number, class, index, locked.next_generation()));
+                return Some(Taken { number, class, index, generation: locked.next_generation() });
             }
         }
         None
