@@ -191,8 +191,8 @@ class Sampler(threading.Thread):
 class Run:
     """What came of running a command: status, times, memory, where its output is."""
 
-    def __init__(self, status, wall, cpu, sampler):
-        self.status, self.wall, self.cpu = status, wall, cpu
+    def __init__(self, status, wall, cpu, sampler, timed_out):
+        self.status, self.wall, self.cpu, self.timed_out = status, wall, cpu, timed_out
         self.samples, self.peak = sampler.samples, sampler.peak()
 
 
@@ -216,7 +216,14 @@ def run(command, directory, *, stdout, stderr, client=None, env=None, period=0.0
             meter.root = child.pid
         sampler = Sampler(meter, period, count_shared, (lambda size: on_sample(meter, size)) if on_sample else None, extra)
         ending.callback(sampler.stop)
-        watchdog = threading.Timer(timeout, lambda: [kill(pid) for pid in [child.pid, *meter.pids()]])
+        timed_out = threading.Event()
+
+        def give_up():
+            timed_out.set()
+            for pid in [child.pid, *meter.pids()]:
+                kill(pid)
+
+        watchdog = threading.Timer(timeout, give_up)
         watchdog.daemon = True
         watchdog.start()
         ending.callback(watchdog.cancel)
@@ -230,7 +237,7 @@ def run(command, directory, *, stdout, stderr, client=None, env=None, period=0.0
         child.returncode = os.waitstatus_to_exitcode(status)  # Popen must not wait for it again
         wall = time.monotonic() - started
         sampler.stop()
-        return Run((child.returncode, client_status), wall, usage.ru_utime + usage.ru_stime, sampler)
+        return Run((child.returncode, client_status), wall, usage.ru_utime + usage.ru_stime, sampler, timed_out.is_set())
 
 
 def kill(pid, number=signal.SIGKILL):

@@ -149,6 +149,8 @@ def run_case(case, size, memfold, zstd, options):
         folded = attempt.run("folded", (memfold, "run", "--limit", limit, "--stats", stats_file, "--"),
                              count_shared=True, period=0.01, timeout=options.timeout)
         row.update(wall=folded.wall, cpu=folded.cpu, outside_peak_bytes=folded.peak)
+        if folded.timed_out:
+            raise Failure(f"not ended after {options.timeout:.0f} s: {tail(folded)}")
         if not stats_file.exists():
             raise Failure(f"no statistics; status {folded.status}: {tail(folded)}")
         stats = json.loads(stats_file.read_text())
@@ -169,7 +171,7 @@ def main():
     parser.add_argument("--plain", action="store_true", help="only measure the plain runs")
     parser.add_argument("--json", help="write the figures to this file")
     parser.add_argument("--tmp", help="where the loads keep their files")
-    parser.add_argument("--timeout", type=float, default=600)
+    parser.add_argument("--timeout", type=float, default=180, help="seconds that a run may take")
     parser.add_argument("--list", action="store_true")
     options = parser.parse_args()
     if options.list:
