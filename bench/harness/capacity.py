@@ -28,13 +28,11 @@ def eat(peer, binaries, files, amount, place, threads=1, limit=LIMIT, **options)
     over, times = memory.excess(result.samples, limit)
     row = {"amount_bytes": amount, "threads": threads, "limit_bytes": limit, "status": result.status[0],
            "peak_bytes": result.peak, "over_bytes": over, "samples_over": times, "samples": len(result.samples),
-           "wall": result.wall, "cpu": result.cpu}
+           "wall": result.wall, "cpu": result.cpu, "stats": result.stats}
     if result.status[0] == 0:
         row["memeater"] = json.loads((place / "out").read_text())
     else:
         row["words"] = (place / "err").read_text()[-300:]
-    if result.stats.exists():
-        row["stats"] = json.loads(result.stats.read_text())
     return result.status[0] == 0 and over == 0, row
 
 

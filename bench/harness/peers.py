@@ -15,6 +15,7 @@ outside of it waits for the end of a pipe that only this process holds.
 """
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -205,5 +206,5 @@ class Memfold:
         stats.unlink(missing_ok=True)
         prefix = [self.binary, "run", "--limit", str(total), "--stats", str(stats), *self.options, "--"]
         result = memory.run(prefix + command, directory, count_shared=True, **options)
-        result.stats = stats
+        result.stats = json.loads(stats.read_text()) if stats.exists() else None
         return result

@@ -1,7 +1,5 @@
 """The real programs of tests/programs under every peer, all with the same total."""
 
-import contextlib
-import json
 import tempfile
 from pathlib import Path
 
@@ -36,12 +34,12 @@ def measure(case, size, others, repeats, place, zstd):
                 rows.append({**row, "skipped": str(why)})
                 continue
             same = (result.status, result.stdout, result.files) == (plain.status, plain.stdout, plain.files)
+            # Another output under a peer counts as not finished: it was killed, or it is memfold's fault.
             row.update(wall=result.wall if same else None, cpu=result.cpu if same else None, peak_bytes=result.peak,
                        same=same, status=result.status, unsettled=getattr(result, "unsettled", False))
             if isinstance(peer, peers.Memfold):
                 row["over_bytes"] = memory.excess(result.samples, limit)[0]
-                with contextlib.suppress(OSError, ValueError):
-                    row["stats"] = json.loads(result.stats_text)
+                row["stats"] = result.stats
             rows.append(row)
             report.progress(f"{case.name:15} {peer.name:18} {report.shown(row['wall'])} s")
     return rows
@@ -52,12 +50,14 @@ def section(binary, results, options):
     zstd, rows = pages.Zstd(), []
     zrams = [peers.Zram(algorithm, cluster) for algorithm in ("lzo-rle", "lz4") for cluster in (0, 3)]
     others = [peers.Unlimited(), *zrams, peers.Memfold(binary)]
+    others = [peer for peer in others if not options.peers or any(want in peer.name for want in options.peers)]
+    zrams = [peer for peer in others if peer in zrams]
     for case in cases.CASES:
         if case.only_big or case.missing() or (options.programs and case.name not in options.programs):
             continue
         with tempfile.TemporaryDirectory(prefix="memfold-bench-") as place:
             try:
-                rows += measure(case, case.small if options.quick else case.big, others, 1 if options.quick else 3, place, zstd)
+                rows += measure(case, case.small if options.quick else case.big, others, options.repeats, place, zstd)
             except programs.Failure as failure:
                 report.progress(f"{case.name}: {failure}")
     results.add("programs", rows)
@@ -70,9 +70,9 @@ def section(binary, results, options):
         fitting = [peer for peer in zrams if wall[peer.name] is not None]
         best = min(fitting, key=lambda peer: wall[peer.name], default=None)
         did = "-" if any("skipped" in row for row in mine if row["peer"].startswith("zram")) else "does not fit"
-        lines.append([name, f"{mine[0]['limit_bytes'] / MIB:.0f}", mine[0]["ratio"], wall["no limit"], cpu["no limit"],
+        lines.append([name, f"{mine[0]['limit_bytes'] / MIB:.0f}", mine[0]["ratio"], wall.get("no limit"), cpu.get("no limit"),
                       wall[best.name] if best else did, cpu[best.name] if best else None, best.name[5:] if best else None,
-                      wall["memfold"], cpu["memfold"],
-                      wall["memfold"] / wall[best.name] if best and wall["memfold"] else None])
+                      wall.get("memfold"), cpu.get("memfold"),
+                      wall["memfold"] / wall[best.name] if best and wall.get("memfold") else None])
     print("Real programs, same output checked; seconds (wall, CPU)")
     report.table(["program", "limit MiB", "r", "plain", "cpu", "best zram", "cpu", "which", "memfold", "cpu", "memfold/zram"], lines)
