@@ -54,5 +54,5 @@ def main():
 
 
 if __name__ == "__main__":
-    memory.become_subreaper()
+    memory.take_charge()
     main()

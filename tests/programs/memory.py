@@ -12,6 +12,7 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -19,9 +20,14 @@ MIB = 1 << 20
 PR_SET_CHILD_SUBREAPER = 36
 
 
-def become_subreaper():
-    """Orphans of the trees started here come to this process, so that they are seen and can be ended."""
+def take_charge():
+    """Orphans of the trees started here come to this process, and a signal ends it as an exception would.
+
+    So whatever happens the trees are seen, ended, and their files removed.
+    """
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda got, _: sys.exit(128 + got))
 
 
 def read_text(path):

@@ -189,7 +189,7 @@ def main():
     memfold = os.path.abspath(options.memfold)
     if not options.plain and not os.access(memfold, os.X_OK):
         sys.exit(f"{memfold} is not there: run `make build` first, or name it with --memfold")
-    memory.become_subreaper()
+    memory.take_charge()
     zstd = pages.Zstd()
     started, rows, passed, failed, skipped = time.monotonic(), [], 0, 0, 0
     for case in wanted:
