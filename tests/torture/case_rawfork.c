@@ -33,6 +33,7 @@ static void op(struct trial *trial)
         signal(SIGSEGV, SIG_DFL);
         signal(SIGBUS, SIG_DFL);
         child_begin(child.slot);
+        step("a child of a bare clone looks");
         region_check_all(region);
         _exit(0);
     }
