@@ -30,6 +30,13 @@ const COMPRESSORS: usize = 2;
 const CANDIDATES: usize = 65_536;
 /// The fastest that one CPU can fill memory, bytes a ms.
 const GROWTH_PER_MS: u64 = 2 << 20;
+/// A process keeps this part of the limit resident whatever happens: with
+/// less it would do nothing but fault.
+const FLOOR: u64 = 32;
+/// Counting what the store holds takes longer than a tick should.
+const PUBLISH_NS: u64 = 10_000_000;
+/// Nothing was found to take away: this long nobody looks again.
+const FRUITLESS_NS: u64 = 10_000_000;
 /// Ticks are this far apart at most and at least, ns.
 const SLOWEST_TICK: u64 = 100_000_000;
 const FASTEST_TICK: u64 = 1_000_000;
@@ -46,7 +53,9 @@ struct Keeper {
     /// Where the hand of the clock stands: mapping and address.
     at: (usize, usize),
     listed_ns: u64,
-    idle_since_ns: u64,
+    published_ns: u64,
+    /// After a fruitless round: when to begin another.
+    next_round_ns: u64,
     told: bool,
 }
 
@@ -88,7 +97,8 @@ impl Keeper {
             count: 0,
             at: (0, 0),
             listed_ns: 0,
-            idle_since_ns: 0,
+            published_ns: 0,
+            next_round_ns: 0,
             told: false,
         })
     }
@@ -124,10 +134,14 @@ impl Keeper {
         let Ok(pages) = maps::anonymous_pages(self.statm) else { return SLOWEST_TICK };
         let own = pages * PAGE as u64;
         slot.resident.store(own, Relaxed);
-        if runtime.has_store() {
-            self.publish();
+        let now = sys::now_ns();
+        if now - self.published_ns > PUBLISH_NS {
+            self.published_ns = now;
+            if runtime.has_store() {
+                self.publish();
+            }
+            shared.note_peaks();
         }
-        shared.note_peaks();
         let limit = shared.limit_bytes.load(Relaxed);
         let margin = (limit / 64).clamp(1 << 20, 8 << 20);
         let tree = shared.tree_resident();
@@ -137,7 +151,16 @@ impl Keeper {
             self.start_paging();
         }
         if paging {
+            // What the program has resident besides what the runtime uses.
+            let overhead = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
+            let floor = (limit / FLOOR).clamp(2 << 20, 64 << 20);
+            let spare = own.saturating_sub(overhead) as i64 - floor as i64;
             let share = if over > 0 && tree > 0 { (over as i128 * i128::from(own) / i128::from(tree)) as i64 } else { over };
+            let exhausted = share > spare;
+            if runtime.exhausted.swap(exhausted, Relaxed) != exhausted {
+                runtime.room.ring();
+            }
+            let share = share.min(spare.max(0));
             runtime.margin.store(margin as i64, Relaxed);
             let before = runtime.debt.load(Acquire);
             runtime.change_debt(share - before);
@@ -151,19 +174,6 @@ impl Keeper {
         let (runtime, slot) = (self.runtime, self.runtime.slot());
         let stats = runtime.store().store().stats();
         let zeros = runtime.zero_pages.load(Relaxed).max(0) as u64;
-        if sys::now_ns() / 1_000_000 % 1000 < 2 {
-            use core::fmt::Write;
-            struct T([u8; 200], usize);
-            impl Write for T {
-                fn write_str(&mut self, t: &str) -> core::fmt::Result {
-                    for b in t.bytes().take(200 - self.1) { self.0[self.1] = b; self.1 += 1; }
-                    Ok(())
-                }
-            }
-            let mut t = T([0; 200], 0);
-            let _ = write!(t, "pay {} hdr {} rnd {} hole {} slack {} tab {} res {} standby {} debt {} own {}", stats.payload_bytes>>10, stats.header_bytes>>10, stats.rounding_bytes>>10, stats.hole_bytes>>10, stats.slack_bytes>>10, stats.table_bytes>>10, stats.resident_bytes>>10, runtime.standby.pages.load(Relaxed)*4, runtime.debt.load(Relaxed)>>10, slot.resident.load(Relaxed)>>10);
-            runtime.say(core::str::from_utf8(&t.0[..t.1]).unwrap_or(""));
-        }
         slot.evicted.store((stats.blobs + zeros) * PAGE as u64, Relaxed);
         slot.payload.store(stats.payload_bytes, Relaxed);
         slot.overhead.store(stats.overhead_bytes(), Relaxed);
@@ -269,6 +279,9 @@ impl Keeper {
     /// go on at once.
     fn stage(&mut self) -> bool {
         let runtime = self.runtime;
+        if sys::now_ns() < self.next_round_ns {
+            return false;
+        }
         let own = runtime.slot().resident.load(Relaxed);
         let goal = (own / 16).clamp(4 << 20, 64 << 20);
         runtime.standby_goal.store((goal as usize / BLOCK).max(2), Relaxed);
@@ -287,14 +300,11 @@ impl Keeper {
                 if rounds == 2 {
                     return self.nothing_left();
                 }
-                self.list();
                 continue;
             };
             match runtime.evict(self.pagemap, start, end, mapping) {
                 Taken::Pages(pages) if pages > 0 => {
                     rounds = 0;
-                    self.idle_since_ns = 0;
-                    runtime.exhausted.store(false, Relaxed);
                     if runtime.debt.load(Relaxed) > 0 {
                         runtime.work.ring();
                     }
@@ -314,6 +324,7 @@ impl Keeper {
     /// A whole round found nothing to take away.
     fn nothing_left(&mut self) -> bool {
         let runtime = self.runtime;
+        self.next_round_ns = sys::now_ns() + FRUITLESS_NS;
         if runtime.standby.queued() == 0 && runtime.debt.load(Relaxed) > 0 {
             runtime.exhausted.store(true, Relaxed);
             runtime.room.ring();
