@@ -18,6 +18,7 @@
 
 mod args;
 mod cgroup;
+mod chart;
 mod codecs;
 mod doctor;
 mod elf;
@@ -41,6 +42,7 @@ mod stats;
 mod supervisor;
 mod sys;
 mod tree;
+mod trials;
 mod uffd;
 mod userfault;
 

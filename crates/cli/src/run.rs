@@ -88,6 +88,8 @@ fn environment(library: &std::path::Path, page: &SharedPage) -> Vec<(OsString, O
 /// pipes, locked files, the directory it was started in.
 fn let_go_of_inherited(own: &[i32]) {
     sys::close_all_but(own);
+    // Files of ours must not become standard input or output. The lowest free numbers are taken first.
+    std::mem::forget([std::fs::File::open("/dev/null"), std::fs::File::open("/dev/null")]);
     let _ = std::env::set_current_dir("/");
 }
 

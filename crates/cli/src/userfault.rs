@@ -139,7 +139,7 @@ fn for_device(call: Option<Errno>, device: Option<Errno>, machine: &Machine) -> 
     match device {
         Some(Errno::EACCES) => {
             let user = &machine.user_name;
-            let rule = "echo 'KERNEL==\"userfaultfd\", MODE=\"0666\"' | sudo tee /etc/udev/rules.d/90-userfaultfd.rules && sudo udevadm trigger /dev/userfaultfd";
+            let rule = "echo 'KERNEL==\"userfaultfd\", MODE=\"0666\"' | sudo tee /etc/udev/rules.d/90-userfaultfd.rules && sudo udevadm control --reload && sudo udevadm trigger /dev/userfaultfd";
             vec![
                 remedy(
                     format!("sudo setfacl -m u:{user}:rw {DEVICE}"),

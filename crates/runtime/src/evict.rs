@@ -17,7 +17,8 @@ use core::sync::atomic::Ordering::*;
 use crate::order::Evicting;
 use crate::runtime::Runtime;
 use crate::standby::page_id;
-use crate::sys::{self, Errno, Fd, PAGE, prot};
+use crate::pagemap::Pagemap;
+use crate::sys::{self, Errno, PAGE, prot};
 use crate::table::{BLOCK, PAGES, State, index_in_block, page_number};
 use crate::uffd::Probe;
 
@@ -37,49 +38,14 @@ pub enum Taken {
     Stale,
 }
 
-const PRESENT: u64 = 1 << 63;
-const SWAPPED: u64 = 1 << 62;
-const FILE: u64 = 1 << 61;
-
-/// Which pages of a range are there, one bit a page of the block.
-fn present_pages(pagemap: Fd, at: usize, pages: usize, first_index: usize) -> Option<([u64; PAGES / 64], u32)> {
-    let mut raw = [0u8; PAGES * 8];
-    let wanted = &mut raw[..pages * 8];
-    if sys::pread(pagemap, wanted, (at / PAGE * 8) as u64) != Ok(pages * 8) {
-        return None;
-    }
-    let (mut bits, mut count) = ([0u64; PAGES / 64], 0);
-    for (index, bytes) in wanted.chunks_exact(8).enumerate() {
-        let mut word = [0u8; 8];
-        word.copy_from_slice(bytes);
-        let word = u64::from_ne_bytes(word);
-        if word & (PRESENT | SWAPPED) != 0 {
-            if word & FILE != 0 {
-                return None;
-            }
-            let index = first_index + index;
-            bits[index / 64] |= 1 << (index % 64);
-            count += 1;
-        }
-    }
-    Some((bits, count))
-}
-
-/// Whether a page is there.
-pub fn is_present(pagemap: Fd, page: usize) -> bool {
-    let mut word = [0u8; 8];
-    let read = sys::pread(pagemap, &mut word, (page / PAGE * 8) as u64);
-    read == Ok(8) && u64::from_ne_bytes(word) & (PRESENT | SWAPPED) != 0
-}
-
 impl Runtime {
     /// Takes away `start..end`, which lies in one block and in `mapping`.
-    pub fn evict(&self, pagemap: Fd, start: usize, end: usize, mapping: (usize, usize)) -> Taken {
+    pub fn evict(&self, pagemap: &Pagemap, start: usize, end: usize, mapping: (usize, usize)) -> Taken {
         debug_assert!(start / BLOCK == (end - 1) / BLOCK);
         let (pages, first) = ((end - start) / PAGE, index_in_block(start));
-        match present_pages(pagemap, start, pages, first) {
+        match pagemap.present(start, pages, first) {
             None => return Taken::Stale,
-            Some((_, count)) if count < WORTH.min(pages as u32) => return Taken::Nothing,
+            Some(present) if present.count < WORTH.min(pages as u32) => return Taken::Nothing,
             Some(_) => {}
         }
         let Some(slot) = self.standby.take_free() else { return Taken::Nothing };
@@ -118,7 +84,7 @@ impl Runtime {
         Ok(())
     }
 
-    fn take(&self, pagemap: Fd, start: usize, end: usize, slot: u32, to: usize) -> Taken {
+    fn take(&self, pagemap: &Pagemap, start: usize, end: usize, slot: u32, to: usize) -> Taken {
         let bytes = end - start;
         // SAFETY: the target is a free slot of ours; touches of the source are
         // faults now, which the handlers serve from what the entries say.
@@ -133,12 +99,12 @@ impl Runtime {
         // Compressors must be able to read it, whatever the program allowed itself.
         // SAFETY: nobody uses the slot yet.
         let readable = unsafe { self.make_readable(to, bytes) };
-        let found = present_pages(pagemap, to, bytes / PAGE, index_in_block(start));
-        let Some((present, _)) = found.filter(|_| seen && readable) else {
+        let found = pagemap.present(to, bytes / PAGE, index_in_block(start));
+        let Some(present) = found.filter(|_| seen && readable) else {
             self.put_back(start, bytes, to);
             return Taken::Stale;
         };
-        self.write_entries(start, end, slot, &present)
+        self.write_entries(start, end, slot, &present.bits)
     }
 
     /// # Safety

@@ -70,7 +70,7 @@ pub fn parent() {
         runtime.resume();
     }
     // SAFETY: taken in `prepare` by this very thread.
-    unsafe { runtime.life.reset_in_child() };
+    unsafe { runtime.life.release_forgotten() };
 }
 
 /// After the fork, in the child.
@@ -204,7 +204,7 @@ impl Runtime {
         else {
             self.fail("a forked process can't get its evicted pages back");
         };
-        let Ok(pagemap) = sys::open(c"/proc/self/pagemap", sys::o::RDONLY | sys::o::CLOEXEC) else {
+        let Ok(pagemap) = crate::pagemap::Pagemap::open() else {
             self.fail("a forked process can't see which of its pages are there");
         };
         self.table.for_each_block(0, crate::table::END, |base, block| {
@@ -212,7 +212,7 @@ impl Runtime {
                 return;
             }
             for index in 0..PAGES {
-                if crate::evict::is_present(pagemap, base + index * PAGE) {
+                if pagemap.present(base + index * PAGE, 1, 0).is_some_and(|present| present.count == 1) {
                     // Brought back just before the fork: the page is the truth.
                     self.drop_page(block, base + index * PAGE);
                 }
@@ -221,7 +221,7 @@ impl Runtime {
             block.evicted.store(0, Relaxed);
         });
         sys::close(memory);
-        sys::close(pagemap);
+        pagemap.close();
         self.slot().state.store(state::STOPPED, Relaxed);
         self.say("a forked process may not open a userfaultfd of its own: all its memory was brought back");
     }

@@ -44,6 +44,8 @@ mod order;
 #[cfg(all(target_os = "linux", feature = "preload"))]
 mod preload;
 #[cfg(target_os = "linux")]
+mod pagemap;
+#[cfg(target_os = "linux")]
 mod runtime;
 #[cfg(target_os = "linux")]
 mod standby;

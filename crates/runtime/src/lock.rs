@@ -52,6 +52,14 @@ impl<T> Lock<T> {
         }
     }
 
+    /// Gives the lock back after its guard was forgotten.
+    ///
+    /// # Safety
+    /// The calling thread must hold the lock.
+    pub unsafe fn release_forgotten(&self) {
+        drop(Guard { lock: self });
+    }
+
     /// Makes the lock free in a forked child, where no other thread lives.
     ///
     /// # Safety

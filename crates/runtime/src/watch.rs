@@ -15,6 +15,7 @@ use crate::compress::compressor;
 use crate::evict::Taken;
 use crate::fault::handler;
 use crate::maps;
+use crate::pagemap::Pagemap;
 use crate::runtime::{RUNTIME, Runtime, StoreMemory};
 use crate::shared::{self, state};
 use crate::sys::{self, Fd, PAGE, Result, o};
@@ -33,6 +34,10 @@ const GROWTH_PER_MS: u64 = 2 << 20;
 /// A process keeps this part of the limit resident whatever happens: with
 /// less it would do nothing but fault.
 const FLOOR: u64 = 32;
+/// Mappings smaller than this are left alone.
+const SMALLEST: usize = 16 * PAGE;
+/// Zero-initialised data of a program or library is left alone below this size.
+const LARGE_BSS: usize = 1 << 20;
 /// Counting what the store holds takes longer than a tick should.
 const PUBLISH_NS: u64 = 10_000_000;
 /// Nothing was found to take away: this long nobody looks again.
@@ -46,7 +51,7 @@ struct Keeper {
     runtime: &'static Runtime,
     statm: Fd,
     maps: Fd,
-    pagemap: Fd,
+    pagemap: Pagemap,
     cpus: u64,
     candidates: &'static mut [(usize, usize)],
     count: usize,
@@ -91,7 +96,7 @@ impl Keeper {
             runtime: &RUNTIME,
             statm: sys::open(c"/proc/self/statm", flags)?,
             maps: sys::open(c"/proc/self/maps", flags)?,
-            pagemap: sys::open(c"/proc/self/pagemap", flags)?,
+            pagemap: Pagemap::open()?,
             cpus: sys::allowed_cpus().iter().map(|w| u64::from(w.count_ones())).sum(),
             candidates,
             count: 0,
@@ -233,8 +238,18 @@ impl Keeper {
         let runtime = self.runtime;
         let mut buffer = [0u8; 16 << 10];
         let (candidates, mut count) = (&mut *self.candidates, 0);
+        let mut file_end = 0;
         let listed = maps::for_each(self.maps, &mut buffer, |mapping| {
             let (start, end) = (mapping.start, mapping.end);
+            // What follows a file's data is its zero-initialised data. That of the C library is used in a
+            // forked child before anything can be served there; that of others is small.
+            let follows_file = start == file_end && end - start < LARGE_BSS;
+            if mapping.inode != 0 {
+                file_end = end;
+            }
+            if follows_file || end - start < SMALLEST {
+                return;
+            }
             let own = runtime.arena.overlaps(start, end) || runtime.standby.overlaps(start, end);
             if mapping.is_private_anonymous() && !own && count < CANDIDATES && end <= crate::table::END {
                 candidates[count] = (start, end);
@@ -257,11 +272,11 @@ impl Keeper {
                 return None;
             }
             let (start, end) = self.candidates[self.at.0];
-            let from = self.at.1.max(start);
-            if from >= end {
+            let from = self.pagemap.first_present(self.at.1.max(start).min(end), end);
+            let Some(from) = from.filter(|from| *from < end) else {
                 self.at = (self.at.0 + 1, 0);
                 continue;
-            }
+            };
             let mut to = end.min((from / BLOCK + 1) * BLOCK);
             if let Some((kept, kept_end)) = self.runtime.keep_out.first_in(from, to) {
                 if kept <= from {
@@ -302,7 +317,7 @@ impl Keeper {
                 }
                 continue;
             };
-            match runtime.evict(self.pagemap, start, end, mapping) {
+            match runtime.evict(&self.pagemap, start, end, mapping) {
                 Taken::Pages(pages) if pages > 0 => {
                     rounds = 0;
                     if runtime.debt.load(Relaxed) > 0 {

@@ -30,20 +30,17 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use super::blob::{HEADER, Header, INDEX_BITS, Words};
 use super::lock::Lock;
 use super::memory::Memory;
+use super::tail::Grown;
 use super::{Tuning, size};
 
 pub(super) const GROUP_SLOTS: u64 = 64;
 /// The bits, and the headers.
 pub(super) const GROUP_HEADER: usize = 16 + GROUP_SLOTS as usize * HEADER;
-const SEGMENTS: usize = 26;
+pub(super) const SEGMENTS: usize = 26;
 
 /// The first segment has about this many bytes; the tests make it small so
 /// that there are many segments.
 const FIRST_SEGMENT: usize = if cfg!(test) { 4096 } else { 65536 };
-/// Memory is committed in units of 1/128 of what the class has, within these.
-const UNIT_SHARE: usize = 128;
-const UNIT_LEAST: usize = 4096;
-const UNIT_MOST: usize = if cfg!(test) { 16384 } else { 262_144 };
 /// How many groups a put looks through for a hole before it appends: few, so
 /// that every put is short; enough that less than one hole in 256 slots is
 /// ever passed over for long.
@@ -54,14 +51,17 @@ const GROUPS_LOOKED_AT: usize = 4;
 #[repr(C, align(64))]
 pub(super) struct Class {
     lock: Lock,
+    /// Held while pages above `committed` are given back, for which `lock` is
+    /// not kept: nothing may be committed again until that is done.
+    pub(super) tail: Lock,
     /// Bytes of a slot.
     pub(super) slot: u32,
     /// Segment 0 has `1 << first_shift` groups.
     first_shift: u32,
     state: UnsafeCell<State>,
     /// Slots that lie wholly in committed memory: readers look no further.
-    ready: AtomicU64,
-    segments: [AtomicPtr<u8>; SEGMENTS],
+    pub(super) ready: AtomicU64,
+    pub(super) segments: [AtomicPtr<u8>; SEGMENTS],
 }
 
 // SAFETY: `state` is only reached through a `Locked`, of which there is one
@@ -82,19 +82,19 @@ pub(super) struct State {
     /// No group below this one has a hole.
     pub(super) low: u64,
     /// The segment in which the committed part ends, and how far it reaches.
-    segment: u32,
+    pub(super) segment: u32,
     generation: u16,
-    offset: usize,
+    pub(super) offset: usize,
     /// Bytes committed in all segments.
     pub(super) committed: usize,
     /// With more slots than these in use, a put asks for the next unit.
-    soft: u64,
+    pub(super) soft: u64,
 }
 
 /// A class whose lock is held.
 pub(super) struct Locked<'a, M: Memory> {
     pub(super) class: &'a Class,
-    memory: &'a M,
+    pub(super) memory: &'a M,
 }
 
 impl Class {
@@ -117,6 +117,18 @@ impl Class {
     pub(super) fn lock<'a, M: Memory>(&'a self, memory: &'a M) -> Locked<'a, M> {
         self.lock.acquire(memory);
         Locked { class: self, memory }
+    }
+
+    /// Between two short uses of the class: lets others have it.
+    pub(super) fn let_others(&self) {
+        self.lock.let_others();
+    }
+
+    /// Calls `wait` while the lock, which is held, is not.
+    pub(super) fn unlock_for<M: Memory>(&self, memory: &M, wait: impl FnOnce()) {
+        self.lock.release(memory);
+        wait();
+        self.lock.acquire(memory);
     }
 
     pub(super) fn group_bytes(&self) -> usize {
@@ -160,7 +172,7 @@ impl Class {
     }
 
     /// Slots that lie wholly before `offset` in `segment`, or in the segments before.
-    fn slots_before(&self, segment: usize, offset: usize) -> u64 {
+    pub(super) fn slots_before(&self, segment: usize, offset: usize) -> u64 {
         let before = ((1u64 << segment) - 1) << self.first_shift;
         let groups = (1usize << self.first_shift << segment).min(offset / self.group_bytes());
         let rest = offset - groups * self.group_bytes();
@@ -171,7 +183,7 @@ impl Class {
     }
 
     /// Bytes of address space of a segment.
-    fn segment_bytes<M: Memory>(&self, segment: usize, memory: &M) -> usize {
+    pub(super) fn segment_bytes<M: Memory>(&self, segment: usize, memory: &M) -> usize {
         (self.group_bytes() << self.first_shift << segment).next_multiple_of(memory.page_size())
     }
 
@@ -268,9 +280,15 @@ impl<M: Memory> Locked<'_, M> {
     /// Takes a slot for a blob of `payload` bytes: a hole if one is near,
     /// else the one at the top.
     pub(super) fn take(&mut self, payload: usize, tuning: Tuning) -> Option<u64> {
-        let index = match self.take_hole() {
-            Some(index) => index,
-            None => self.append(tuning)?,
+        let index = loop {
+            if let Some(hole) = self.take_hole() {
+                break hole;
+            }
+            match self.append(tuning) {
+                Grown::Done(index) => break index,
+                Grown::Full => return None,
+                Grown::Busy => self.wait_for_tail(),
+            }
         };
         self.live += 1;
         self.payload += payload as u64;
@@ -297,14 +315,16 @@ impl<M: Memory> Locked<'_, M> {
         None
     }
 
-    fn append(&mut self, tuning: Tuning) -> Option<u64> {
+    fn append(&mut self, tuning: Tuning) -> Grown<u64> {
         let index = self.top;
         if index >= 1 << INDEX_BITS {
-            return None;
+            return Grown::Full;
         }
         while !self.class.is_ready(index) {
-            if !self.grow(tuning) {
-                return None;
+            match self.grow(tuning) {
+                Grown::Done(()) => {}
+                Grown::Full => return Grown::Full,
+                Grown::Busy => return Grown::Busy,
             }
         }
         self.top += 1;
@@ -313,104 +333,8 @@ impl<M: Memory> Locked<'_, M> {
         self.set_bits(group, bits | 1 << (index % GROUP_SLOTS));
         // The next unit is asked for before this one is full. If there is no
         // room for it now, the next puts ask again.
-        while self.top > self.soft && self.grow(tuning) {}
-        Some(index)
-    }
-
-    /// Bytes to be kept in reserve: a part of a unit, and at least the next
-    /// slot, unless that would be much for this class.
-    pub(super) fn reserve(&self, tuning: Tuning) -> usize {
-        let part = self.unit() * 64usize.saturating_sub(tuning.fill_ratio as usize) / 64;
-        let slot = self.class.slot as usize + GROUP_HEADER;
-        if part > 0 && self.keeps_slot() { part.max(slot) } else { part }
-    }
-
-    fn keeps_slot(&self) -> bool {
-        let slot = self.class.slot as usize;
-        slot <= 16384 || slot <= self.committed / 16
-    }
-
-    pub(super) fn unit(&self) -> usize {
-        let least = UNIT_LEAST.max(self.memory.page_size());
-        let share = (self.committed / UNIT_SHARE).max(1);
-        (1 << share.ilog2()).clamp(least, UNIT_MOST)
-    }
-
-    /// Commits one more unit.
-    #[cold]
-    fn grow(&mut self, tuning: Tuning) -> bool {
-        let memory = self.memory;
-        let (mut segment, mut offset) = (self.segment as usize, self.offset);
-        if self.committed != 0 && offset == self.class.segment_bytes(segment, memory) {
-            (segment, offset) = (segment + 1, 0);
-            if segment == SEGMENTS {
-                return false;
-            }
-        }
-        let all = self.class.segment_bytes(segment, memory);
-        let mut start = self.class.segments[segment].load(Ordering::Relaxed);
-        if start.is_null() {
-            let Some(reserved) = memory.reserve(all) else { return false };
-            start = reserved.as_ptr();
-            self.class.segments[segment].store(start, Ordering::Release);
-        }
-        let unit = self.unit().min(all - offset);
-        // SAFETY: the range lies within the segment and above what is committed.
-        if !unsafe { memory.commit(NonNull::new_unchecked(start.add(offset)), unit) } {
-            return false;
-        }
-        self.set_committed(segment, offset + unit, self.committed + unit, tuning);
-        true
-    }
-
-    fn set_committed(&mut self, segment: usize, offset: usize, committed: usize, tuning: Tuning) {
-        (self.segment, self.offset, self.committed) = (segment as u32, offset, committed);
-        let ready = self.class.slots_before(segment, offset);
-        self.class.ready.store(ready, Ordering::Release);
-        let part = self.reserve(tuning);
-        self.soft = self.class.slots_before(segment, offset.saturating_sub(part));
-        if part > 0 && self.keeps_slot() {
-            self.soft = self.soft.min(ready.saturating_sub(1));
-        }
-    }
-
-    /// Gives back committed memory above the top, about `budget` bytes of
-    /// it, but for a unit and the reserve. Returns the bytes given back.
-    pub(super) fn trim(&mut self, budget: usize, tuning: Tuning) -> usize {
-        let keep = self.kept_tail(tuning);
-        let memory = self.memory;
-        let page = memory.page_size();
-        let mut given = 0;
-        while given < budget && self.slack() >= keep + page {
-            let spare = (self.slack() - keep) / page * page;
-            let here = spare.min((budget - given).next_multiple_of(page)).min(self.offset);
-            if here == 0 {
-                break;
-            }
-            let (segment, offset) = (self.segment as usize, self.offset - here);
-            let committed = self.committed - here;
-            // Readers of stale references must not look there any more.
-            if offset == 0 && segment > 0 {
-                let whole = self.class.segment_bytes(segment - 1, memory);
-                self.set_committed(segment - 1, whole, committed, tuning);
-            } else {
-                self.set_committed(segment, offset, committed, tuning);
-            }
-            let start = self.class.segments[segment].load(Ordering::Relaxed);
-            // SAFETY: the range was committed and holds no slot below the top.
-            unsafe { memory.release(NonNull::new_unchecked(start.add(offset)), here) };
-            given += here;
-        }
-        given
-    }
-
-    /// Whether the tail is so long that giving it back is worth it.
-    pub(super) fn has_long_tail(&self, tuning: Tuning) -> bool {
-        self.slack() > 2 * self.kept_tail(tuning)
-    }
-
-    fn kept_tail(&self, tuning: Tuning) -> usize {
-        if self.top == 0 { 0 } else { self.unit() + self.reserve(tuning) }
+        while self.top > self.soft && matches!(self.grow(tuning), Grown::Done(())) {}
+        Grown::Done(index)
     }
 
     /// Frees a slot whose blob had `payload` bytes.

@@ -23,10 +23,8 @@ use super::class::{GROUP_SLOTS, Locked};
 use super::memory::Memory;
 use super::{Owners, Store, prefetch};
 
-/// About this many bytes are moved, or given back, with the lock held: some
-/// ten microseconds.
-const HOLD: usize = 64 * 1024;
-const HOLD_TAIL: usize = 512 * 1024;
+/// About this many bytes are moved with the lock held: a few microseconds.
+const HOLD: usize = 16 * 1024;
 /// Moves that are planned together.
 const BATCH: usize = 8;
 /// Groups looked through with the lock held.
@@ -112,10 +110,11 @@ impl<M: Memory> Store<M> {
                 left -= hold;
                 more = class.lock(&self.memory).compact(number, owners, &mut hold, &mut done);
                 left += hold;
+                class.let_others();
             }
-            more = left > 0 && class.lock(&self.memory).has_long_tail(self.tuning());
+            more = true;
             while more && left > 0 {
-                let given = class.lock(&self.memory).trim(HOLD_TAIL.min(left), self.tuning());
+                let given = class.trim(&self.memory, left.min(usize::MAX / 2), self.tuning());
                 done.released_bytes += given as u64;
                 left = left.saturating_sub(given);
                 more = given > 0;
@@ -176,7 +175,7 @@ impl<M: Memory> Locked<'_, M> {
         let (low, high) = (hole / GROUP_SLOTS, (self.top - 1) / GROUP_SLOTS);
         let mut holes = !self.bits(low) & self.used_mask(low);
         let mut blobs = self.bits(high);
-        let most = if self.class.slot as usize > HOLD / BATCH { 1 } else { BATCH };
+        let most = if self.class.slot as usize > HOLD / 4 { 1 } else { BATCH };
         while plan.moves < most && holes != 0 && blobs != 0 {
             let from = high * GROUP_SLOTS + 63 - u64::from(blobs.leading_zeros());
             let to = low * GROUP_SLOTS + u64::from(holes.trailing_zeros());

@@ -1,50 +1,78 @@
-//! A mutex of four bytes that is free when it is zero, so that fresh pages
-//! are full of open locks. Critical sections are short (a few counters, at
-//! most a copy of one blob or the release of a few pages): a waiter spins
-//! for a moment and then waits as the memory source says.
+//! A mutex that is free when it is zero, so that fresh pages are full of open
+//! locks. Critical sections are short (a few counters, at most a copy of a
+//! few blobs): a waiter spins for a moment and then waits as the memory
+//! source says.
 //!
-//! States: 0 free, 1 held, 2 held and somebody may be waiting.
+//! Who takes and releases a lock again and again, the compactor, calls
+//! [`Lock::let_others`] in between: else it would have the lock back before a
+//! waiter sees that it was free, and would pay for waking him each time.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::memory::Memory;
 
-const SPINS: u32 = 64;
+/// Several microseconds on most processors: longer than nearly all critical
+/// sections, shorter than going to sleep and being woken.
+const SPINS: u32 = 150;
 
-#[repr(transparent)]
-pub(super) struct Lock(AtomicU32);
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+/// Held, and somebody may be asleep.
+const SLEPT_ON: u32 = 2;
+
+#[repr(C)]
+pub(super) struct Lock {
+    state: AtomicU32,
+    /// Those who want the lock and do not have it.
+    waiting: AtomicU32,
+}
 
 impl Lock {
     pub(super) const fn new() -> Self {
-        Lock(AtomicU32::new(0))
+        Lock { state: AtomicU32::new(FREE), waiting: AtomicU32::new(0) }
+    }
+
+    pub(super) fn try_acquire(&self) -> bool {
+        self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     pub(super) fn acquire<M: Memory>(&self, memory: &M) {
-        if self.0.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        if !self.try_acquire() {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
             self.acquire_slowly(memory);
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     #[cold]
     fn acquire_slowly<M: Memory>(&self, memory: &M) {
         for _ in 0..SPINS {
-            if self.0.load(Ordering::Relaxed) == 0
-                && self.0.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
-            {
+            if self.state.load(Ordering::Relaxed) == FREE && self.try_acquire() {
                 return;
             }
             core::hint::spin_loop();
         }
-        // Whoever comes this way takes the lock as contended, since others
-        // may be waiting too.
-        while self.0.swap(2, Ordering::Acquire) != 0 {
-            memory.wait(&self.0, 2);
+        // Whoever comes this way takes the lock as slept on, since others may
+        // be asleep too.
+        while self.state.swap(SLEPT_ON, Ordering::Acquire) != FREE {
+            memory.wait(&self.state, SLEPT_ON);
         }
     }
 
     pub(super) fn release<M: Memory>(&self, memory: &M) {
-        if self.0.swap(0, Ordering::Release) == 2 {
-            memory.wake(&self.0);
+        if self.state.swap(FREE, Ordering::Release) == SLEPT_ON {
+            memory.wake(&self.state);
+        }
+    }
+
+    /// Gives those who wait for the lock, which the caller does not hold,
+    /// some time to take it.
+    pub(super) fn let_others(&self) {
+        for _ in 0..SPINS {
+            if self.waiting.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            core::hint::spin_loop();
         }
     }
 }

@@ -44,6 +44,7 @@ mod pacer;
 mod prefetch;
 mod size;
 mod stats;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod tiers;
