@@ -156,7 +156,8 @@ impl Findings {
         let group = match &self.cgroup {
             None => "none".to_owned(),
             Some(group) => {
-                let limit = group.limit_bytes.map_or("no limit".into(), |bytes| format!("limit {}", Human(bytes)));
+                let limit =
+                    group.limit_bytes.map_or("no limit".into(), |bytes| format!("limit {}", Human(bytes)));
                 format!("version {}, {limit}", group.version)
             }
         };
@@ -166,12 +167,18 @@ impl Findings {
             ("userfaultfd, system call", uffd.syscall.clone()),
             ("userfaultfd, device", format!("{}{mode}", uffd.device)),
             ("  for faults of user code only", uffd.user_mode_only.clone()),
-            ("  vm.unprivileged_userfaultfd", uffd.unprivileged_userfaultfd.map_or("not there".into(), |on| u8::from(on).to_string())),
+            (
+                "  vm.unprivileged_userfaultfd",
+                uffd.unprivileged_userfaultfd.map_or("not there".into(), |on| u8::from(on).to_string()),
+            ),
             ("  features", uffd.features.join(" ")),
             ("  UFFDIO_MOVE", yes(uffd.r#move)),
             ("referenced bits", yes(self.referenced_bits)),
             ("PAGEMAP_SCAN", yes(self.pagemap_scan)),
-            ("physical memory", self.physical_bytes.map_or("unknown".into(), |bytes| Human(bytes).to_string())),
+            (
+                "physical memory",
+                self.physical_bytes.map_or("unknown".into(), |bytes| Human(bytes).to_string()),
+            ),
             ("memory cgroup", group),
             ("vm.overcommit_memory", number(self.overcommit_memory)),
             ("vm.max_map_count", number(self.max_map_count)),

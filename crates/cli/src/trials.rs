@@ -1,0 +1,119 @@
+//! Trials for `doctor` beyond userfaultfd: ways to see which pages are in
+//! use. Each runs in a process of its own and is used once, for real.
+
+use std::ffi::{c_int, c_ulong};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::libc;
+
+use crate::probe::{self, Outcome};
+use crate::procfs::field_kib;
+use crate::sys::PAGE;
+
+const PAGES: u64 = 16;
+
+/// Whether the kernel shows which pages were touched: cleared through
+/// `/proc/self/clear_refs`, read from `/proc/self/smaps`.
+pub fn referenced_bits() -> bool {
+    answer(|| Some(see_referenced()?))
+}
+
+/// Whether PAGEMAP_SCAN (Linux 6.7) finds present pages.
+pub fn pagemap_scan() -> bool {
+    answer(scan_pages)
+}
+
+fn answer(trial: impl FnOnce() -> Option<bool>) -> bool {
+    let outcome = probe::in_child(Duration::from_secs(3), || vec![trial().unwrap_or(false).into()]);
+    outcome == Outcome::Answer(vec![1])
+}
+
+/// Pages of a mapping that merges with no other, all of them written.
+fn own_pages() -> Option<u64> {
+    let bytes = ((PAGES + 2) * PAGE) as usize;
+    let how = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, how, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return None;
+    }
+    let first = start as u64 + PAGE;
+    let inner = (PAGES * PAGE) as usize;
+    // SAFETY: within the mapping just made; no reference into it exists.
+    let opened = unsafe { libc::mprotect(first as *mut _, inner, libc::PROT_READ | libc::PROT_WRITE) };
+    if opened != 0 {
+        return None;
+    }
+    touch(first, PAGES);
+    Some(first)
+}
+
+fn touch(first: u64, pages: u64) {
+    for page in 0..pages {
+        // SAFETY: pages of `own_pages`, which are writable and to which no reference exists.
+        unsafe { std::ptr::write_volatile((first + page * PAGE) as *mut u8, 1) };
+    }
+}
+
+fn referenced(first: u64) -> Option<u64> {
+    let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
+    let head = format!("{first:x}-");
+    let own = maps.lines().position(|line| line.starts_with(&head))?;
+    let rest: Vec<&str> = maps.lines().skip(own).take(24).collect();
+    field_kib(&rest.join("\n"), "Referenced:")
+}
+
+fn see_referenced() -> Option<bool> {
+    let first = own_pages()?;
+    let before = referenced(first)?;
+    std::fs::write("/proc/self/clear_refs", "1").ok()?;
+    let cleared = referenced(first)?;
+    touch(first, PAGES / 4);
+    let after = referenced(first)?;
+    Some(before == PAGES * PAGE && cleared == 0 && after == PAGES / 4 * PAGE)
+}
+
+/// `struct pm_scan_arg` of `linux/fs.h`.
+#[repr(C)]
+struct ScanArgument {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    regions: u64,
+    regions_len: u64,
+    max_pages: u64,
+    inverted: u64,
+    mask: u64,
+    any_of: u64,
+    wanted: u64,
+}
+
+fn scan_pages() -> Option<bool> {
+    const SCAN: c_ulong = 0xC060_6610;
+    const PRESENT: u64 = 1 << 3;
+    let first = own_pages()?;
+    let file = std::fs::File::open("/proc/self/pagemap").ok()?;
+    let mut regions = [[0u64; 3]; 4];
+    let mut argument = ScanArgument {
+        size: size_of::<ScanArgument>() as u64,
+        flags: 0,
+        start: first,
+        end: first + PAGES * PAGE,
+        walk_end: 0,
+        regions: regions.as_mut_ptr() as u64,
+        regions_len: regions.len() as u64,
+        max_pages: 0,
+        inverted: 0,
+        mask: PRESENT,
+        any_of: 0,
+        wanted: PRESENT,
+    };
+    // SAFETY: the structure is the one of the call, and says how long the array is that the kernel fills.
+    let found: c_int = unsafe { libc::ioctl(file.as_raw_fd(), SCAN as _, &mut argument) };
+    Errno::result(found).ok()?;
+    Some(found == 1 && regions[0][..2] == [first, first + PAGES * PAGE])
+}
