@@ -96,6 +96,20 @@ impl Arena {
         })
     }
 
+    /// Keeps everybody out until [`Arena::let_go`].
+    pub fn hold(&self) {
+        core::mem::forget(self.state.lock());
+    }
+
+    /// Lets others in again.
+    ///
+    /// # Safety
+    /// After [`Arena::hold`] by the same thread.
+    pub unsafe fn let_go(&self) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.state.release_forgotten() };
+    }
+
     /// Makes the lock free in a forked child.
     ///
     /// # Safety

@@ -406,7 +406,10 @@ impl Handler {
             // The evictor wakes the whole block when it is done.
             return Placed::Done;
         }
-        let empty = |page: usize| runtime.table.entry(page).is_none_or(|entry| entry.load() == State::Empty);
+        let empty = |page: usize| {
+            let kept = runtime.table.entry(page).is_some_and(|entry| entry.load() != State::Empty);
+            !kept && !order.is_evicting(page)
+        };
         let room = PAGES - fault.page / PAGE % PAGES;
         let count = (0..run.min(room)).take_while(|i| empty(fault.page + i * PAGE)).count();
         if count == 0 {

@@ -34,6 +34,7 @@ pub fn prepare(touch: fn()) {
     core::mem::forget(runtime.life.lock());
     runtime.forked_by.store(sys::gettid(), Relaxed);
     if !runtime.is_paging() {
+        hold_common_locks();
         return;
     }
     runtime.pause.store(1, SeqCst);
@@ -56,14 +57,26 @@ pub fn prepare(touch: fn()) {
             runtime.fail("no memory is left for the journal that a fork needs");
         }
     }
+    hold_common_locks();
     while runtime.serving.load(SeqCst) != 0 {
         sys::sched_yield();
     }
 }
 
+/// Locks that any thread of the program may hold at any time.
+fn hold_common_locks() {
+    core::mem::forget(RUNTIME.starts.lock());
+    RUNTIME.arena.hold();
+}
+
 /// After the fork, in the parent.
 pub fn parent() {
     let runtime = &RUNTIME;
+    // SAFETY: taken in `prepare` by this very thread.
+    unsafe {
+        runtime.starts.release_forgotten();
+        runtime.arena.let_go();
+    }
     if runtime.is_paging() {
         runtime.replay(&mut runtime.order.lock());
         runtime.call_handlers();
@@ -84,6 +97,7 @@ pub fn child() {
             runtime.order.reset_in_child();
             runtime.standby.reset_in_child();
             runtime.arena.reset_in_child();
+            runtime.starts.reset_in_child();
         }
         let mut order = runtime.order.lock();
         order.evicting = None;

@@ -1,6 +1,6 @@
 //! The mappings of this process, as `/proc/self/maps` lists them.
 
-use crate::sys::{self, Fd, Result};
+use crate::sys::{self, Errno, Fd, Result};
 
 /// One mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +53,51 @@ pub fn for_each(fd: Fd, buffer: &mut [u8], mut visit: impl FnMut(Mapping<'_>)) -
     }
 }
 
+#[repr(C)]
+#[derive(Default)]
+struct QueryArg {
+    size: u64,
+    flags: u64,
+    address: u64,
+    start: u64,
+    end: u64,
+    vma_flags: u64,
+    page_size: u64,
+    offset: u64,
+    inode: u64,
+    device: [u32; 2],
+    name_bytes: u32,
+    build_id_bytes: u32,
+    name: u64,
+    build_id: u64,
+}
+
+/// The private anonymous mapping that holds `address`, as it is now. Linux
+/// 6.11 can be asked (PROCMAP_QUERY); before that the whole list is read.
+pub fn private_anonymous_at(fd: Fd, address: usize) -> Option<(usize, usize)> {
+    const QUERY: usize = 0xC068_6611;
+    const SHARED: u64 = 8;
+    let mut arg = QueryArg { size: size_of::<QueryArg>() as u64, address: address as u64, ..Default::default() };
+    // SAFETY: the structure is the one of PROCMAP_QUERY; it only reports.
+    match unsafe { sys::ioctl(fd, QUERY, &mut arg) } {
+        Ok(_) => {
+            let private = arg.inode == 0 && arg.vma_flags & SHARED == 0;
+            private.then_some((arg.start as usize, arg.end as usize))
+        }
+        Err(Errno::NOENT) => None,
+        Err(_) => {
+            let (mut buffer, mut found) = ([0u8; 8192], None);
+            for_each(fd, &mut buffer, |mapping| {
+                if mapping.is_private_anonymous() && (mapping.start..mapping.end).contains(&address) {
+                    found = Some((mapping.start, mapping.end));
+                }
+            })
+            .ok()?;
+            found
+        }
+    }
+}
+
 /// Parses `start-end perms offset dev inode   name`.
 pub fn parse(line: &[u8]) -> Option<Mapping<'_>> {
     let mut fields = line.splitn(6, |b| *b == b' ');
@@ -88,6 +133,17 @@ pub fn anonymous_pages(fd: Fd) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mapping_is_found_by_an_address_in_it() {
+        let bytes = 64 << 10;
+        let start = sys::map_anonymous(bytes, sys::prot::READ).unwrap() as usize;
+        let fd = sys::open(c"/proc/self/maps", sys::o::RDONLY).unwrap();
+        let (from, to) = private_anonymous_at(fd, start + 5000).unwrap();
+        assert!(from <= start && start + bytes <= to);
+        let code = a_mapping_is_found_by_an_address_in_it as *const () as usize;
+        assert_eq!(private_anonymous_at(fd, code), None);
+    }
 
     #[test]
     fn lines_are_understood() {

@@ -8,8 +8,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
 use crate::fork;
-use crate::lock::Lock;
-use crate::runtime::RUNTIME;
+use crate::runtime::{RUNTIME, Start};
 use crate::shared::{ENV_SHARED, Shared};
 use crate::sys::{self, o};
 
@@ -121,19 +120,6 @@ fn touch_streams() {
 static NEXT_CREATE: AtomicUsize = AtomicUsize::new(0);
 static STATIC_TLS: AtomicUsize = AtomicUsize::new(0);
 
-/// What a new thread is to run.
-#[repr(C)]
-struct Start {
-    routine: usize,
-    argument: usize,
-    next: *mut Start,
-}
-
-struct Starts(*mut Start);
-// SAFETY: the list is reached only through its lock.
-unsafe impl Send for Starts {}
-static STARTS: Lock<Starts> = Lock::new(Starts(core::ptr::null_mut()));
-
 type Create = extern "C" fn(*mut c_void, *const c_void, usize, *mut c_void) -> c_int;
 
 /// Starts a thread and remembers where its control block is.
@@ -172,7 +158,7 @@ pub unsafe extern "C" fn pthread_create(
 }
 
 fn take_start() -> Option<*mut Start> {
-    let mut starts = STARTS.lock();
+    let mut starts = RUNTIME.starts.lock();
     if starts.0.is_null() {
         return RUNTIME.arena.reserve(size_of::<Start>(), 16).map(|place| place as *mut Start);
     }
@@ -183,7 +169,7 @@ fn take_start() -> Option<*mut Start> {
 }
 
 fn give_start_back(cell: *mut Start) {
-    let mut starts = STARTS.lock();
+    let mut starts = RUNTIME.starts.lock();
     // SAFETY: the cell came from `take_start` and is no longer used.
     unsafe { (*cell).next = starts.0 };
     starts.0 = cell;

@@ -81,6 +81,23 @@ unsafe impl Memory for StoreMemory {
     }
 }
 
+/// What a new thread of the program is to run.
+#[repr(C)]
+pub struct Start {
+    /// The program's function.
+    pub routine: usize,
+    /// Its argument.
+    pub argument: usize,
+    /// Next unused one.
+    pub next: *mut Start,
+}
+
+/// A list of unused [`Start`]s.
+pub struct Starts(pub *mut Start);
+
+// SAFETY: the list is reached only through its lock.
+unsafe impl Send for Starts {}
+
 /// See the module. There is one in a process, in a static.
 pub struct Runtime {
     /// Own memory.
@@ -125,6 +142,8 @@ pub struct Runtime {
     pub call_wanted: AtomicBool,
     /// In a forked child: 1 when its pages are served, 2 when they can't be.
     pub child_ready: AtomicU32,
+    /// Unused places for what new threads are to run.
+    pub starts: Lock<Starts>,
     /// Thread that forks, or forked last.
     pub forked_by: AtomicU32,
     /// Held while paging starts, and during a fork.
@@ -168,6 +187,7 @@ impl Runtime {
             keeper_memory: AtomicUsize::new(0),
             call_wanted: AtomicBool::new(false),
             child_ready: AtomicU32::new(0),
+            starts: Lock::new(Starts(core::ptr::null_mut())),
             forked_by: AtomicU32::new(0),
             life: Lock::new(()),
             pause: AtomicU32::new(0),

@@ -265,7 +265,7 @@ impl Keeper {
     }
 
     /// The next range under the hand; `None` at the end of a round.
-    fn next_range(&mut self) -> Option<(usize, usize, (usize, usize))> {
+    fn next_range(&mut self) -> Option<(usize, usize)> {
         loop {
             if self.at.0 >= self.count {
                 self.at = (0, 0);
@@ -286,7 +286,7 @@ impl Keeper {
                 to = kept;
             }
             self.at.1 = to;
-            return Some((from, to, (start, end)));
+            return Some((from, to));
         }
     }
 
@@ -310,14 +310,17 @@ impl Keeper {
             if self.count == 0 || sys::now_ns() - self.listed_ns > 1_000_000_000 {
                 self.list();
             }
-            let Some((start, end, mapping)) = self.next_range() else {
+            let Some((start, end)) = self.next_range() else {
                 rounds += 1;
                 if rounds == 2 {
                     return self.nothing_left();
                 }
                 continue;
             };
-            match runtime.evict(&self.pagemap, start, end, mapping) {
+            // The mapping may have grown since it was listed.
+            let mapping = maps::private_anonymous_at(self.maps, start).filter(|now| end <= now.1);
+            let taken = mapping.map_or(Taken::Stale, |mapping| runtime.evict(&self.pagemap, start, end, mapping));
+            match taken {
                 Taken::Pages(pages) if pages > 0 => {
                     rounds = 0;
                     if runtime.debt.load(Relaxed) > 0 {

@@ -1,0 +1,189 @@
+//! Which pages are there, from `/proc/self/pagemap`.
+//!
+//! Linux 6.7 can search it (PAGEMAP_SCAN), which jumps over the holes of
+//! large reservations; before that every page has to be read.
+
+use core::sync::atomic::{AtomicBool, Ordering::*};
+
+use crate::sys::{self, Fd, PAGE};
+use crate::table::PAGES;
+
+const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+const FILE: u64 = 1 << 61;
+
+const SCAN: usize = 0xC060_6610;
+const IS_FILE: u64 = 1 << 2;
+const IS_PRESENT: u64 = 1 << 3;
+const IS_SWAPPED: u64 = 1 << 4;
+const IS_ZERO: u64 = 1 << 5;
+
+#[repr(C)]
+struct ScanArg {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    regions: u64,
+    regions_len: u64,
+    max_pages: u64,
+    inverted: u64,
+    mask: u64,
+    any_of: u64,
+    returned: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Region {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// An open pagemap of this process.
+pub struct Pagemap {
+    fd: Fd,
+    can_scan: AtomicBool,
+}
+
+/// Pages of one block that are there, one bit each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Present {
+    /// One bit a page of the block.
+    pub bits: [u64; PAGES / 64],
+    /// Number of bits.
+    pub count: u32,
+}
+
+impl Pagemap {
+    /// Opens it.
+    pub fn open() -> sys::Result<Self> {
+        let fd = sys::open(c"/proc/self/pagemap", sys::o::RDONLY | sys::o::CLOEXEC)?;
+        Ok(Pagemap { fd, can_scan: AtomicBool::new(true) })
+    }
+
+    /// Closes it.
+    pub fn close(self) {
+        sys::close(self.fd);
+    }
+
+    fn scan<'a>(&self, start: usize, end: usize, max: u64, regions: &'a mut [Region]) -> Option<&'a [Region]> {
+        if !self.can_scan.load(Relaxed) {
+            return None;
+        }
+        let mut arg = ScanArg {
+            size: size_of::<ScanArg>() as u64,
+            flags: 0,
+            start: start as u64,
+            end: end as u64,
+            walk_end: 0,
+            regions: regions.as_mut_ptr() as u64,
+            regions_len: regions.len() as u64,
+            max_pages: max,
+            inverted: 0,
+            mask: 0,
+            any_of: IS_PRESENT | IS_SWAPPED,
+            returned: IS_FILE | IS_PRESENT | IS_SWAPPED | IS_ZERO,
+        };
+        // SAFETY: the structure is the one of PAGEMAP_SCAN; it only reports.
+        match unsafe { sys::ioctl(self.fd, SCAN, &mut arg) } {
+            Ok(count) => Some(&regions[..count]),
+            Err(_) => {
+                self.can_scan.store(false, Relaxed);
+                None
+            }
+        }
+    }
+
+    /// The first page in the range that is there. Without a search in the
+    /// kernel, only the first block is looked at and its end is the answer
+    /// if nothing is there.
+    pub fn first_present(&self, start: usize, end: usize) -> Option<usize> {
+        let mut region = [Region::default(); 1];
+        match self.scan(start, end, 1, &mut region) {
+            Some(found) => found.first().map(|r| r.start as usize),
+            None => Some(start),
+        }
+    }
+
+    /// Which pages of a range inside one block are there; `first` is the
+    /// index of its first page in the block. `None` if there are pages of a
+    /// file among them, or it can't be read.
+    pub fn present(&self, start: usize, pages: usize, first: usize) -> Option<Present> {
+        let mut regions = [Region::default(); PAGES / 2 + 1];
+        let mut present = Present { bits: [0; PAGES / 64], count: 0 };
+        match self.scan(start, start + pages * PAGE, 0, &mut regions) {
+            Some(found) => {
+                for region in found {
+                    if region.categories & IS_FILE != 0 && region.categories & IS_ZERO == 0 {
+                        return None;
+                    }
+                    for page in (region.start as usize..region.end as usize).step_by(PAGE) {
+                        present.add(first + (page - start) / PAGE);
+                    }
+                }
+                Some(present)
+            }
+            None => self.read(start, pages, first, present),
+        }
+    }
+
+    fn read(&self, start: usize, pages: usize, first: usize, mut present: Present) -> Option<Present> {
+        let mut raw = [0u8; PAGES * 8];
+        let wanted = &mut raw[..pages * 8];
+        if sys::pread(self.fd, wanted, (start / PAGE * 8) as u64) != Ok(pages * 8) {
+            return None;
+        }
+        for (index, bytes) in wanted.chunks_exact(8).enumerate() {
+            let mut word = [0u8; 8];
+            word.copy_from_slice(bytes);
+            let word = u64::from_ne_bytes(word);
+            if word & (PRESENT | SWAPPED) != 0 {
+                if word & FILE != 0 {
+                    return None;
+                }
+                present.add(first + index);
+            }
+        }
+        Some(present)
+    }
+}
+
+impl Present {
+    fn add(&mut self, index: usize) {
+        self.bits[index / 64] |= 1 << (index % 64);
+        self.count += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_see_the_same_pages() {
+        let bytes = 4 << 20;
+        let base = sys::map_anonymous(bytes, sys::prot::READ | sys::prot::WRITE).unwrap() as usize;
+        let start = base.next_multiple_of(crate::table::BLOCK);
+        let touched = [0usize, 1, 2, 7, 100, 101, 333, 511];
+        for index in touched {
+            // SAFETY: inside fresh memory of our own.
+            unsafe { ((start + index * PAGE) as *mut u8).write_volatile(1) };
+        }
+        let pagemap = Pagemap::open().unwrap();
+        let searched = pagemap.present(start, PAGES, 0).unwrap();
+        assert_eq!(pagemap.first_present(start + 3 * PAGE, start + PAGES * PAGE), {
+            let can = pagemap.can_scan.load(Relaxed);
+            Some(start + if can { 7 } else { 3 } * PAGE)
+        });
+        pagemap.can_scan.store(false, Relaxed);
+        let read = pagemap.present(start, PAGES, 0).unwrap();
+        assert_eq!(searched, read);
+        assert_eq!(read.count as usize, touched.len());
+        assert!(touched.iter().all(|i| read.bits[i / 64] >> (i % 64) & 1 == 1));
+        let part = pagemap.present(start + 7 * PAGE, 4, 7).unwrap();
+        assert_eq!((part.count, part.bits[0]), (1, 1 << 7));
+    }
+}
