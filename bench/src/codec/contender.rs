@@ -27,7 +27,7 @@ pub struct Ours {
 
 impl Ours {
     pub fn new(codec: &'static dyn Codec, block: usize) -> Self {
-        let scratch = |size| Box::leak(Box::new(ScratchBuf::with_size(size))).scratch();
+        let scratch = |size| ScratchBuf::with_size(size).leak();
         Ours {
             codec,
             block,

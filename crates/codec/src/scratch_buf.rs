@@ -30,9 +30,17 @@ impl ScratchBuf {
     /// The scratch. Keep it for many calls: what a codec sets up in it is lost
     /// when the next one is made.
     pub fn scratch(&mut self) -> Scratch<'_> {
-        let lines: &mut [Line] = &mut self.memory;
-        // SAFETY: a `Line` is an array of bytes and nothing else.
-        let bytes = unsafe { core::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines)) };
-        Scratch::new(bytes)
+        Scratch::new(bytes(&mut self.memory))
     }
+
+    /// A scratch for the rest of the program's life, which a structure can own
+    /// without borrowing.
+    pub fn leak(self) -> Scratch<'static> {
+        Scratch::new(bytes(self.memory.leak()))
+    }
+}
+
+fn bytes(lines: &mut [Line]) -> &mut [u8] {
+    // SAFETY: a `Line` is an array of bytes and nothing else.
+    unsafe { core::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines)) }
 }
