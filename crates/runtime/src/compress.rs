@@ -12,6 +12,7 @@ use crate::runtime::{Entries, RUNTIME, Runtime};
 use crate::standby::page_id;
 use crate::sys::{self, PAGE, advice};
 use crate::table::{BLOCK, PAGES, State};
+use crate::thread;
 use crate::worker::Worker;
 
 /// Pages between two times that memory is given back.
@@ -29,6 +30,11 @@ pub extern "C" fn compressor(number: usize) -> ! {
     let mut cpu = sys::thread_cpu_ns();
     loop {
         RUNTIME.pause_here();
+        if RUNTIME.quit_compressors.load(Acquire) {
+            RUNTIME.stoppable.fetch_sub(1, AcqRel);
+            RUNTIME.compressors.fetch_sub(1, AcqRel);
+            thread::exit();
+        }
         let seen = RUNTIME.work.now();
         if RUNTIME.free_condemned() {
             continue;

@@ -7,7 +7,7 @@
 //!    its way, and announce the range, so that faults in it wait.
 //! 2. Without the lock: move. The kernel tells the handlers of the move. That
 //!    message is the proof that the source was registered; without it somebody
-//!    has replaced the mapping in the last microsecond, and it is moved back.
+//!    has replaced the mapping in the last microsecond, and pages are put back.
 //! 3. Without the lock: see which pages there are.
 //! 4. Under the lock: write the entries, except of pages that an event has made
 //!    void meanwhile, and wake who waits.
@@ -18,7 +18,7 @@ use crate::order::Evicting;
 use crate::runtime::Runtime;
 use crate::standby::page_id;
 use crate::pagemap::Pagemap;
-use crate::sys::{self, Errno, PAGE, prot};
+use crate::sys::{self, Errno, PAGE, advice, prot};
 use crate::table::{BLOCK, PAGES, State, index_in_block, page_number};
 use crate::uffd::Probe;
 
@@ -51,14 +51,25 @@ impl Runtime {
         let Some(slot) = self.standby.take_free() else { return Taken::Nothing };
         let to = self.standby.address(slot) + (start & (BLOCK - 1));
         let taken = match self.announce(start, end, to, mapping) {
+            Ok(()) if self.pins_seen.load(Acquire) => self.take_unpinned(pagemap, start, end, slot, to),
             Ok(()) => self.take(pagemap, start, end, slot, to),
             Err(refusal) => refusal,
         };
         match taken {
-            Taken::Pages(_) => self.standby.enqueue(slot),
+            // After `sort_out` some pages may be there too.
+            Taken::Pages(_) | Taken::Stale if self.standby.slot(slot).live.load(Relaxed) > 0 => {
+                self.standby.enqueue(slot);
+            }
             _ => self.standby.give_back(slot),
         }
         taken
+    }
+
+    /// Marks a mapping as not to be inherited: a fork that the runtime does not
+    /// know of then ends in a crash, and not in zeros where data was.
+    pub fn mark(&self, start: usize, end: usize) {
+        // SAFETY: advice that loses nothing; `fork.rs` takes it back around every fork it knows of.
+        let _ = unsafe { sys::madvise(start, end - start, advice::DONTFORK) };
     }
 
     fn announce(&self, start: usize, end: usize, to: usize, mapping: (usize, usize)) -> Result<(), Taken> {
@@ -77,10 +88,11 @@ impl Runtime {
             Probe::Changing => return Err(Taken::Busy),
             Probe::Unregistered => return Err(Taken::Stale),
         }
+        self.mark(mapping.0, mapping.1);
         if self.table.make_block(start, &self.arena, &mut order.spare).is_none() {
             return Err(Taken::Nothing);
         }
-        order.evicting = Some(Evicting { start, end, to, move_seen: false, void: [0; PAGES / 64] });
+        order.evicting = Some(Evicting { start, end, to, moved: 0, void: [0; PAGES / 64] });
         Ok(())
     }
 
@@ -88,41 +100,116 @@ impl Runtime {
         let bytes = end - start;
         // SAFETY: the target is a free slot of ours; touches of the source are
         // faults now, which the handlers serve from what the entries say.
-        let moved = unsafe { sys::mremap_to(start, bytes, to, true) };
-        if moved.is_err() {
-            self.order.lock().evicting = None;
-            self.uffd().wake(start, bytes);
-            return if moved == Err(Errno::FAULT) { Taken::Stale } else { Taken::Nothing };
-        }
-        let seen = self.order.lock().evicting.as_ref().is_some_and(|e| e.move_seen);
+        let result = unsafe { sys::mremap_to(start, bytes, to, true) };
+        let moved = self.order.lock().evicting.as_ref().map_or(0, |e| e.moved);
         let _ = self.uffd().unregister(to, bytes);
-        // Compressors must be able to read it, whatever the program allowed itself.
-        // SAFETY: nobody uses the slot yet.
+        // The slot got all properties of the source: a forked child must inherit it.
+        self.unmark(to, to + bytes);
+        // SAFETY: nobody else uses the slot yet.
         let readable = unsafe { self.make_readable(to, bytes) };
-        let found = pagemap.present(to, bytes / PAGE, index_in_block(start));
-        let Some(present) = found.filter(|_| seen && readable) else {
-            self.put_back(start, bytes, to);
-            return Taken::Stale;
-        };
-        self.write_entries(start, end, slot, &present.bits)
+        let present = pagemap.present(to, bytes / PAGE, index_in_block(start));
+        match present {
+            Some(present) if result.is_ok() && moved == bytes && readable => {
+                self.write_entries(start, end, slot, &present.bits)
+            }
+            _ if result.is_err() && moved == 0 && present.is_none_or(|p| p.count == 0) => {
+                self.order.lock().evicting = None;
+                self.uffd().wake(start, bytes);
+                if result == Err(Errno::FAULT) { Taken::Stale } else { Taken::Nothing }
+            }
+            _ => self.sort_out(pagemap, start, end, slot, to),
+        }
+    }
+
+    /// The range was not one registered mapping any more when it was moved:
+    /// since Linux 6.17 several mappings may move at once. What came from a
+    /// mapping that is not registered, or from a file, goes back at once; the
+    /// rest is on standby like any other.
+    #[cold]
+    fn sort_out(&self, pagemap: &Pagemap, start: usize, end: usize, slot: u32, to: usize) -> Taken {
+        let mut bits = [0u64; PAGES / 64];
+        for offset in (0..end - start).step_by(PAGE) {
+            let (source, target) = (start + offset, to + offset);
+            let (file, there) = match pagemap.present(target, 1, 0) {
+                None => (true, true),
+                Some(present) => (false, present.count == 1),
+            };
+            if !there {
+                continue;
+            }
+            let _ = self.uffd().unregister(target, PAGE);
+            // SAFETY: a page of a slot that nobody else uses yet.
+            let readable = !file && unsafe { self.make_readable(target, PAGE) };
+            if readable && self.is_registered(source) {
+                let index = index_in_block(source);
+                bits[index / 64] |= 1 << (index % 64);
+                continue;
+            }
+            // SAFETY: the page returns to where it came from a moment ago.
+            if unsafe { sys::mremap_to(target, PAGE, source, false) }.is_err() {
+                self.fail("a page that was taken away from a mapping that changed meanwhile could not be put back");
+            }
+        }
+        self.write_entries(start, end, slot, &bits);
+        Taken::Stale
+    }
+
+    fn is_registered(&self, page: usize) -> bool {
+        loop {
+            match self.uffd().probe(page) {
+                Probe::Registered => return true,
+                Probe::Unregistered => return false,
+                Probe::Changing => sys::sched_yield(),
+            }
+        }
+    }
+
+    /// As `take`, by UFFDIO_MOVE, which refuses pages that are pinned for I/O.
+    fn take_unpinned(&self, pagemap: &Pagemap, start: usize, end: usize, slot: u32, to: usize) -> Taken {
+        let bytes = end - start;
+        // SAFETY: a free slot of ours.
+        let ready = unsafe { sys::map_over(to, bytes, prot::READ | prot::WRITE) }
+            .and_then(|()| self.uffd().register(to, bytes));
+        let before = pagemap.present(start, bytes / PAGE, index_in_block(start));
+        if let (Ok(()), Some(before)) = (ready, before) {
+            let mut offset = 0;
+            while offset < bytes {
+                let there = |at: usize| {
+                    let index = index_in_block(start + at);
+                    at < bytes && before.bits[index / 64] >> (index % 64) & 1 != 0
+                };
+                if !there(offset) {
+                    offset += PAGE;
+                    continue;
+                }
+                let mut run = PAGE;
+                while there(offset + run) {
+                    run += PAGE;
+                }
+                // SAFETY: touches of the source are faults that wait until the entries are
+                // written; the target is a free slot of ours.
+                match unsafe { self.uffd().move_pages(to + offset, start + offset, run, true) } {
+                    Ok(done) => offset += done.max(PAGE),
+                    Err(Errno::INVAL | Errno::SRCH | Errno::NOMEM) => break,
+                    // Pinned, shared after a fork, or gone meanwhile: it stays.
+                    Err(_) => offset += PAGE,
+                }
+            }
+        }
+        let _ = self.uffd().unregister(to, bytes);
+        match pagemap.present(to, bytes / PAGE, index_in_block(start)) {
+            Some(present) => self.write_entries(start, end, slot, &present.bits),
+            None => self.fail("what was moved to standby can't be seen there"),
+        }
     }
 
     /// # Safety
-    /// The range must be a slot that nobody else uses.
+    /// The range must be in a slot that nobody else uses.
     unsafe fn make_readable(&self, at: usize, bytes: usize) -> bool {
-        // Protection key 0 is one that this thread may use.
+        // Whatever the program allowed itself. Protection key 0 is one that our threads may use.
         let args = [at, bytes, prot::READ | prot::WRITE, 0, 0, 0];
         // SAFETY: passed on to the caller.
         unsafe { sys::syscall(sys::nr::PKEY_MPROTECT, args).is_ok() || sys::mprotect(at, bytes, args[2]).is_ok() }
-    }
-
-    fn put_back(&self, start: usize, bytes: usize, to: usize) {
-        // SAFETY: the pages return to where they came from a moment ago.
-        if unsafe { sys::mremap_to(to, bytes, start, false) }.is_err() {
-            self.fail("a block that was taken away from a mapping that changed meanwhile could not be put back");
-        }
-        self.order.lock().evicting = None;
-        self.uffd().wake(start, bytes);
     }
 
     fn write_entries(&self, start: usize, end: usize, slot: u32, present: &[u64; PAGES / 64]) -> Taken {

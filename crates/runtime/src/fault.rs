@@ -25,6 +25,7 @@ use crate::order::{Fault, Order};
 use crate::runtime::{RUNTIME, Runtime};
 use crate::sys::{self, Errno, Fd, PAGE, PollFd};
 use crate::table::{BLOCK, PAGES, State, page_number};
+use crate::thread;
 use crate::uffd::Message;
 use crate::worker::{RUN, Worker};
 
@@ -52,7 +53,8 @@ enum Placed {
     Retry,
 }
 
-struct Handler {
+/// What a handler thread carries with it.
+pub struct Handler {
     runtime: &'static Runtime,
     worker: Worker,
     streams: [Stream; STREAMS],
@@ -67,17 +69,25 @@ pub extern "C" fn handler(argument: usize) -> ! {
         *word = 1 << (cpu % 64);
         sys::bind_to(&set);
     }
-    let Some(worker) = Worker::new(&RUNTIME, number) else {
+    let Some(mut handler) = Handler::new(&RUNTIME, number) else {
         RUNTIME.fail("no memory is left for a fault handler");
     };
-    let mut handler = Handler { runtime: &RUNTIME, worker, streams: Default::default(), clock: 0 };
     handler.run()
 }
 
 impl Handler {
+    /// A handler with memory to work in; `None` if there is none.
+    pub fn new(runtime: &'static Runtime, number: usize) -> Option<Self> {
+        Some(Handler { runtime, worker: Worker::new(runtime, number)?, streams: Default::default(), clock: 0 })
+    }
+
     fn run(&mut self) -> ! {
         let runtime = self.runtime;
         loop {
+            if runtime.quit_handlers.load(Acquire) {
+                runtime.handlers.fetch_sub(1, AcqRel);
+                thread::exit();
+            }
             let mut order = runtime.order.lock();
             let Some(fault) = self.next_fault(&mut order) else {
                 drop(order);
@@ -159,7 +169,8 @@ impl Handler {
         }
     }
 
-    fn serve(&mut self, fault: Fault) {
+    /// Serves a fault.
+    pub fn serve(&mut self, fault: Fault) {
         let begin = sys::now_ns();
         let run = self.run_length(fault.page);
         loop {
@@ -223,6 +234,7 @@ impl Handler {
             if runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
                 || runtime.exhausted.load(Relaxed)
                 || runtime.pause.load(Relaxed) != 0
+                || runtime.stop_wanted.load(Relaxed)
                 || waited > WAIT_NS
             {
                 runtime.slot().counters.throttled_ns.fetch_add(waited, Relaxed);

@@ -124,7 +124,11 @@ pub fn child() {
     slot.image.store(image, Relaxed);
     runtime.set_shared(runtime.shared(), slot);
     runtime.child_ready.store(0, Relaxed);
-    if runtime.start_keeper(paging).is_err() {
+    runtime.compressors.store(0, Relaxed);
+    runtime.handlers.store(0, Relaxed);
+    if runtime.stopped.load(Relaxed) {
+        slot.state.store(state::STOPPED, Relaxed);
+    } else if runtime.start_keeper(paging).is_err() {
         runtime.restore_in_place();
         slot.state.store(state::STOPPED, Relaxed);
     } else if paging {
@@ -140,6 +144,34 @@ pub fn child() {
 }
 
 impl Runtime {
+    /// The keeper's part: while it stops for a fork, no mapping carries the
+    /// mark that it is not to be inherited.
+    pub fn pause_unmarked(&self, maps: sys::Fd) {
+        if self.pause.load(Acquire) == 0 {
+            return;
+        }
+        let mut buffer = [0u8; 8192];
+        self.for_each_marked(maps, &mut buffer, |start, end| self.unmark(start, end));
+        self.pause_here();
+        self.for_each_marked(maps, &mut buffer, |start, end| {
+            if self.uffd().probe(start) == crate::uffd::Probe::Registered {
+                self.mark(start, end);
+            }
+        });
+    }
+
+    fn for_each_marked(&self, maps: sys::Fd, buffer: &mut [u8], mut visit: impl FnMut(usize, usize)) {
+        let read = crate::maps::for_each(maps, buffer, |mapping| {
+            let own = self.arena.overlaps(mapping.start, mapping.end);
+            if mapping.is_private_anonymous() && !own && !self.standby.overlaps(mapping.start, mapping.end) {
+                visit(mapping.start, mapping.end);
+            }
+        });
+        if read.is_err() {
+            self.fail("a fork needs /proc/self/maps, which can't be read");
+        }
+    }
+
     /// Lets the threads that stopped for a fork go on.
     fn resume(&self) {
         self.pause.store(0, SeqCst);

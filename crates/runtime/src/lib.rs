@@ -46,9 +46,13 @@ mod preload;
 #[cfg(target_os = "linux")]
 mod pagemap;
 #[cfg(target_os = "linux")]
+mod pins;
+#[cfg(target_os = "linux")]
 mod runtime;
 #[cfg(target_os = "linux")]
 mod standby;
+#[cfg(target_os = "linux")]
+mod stop;
 #[cfg(target_os = "linux")]
 mod sys;
 #[cfg(target_os = "linux")]

@@ -47,8 +47,8 @@ pub struct Evicting {
     pub end: usize,
     /// Where it goes.
     pub to: usize,
-    /// Whether the kernel has told of this move: proof that the source was registered.
-    pub move_seen: bool,
+    /// Bytes of which the kernel has told that they moved: proof that they were registered.
+    pub moved: usize,
     /// Pages of the block (not of the range) that events have made void meanwhile.
     pub void: [u64; PAGES / 64],
 }
@@ -213,8 +213,9 @@ impl Runtime {
             }
             Message::Remap { from, to, bytes } => {
                 if self.standby.contains(to) {
-                    if let Some(evicting) = order.evicting.as_mut().filter(|e| e.to == to) {
-                        evicting.move_seen = true;
+                    if let Some(evicting) = order.evicting.as_mut() {
+                        let inside = evicting.to <= to && to < evicting.to + (evicting.end - evicting.start);
+                        evicting.moved += if inside { bytes } else { 0 };
                     }
                     return;
                 }

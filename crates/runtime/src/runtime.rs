@@ -142,6 +142,22 @@ pub struct Runtime {
     pub call_wanted: AtomicBool,
     /// In a forked child: 1 when its pages are served, 2 when they can't be.
     pub child_ready: AtomicU32,
+    /// Pages may be pinned for I/O: see `pins.rs`.
+    pub pins_seen: AtomicBool,
+    /// The kernel has UFFDIO_MOVE.
+    pub can_move: AtomicBool,
+    /// The program asked the runtime to stop: see `stop.rs`.
+    pub stop_wanted: AtomicBool,
+    /// The runtime has stopped.
+    pub stopped: AtomicBool,
+    /// Compressors are to end, and handlers.
+    pub quit_compressors: AtomicBool,
+    /// See `quit_compressors`.
+    pub quit_handlers: AtomicBool,
+    /// Compressors and handlers that live.
+    pub compressors: AtomicU32,
+    /// See `compressors`.
+    pub handlers: AtomicU32,
     /// Unused places for what new threads are to run.
     pub starts: Lock<Starts>,
     /// Thread that forks, or forked last.
@@ -187,6 +203,14 @@ impl Runtime {
             keeper_memory: AtomicUsize::new(0),
             call_wanted: AtomicBool::new(false),
             child_ready: AtomicU32::new(0),
+            pins_seen: AtomicBool::new(false),
+            can_move: AtomicBool::new(false),
+            stop_wanted: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            quit_compressors: AtomicBool::new(false),
+            quit_handlers: AtomicBool::new(false),
+            compressors: AtomicU32::new(0),
+            handlers: AtomicU32::new(0),
             starts: Lock::new(Starts(core::ptr::null_mut())),
             forked_by: AtomicU32::new(0),
             life: Lock::new(()),

@@ -349,6 +349,30 @@ pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32, shared: bool
     let _ = unsafe { syscall(nr::FUTEX, [word.as_ptr() as usize, operation, count as usize, 0, 0, 0]) };
 }
 
+/// Reads records of a directory.
+pub fn read_directory(fd: Fd, buffer: &mut [u8]) -> Result<usize> {
+    // SAFETY: the kernel writes at most `len` bytes into the exclusive buffer.
+    unsafe { syscall(nr::GETDENTS64, [fd.0 as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]) }
+}
+
+/// Where a symbolic link in a directory points.
+pub fn readlink_at(directory: Fd, name: &CStr, buffer: &mut [u8]) -> Result<usize> {
+    let (name, into) = (name.as_ptr() as usize, buffer.as_mut_ptr() as usize);
+    // SAFETY: the kernel writes at most `len` bytes into the exclusive buffer.
+    unsafe { syscall(nr::READLINKAT, [directory.0 as usize, name, into, buffer.len(), 0, 0]) }
+}
+
+/// Maps fresh anonymous memory in place of whatever is there.
+///
+/// # Safety
+/// Nobody may need what is mapped there.
+pub unsafe fn map_over(at: usize, bytes: usize, protection: usize) -> Result<()> {
+    const MAP_FIXED: usize = 0x10;
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    // SAFETY: passed on to the caller.
+    unsafe { syscall(nr::MMAP, [at, bytes, protection, flags, -1isize as usize, 0]) }.map(drop)
+}
+
 /// Size of an open file.
 pub fn file_size(fd: Fd) -> u64 {
     let mut status = [0u64; 32];

@@ -21,7 +21,7 @@ use crate::shared::{self, state};
 use crate::sys::{self, Fd, PAGE, Result, o};
 use crate::table::BLOCK;
 use crate::thread::{self, Descriptors};
-use crate::uffd::{Uffd, feature};
+use crate::uffd::{Uffd, feature, kernel_features};
 
 /// Fault handlers at most: every reader of the descriptor is woken by every fault.
 const HANDLERS: usize = 4;
@@ -115,7 +115,12 @@ impl Keeper {
         let _ = slot.state.compare_exchange(0, state::WATCHING, Relaxed, Relaxed);
         let mut cpu = 0;
         loop {
-            runtime.pause_here();
+            runtime.pause_unmarked(self.maps);
+            if runtime.stop_wanted.load(Acquire) {
+                runtime.stoppable.fetch_sub(1, AcqRel);
+                runtime.stop_now(self.maps, runtime.slot().state.load(Relaxed) == state::PAGING);
+                thread::exit();
+            }
             let seen = runtime.keeper.now();
             let wait = self.tick();
             let paging = runtime.slot().state.load(Relaxed) == state::PAGING;
@@ -225,10 +230,12 @@ impl Keeper {
         let mut count = 0;
         for (number, cpu) in numbers.take(HANDLERS).enumerate() {
             thread::spawn(&runtime.arena, Descriptors::Shared, handler, cpu << 8 | number)?;
+            runtime.handlers.fetch_add(1, AcqRel);
             count += 1;
         }
         for number in 0..COMPRESSORS.min(self.cpus as usize).max(1) {
             thread::spawn(&runtime.arena, Descriptors::Shared, compressor, count + number)?;
+            runtime.compressors.fetch_add(1, AcqRel);
         }
         Ok(())
     }
@@ -247,6 +254,9 @@ impl Keeper {
             if mapping.inode != 0 {
                 file_end = end;
             }
+            if mapping.name.starts_with(b"anon_inode:[io_uring]") || mapping.name == b"/[aio]" {
+                runtime.pins_seen.store(true, Release);
+            }
             if follows_file || end - start < SMALLEST {
                 return;
             }
@@ -258,6 +268,7 @@ impl Keeper {
         });
         self.count = if listed.is_ok() { count } else { 0 };
         self.listed_ns = sys::now_ns();
+        runtime.look_for_pins();
         runtime.keep_out.sweep(runtime.pid.load(Relaxed));
         let (_, address) = self.at;
         let index = self.candidates[..self.count].iter().position(|(_, end)| *end > address);
@@ -294,6 +305,10 @@ impl Keeper {
     /// go on at once.
     fn stage(&mut self) -> bool {
         let runtime = self.runtime;
+        runtime.look_for_pins();
+        if runtime.pins_seen.load(Acquire) && !runtime.can_move.load(Relaxed) {
+            return self.nothing_left();
+        }
         if sys::now_ns() < self.next_round_ns {
             return false;
         }
@@ -369,7 +384,10 @@ impl Runtime {
     /// Opens what paging needs; once.
     pub fn make_ready(&'static self) -> Result<()> {
         if !self.has_uffd() {
-            self.set_uffd(Some(Uffd::open(None, feature::NEEDED)?));
+            let moves = kernel_features(None).is_ok_and(|features| features & feature::MOVE != 0);
+            let wanted = feature::NEEDED | if moves { feature::MOVE } else { 0 };
+            self.set_uffd(Some(Uffd::open(None, wanted)?));
+            self.can_move.store(moves, Relaxed);
             self.handler_call.store(sys::eventfd()?.0, Relaxed);
         }
         if !self.has_store() {

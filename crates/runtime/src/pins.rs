@@ -1,0 +1,107 @@
+//! Whether the program may have pages pinned for I/O.
+//!
+//! A device or another process may write into a pinned page at any time, by
+//! its physical place. If `mremap` takes such a page away and a copy of it
+//! comes back, what is written afterwards is lost. UFFDIO_MOVE refuses pinned
+//! pages. It is slower for sparse blocks, so it is used only in processes
+//! where pins have been seen: direct I/O, io_uring, asynchronous I/O. Without
+//! it (before Linux 6.8) such processes are left alone.
+
+use core::ffi::CStr;
+use core::sync::atomic::Ordering::*;
+
+use crate::runtime::Runtime;
+use crate::sys::{self, Fd, o};
+
+#[cfg(target_arch = "x86_64")]
+const DIRECT: u32 = 0o40000;
+#[cfg(target_arch = "aarch64")]
+const DIRECT: u32 = 0o200000;
+
+/// Descriptors that are looked at in one go; with more, the first ones.
+const LOOK_AT: usize = 4096;
+
+impl Runtime {
+    /// Looks for descriptors that can pin pages. Once seen is for ever.
+    pub fn look_for_pins(&self) {
+        if self.pins_seen.load(Relaxed) {
+            return;
+        }
+        let flags = o::RDONLY | o::CLOEXEC | o::DIRECTORY;
+        let Ok(directory) = sys::open(c"/proc/self/fd", flags) else { return };
+        let mut buffer = [0u8; 4096];
+        let mut seen = 0;
+        while let Ok(length) = sys::read_directory(directory, &mut buffer) {
+            if length == 0 || seen >= LOOK_AT {
+                break;
+            }
+            let mut at = 0;
+            while at + 19 <= length {
+                let record = u16::from_ne_bytes([buffer[at + 16], buffer[at + 17]]) as usize;
+                if let Ok(name) = CStr::from_bytes_until_nul(&buffer[at + 19..at + record]) {
+                    seen += 1;
+                    if name.to_bytes()[0] != b'.' && self.can_pin(directory, name) {
+                        self.pins_seen.store(true, Release);
+                    }
+                }
+                at += record.max(24);
+            }
+        }
+        sys::close(directory);
+    }
+
+    fn can_pin(&self, directory: Fd, name: &CStr) -> bool {
+        let mut target = [0u8; 64];
+        let Ok(length) = sys::readlink_at(directory, name, &mut target) else { return false };
+        if target[..length].starts_with(b"anon_inode:[io_uring]") {
+            return true;
+        }
+        // Sockets and pipes have no direct mode that pins the reader's memory.
+        if target[0] != b'/' {
+            return false;
+        }
+        let mut path = [0u8; 40];
+        let prefix = b"/proc/self/fdinfo/";
+        let name = name.to_bytes();
+        if prefix.len() + name.len() >= path.len() {
+            return false;
+        }
+        path[..prefix.len()].copy_from_slice(prefix);
+        path[prefix.len()..prefix.len() + name.len()].copy_from_slice(name);
+        let Ok(path) = CStr::from_bytes_until_nul(&path) else { return false };
+        let Ok(info) = sys::open(path, o::RDONLY | o::CLOEXEC) else { return false };
+        let mut text = [0u8; 128];
+        let length = sys::read(info, &mut text).unwrap_or(0);
+        sys::close(info);
+        flags_of(&text[..length]).is_some_and(|flags| flags & DIRECT != 0)
+    }
+}
+
+/// The octal number after `flags:`.
+fn flags_of(text: &[u8]) -> Option<u32> {
+    let text = core::str::from_utf8(text).ok()?;
+    let rest = &text[text.find("flags:")? + 6..];
+    u32::from_str_radix(rest.lines().next()?.trim(), 8).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::RUNTIME;
+
+    #[test]
+    fn direct_files_are_noticed() {
+        assert_eq!(flags_of(b"pos:\t0\nflags:\t0140002\nmnt_id:\t9\n"), Some(0o140002));
+        assert_eq!(flags_of(b"nothing"), None);
+        RUNTIME.look_for_pins();
+        assert!(!RUNTIME.pins_seen.load(Relaxed));
+        // Not every file system knows direct I/O; where it does, it must be seen.
+        let path = std::ffi::CString::new(std::env::current_exe().unwrap().to_str().unwrap()).unwrap();
+        if let Ok(fd) = sys::open(&path, o::RDONLY | DIRECT as i32) {
+            RUNTIME.look_for_pins();
+            assert!(RUNTIME.pins_seen.load(Relaxed));
+            sys::close(fd);
+            RUNTIME.pins_seen.store(false, Relaxed);
+        }
+    }
+}

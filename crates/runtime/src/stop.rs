@@ -1,0 +1,101 @@
+//! Stopping for good: everything is brought back, all registrations are taken
+//! back, and the runtime's threads end. For programs that are about to do
+//! something that the runtime could not live with: forbid system calls,
+//! lock all memory, enter a namespace.
+
+use core::sync::atomic::Ordering::*;
+
+use crate::fault::Handler;
+use crate::maps;
+use crate::order::Fault;
+use crate::runtime::{Runtime, WORKERS};
+use crate::shared::state;
+use crate::sys::{self, Fd, PAGE, advice};
+use crate::table::{END, PAGES, State};
+
+impl Runtime {
+    /// Brings everything back and ends the runtime in this process. Returns
+    /// when it is done. Called by a thread of the program.
+    pub fn stop(&'static self, why: &str) {
+        if self.pid.load(Relaxed) == 0 || self.stopped.load(Acquire) {
+            return;
+        }
+        let paging = {
+            let _still = self.life.lock();
+            let paging = self.slot().state.load(Acquire) == state::PAGING;
+            self.stop_wanted.store(true, Release);
+            paging
+        };
+        if paging {
+            self.say(why);
+        }
+        while !self.stopped.load(Acquire) {
+            let seen = self.room.now();
+            self.keeper.ring();
+            self.room.wait(seen, 10_000_000);
+        }
+    }
+
+    /// The keeper's part of [`Runtime::stop`].
+    pub fn stop_now(&'static self, maps: Fd, paging: bool) {
+        if paging {
+            self.quit_compressors.store(true, Release);
+            while self.compressors.load(Acquire) > 0 {
+                self.work.ring();
+                sys::sched_yield();
+            }
+            self.bring_all_back();
+            self.unregister_all(maps);
+            self.quit_handlers.store(true, Release);
+            while self.handlers.load(Acquire) > 0 {
+                let _ = sys::write(Fd(self.handler_call.load(Relaxed)), &1u64.to_ne_bytes());
+                sys::sched_yield();
+            }
+        }
+        self.slot().state.store(state::STOPPED, Release);
+        self.stopped.store(true, Release);
+        self.room.ring();
+    }
+
+    fn bring_all_back(&'static self) {
+        let Some(mut handler) = Handler::new(self, WORKERS - 1) else {
+            self.fail("no memory is left to bring evicted pages back");
+        };
+        // Mappings may move while this goes on, so until a round finds nothing.
+        for _ in 0..1000 {
+            let mut found = false;
+            self.table.for_each_block(0, END, |base, block| {
+                if block.evicted.load(Relaxed) == 0 {
+                    return;
+                }
+                for index in 0..PAGES {
+                    if block.entries[index].load() != State::Empty {
+                        found = true;
+                        handler.serve(Fault { page: base + index * PAGE, write: false, tid: 0 });
+                    }
+                }
+            });
+            if !found {
+                return;
+            }
+        }
+        self.fail("evicted pages could not all be brought back before the runtime had to stop");
+    }
+
+    fn unregister_all(&self, maps: Fd) {
+        let mut buffer = [0u8; 8192];
+        let _ = maps::for_each(maps, &mut buffer, |mapping| {
+            let (start, bytes) = (mapping.start, mapping.end - mapping.start);
+            if mapping.is_private_anonymous() && !self.arena.overlaps(start, mapping.end) {
+                let _ = self.uffd().unregister(start, bytes);
+                self.unmark(start, mapping.end);
+            }
+        });
+    }
+
+    /// Lets a mapping be inherited by forks again.
+    pub fn unmark(&self, start: usize, end: usize) {
+        // SAFETY: advice that loses nothing.
+        let _ = unsafe { sys::madvise(start, end - start, advice::DOFORK) };
+    }
+}
