@@ -13,6 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 
+use crate::signals::ChildrenKept;
 use crate::sys::{self, Fork};
 
 /// What became of a trial.
@@ -37,6 +38,7 @@ pub fn in_child(at_most: Duration, work: impl FnOnce() -> Vec<u8>) -> Outcome {
 }
 
 fn try_in_child(at_most: Duration, work: impl FnOnce() -> Vec<u8>) -> nix::Result<Outcome> {
+    let _kept = ChildrenKept::new()?;
     let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC)?;
     let child = match sys::fork()? {
         Fork::Parent(child) => child,
@@ -83,17 +85,5 @@ fn try_in_child(at_most: Duration, work: impl FnOnce() -> Vec<u8>) -> nix::Resul
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    // Unit tests run in threads and fork() refuses those: each question forks from a fresh process instead.
-    // See tests/doctor.rs and tests/refusals.rs, where the command itself runs the trials.
-    #[test]
-    fn a_fork_among_threads_is_refused() {
-        let other = std::thread::spawn(|| std::thread::sleep(Duration::from_secs(2)));
-        let refused = std::panic::catch_unwind(|| in_child(Duration::from_secs(1), Vec::new));
-        assert!(refused.is_err());
-        drop(other);
-    }
-}
+// What this does is tested through the command: tests of a module run in threads, and a process with threads
+// cannot be forked. See tests/refusals.rs for trials that are killed, tests/doctor.rs for those that answer.

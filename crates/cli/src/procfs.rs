@@ -177,6 +177,11 @@ pub fn executable(pid: i32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
+/// The user it runs as.
+pub fn user(pid: i32) -> Option<u32> {
+    std::fs::metadata(format!("/proc/{pid}")).ok().map(|meta| std::os::unix::fs::MetadataExt::uid(&meta))
+}
+
 /// Its short name.
 pub fn name(pid: i32) -> Option<String> {
     let (buffer, length) = read::<64>(&format!("/proc/{pid}/comm"))?;

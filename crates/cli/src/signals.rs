@@ -21,7 +21,31 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 /// The supervisor's side of signals.
 pub struct Signals {
     descriptor: SignalFd,
-    inherited: Inherited,
+    children: ChildrenKept,
+    mask: SigSet,
+}
+
+/// Makes the ends of children known, until dropped: with SIGCHLD ignored, as
+/// a parent may have left it, they vanish with their exit status.
+pub struct ChildrenKept {
+    before: SigAction,
+}
+
+impl ChildrenKept {
+    /// Begins.
+    pub fn new() -> nix::Result<Self> {
+        let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+        // SAFETY: no handler is installed.
+        Ok(Self { before: unsafe { sigaction(Signal::SIGCHLD, &default) }? })
+    }
+}
+
+impl Drop for ChildrenKept {
+    fn drop(&mut self) {
+        // SAFETY: puts back what was there; this program installs no handlers, so it is "default" or
+        // "ignore".
+        let _ = unsafe { sigaction(Signal::SIGCHLD, &self.before) };
+    }
 }
 
 /// What the program is to inherit.
@@ -63,17 +87,13 @@ impl Signals {
         }
         let mut mask = SigSet::empty();
         sigprocmask(SigmaskHow::SIG_BLOCK, Some(&wanted), Some(&mut mask))?;
-        // With SIGCHLD ignored, as a parent may have left it, children would vanish with their exit status.
-        let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
-        // SAFETY: no handler is installed.
-        let child = unsafe { sigaction(Signal::SIGCHLD, &default) }?;
         let descriptor = SignalFd::with_flags(&wanted, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        Ok(Self { descriptor, inherited: Inherited { mask, child } })
+        Ok(Self { descriptor, children: ChildrenKept::new()?, mask })
     }
 
     /// What the program is to inherit.
     pub fn inherited(&self) -> Inherited {
-        self.inherited
+        Inherited { mask: self.mask, child: self.children.before }
     }
 
     /// The next signal that has come and matters.

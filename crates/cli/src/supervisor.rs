@@ -252,8 +252,7 @@ impl<'a> Supervisor<'a> {
 fn listen(shared: &'static Shared) -> Option<EventFd> {
     let calls = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).ok()?;
     let ours = calls.as_fd().try_clone_to_owned().ok()?;
-    let wait = move || wait_for_calls(shared, &ours);
-    std::thread::Builder::new().stack_size(32 << 10).spawn(wait).ok()?;
+    sys::start_thread(move || wait_for_calls(shared, &ours)).ok()?;
     Some(calls)
 }
 

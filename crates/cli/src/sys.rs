@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use nix::libc;
@@ -26,14 +26,24 @@ pub enum Fork {
     Child,
 }
 
+/// Set by the first thread that this program starts.
+static HAS_THREADS: AtomicBool = AtomicBool::new(false);
+
+/// Starts a thread that never ends, with a small stack.
+pub fn start_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    HAS_THREADS.store(true, Ordering::Relaxed);
+    std::thread::Builder::new().stack_size(64 << 10).spawn(work).map(drop)
+}
+
 /// Forks a process that has no other threads.
 ///
 /// # Panics
 /// If there are other threads: what they hold would stay locked in the child.
 pub fn fork() -> nix::Result<Fork> {
-    assert_eq!(threads(), 1, "fork with other threads");
-    // SAFETY: this process has one thread, so the child has everything its parent had: no lock is held by a
-    // thread that is not there.
+    assert!(!HAS_THREADS.load(Ordering::Relaxed), "fork with other threads");
+    // SAFETY: this program has started no other thread (`start_thread` is the only place that does), so the
+    // child has everything its parent had: no lock is held by a thread that is not there. A preloaded
+    // library may have threads of its own, and cares for forks itself.
     match unsafe { nix::unistd::fork() }? {
         ForkResult::Parent { child } => Ok(Fork::Parent(child)),
         ForkResult::Child => Ok(Fork::Child),
@@ -86,13 +96,6 @@ pub fn reap() -> Option<(Pid, Ending)> {
 pub fn send_signal(to: Pid, number: i32) {
     // SAFETY: takes numbers only.
     unsafe { libc::kill(to.as_raw(), number) };
-}
-
-fn threads() -> usize {
-    // A link count of 2 for the directory itself, then one for each thread.
-    std::fs::metadata("/proc/self/task")
-        .map_or(1, |m| std::os::unix::fs::MetadataExt::nlink(&m).saturating_sub(2) as usize)
-        .max(1)
 }
 
 /// Ends this process at once: no destructors, no exit handlers.

@@ -23,6 +23,7 @@ use memfold_runtime::shared::{Shared, Slot, state};
 
 use crate::forks::Forks;
 use crate::procfs::{self, Image};
+use crate::program;
 use crate::sys;
 
 /// A member without a slot is given so long to get one before it is named.
@@ -120,7 +121,10 @@ impl Tree {
                 continue;
             };
             match procfs::anonymous(pid) {
-                Some(bytes) if bytes > 0 => resident.known += bytes,
+                // One that goes on as another program is among those that are not managed.
+                Some(bytes) if bytes > 0 => {
+                    resident.known += if self.members[&pid].managed { bytes } else { 0 };
+                }
                 _ if procfs::has_ended(pid) => {
                     self.shared.free_slot(slot);
                     self.forks.ended(pid, now);
@@ -321,6 +325,13 @@ impl Tree {
     fn not_managed(&self) -> Vec<i32> {
         self.members.iter().filter(|(_, m)| !m.managed && !m.borrowed).map(|(pid, _)| *pid).collect()
     }
+}
+
+fn why_not_managed(pid: i32) -> &'static str {
+    if procfs::user(pid).is_some_and(|user| user != nix::unistd::geteuid().as_raw()) {
+        return "runs as another user";
+    }
+    procfs::executable(pid).map_or("its file is not known", |file| program::why_not_managed(&file))
 }
 
 /// Whether the process that took the slot still runs the program with which

@@ -189,7 +189,7 @@ fn run_trial(way: Way, kind: Kind, report: &mut Report) -> nix::Result<()> {
     register(&uffd, pages)?;
     // From here on this thread can be made to wait for its own descriptor, so another one reads it.
     let raw = uffd.as_raw_fd();
-    std::thread::Builder::new().stack_size(64 << 10).spawn(move || serve(raw)).map_err(|_| Errno::EAGAIN)?;
+    crate::sys::start_thread(move || serve(raw)).map_err(|_| Errno::EAGAIN)?;
     report.step = Step::TakeAway;
     let aside = take_away(pages)?;
     report.step = Step::Fault;

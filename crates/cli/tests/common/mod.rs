@@ -1,0 +1,114 @@
+//! What the tests of the command share.
+#![allow(dead_code)]
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// The command under test.
+pub const MEMFOLD: &str = env!("CARGO_BIN_EXE_memfold");
+
+/// `memfold run --limit 1G -- ...`
+pub fn run<S: AsRef<OsStr>>(words: &[S]) -> Command {
+    run_with(&["--limit", "1G", "--"], words)
+}
+
+/// `memfold run OPTIONS ...`
+pub fn run_with<S: AsRef<OsStr>>(options: &[&str], words: &[S]) -> Command {
+    let mut command = Command::new(MEMFOLD);
+    command.arg("run").args(options).args(words).stdin(Stdio::null());
+    command
+}
+
+/// `memfold run --limit 1G -- sh -c SCRIPT`
+pub fn shell(script: &str) -> Command {
+    run(&["sh", "-c", script])
+}
+
+/// What came out, as text.
+pub struct Said {
+    pub status: i32,
+    pub out: String,
+    pub err: String,
+}
+
+/// Runs a command to its end.
+pub fn finish(mut command: Command) -> Said {
+    said(command.output().unwrap())
+}
+
+pub fn said(output: Output) -> Said {
+    Said {
+        status: output.status.code().unwrap_or(-1),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+impl Said {
+    /// Nothing was started: this status, nothing on standard output, and one
+    /// paragraph of ours that holds these words.
+    #[track_caller]
+    pub fn is_refusal(&self, status: i32, words: &[&str]) {
+        assert_eq!(self.status, status, "{}", self.err);
+        assert_eq!(self.out, "");
+        assert_eq!(self.err.trim_end().lines().count(), 1, "{}", self.err);
+        assert!(self.err.starts_with("memfold: "), "{}", self.err);
+        for word in words {
+            assert!(self.err.contains(word), "'{word}' is not in: {}", self.err);
+        }
+    }
+
+    /// Every line on standard error is ours.
+    #[track_caller]
+    pub fn only_ours_on_stderr(&self) {
+        assert!(self.err.lines().all(|line| line.starts_with("memfold: ")), "{}", self.err);
+    }
+}
+
+/// Compiles a C program; None, with a word about it, if the compiler cannot.
+pub fn compile(directory: &Path, name: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
+    let (file, program) = (directory.join(format!("{name}.c")), directory.join(name));
+    std::fs::write(&file, source).unwrap();
+    let done = Command::new("cc").args(["-O1", "-o"]).arg(&program).arg(&file).args(flags).output();
+    match done {
+        Ok(output) if output.status.success() => Some(program),
+        Ok(output) => {
+            eprintln!("skipped: cc {flags:?} fails: {}", String::from_utf8_lossy(&output.stderr));
+            None
+        }
+        Err(e) => {
+            eprintln!("skipped: no C compiler: {e}");
+            None
+        }
+    }
+}
+
+/// A file with these contents and mode.
+pub fn file(directory: &Path, name: &str, contents: impl AsRef<[u8]>, mode: u32) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let path = directory.join(name);
+    std::fs::write(&path, contents).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    path
+}
+
+/// Whether the tests run as root.
+pub fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// Reads a statistics file.
+pub fn stats(path: &Path) -> serde_json::Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// Waits until something is true; fails after ten seconds.
+#[track_caller]
+pub fn until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !is_true() {
+        assert!(std::time::Instant::now() < end, "never came: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,168 @@
+//! The program finds the world as memfold found it.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use common::{MEMFOLD, compile, finish, run, run_with, shell};
+use nix::sys::signal::{SigHandler, Signal};
+
+#[test]
+fn standard_output_byte_for_byte() {
+    let bytes: Vec<u8> = (0..300_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let mut child =
+        run(&["cat"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut input, sent) = (child.stdin.take().unwrap(), bytes.clone());
+    let writer = std::thread::spawn(move || input.write_all(&sent));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(output.stdout == bytes);
+    assert!(output.stderr.starts_with(b"memfold: "));
+}
+
+#[test]
+fn its_own_words_stay_apart_from_ours() {
+    let said = finish(shell("echo out; echo err >&2; exit 7"));
+    assert_eq!((said.status, said.out.as_str()), (7, "out\n"));
+    let lines: Vec<&str> = said.err.lines().collect();
+    assert_eq!(lines.len(), 2, "{}", said.err);
+    assert!(lines[0] == "err" && lines[1].starts_with("memfold: "));
+    let quiet = finish(run_with(&["-q", "--limit", "1G"], &["sh", "-c", "echo err >&2"]));
+    assert_eq!(quiet.err, "err\n");
+}
+
+#[test]
+fn arguments_and_directory() {
+    let here = tempfile::tempdir().unwrap();
+    let mut command = run_with(
+        &["--limit", "1G"],
+        &["sh", "-c", "pwd; printf '<%s>' \"$0\" \"$@\"", "--", "-x", "", "a b", "--limit"],
+    );
+    command.current_dir(here.path());
+    let said = finish(command);
+    let pwd = here.path().canonicalize().unwrap();
+    assert_eq!(said.out, format!("{}\n<--><-x><><a b><--limit>", pwd.display()));
+}
+
+#[test]
+fn environment() {
+    let mut command = run(&["env"]);
+    command.env_clear().env("A", "1 2\n3").env("PATH", "/usr/bin:/bin").env("MEMFOLD_SHARED", "/stale");
+    let said = finish(command);
+    assert!(said.out.contains("A=1 2\n3\n") && said.out.contains("PATH=/usr/bin:/bin\n"), "{}", said.out);
+    let preload = said.out.lines().find_map(|line| line.strip_prefix("LD_PRELOAD=")).unwrap();
+    assert!(preload.contains("libmemfold_preload") && !preload.contains(' '), "{preload}");
+    assert!(said.out.contains("MEMFOLD_SHARED=/proc/"), "{}", said.out);
+    // Nothing else was added.
+    assert_eq!(said.out.lines().count(), 5, "{}", said.out);
+}
+
+#[test]
+fn the_users_own_preload_library_stays() {
+    let here = tempfile::tempdir().unwrap();
+    let source = "#include <unistd.h>\n__attribute__((constructor)) static void f(void){(void)!write(1,\"mine\\n\",5);}\n";
+    let Some(library) = compile(here.path(), "mine.so", source, &["-shared", "-fPIC"]) else { return };
+    let mut command = run(&["true"]);
+    command.env("LD_PRELOAD", &library);
+    // Once for memfold itself, once for the program.
+    assert_eq!(finish(command).out, "mine\nmine\n");
+}
+
+#[test]
+fn a_run_inside_of_a_run() {
+    let said = finish(run(&[MEMFOLD, "run", "--limit", "512M", "--", "sh", "-c", "echo inner; exit 9"]));
+    assert_eq!((said.status, said.out.as_str()), (9, "inner\n"), "{}", said.err);
+    said.only_ours_on_stderr();
+}
+
+#[test]
+fn no_descriptor_more_than_before() {
+    let plain = finish({
+        let mut command = Command::new("sh");
+        command.args(["-c", "ls /proc/$$/fd"]).stdin(Stdio::null());
+        command
+    });
+    assert_eq!(finish(shell("ls /proc/$$/fd")).out, plain.out);
+}
+
+#[test]
+fn closed_descriptors_stay_closed() {
+    for closed in ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"] {
+        let here = tempfile::tempdir().unwrap();
+        let list = here.path().join("list");
+        let list = list.to_str().unwrap();
+        // ls itself opens one.
+        let script = format!("ls -l /proc/self/fd {closed} 2>{list}.err 1>{list}");
+        let script = if closed.contains('1') || closed.contains('2') {
+            format!("readlink /proc/$$/fd/0 /proc/$$/fd/1 /proc/$$/fd/2 >{list}")
+        } else {
+            script
+        };
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &format!("exec {MEMFOLD} run -q --limit 1G -- sh -c '{script}; exit 0' {closed}")]);
+        assert_eq!(finish(command).status, 0, "{closed}");
+        let text = std::fs::read_to_string(list).unwrap();
+        assert!(!text.contains("memfold"), "{closed}: {text}");
+    }
+}
+
+/// Whoever reads the program's output sees its end when the program closes
+/// it, though the supervisor still runs.
+#[test]
+fn the_supervisor_holds_no_pipe() {
+    let mut child =
+        shell("echo said; exec 1>&-; sleep 60").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut text = String::new();
+    let mut out = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || out.read_to_string(&mut text).map(|_| text));
+    common::until("end of file", || reader.is_finished());
+    assert_eq!(reader.join().unwrap().unwrap(), "said\n");
+    assert!(child.try_wait().unwrap().is_none());
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn signals_that_were_ignored_or_blocked_still_are() {
+    // No shell: that would set some of them itself.
+    let words = ["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"];
+    let set = |command: &mut Command| {
+        let prepare = || {
+            for signal in [Signal::SIGHUP, Signal::SIGPIPE, Signal::SIGCHLD] {
+                // SAFETY: ignoring a signal runs no code.
+                unsafe { nix::sys::signal::signal(signal, SigHandler::SigIgn) }?;
+            }
+            let mut blocked = nix::sys::signal::SigSet::empty();
+            blocked.add(Signal::SIGUSR2);
+            blocked.thread_block()?;
+            Ok(())
+        };
+        // SAFETY: only system calls between fork and exec.
+        unsafe { command.pre_exec(prepare) };
+    };
+    let mut plain = Command::new(words[0]);
+    plain.args(&words[1..]);
+    let mut under = run(&words);
+    set(&mut plain);
+    set(&mut under);
+    let (plain, under) = (finish(plain), finish(under));
+    let bits = |name: &str| {
+        let line = plain.out.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        u64::from_str_radix(line.trim(), 16).unwrap()
+    };
+    // Bit 0 is signal 1: SIGHUP, SIGPIPE, SIGCHLD; SIGUSR2.
+    assert_eq!(bits("SigIgn:") & 0x1_1001, 0x1_1001, "{}", plain.out);
+    assert_eq!(bits("SigBlk:"), 0x800, "{}", plain.out);
+    assert_eq!((under.out, under.status), (plain.out, 0));
+}
+
+#[test]
+fn without_any_of_that_signals_are_the_default() {
+    let words = ["grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status"];
+    let mut plain = Command::new(words[0]);
+    plain.args(&words[1..]);
+    assert_eq!(finish(run(&words)).out, finish(plain).out);
+}
