@@ -69,6 +69,7 @@ struct Shared {
     stop: AtomicBool,
     moved: AtomicU64,
     released: AtomicU64,
+    worked: AtomicU64,
 }
 
 struct Held(Slots);
@@ -92,6 +93,7 @@ impl Kept {
             stop: AtomicBool::new(false),
             moved: AtomicU64::new(0),
             released: AtomicU64::new(0),
+            worked: AtomicU64::new(0),
         });
         let background = thread::spawn({
             let shared = shared.clone();
@@ -104,6 +106,7 @@ impl Kept {
                         0 => {
                             let done = shared.store.maintain(&shared.slots, usize::MAX);
                             pacer.worked(now() - begun, &done);
+                            shared.worked.store(thread_cpu_ns(), Ordering::Relaxed);
                             shared.moved.fetch_add(done.moved, Ordering::Relaxed);
                             shared.released.fetch_add(done.released_bytes, Ordering::Relaxed);
                         }
@@ -139,12 +142,20 @@ impl Keeper for Kept {
     fn report(&self) -> String {
         let stats = self.shared.store.stats();
         format!(
-            "{:?} moved {} released {} MiB",
+            "{:?}; background: {} ms of CPU, {} blobs moved, {} MiB given back",
             stats,
+            self.shared.worked.load(Ordering::Relaxed) / 1_000_000,
             self.shared.moved.load(Ordering::Relaxed),
             self.shared.released.load(Ordering::Relaxed) >> 20
         )
     }
+}
+
+fn thread_cpu_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes to `time` only.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 impl Drop for Kept {

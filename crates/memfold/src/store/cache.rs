@@ -1,5 +1,8 @@
-//! Asking for cache lines ahead of their use. Hints only: where there is no
-//! instruction for it, nothing happens.
+//! Words to the processor about what is in its caches and what need not be:
+//! lines that will be wanted soon, and copies that nobody looks at soon.
+//! Where there is no instruction for it, it is done the plain way.
+
+use core::ptr;
 
 /// More than this is left to the processor's own prefetching.
 const MOST: usize = 4096;
@@ -7,7 +10,7 @@ const LINE: usize = 64;
 
 /// The line at `at` will be read soon.
 #[inline]
-pub(super) fn read<T>(at: *const T) {
+pub(super) fn will_read<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint; it never faults, whatever the address.
     unsafe {
@@ -25,29 +28,75 @@ pub(super) fn read<T>(at: *const T) {
 
 /// `bytes` at `at` will be read soon.
 #[inline]
-pub(super) fn read_all(at: *const u8, bytes: usize) {
+pub(super) fn will_read_all(at: *const u8, bytes: usize) {
     for offset in (0..bytes.min(MOST)).step_by(LINE) {
-        read(at.wrapping_add(offset));
+        will_read(at.wrapping_add(offset));
     }
 }
 
-/// `bytes` at `at` will be written soon.
-#[inline]
-pub(super) fn write_all(at: *const u8, bytes: usize) {
-    for offset in (0..bytes.min(MOST)).step_by(LINE) {
-        let at = at.wrapping_add(offset);
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: as in `read`.
-        unsafe {
-            use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_ET0>(at.cast());
+/// Copies `bytes` to where they will not be read soon: past the caches, so
+/// that what is overwritten need not be fetched first. Done when it returns,
+/// for all threads that see what this one does next.
+///
+/// # Safety
+///
+/// As for `copy_nonoverlapping`; `to` is aligned to 16 bytes.
+#[cfg(target_arch = "x86_64")]
+pub(super) unsafe fn copy_away(from: *const u8, to: *mut u8, bytes: usize) {
+    use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    // Lines that are written only in part are fetched anyway.
+    let head = to.align_offset(LINE).min(bytes);
+    let body = (bytes - head) / LINE * LINE;
+    let tail = bytes - head - body;
+    // SAFETY: three parts of the range that the caller vouches for; the
+    // middle one begins line-aligned in `to`, since `head` is a multiple of 16
+    // or all there is. SSE2 is part of x86-64.
+    unsafe {
+        ptr::copy_nonoverlapping(from, to, head);
+        let (source, sink) = (from.add(head).cast::<__m128i>(), to.add(head).cast::<__m128i>());
+        for i in (0..body / 16).step_by(4) {
+            let line = [0, 1, 2, 3].map(|j| _mm_loadu_si128(source.add(i + j)));
+            for (j, part) in line.into_iter().enumerate() {
+                _mm_stream_si128(sink.add(i + j), part);
+            }
         }
-        #[cfg(target_arch = "aarch64")]
-        // SAFETY: as in `read`.
-        unsafe {
-            core::arch::asm!("prfm pstl1keep, [{at}]", at = in(reg) at, options(nostack, preserves_flags));
+        ptr::copy_nonoverlapping(from.add(head + body), to.add(head + body), tail);
+        _mm_sfence();
+    }
+}
+
+/// Copies `bytes`.
+///
+/// # Safety
+///
+/// As for `copy_nonoverlapping`.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) unsafe fn copy_away(from: *const u8, to: *mut u8, bytes: usize) {
+    // SAFETY: handed on.
+    unsafe { ptr::copy_nonoverlapping(from, to, bytes) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[repr(align(64))]
+    struct Aligned([u8; 1024]);
+
+    #[test]
+    fn copies_are_exact_at_every_length_and_place() {
+        let mut from = Aligned([0; 1024]);
+        for (i, byte) in from.0.iter_mut().enumerate() {
+            *byte = (i * 7 + i / 256) as u8;
         }
-        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-        let _ = at;
+        for (from_at, to_at) in [(0, 0), (16, 0), (1, 16), (47, 32), (64, 112)] {
+            for len in 0..500 {
+                let mut to = Aligned([0xee; 1024]);
+                // SAFETY: within both arrays.
+                unsafe { copy_away(from.0.as_ptr().add(from_at), to.0.as_mut_ptr().add(to_at), len) };
+                assert_eq!(to.0[to_at..to_at + len], from.0[from_at..from_at + len]);
+                assert!(to.0[..to_at].iter().chain(&to.0[to_at + len..]).all(|b| *b == 0xee));
+            }
+        }
     }
 }

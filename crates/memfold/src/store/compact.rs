@@ -6,7 +6,9 @@
 //! so. It begins when holes and unused tails exceed a share of what the store
 //! holds, and then leaves a class only when its holes are few, so that a
 //! burst of deletions costs one sweep over what is left and not a move for
-//! each deletion.
+//! each deletion. Only when a class has become mostly holes does freeing help,
+//! so that even without maintenance a class takes no more than about four
+//! times of what it holds.
 //!
 //! A move holds the class's lock and no other: copy, then
 //! [`Owners::relocate`], then the old slot is free. If the owner says no (it
@@ -16,12 +18,10 @@
 //! in no cache, so a few moves are planned together and their lines asked
 //! for before the first of them begins.
 
-use core::ptr;
-
 use super::blob::{Header, Ref};
 use super::class::{GROUP_SLOTS, Locked};
 use super::memory::Memory;
-use super::{Owners, Store, prefetch};
+use super::{Owners, Store, cache};
 
 /// About this many bytes are moved with the lock held: a few microseconds.
 const HOLD: usize = 16 * 1024;
@@ -33,6 +33,10 @@ const HOLD_GROUPS: usize = 64;
 const HOLES_LEFT: u64 = 64;
 /// Nothing is done about holes and tails of less than this in all.
 const FLOOR: usize = if cfg!(test) { 0 } else { 256 * 1024 };
+
+/// Freeing helps with classes that have more holes than this, and so much.
+const HELP_FLOOR: u64 = if cfg!(test) { 16 * 1024 } else { 1024 * 1024 };
+const HELP: usize = 1024;
 
 /// What [`Store::maintain`] has done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -114,7 +118,7 @@ impl<M: Memory> Store<M> {
             }
             more = true;
             while more && left > 0 {
-                let given = class.trim(&self.memory, left.min(usize::MAX / 2), self.tuning());
+                let given = class.trim(&self.memory, left, self.tuning());
                 done.released_bytes += given as u64;
                 left = left.saturating_sub(given);
                 more = given > 0;
@@ -126,6 +130,17 @@ impl<M: Memory> Store<M> {
 }
 
 impl<M: Memory> Locked<'_, M> {
+    /// Whether the class is so loose that freeing has to help: it holds less
+    /// than a quarter of what it takes.
+    pub(super) fn is_mostly_holes(&self) -> bool {
+        self.holes() > 3 * self.live && self.holes() * u64::from(self.class.slot) > HELP_FLOOR
+    }
+
+    /// Moves a few blobs for somebody who only came to free one.
+    pub(super) fn help(&mut self, class: usize, owners: &impl Owners) {
+        self.compact(class, owners, &mut { HELP }, &mut Maintained::default());
+    }
+
     /// Moves blobs for about `hold` bytes. True if there is more to do.
     fn compact(
         &mut self,
@@ -193,11 +208,8 @@ impl<M: Memory> Locked<'_, M> {
     fn prefetch(&self, plan: &Plan, owners: &impl Owners) {
         let bytes = self.class.slot as usize;
         for &from in &plan.from[..plan.moves] {
-            prefetch::read(self.class.header(from));
-        }
-        for (&from, &to) in plan.from.iter().zip(&plan.to).take(plan.moves) {
-            prefetch::read_all(self.class.slot(from), bytes);
-            prefetch::write_all(self.class.slot(to), bytes);
+            cache::will_read(self.class.header(from));
+            cache::will_read_all(self.class.slot(from), bytes);
         }
         for &from in &plan.from[..plan.moves] {
             // SAFETY: the header of a slot below the top.
@@ -229,7 +241,7 @@ impl<M: Memory> Locked<'_, M> {
         // bytes each. The hole is nobody's while the lock is held; the blob
         // is only read, here as by its readers.
         unsafe {
-            ptr::copy_nonoverlapping(self.class.slot(last), self.class.slot(hole), payload);
+            cache::copy_away(self.class.slot(last), self.class.slot(hole), payload);
             moved.write(to);
         }
         let old = Ref::new(class, last, header.generation);

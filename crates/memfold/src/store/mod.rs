@@ -34,6 +34,7 @@
 //! top `tiers` (blocks, compressed in two ways).
 
 mod blob;
+mod cache;
 mod check;
 mod class;
 mod compact;
@@ -41,7 +42,6 @@ mod hash;
 mod lock;
 mod memory;
 mod pacer;
-mod prefetch;
 mod size;
 mod stats;
 mod tail;
@@ -222,7 +222,14 @@ impl<M: Memory> Store<M> {
     /// moved for as long as the result is used: the owner's slot is pinned,
     /// or does not hold `r`, and nobody frees it.
     pub unsafe fn get(&self, r: Ref, owner: u64) -> Result<Blob<'_>, Corrupt> {
-        let (class, header, len) = self.header(r, owner)?;
+        let class = self.class(r.class()).ok_or(Corrupt)?;
+        if !class.is_ready(r.index()) {
+            return Err(Corrupt);
+        }
+        // Neither header nor payload is likely to be in a cache: not one
+        // after the other.
+        cache::will_read_all(class.slot(r.index()), class.slot as usize);
+        let (header, len) = header(class, r, owner)?;
         // SAFETY: the header says that the slot holds a blob of `len` bytes,
         // which fit in the slot; the caller promises that it stays.
         let payload = unsafe { core::slice::from_raw_parts(class.slot(r.index()), len) };
@@ -233,18 +240,28 @@ impl<M: Memory> Store<M> {
     }
 
     /// Frees a blob. `Corrupt` if `r` is not a blob of `owner`, or its header
-    /// is damaged; then nothing has changed.
+    /// is damaged; then nothing has changed. May move a few other blobs, if
+    /// maintenance is far behind.
     pub fn free(&self, r: Ref, owner: u64, owners: &impl Owners) -> Result<(), Corrupt> {
-        let _ = owners;
         let class = self.class(r.class()).ok_or(Corrupt)?;
+        if !class.is_ready(r.index()) {
+            return Err(Corrupt);
+        }
+        cache::will_read(class.group(r.index() / class::GROUP_SLOTS));
+        cache::will_read(class.header(r.index()));
         let mut locked = class.lock(&self.memory);
-        let (_, _, len) = self.header(r, owner)?;
+        let (_, len) = header(class, r, owner)?;
         if !locked.is_live(r.index()) {
             return Err(Corrupt);
         }
         // SAFETY: a live slot; readers are done with it, as they promised.
         unsafe { Header::withdraw(class.header(r.index())) };
         locked.give_back(r.index(), len);
+        if locked.is_mostly_holes() {
+            locked.help(r.class(), owners);
+            drop(locked);
+            class.trim(&self.memory, usize::MAX, self.tuning());
+        }
         Ok(())
     }
 
@@ -254,25 +271,10 @@ impl<M: Memory> Store<M> {
         assert!(new < OWNER_LIMIT, "an owner has 48 bits");
         let class = self.class(r.class()).ok_or(Corrupt)?;
         let _locked = class.lock(&self.memory);
-        let (_, header, _) = self.header(r, old)?;
+        let (header, _) = header(class, r, old)?;
         // SAFETY: a live slot, which the lock keeps from being moved.
         unsafe { Header { owner: new, ..header }.write(class.header(r.index())) };
         Ok(())
-    }
-
-    /// The header of the blob that `r` refers to, and the payload's length.
-    fn header(&self, r: Ref, owner: u64) -> Result<(&Class, Header, usize), Corrupt> {
-        let class = self.class(r.class()).ok_or(Corrupt)?;
-        if !class.is_ready(r.index()) {
-            return Err(Corrupt);
-        }
-        // SAFETY: the slot is in committed memory.
-        let header = unsafe { Header::read(class.header(r.index())) }.ok_or(Corrupt)?;
-        if header.owner != owner || header.generation != r.generation() {
-            return Err(Corrupt);
-        }
-        let len = class.payload_len(header).ok_or(Corrupt)?;
-        Ok((class, header, len))
     }
 
     /// Takes a slot for `len` bytes, in the class that fits or, when that
@@ -362,6 +364,20 @@ impl<M: Memory> Store<M> {
             .flat_map(|chunk| chunk * CLASSES_PER_CHUNK..(chunk + 1) * CLASSES_PER_CHUNK)
             .filter_map(|number| Some((number, self.class(number)?)))
     }
+}
+
+/// The header of the blob of `owner` that `r` refers to, and the payload's length.
+fn header(class: &Class, r: Ref, owner: u64) -> Result<(Header, usize), Corrupt> {
+    if !class.is_ready(r.index()) {
+        return Err(Corrupt);
+    }
+    // SAFETY: the slot is in committed memory.
+    let header = unsafe { Header::read(class.header(r.index())) }.ok_or(Corrupt)?;
+    if header.owner != owner || header.generation != r.generation() {
+        return Err(Corrupt);
+    }
+    let len = class.payload_len(header).ok_or(Corrupt)?;
+    Ok((header, len))
 }
 
 impl<M: Memory> Drop for Store<M> {

@@ -1,0 +1,165 @@
+//! The end of a class's array: committing memory ahead of its use, and giving
+//! it back.
+//!
+//! ```text
+//!   ... slot slot slot │ slack: committed, unused       │ reserved
+//!                      ^ top            ^ soft          ^ committed
+//! ```
+//!
+//! A class grows in units. When puts pass `soft`, which lies a part of a unit
+//! and at least one slot below `committed`, the next unit is asked for
+//! already: CRAMES's fill ratio. So memory is requested while there is still
+//! some, and making room by compressing never has to wait for room.
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
+
+use super::Tuning;
+use super::class::{Class, GROUP_HEADER, Locked, SEGMENTS};
+use super::memory::Memory;
+
+/// Memory is committed in units of 1/128 of what the class has, within these.
+const UNIT_SHARE: usize = 128;
+const UNIT_LEAST: usize = 4096;
+const UNIT_MOST: usize = if cfg!(test) { 16384 } else { 262_144 };
+/// Slots up to this size are kept in reserve in every class that is in use.
+const KEPT_SLOT: usize = 16384;
+
+/// What came of growing.
+pub(super) enum Grown<T> {
+    /// There is room.
+    Done(T),
+    /// There is no more memory.
+    Full,
+    /// The tail is just being given back: wait for it, without the lock.
+    Busy,
+}
+
+impl Class {
+    /// Gives back a tail that is so long that it is worth it, but for a unit
+    /// and the reserve, and about `budget` bytes at once. Returns the bytes
+    /// given back.
+    pub(super) fn trim<M: Memory>(&self, memory: &M, budget: usize, tuning: Tuning) -> usize {
+        let mut locked = self.lock(memory);
+        if !locked.has_long_tail(tuning) || !self.tail.try_acquire() {
+            return 0;
+        }
+        let (start, bytes) = locked.cut(budget, tuning);
+        // The system takes its time: others may use the class meanwhile.
+        drop(locked);
+        // SAFETY: the range was committed and holds no slot below the top; it
+        // is no longer counted as committed, and will not be again before
+        // the tail's lock is free.
+        unsafe { memory.release(start, bytes) };
+        self.tail.release(memory);
+        bytes
+    }
+}
+
+impl<M: Memory> Locked<'_, M> {
+    fn has_long_tail(&self, tuning: Tuning) -> bool {
+        self.slack() > 2 * self.kept_tail(tuning)
+    }
+
+    fn kept_tail(&self, tuning: Tuning) -> usize {
+        if self.top == 0 { 0 } else { self.unit() + self.reserve(tuning) }
+    }
+
+    fn unit(&self) -> usize {
+        let least = UNIT_LEAST.max(self.memory.page_size());
+        let share = (self.committed / UNIT_SHARE).max(1);
+        (1 << share.ilog2()).clamp(least, UNIT_MOST)
+    }
+
+    /// Bytes to be kept in reserve: a part of a unit, and at least the next
+    /// slot, unless that would be much for this class.
+    fn reserve(&self, tuning: Tuning) -> usize {
+        let part = self.unit() * 64usize.saturating_sub(tuning.fill_ratio as usize) / 64;
+        let slot = self.class.slot as usize + GROUP_HEADER;
+        if part > 0 && self.keeps_slot() { part.max(slot) } else { part }
+    }
+
+    fn keeps_slot(&self) -> bool {
+        let slot = self.class.slot as usize;
+        slot <= KEPT_SLOT || slot <= self.committed / 16
+    }
+
+    /// Commits one more unit.
+    #[cold]
+    pub(super) fn grow(&mut self, tuning: Tuning) -> Grown<()> {
+        if !self.class.tail.try_acquire() {
+            return Grown::Busy;
+        }
+        let grown = self.commit_unit(tuning);
+        self.class.tail.release(self.memory);
+        if grown.is_some() { Grown::Done(()) } else { Grown::Full }
+    }
+
+    fn commit_unit(&mut self, tuning: Tuning) -> Option<()> {
+        let memory = self.memory;
+        let (mut segment, mut offset) = (self.segment as usize, self.offset);
+        if self.committed != 0 && offset == self.class.segment_bytes(segment, memory) {
+            (segment, offset) = (segment + 1, 0);
+            if segment == SEGMENTS {
+                return None;
+            }
+        }
+        let all = self.class.segment_bytes(segment, memory);
+        let mut start = self.class.segments[segment].load(Ordering::Relaxed);
+        if start.is_null() {
+            start = memory.reserve(all)?.as_ptr();
+            self.class.segments[segment].store(start, Ordering::Release);
+        }
+        let unit = self.unit().min(all - offset);
+        // SAFETY: the range lies within the segment and above what is
+        // committed; the tail's lock is held, so nobody is giving it back.
+        if !unsafe { memory.commit(NonNull::new_unchecked(start.add(offset)), unit) } {
+            return None;
+        }
+        self.set_committed(segment, offset + unit, self.committed + unit, tuning);
+        Some(())
+    }
+
+    fn set_committed(&mut self, segment: usize, offset: usize, committed: usize, tuning: Tuning) {
+        (self.segment, self.offset, self.committed) = (segment as u32, offset, committed);
+        let ready = self.class.slots_before(segment, offset);
+        self.class.ready.store(ready, Ordering::Release);
+        let part = self.reserve(tuning);
+        self.soft = self.class.slots_before(segment, offset.saturating_sub(part));
+        if part > 0 && self.keeps_slot() {
+            self.soft = self.soft.min(ready.saturating_sub(1));
+        }
+    }
+
+    /// Lowers `committed`, within one segment. Returns the range above it
+    /// that is now to be given back.
+    fn cut(&mut self, budget: usize, tuning: Tuning) -> (NonNull<u8>, usize) {
+        let memory = self.memory;
+        let page = memory.page_size();
+        let spare = (self.slack() - self.kept_tail(tuning)) / page * page;
+        let bytes = spare.min(budget.max(page) / page * page).min(self.offset);
+        let (segment, offset) = (self.segment as usize, self.offset - bytes);
+        let committed = self.committed - bytes;
+        // Readers of stale references look no further from now on.
+        if offset == 0 && segment > 0 {
+            let whole = self.class.segment_bytes(segment - 1, memory);
+            self.set_committed(segment - 1, whole, committed, tuning);
+        } else {
+            self.set_committed(segment, offset, committed, tuning);
+        }
+        let start = self.class.segments[segment].load(Ordering::Relaxed);
+        // SAFETY: a segment with committed memory is reserved, and has more
+        // than `offset` bytes.
+        (unsafe { NonNull::new_unchecked(start.add(offset)) }, bytes)
+    }
+
+    /// Waits, without the lock, until the tail has been given back. What was
+    /// known about the class before may be different afterwards.
+    #[cold]
+    pub(super) fn wait_for_tail(&mut self) {
+        self.class.unlock_for(self.memory, || {
+            self.class.tail.acquire(self.memory);
+            self.class.tail.release(self.memory);
+        });
+    }
+}
