@@ -1,5 +1,5 @@
-//! Any block through any codec and back, in one scratch that lives for ever;
-//! and the threshold answered exactly, in a `dst` not one byte too large.
+//! Any block through any codec and back, in scratches that live for ever; and
+//! the threshold answered exactly, in a `dst` not one byte too large.
 //!
 //! ```text
 //! | which codec, 1 byte | repeats, 1 byte | distance to the threshold, 1 byte | block ... |
@@ -16,7 +16,8 @@ use libfuzzer_sys::fuzz_target;
 use memfold_codec::{Codec, Compressed, MAX_BLOCK, Scratch, ScratchBuf, all, fill, same_filled};
 
 struct Memory {
-    scratch: Scratch<'static>,
+    compress: Scratch<'static>,
+    decompress: Scratch<'static>,
     src: Guarded,
     dst: Guarded,
     again: Guarded,
@@ -26,7 +27,8 @@ const SCRATCH: usize = 16 << 20;
 
 thread_local! {
     static MEMORY: RefCell<Memory> = RefCell::new(Memory {
-        scratch: ScratchBuf::with_size(SCRATCH).leak(),
+        compress: ScratchBuf::with_size(SCRATCH).leak(),
+        decompress: ScratchBuf::with_size(SCRATCH).leak(),
         src: Guarded::new(MAX_BLOCK),
         dst: Guarded::new(MAX_BLOCK + MAX_BLOCK / 8),
         again: Guarded::new(MAX_BLOCK),
@@ -60,18 +62,18 @@ fuzz_target!(|data: &[u8]| {
 
         let bound = codec.bound(src.len());
         let dst = memory.dst.slice(bound, Against::End);
-        let Compressed::Fits(size) = codec.compress(src, dst, usize::MAX, &mut memory.scratch) else {
+        let Compressed::Fits(size) = codec.compress(src, dst, usize::MAX, &mut memory.compress) else {
             panic!("{codec:?} knows no threshold and still does not fit");
         };
         let full = dst[..size].to_vec();
         again.fill(0xA5);
-        codec.decompress(&full, again, &mut memory.scratch).expect("its own work");
+        codec.decompress(&full, again, &mut memory.decompress).expect("its own work");
         assert!(again == src, "{codec:?} changed the block");
 
         let src = memory.src.copy(&block, Against::Start);
         let threshold = (size + 4).saturating_sub(usize::from(distance % 8));
         let dst = memory.dst.slice(threshold.min(bound), Against::End);
-        match codec.compress(src, dst, threshold, &mut memory.scratch) {
+        match codec.compress(src, dst, threshold, &mut memory.compress) {
             Compressed::Fits(fits) => assert!(fits == size && size <= threshold && dst[..size] == full),
             Compressed::Incompressible => assert!(size > threshold, "{codec:?}: {size} fits {threshold}"),
         }

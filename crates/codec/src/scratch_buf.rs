@@ -27,6 +27,11 @@ impl ScratchBuf {
         Self::with_size(sizes.max().unwrap_or(0))
     }
 
+    /// How many bytes there are.
+    pub fn size(&self) -> usize {
+        self.memory.len() * Scratch::ALIGN
+    }
+
     /// The scratch. Keep it for many calls: what a codec sets up in it is lost
     /// when the next one is made.
     pub fn scratch(&mut self) -> Scratch<'_> {

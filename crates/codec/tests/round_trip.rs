@@ -13,10 +13,25 @@ fn some_codecs() -> Vec<&'static dyn Codec> {
         .to_vec()
 }
 
+/// A scratch for each direction, so that contexts live from call to call.
+struct Both {
+    compress: Scratch<'static>,
+    decompress: Scratch<'static>,
+}
+
+impl Both {
+    fn new<'c>(codecs: impl IntoIterator<Item = &'c dyn Codec>, len: usize) -> Self {
+        let memory = ScratchBuf::for_codecs(codecs, len);
+        let size = memory.size();
+        Both { compress: memory.leak(), decompress: ScratchBuf::with_size(size).leak() }
+    }
+}
+
 #[track_caller]
-fn round_trip(codec: &dyn Codec, src: &[u8], scratch: &mut Scratch<'_>) -> Vec<u8> {
-    let compressed = compress(codec, src, usize::MAX, scratch).expect("no threshold, so it fits");
-    let again = decompress(codec, &compressed, src.len(), scratch).expect("its own work");
+fn round_trip(codec: &dyn Codec, src: &[u8], scratch: &mut Both) -> Vec<u8> {
+    let compressed =
+        compress(codec, src, usize::MAX, &mut scratch.compress).expect("no threshold, so it fits");
+    let again = decompress(codec, &compressed, src.len(), &mut scratch.decompress).expect("its own work");
     assert!(again == src, "{} changed {} bytes", codec.name(), src.len());
     compressed
 }
@@ -24,8 +39,7 @@ fn round_trip(codec: &dyn Codec, src: &[u8], scratch: &mut Scratch<'_>) -> Vec<u
 #[test]
 fn every_kind_of_block_at_every_length() {
     for codec in some_codecs() {
-        let mut memory = ScratchBuf::for_codecs([codec], MAX_BLOCK);
-        let mut scratch = memory.scratch();
+        let mut scratch = Both::new([codec], MAX_BLOCK);
         for len in lengths() {
             // All kinds where it is cheap, two where it is not.
             let kinds = if len <= 9000 { &KINDS[..] } else { &["noise", "records"] };
@@ -44,8 +58,10 @@ fn every_codec_there_is() {
             if len == MAX_BLOCK && codec.compress_scratch(len) > 8 << 20 && codec.name() != "zstd:22" {
                 continue;
             }
-            let mut memory = ScratchBuf::for_codecs([codec], len);
-            round_trip(codec, &block("records", len, 7), &mut memory.scratch());
+            let mut scratch = Both::new([codec], len);
+            for kind in ["records", "text", "records"] {
+                round_trip(codec, &block(kind, len, 7), &mut scratch);
+            }
         }
     }
 }
@@ -64,8 +80,7 @@ fn no_bytes_take_no_bytes() {
 
 #[test]
 fn levels_do_what_they_say() {
-    let mut memory = ScratchBuf::for_codecs(all(), 4096);
-    let mut scratch = memory.scratch();
+    let mut scratch = Both::new(all(), 4096);
     let mut size = |name: &str| {
         let codec = codec(name).unwrap();
         KINDS.iter().map(|kind| round_trip(codec, &block(kind, 4096, 3), &mut scratch).len()).sum::<usize>()
@@ -78,20 +93,29 @@ fn levels_do_what_they_say() {
 }
 
 /// One scratch for everything, in random order: no codec may find in it what
-/// another has left, and none may make anything else for what it finds.
+/// another has left, and none may make anything else for what it finds. Each
+/// choice stays for a few calls, so that contexts are kept as well as replaced.
 #[test]
 fn one_scratch_serves_all_codecs_in_turn() {
     let codecs = some_codecs();
     let lens = [1, 64, 4096, 4097, 16384, 70_000];
-    let mut memory = ScratchBuf::for_codecs(codecs.iter().copied(), 70_000);
-    let mut scratch = memory.scratch();
+    let mut scratch = Both::new(codecs.iter().copied(), 70_000);
     let mut random = Random(1);
-    for _ in 0..2000 {
-        let codec = codecs[random.below(codecs.len())];
-        let len = lens[random.below(lens.len())];
+    let (mut codec, mut len) = (codecs[0], lens[0]);
+    for _ in 0..3000 {
+        match random.below(4) {
+            0 => codec = codecs[random.below(codecs.len())],
+            1 => len = lens[random.below(lens.len())],
+            _ => {}
+        }
         let src = block(KINDS[random.below(KINDS.len())], len, random.next());
         let compressed = round_trip(codec, &src, &mut scratch);
-
+        if random.below(4) == 0 {
+            // The other direction in the same memory, and rubbish for it.
+            let _ = decompress(codec, &compressed, len, &mut scratch.compress);
+            let _ = decompress(codec, &src, len, &mut scratch.compress);
+            let _ = decompress(codec, &src, len, &mut scratch.decompress);
+        }
         let mut fresh = ScratchBuf::for_codecs([codec], len);
         let alone = compress(codec, &src, usize::MAX, &mut fresh.scratch());
         assert!(alone.as_ref() == Some(&compressed), "{} remembers something", codec.name());
@@ -128,7 +152,6 @@ proptest! {
     ) {
         let src: Vec<u8> = pieces.iter().flat_map(|(piece, times)| piece.repeat(*times)).collect();
         let codec = some_codecs()[which];
-        let mut memory = ScratchBuf::for_codecs([codec], src.len());
-        round_trip(codec, &src, &mut memory.scratch());
+        round_trip(codec, &src, &mut Both::new([codec], src.len()));
     }
 }
