@@ -13,7 +13,7 @@ import run as programs
 MIB = memory.MIB
 
 
-def measure(case, size, others, repeats, place, zstd):
+def measure(case, size, others, repeats, place, zstd, timeout):
     """Rows of one case: one for each peer and repeat."""
     attempt = programs.Attempt(case, size, Path(place))
     plain = attempt.run("plain")
@@ -29,7 +29,7 @@ def measure(case, size, others, repeats, place, zstd):
             try:
                 with peer.ready():
                     result = attempt.run("peer", runner=lambda command, directory, **options: peer.run(
-                        command, limit, directory, load=case.name, **options), period=0.005, timeout=300)
+                        command, limit, directory, load=case.name, **options), period=0.005, timeout=timeout)
             except peers.NotPossible as why:
                 rows.append({**row, "skipped": str(why)})
                 continue
@@ -57,7 +57,7 @@ def section(binary, results, options):
             continue
         with tempfile.TemporaryDirectory(prefix="memfold-bench-") as place:
             try:
-                rows += measure(case, case.small if options.quick else case.big, others, options.repeats, place, zstd)
+                rows += measure(case, case.small if options.quick else case.big, others, options.repeats, place, zstd, options.timeout)
             except programs.Failure as failure:
                 report.progress(f"{case.name}: {failure}")
     results.add("programs", rows)
