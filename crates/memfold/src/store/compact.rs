@@ -29,8 +29,8 @@ const HOLD: usize = 16 * 1024;
 const BATCH: usize = 8;
 /// Groups looked through with the lock held.
 const HOLD_GROUPS: usize = 64;
-/// A class is left alone when its holes are less than 1/64 of it.
-const HOLES_LEFT: u64 = 64;
+/// A class is left alone when its holes are less than 1/32 of it.
+const HOLES_LEFT: u64 = 32;
 /// Nothing is done about holes and tails of less than this in all.
 const FLOOR: usize = if cfg!(test) { 0 } else { 256 * 1024 };
 

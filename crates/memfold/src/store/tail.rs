@@ -36,8 +36,8 @@ pub(super) enum Grown<T> {
 }
 
 impl Class {
-    /// Gives back a tail that is so long that it is worth it, but for a unit
-    /// and the reserve, and about `budget` bytes at once. Returns the bytes
+    /// Gives back a tail that is so long that it is worth it, but for the
+    /// reserve, and about `budget` bytes at once. Returns the bytes
     /// given back.
     pub(super) fn trim<M: Memory>(&self, memory: &M, budget: usize, tuning: Tuning) -> usize {
         let mut locked = self.lock(memory);
@@ -57,12 +57,14 @@ impl Class {
 }
 
 impl<M: Memory> Locked<'_, M> {
+    /// Whether giving the tail back is worth it: not if it would be wanted
+    /// again after a few puts.
     fn has_long_tail(&self, tuning: Tuning) -> bool {
-        self.slack() > 2 * self.kept_tail(tuning)
+        self.slack() > if self.top == 0 { 0 } else { self.reserve(tuning) + 2 * self.unit() }
     }
 
     fn kept_tail(&self, tuning: Tuning) -> usize {
-        if self.top == 0 { 0 } else { self.unit() + self.reserve(tuning) }
+        if self.top == 0 { 0 } else { self.reserve(tuning) }
     }
 
     fn unit(&self) -> usize {
