@@ -124,8 +124,16 @@ impl Runtime {
         let mut compressed = 0;
         let order = self.order.lock();
         for (offset, (owner, state)) in made.iter().enumerate() {
-            let Some(state) = *state else { continue };
             let id = page_id(slot, first + offset);
+            let Some(state) = *state else {
+                // It seemed void; but perhaps its mapping was just being moved.
+                let owner = held.owners[first + offset].load(Relaxed);
+                let entry = self.table.entry(owner as usize * PAGE);
+                if todo >> offset & 1 != 0 && entry.is_some_and(|entry| entry.load() == State::Standby(id)) {
+                    again |= 1 << offset;
+                }
+                continue;
+            };
             let entry = self.table.entry(*owner as usize * PAGE);
             if entry.is_some_and(|entry| entry.replace(State::Standby(id), state)) {
                 self.standby.forget(id);

@@ -1,23 +1,25 @@
 //! Taking blocks away: `mremap` moves a block's pages to a standby slot and
 //! leaves the mapping behind, empty and registered.
 //!
-//! The order of steps is what makes it safe (see also `order.rs`):
+//! All of it happens under the order lock (see `order.rs`), in this order:
 //!
-//! 1. Under the order lock: register the range, make sure that no event is on
-//!    its way, and announce the range, so that faults in it wait.
-//! 2. Without the lock: move. The kernel tells the handlers of the move. That
-//!    message is the proof that the source was registered; without it somebody
-//!    has replaced the mapping in the last microsecond, and pages are put back.
-//! 3. Without the lock: see which pages there are.
-//! 4. Under the lock: write the entries, except of pages that an event has made
-//!    void meanwhile, and wake who waits.
+//! 1. Register the mapping and make sure that no event is on its way. From
+//!    here on a thread that unmaps or discards part of it waits for us.
+//! 2. Move. The kernel tells of the move; that message is the proof that the
+//!    source was registered.
+//! 3. See which pages there are, and write their entries.
+//! 4. Apply the events that came meanwhile.
+//!
+//! Should the range not have been one registered mapping when it was moved,
+//! `sort_out` puts back what does not belong on standby.
 
 use core::sync::atomic::Ordering::*;
 
-use crate::order::Evicting;
+use crate::lock::Guard;
+use crate::order::Order;
+use crate::pagemap::Pagemap;
 use crate::runtime::Runtime;
 use crate::standby::page_id;
-use crate::pagemap::Pagemap;
 use crate::sys::{self, Errno, PAGE, advice, prot};
 use crate::table::{BLOCK, PAGES, State, index_in_block, page_number};
 use crate::uffd::Probe;
@@ -38,31 +40,73 @@ pub enum Taken {
     Stale,
 }
 
+/// A range that is being taken away.
+#[derive(Clone, Copy)]
+struct Range {
+    start: usize,
+    bytes: usize,
+    /// Where it goes ...
+    to: usize,
+    /// ... which is in this slot.
+    slot: u32,
+}
+
+impl Range {
+    fn pages(&self) -> usize {
+        self.bytes / PAGE
+    }
+
+    /// Index in the block of the first page.
+    fn first(&self) -> usize {
+        index_in_block(self.start)
+    }
+}
+
 impl Runtime {
     /// Takes away `start..end`, which lies in one block and in `mapping`.
     pub fn evict(&self, pagemap: &Pagemap, start: usize, end: usize, mapping: (usize, usize)) -> Taken {
         debug_assert!(start / BLOCK == (end - 1) / BLOCK);
-        let (pages, first) = ((end - start) / PAGE, index_in_block(start));
-        match pagemap.present(start, pages, first) {
+        let pages = (end - start) / PAGE;
+        match pagemap.present(start, pages, index_in_block(start)) {
             None => return Taken::Stale,
             Some(present) if present.count < WORTH.min(pages as u32) => return Taken::Nothing,
             Some(_) => {}
         }
         let Some(slot) = self.standby.take_free() else { return Taken::Nothing };
         let to = self.standby.address(slot) + (start & (BLOCK - 1));
-        let taken = match self.announce(start, end, to, mapping) {
-            Ok(()) if self.pins_seen.load(Acquire) => self.take_unpinned(pagemap, start, end, slot, to),
-            Ok(()) => self.take(pagemap, start, end, slot, to),
-            Err(refusal) => refusal,
-        };
+        let range = Range { start, bytes: end - start, to, slot };
+        let taken = self.evict_to(pagemap, range, mapping);
         match taken {
-            // After `sort_out` some pages may be there too.
-            Taken::Pages(_) | Taken::Stale if self.standby.slot(slot).live.load(Relaxed) > 0 => {
-                self.standby.enqueue(slot);
-            }
+            Taken::Pages(pages) if pages > 0 => self.standby.enqueue(slot),
             _ => self.standby.give_back(slot),
         }
         taken
+    }
+
+    fn evict_to(&self, pagemap: &Pagemap, range: Range, mapping: (usize, usize)) -> Taken {
+        let mut order = self.order.lock();
+        if order.forking || order.was_removed_lately(range.start, (sys::now_ns() / 1_000_000) as u32) {
+            return Taken::Nothing;
+        }
+        // The whole mapping: registering a part would split it, and system
+        // calls like mremap that want one mapping would fail for the program.
+        if self.uffd().register(mapping.0, mapping.1 - mapping.0).is_err() {
+            return Taken::Stale;
+        }
+        self.mark(mapping.0, mapping.1);
+        match self.uffd().probe(range.start) {
+            Probe::Registered => {}
+            Probe::Changing => return Taken::Busy,
+            Probe::Unregistered => return Taken::Stale,
+        }
+        if self.table.make_block(range.start, &self.arena, &mut order.spare).is_none() {
+            return Taken::Nothing;
+        }
+        if self.pins_seen.load(Acquire) {
+            self.take_unpinned(&mut order, pagemap, range)
+        } else {
+            self.take(&mut order, pagemap, range)
+        }
     }
 
     /// Marks a mapping as not to be inherited: a fork that the runtime does not
@@ -72,53 +116,35 @@ impl Runtime {
         let _ = unsafe { sys::madvise(start, end - start, advice::DONTFORK) };
     }
 
-    fn announce(&self, start: usize, end: usize, to: usize, mapping: (usize, usize)) -> Result<(), Taken> {
-        let mut order = self.order.lock();
-        if order.forking || order.was_removed_lately(start, (sys::now_ns() / 1_000_000) as u32) {
-            return Err(Taken::Nothing);
-        }
-        // Only handlers read messages: a fault read here would have nobody to serve it.
-        // The whole mapping: registering a part would split it, and system
-        // calls like mremap that want one mapping would fail for the program.
-        if self.uffd().register(mapping.0, mapping.1 - mapping.0).is_err() {
-            return Err(Taken::Stale);
-        }
-        match self.uffd().probe(start) {
-            Probe::Registered => {}
-            Probe::Changing => return Err(Taken::Busy),
-            Probe::Unregistered => return Err(Taken::Stale),
-        }
-        self.mark(mapping.0, mapping.1);
-        if self.table.make_block(start, &self.arena, &mut order.spare).is_none() {
-            return Err(Taken::Nothing);
-        }
-        order.evicting = Some(Evicting { start, end, to, moved: 0, void: [0; PAGES / 64] });
-        Ok(())
-    }
-
-    fn take(&self, pagemap: &Pagemap, start: usize, end: usize, slot: u32, to: usize) -> Taken {
-        let bytes = end - start;
+    fn take(&self, order: &mut Guard<'_, Order>, pagemap: &Pagemap, range: Range) -> Taken {
+        self.move_seen.store(false, Relaxed);
+        self.moving_to.store(range.to, SeqCst);
+        // Handlers that wait for the lock are wanted as readers.
+        self.order.stir();
         // SAFETY: the target is a free slot of ours; touches of the source are
         // faults now, which the handlers serve from what the entries say.
-        let result = unsafe { sys::mremap_to(start, bytes, to, true) };
-        let moved = self.order.lock().evicting.as_ref().map_or(0, |e| e.moved);
-        let _ = self.uffd().unregister(to, bytes);
+        let result = unsafe { sys::mremap_to(range.start, range.bytes, range.to, true) };
+        self.moving_to.store(0, SeqCst);
+        let _ = self.uffd().unregister(range.to, range.bytes);
         // The slot got all properties of the source: a forked child must inherit it.
-        self.unmark(to, to + bytes);
+        self.unmark(range.to, range.to + range.bytes);
         // SAFETY: nobody else uses the slot yet.
-        let readable = unsafe { self.make_readable(to, bytes) };
-        let present = pagemap.present(to, bytes / PAGE, index_in_block(start));
-        match present {
-            Some(present) if result.is_ok() && moved == bytes && readable => {
-                self.write_entries(start, end, slot, &present.bits)
+        let readable = unsafe { self.make_readable(range.to, range.bytes) };
+        let present = pagemap.present(range.to, range.pages(), range.first());
+        // Whoever read in our place is done once its lock can be had; only then is its word final.
+        drop(self.proxy.lock());
+        let seen = self.move_seen.load(Acquire);
+        let taken = match present {
+            Some(present) if result.is_ok() && seen && readable => {
+                Taken::Pages(self.write_entries(order, range, &present.bits))
             }
-            _ if result.is_err() && moved == 0 && present.is_none_or(|p| p.count == 0) => {
-                self.order.lock().evicting = None;
-                self.uffd().wake(start, bytes);
+            _ if result.is_err() && present.is_none_or(|present| present.count == 0) => {
                 if result == Err(Errno::FAULT) { Taken::Stale } else { Taken::Nothing }
             }
-            _ => self.sort_out(pagemap, start, end, slot, to),
-        }
+            _ => self.sort_out(order, pagemap, range),
+        };
+        self.take_proxy_messages(order);
+        taken
     }
 
     /// The range was not one registered mapping any more when it was moved:
@@ -126,10 +152,10 @@ impl Runtime {
     /// mapping that is not registered, or from a file, goes back at once; the
     /// rest is on standby like any other.
     #[cold]
-    fn sort_out(&self, pagemap: &Pagemap, start: usize, end: usize, slot: u32, to: usize) -> Taken {
+    fn sort_out(&self, order: &mut Guard<'_, Order>, pagemap: &Pagemap, range: Range) -> Taken {
         let mut bits = [0u64; PAGES / 64];
-        for offset in (0..end - start).step_by(PAGE) {
-            let (source, target) = (start + offset, to + offset);
+        for offset in (0..range.bytes).step_by(PAGE) {
+            let (source, target) = (range.start + offset, range.to + offset);
             let (file, there) = match pagemap.present(target, 1, 0) {
                 None => (true, true),
                 Some(present) => (false, present.count == 1),
@@ -138,9 +164,10 @@ impl Runtime {
                 continue;
             }
             let _ = self.uffd().unregister(target, PAGE);
+            self.unmark(target, target + PAGE);
             // SAFETY: a page of a slot that nobody else uses yet.
             let readable = !file && unsafe { self.make_readable(target, PAGE) };
-            if readable && self.is_registered(source) {
+            if readable && self.uffd().probe(source) != Probe::Unregistered {
                 let index = index_in_block(source);
                 bits[index / 64] |= 1 << (index % 64);
                 continue;
@@ -150,55 +177,46 @@ impl Runtime {
                 self.fail("a page that was taken away from a mapping that changed meanwhile could not be put back");
             }
         }
-        self.write_entries(start, end, slot, &bits);
-        Taken::Stale
-    }
-
-    fn is_registered(&self, page: usize) -> bool {
-        loop {
-            match self.uffd().probe(page) {
-                Probe::Registered => return true,
-                Probe::Unregistered => return false,
-                Probe::Changing => sys::sched_yield(),
-            }
+        match self.write_entries(order, range, &bits) {
+            0 => Taken::Stale,
+            pages => Taken::Pages(pages),
         }
     }
 
     /// As `take`, by UFFDIO_MOVE, which refuses pages that are pinned for I/O.
-    fn take_unpinned(&self, pagemap: &Pagemap, start: usize, end: usize, slot: u32, to: usize) -> Taken {
-        let bytes = end - start;
+    fn take_unpinned(&self, order: &mut Guard<'_, Order>, pagemap: &Pagemap, range: Range) -> Taken {
         // SAFETY: a free slot of ours.
-        let ready = unsafe { sys::map_over(to, bytes, prot::READ | prot::WRITE) }
-            .and_then(|()| self.uffd().register(to, bytes));
-        let before = pagemap.present(start, bytes / PAGE, index_in_block(start));
+        let ready = unsafe { sys::map_over(range.to, range.bytes, prot::READ | prot::WRITE) }
+            .and_then(|()| self.uffd().register(range.to, range.bytes));
+        let before = pagemap.present(range.start, range.pages(), range.first());
         if let (Ok(()), Some(before)) = (ready, before) {
+            let there = |offset: usize| {
+                let index = index_in_block(range.start + offset);
+                offset < range.bytes && before.bits[index / 64] >> (index % 64) & 1 != 0
+            };
             let mut offset = 0;
-            while offset < bytes {
-                let there = |at: usize| {
-                    let index = index_in_block(start + at);
-                    at < bytes && before.bits[index / 64] >> (index % 64) & 1 != 0
-                };
-                if !there(offset) {
-                    offset += PAGE;
-                    continue;
-                }
-                let mut run = PAGE;
+            while offset < range.bytes {
+                let mut run = 0;
                 while there(offset + run) {
                     run += PAGE;
                 }
-                // SAFETY: touches of the source are faults that wait until the entries are
-                // written; the target is a free slot of ours.
-                match unsafe { self.uffd().move_pages(to + offset, start + offset, run, true) } {
+                if run == 0 {
+                    offset += PAGE;
+                    continue;
+                }
+                // SAFETY: touches of the source are faults that wait for the order
+                // lock; the target is a free slot of ours.
+                match unsafe { self.uffd().move_pages(range.to + offset, range.start + offset, run, true) } {
                     Ok(done) => offset += done.max(PAGE),
-                    Err(Errno::INVAL | Errno::SRCH | Errno::NOMEM) => break,
+                    Err(Errno::INVAL | Errno::SRCH | Errno::NOMEM | Errno::AGAIN) => break,
                     // Pinned, shared after a fork, or gone meanwhile: it stays.
                     Err(_) => offset += PAGE,
                 }
             }
         }
-        let _ = self.uffd().unregister(to, bytes);
-        match pagemap.present(to, bytes / PAGE, index_in_block(start)) {
-            Some(present) => self.write_entries(start, end, slot, &present.bits),
+        let _ = self.uffd().unregister(range.to, range.bytes);
+        match pagemap.present(range.to, range.pages(), range.first()) {
+            Some(present) => Taken::Pages(self.write_entries(order, range, &present.bits)),
             None => self.fail("what was moved to standby can't be seen there"),
         }
     }
@@ -212,38 +230,34 @@ impl Runtime {
         unsafe { sys::syscall(sys::nr::PKEY_MPROTECT, args).is_ok() || sys::mprotect(at, bytes, args[2]).is_ok() }
     }
 
-    fn write_entries(&self, start: usize, end: usize, slot: u32, present: &[u64; PAGES / 64]) -> Taken {
-        let mut order = self.order.lock();
-        let void = order.evicting.as_ref().map_or([0; PAGES / 64], |e| e.void);
-        let Some(block) = self.table.make_block(start, &self.arena, &mut order.spare) else {
+    /// Writes the entries of the pages that are on standby now. Returns their number.
+    fn write_entries(&self, order: &mut Guard<'_, Order>, range: Range, present: &[u64; PAGES / 64]) -> u32 {
+        let Some(block) = self.table.make_block(range.start, &self.arena, &mut order.spare) else {
             self.fail("no memory is left for the page table");
         };
-        let held = self.standby.slot(slot);
+        let held = self.standby.slot(range.slot);
         let mut live = 0;
         for word in 0..PAGES / 64 {
             held.present[word].store(present[word], Relaxed);
-            let mut bits = present[word] & !void[word];
+            let mut bits = present[word];
             while bits != 0 {
                 let index = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                let page = (start & !(BLOCK - 1)) + index * PAGE;
+                let page = (range.start & !(BLOCK - 1)) + index * PAGE;
                 if block.entries[index].load() != State::Empty {
                     // In a forked child a page may be present although its entry says
                     // otherwise (see `journal.rs`): the page is the truth.
                     self.drop_page(block, page);
                 }
                 held.owners[index].store(page_number(page), Relaxed);
-                block.entries[index].store(State::Standby(page_id(slot, index)));
+                block.entries[index].store(State::Standby(page_id(range.slot, index)));
                 live += 1;
             }
         }
         block.evicted.fetch_add(live, Relaxed);
         held.live.store(live, Relaxed);
         self.standby.pages.fetch_add(u64::from(live), Relaxed);
-        order.evicting = None;
-        drop(order);
-        self.uffd().wake(start, end - start);
         self.slot().counters.blocks_evicted.fetch_add(1, Relaxed);
-        Taken::Pages(live)
+        live
     }
 }

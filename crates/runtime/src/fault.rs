@@ -88,7 +88,7 @@ impl Handler {
                 runtime.handlers.fetch_sub(1, AcqRel);
                 thread::exit();
             }
-            let mut order = runtime.order.lock();
+            let mut order = runtime.lock_order();
             let Some(fault) = self.next_fault(&mut order) else {
                 drop(order);
                 self.sleep();
@@ -242,7 +242,7 @@ impl Handler {
             }
             runtime.work.ring();
             // Threads that unmap must not wait for room too.
-            runtime.drain(&mut runtime.order.lock());
+            runtime.drain(&mut runtime.lock_order());
             runtime.room.wait(seen, 1_000_000);
         }
     }
@@ -250,7 +250,7 @@ impl Handler {
     /// Copies pages back from standby.
     fn rescue(&mut self, fault: Fault, run: usize) -> Placed {
         let runtime = self.runtime;
-        let mut order = runtime.order.lock();
+        let mut order = runtime.lock_order();
         let mut done = 0;
         while done < run.min(RUN) {
             let page = fault.page + done * PAGE;
@@ -320,7 +320,7 @@ impl Handler {
     /// Puts decompressed pages in place if nothing has happened to them.
     fn place(&mut self, fault: Fault, found: &[State]) -> Placed {
         let runtime = self.runtime;
-        let mut order = runtime.order.lock();
+        let mut order = runtime.lock_order();
         // The pages whose entries still say what they said, from the first on.
         let block = runtime.table.block(fault.page);
         let still = |index: usize| {
@@ -413,15 +413,8 @@ impl Handler {
     /// Gives fresh pages: zeros, a run of them to a stream of touches.
     fn give_zeros(&mut self, fault: Fault, run: usize) -> Placed {
         let runtime = self.runtime;
-        let mut order = runtime.order.lock();
-        if order.is_evicting(fault.page) {
-            // The evictor wakes the whole block when it is done.
-            return Placed::Done;
-        }
-        let empty = |page: usize| {
-            let kept = runtime.table.entry(page).is_some_and(|entry| entry.load() != State::Empty);
-            !kept && !order.is_evicting(page)
-        };
+        let mut order = runtime.lock_order();
+        let empty = |page: usize| runtime.table.entry(page).is_none_or(|entry| entry.load() == State::Empty);
         let room = PAGES - fault.page / PAGE % PAGES;
         let count = (0..run.min(room)).take_while(|i| empty(fault.page + i * PAGE)).count();
         if count == 0 {

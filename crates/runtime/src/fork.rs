@@ -95,12 +95,12 @@ pub fn child() {
         // sure that none of them was changing anything.
         unsafe {
             runtime.order.reset_in_child();
+            runtime.proxy.reset_in_child();
             runtime.standby.reset_in_child();
             runtime.arena.reset_in_child();
             runtime.starts.reset_in_child();
         }
         let mut order = runtime.order.lock();
-        order.evicting = None;
         order.clear_deferred();
         runtime.replay(&mut order);
     }

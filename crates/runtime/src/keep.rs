@@ -1,6 +1,10 @@
 //! Addresses that are never taken away: control blocks and thread-local
-//! storage of live threads (the kernel writes there when a thread ends and
-//! can't be served then), and what the program has locked.
+//! storage of threads, and what the program has locked.
+//!
+//! The kernel writes to a control block when its thread ends, and can't be
+//! served then. That of a thread that has ended is kept too: the C library
+//! keeps its stack for the next thread, in a list that goes through the
+//! control blocks, and walks that list in a forked child before any handler.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
@@ -39,6 +43,16 @@ impl KeepOut {
     /// Adds a range; `tid` 0 keeps it for ever.
     pub fn add(&self, start: usize, end: usize, tid: u32) {
         let (start, end) = (start & !(sys::PAGE - 1), end.next_multiple_of(sys::PAGE));
+        let used = &self.ranges[..self.high.load(Acquire)];
+        let known = |range: &&Range| {
+            range.used.load(Acquire) == 2
+                && range.start.load(Relaxed) == start
+                && range.end.load(Relaxed) == end
+        };
+        if let Some(same) = used.iter().find(known) {
+            same.tid.store(tid, Relaxed);
+            return;
+        }
         for (number, range) in self.ranges.iter().enumerate() {
             if range.used.load(Relaxed) == 0 && range.used.compare_exchange(0, 1, AcqRel, Relaxed).is_ok() {
                 range.tid.store(tid, Relaxed);
@@ -50,16 +64,6 @@ impl KeepOut {
             }
         }
         self.overflow.store(1, Release);
-    }
-
-    /// Forgets ranges of threads that have ended.
-    pub fn sweep(&self, pid: u32) {
-        for range in &self.ranges[..self.high.load(Acquire)] {
-            let tid = range.tid.load(Relaxed);
-            if range.used.load(Acquire) == 2 && tid != 0 && !sys::thread_exists(pid, tid) {
-                range.used.store(0, Release);
-            }
-        }
     }
 
     /// In a forked child: only the forking thread lives on, under a new id.

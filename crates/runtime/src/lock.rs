@@ -34,6 +34,20 @@ impl<T> Lock<T> {
         Guard { lock: self }
     }
 
+    /// Waits a moment for the lock; `None` if it was not to be had.
+    pub fn lock_for_a_moment(&self, timeout_ns: u64) -> Option<Guard<'_, T>> {
+        if self.word.swap(WAITED_FOR, Acquire) == FREE {
+            return Some(Guard { lock: self });
+        }
+        let _ = sys::futex_wait(&self.word, WAITED_FOR, Some(timeout_ns), false);
+        None
+    }
+
+    /// Wakes all who wait for the lock, to look around.
+    pub fn stir(&self) {
+        sys::futex_wake(&self.word, sys::ALL, false);
+    }
+
     /// Takes the lock if it is free.
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).ok().map(|_| Guard { lock: self })

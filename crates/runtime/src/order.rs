@@ -7,8 +7,15 @@
 //! on its way and not yet read, the kernel refuses to put pages in place
 //! (EAGAIN). Together: no page that an event concerns is ever put in place
 //! after the event was read and before it was applied.
+//!
+//! The keeper holds the lock all the while it takes a block away, so that no
+//! thread gets past an event between the moment when the keeper has made sure
+//! that the block is what it believes and the moment when it is taken. But its
+//! own `mremap` waits until the message about it is read. So while the lock is
+//! held by somebody inside that call, a handler reads in its place, as soon as
+//! the pages can be seen to have moved: see [`Runtime::lock_order`].
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::*;
 
 use memfold::store::Ref;
 
@@ -39,26 +46,10 @@ pub struct Fault {
     pub tid: u32,
 }
 
-/// The block that is being taken away right now.
-pub struct Evicting {
-    /// First byte.
-    pub start: usize,
-    /// First byte after.
-    pub end: usize,
-    /// Where it goes.
-    pub to: usize,
-    /// Bytes of which the kernel has told that they moved: proof that they were registered.
-    pub moved: usize,
-    /// Pages of the block (not of the range) that events have made void meanwhile.
-    pub void: [u64; PAGES / 64],
-}
-
 /// What the order lock protects.
 pub struct Order {
     /// Block structures for reuse.
     pub spare: SpareBlocks,
-    /// See [`Evicting`].
-    pub evicting: Option<Evicting>,
     /// Blocks taken out of the table whose contents have to be freed.
     condemned: SpareBlocks,
     condemned_count: usize,
@@ -76,7 +67,6 @@ impl Order {
     pub const fn new() -> Self {
         Order {
             spare: SpareBlocks::new(),
-            evicting: None,
             condemned: SpareBlocks::new(),
             condemned_count: 0,
             deferred: [None; DEFERRED],
@@ -85,11 +75,6 @@ impl Order {
             forking: false,
             journal: Journal::new(),
         }
-    }
-
-    /// Whether the page lies in the block that is being taken away.
-    pub fn is_evicting(&self, page: usize) -> bool {
-        self.evicting.as_ref().is_some_and(|e| (e.start..e.end).contains(&page))
     }
 
     /// Keeps a fault for later. `false` if there is no room: then its thread
@@ -133,16 +118,6 @@ impl Order {
             self.removed_ms[number % REMOVED] = now;
         }
     }
-
-    fn mark_void(&mut self, start: usize, end: usize) {
-        if let Some(evicting) = &mut self.evicting {
-            let (from, to) = (start.max(evicting.start), end.min(evicting.end));
-            for page in (from..to).step_by(PAGE) {
-                let index = index_in_block(page);
-                evicting.void[index / 64] |= 1 << (index % 64);
-            }
-        }
-    }
 }
 
 impl Default for Order {
@@ -151,7 +126,91 @@ impl Default for Order {
     }
 }
 
+/// Messages read in place of the keeper while it is inside `mremap`.
+pub struct Proxy {
+    messages: [Message; PROXY],
+    count: usize,
+}
+
+/// More than can come: each thread waits until its message is read.
+const PROXY: usize = 512;
+/// Waiting longer than this for pages that should appear means that they
+/// were discarded meanwhile.
+const APPEAR_NS: u64 = 2_000_000;
+
+impl Proxy {
+    /// Nothing read.
+    pub const fn new() -> Self {
+        Proxy { messages: [Message::Other; PROXY], count: 0 }
+    }
+}
+
+impl Default for Proxy {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Runtime {
+    /// Takes the order lock, for a handler: reads in place of the keeper
+    /// while that is inside `mremap`, since nobody else would.
+    pub fn lock_order(&self) -> Guard<'_, Order> {
+        loop {
+            if let Some(order) = self.order.try_lock() {
+                return order;
+            }
+            if self.moving_to.load(Acquire) != 0 {
+                self.read_in_place();
+            } else if let Some(order) = self.order.lock_for_a_moment(200_000) {
+                return order;
+            }
+        }
+    }
+
+    fn read_in_place(&self) {
+        let Some(mut proxy) = self.proxy.try_lock() else {
+            sys::sched_yield();
+            return;
+        };
+        let begin = sys::now_ns();
+        loop {
+            let to = self.moving_to.load(Acquire);
+            if to == 0 {
+                return;
+            }
+            if sys::any_resident(to, BLOCK - to % BLOCK) || sys::now_ns() - begin > APPEAR_NS {
+                break;
+            }
+            core::hint::spin_loop();
+        }
+        while self.moving_to.load(Acquire) != 0 && proxy.count < PROXY {
+            match self.uffd().next() {
+                Some(Message::Remap { to, .. }) if self.standby.contains(to) => {
+                    self.move_seen.store(true, Release);
+                    return;
+                }
+                Some(message) => {
+                    let at = proxy.count;
+                    proxy.messages[at] = message;
+                    proxy.count += 1;
+                }
+                None => core::hint::spin_loop(),
+            }
+        }
+    }
+
+    /// Handles what was read in place of the caller, who holds the order lock
+    /// and has returned from `mremap`.
+    pub fn take_proxy_messages(&self, order: &mut Guard<'_, Order>) {
+        let mut proxy = self.proxy.lock();
+        for index in 0..core::mem::take(&mut proxy.count) {
+            match proxy.messages[index] {
+                Message::Fault { page, write, tid } => self.keep(order, Fault { page, write, tid }),
+                event => self.apply(order, event),
+            }
+        }
+    }
+
     /// Reads all messages there are: applies events, keeps faults for later.
     /// Returns the number of events.
     pub fn drain(&self, order: &mut Guard<'_, Order>) -> usize {
@@ -204,22 +263,13 @@ impl Runtime {
         match event {
             Message::Remove { start, end } => {
                 order.note_removed(start, end);
-                order.mark_void(start, end);
                 self.drop_range(order, start, end);
             }
-            Message::Unmap { start, end } => {
-                order.mark_void(start, end);
-                self.drop_range(order, start, end);
-            }
+            Message::Unmap { start, end } => self.drop_range(order, start, end),
             Message::Remap { from, to, bytes } => {
                 if self.standby.contains(to) {
-                    if let Some(evicting) = order.evicting.as_mut() {
-                        let inside = evicting.to <= to && to < evicting.to + (evicting.end - evicting.start);
-                        evicting.moved += if inside { bytes } else { 0 };
-                    }
                     return;
                 }
-                order.mark_void(from, from + bytes);
                 self.drop_range(order, to, to + bytes);
                 self.move_range(order, from, to, bytes);
             }

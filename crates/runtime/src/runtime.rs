@@ -8,7 +8,7 @@ use memfold::store::{Memory, Owners, Ref, Tiered};
 use crate::arena::Arena;
 use crate::keep::KeepOut;
 use crate::lock::Lock;
-use crate::order::Order;
+use crate::order::{Order, Proxy};
 use crate::shared::{Shared, Slot};
 use crate::standby::Standby;
 use crate::sys::{self, Fd, PAGE, advice};
@@ -142,6 +142,12 @@ pub struct Runtime {
     pub call_wanted: AtomicBool,
     /// In a forked child: 1 when its pages are served, 2 when they can't be.
     pub child_ready: AtomicU32,
+    /// While the keeper is inside `mremap`: where the pages go.
+    pub moving_to: AtomicUsize,
+    /// The kernel has told of that move: proof that the source was registered.
+    pub move_seen: AtomicBool,
+    /// See `order.rs`.
+    pub proxy: Lock<Proxy>,
     /// Pages may be pinned for I/O: see `pins.rs`.
     pub pins_seen: AtomicBool,
     /// The kernel has UFFDIO_MOVE.
@@ -203,6 +209,9 @@ impl Runtime {
             keeper_memory: AtomicUsize::new(0),
             call_wanted: AtomicBool::new(false),
             child_ready: AtomicU32::new(0),
+            moving_to: AtomicUsize::new(0),
+            move_seen: AtomicBool::new(false),
+            proxy: Lock::new(Proxy::new()),
             pins_seen: AtomicBool::new(false),
             can_move: AtomicBool::new(false),
             stop_wanted: AtomicBool::new(false),

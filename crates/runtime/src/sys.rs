@@ -44,6 +44,7 @@ pub mod nr {
     pub const MUNMAP: usize = 11;
     pub const SIGPROCMASK: usize = 14;
     pub const IOCTL: usize = 16;
+    pub const MINCORE: usize = 27;
     pub const PREAD: usize = 17;
     pub const PWRITE: usize = 18;
     pub const MREMAP: usize = 25;
@@ -91,6 +92,7 @@ pub mod nr {
     pub const MUNMAP: usize = 215;
     pub const SIGPROCMASK: usize = 135;
     pub const IOCTL: usize = 29;
+    pub const MINCORE: usize = 232;
     pub const PREAD: usize = 67;
     pub const PWRITE: usize = 68;
     pub const MREMAP: usize = 216;
@@ -314,6 +316,14 @@ pub unsafe fn mremap_to(from: usize, bytes: usize, to: usize, keep_source: bool)
     let flags = MAYMOVE | FIXED | if keep_source { DONTUNMAP } else { 0 };
     // SAFETY: passed on to the caller.
     unsafe { syscall(nr::MREMAP, [from, bytes, bytes, flags, to, 0]) }.map(drop)
+}
+
+/// Whether any page of a range (at most 2 MiB) is resident.
+pub fn any_resident(at: usize, bytes: usize) -> bool {
+    let mut pages = [0u8; 512];
+    // SAFETY: the kernel writes one byte a page, and there are at most 512.
+    let answer = unsafe { syscall(nr::MINCORE, [at, bytes.min(512 * PAGE), pages.as_mut_ptr() as usize, 0, 0, 0]) };
+    answer.is_ok() && pages.iter().any(|page| page & 1 != 0)
 }
 
 /// A time span for the kernel.

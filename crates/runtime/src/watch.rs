@@ -269,7 +269,6 @@ impl Keeper {
         self.count = if listed.is_ok() { count } else { 0 };
         self.listed_ns = sys::now_ns();
         runtime.look_for_pins();
-        runtime.keep_out.sweep(runtime.pid.load(Relaxed));
         let (_, address) = self.at;
         let index = self.candidates[..self.count].iter().position(|(_, end)| *end > address);
         self.at = index.map_or((0, 0), |index| (index, address));
