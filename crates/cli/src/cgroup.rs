@@ -39,9 +39,7 @@ fn find(groups: &str, mounts: &str) -> Option<Cgroup> {
         })
     };
     let version1 = entry(&|_, controllers| controllers.split(',').any(|c| c == "memory"));
-    if let Some(path) = version1
-        && let Some(mount) = mount_of(mounts, "cgroup", "memory")
-    {
+    if let Some((path, mount)) = version1.zip(mount_of(mounts, "cgroup", "memory")) {
         let directory = directory_of(&mount, &path);
         let limit = limit_1(&directory);
         return Some(Cgroup { version: 1, directory, limit });

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::procfs;
-use crate::sys::PAGE;
+use crate::sys::{self, PAGE};
 
 /// Page tables are read for one part in this many of the time at most.
 const SHARE: u32 = 200;
@@ -37,6 +37,8 @@ pub struct Forks {
     then: HashMap<i32, Then>,
     next: Instant,
     next_if_doubtful: Instant,
+    /// Every member that was measured over is still there.
+    whole: bool,
     /// Whether it was ever measured.
     pub used: bool,
 }
@@ -51,7 +53,7 @@ impl Forks {
     /// Nothing is shared.
     pub fn new(now: Instant) -> Self {
         let then = HashMap::new();
-        Self { measured: 0, eroded: 0, then, next: now, next_if_doubtful: now, used: false }
+        Self { measured: 0, eroded: 0, then, next: now, next_if_doubtful: now, whole: true, used: false }
     }
 
     /// Bytes that the sum over all members counts more than once, at least.
@@ -59,10 +61,16 @@ impl Forks {
         self.measured.saturating_sub(self.eroded)
     }
 
+    /// Whether `counted_twice` is near the truth, not only a bound of it.
+    pub fn is_exact(&self) -> bool {
+        self.whole && self.eroded <= self.measured / 16 + SMALL
+    }
+
     /// A member has ended: pages that it shared belong to fewer now.
     pub fn ended(&mut self, pid: i32, now: Instant) {
         if self.then.contains_key(&pid) {
             self.measured = 0;
+            self.whole = false;
             self.next = now;
         }
     }
@@ -72,14 +80,20 @@ impl Forks {
         if self.measured == 0 {
             return;
         }
-        let changes =
-            self.then.iter().map(|(pid, then)| match (procfs::stat(*pid), procfs::anonymous(*pid)) {
-                (Some(stat), Some(bytes)) => {
-                    stat.faults.saturating_sub(then.faults) * PAGE + then.bytes.saturating_sub(bytes)
+        self.eroded = 0;
+        for (pid, then) in &self.then {
+            match (procfs::stat(*pid), procfs::anonymous(*pid)) {
+                (Some(stat), Some(bytes)) if bytes > 0 => {
+                    let copied = stat.faults.saturating_sub(then.faults) * PAGE;
+                    self.eroded += copied + then.bytes.saturating_sub(bytes);
                 }
-                _ => self.measured,
-            });
-        self.eroded = changes.fold(0, u64::saturating_add);
+                _ => {
+                    self.whole = false;
+                    self.eroded = self.measured;
+                    self.next = now;
+                }
+            }
+        }
         if self.eroded > self.measured / 8 {
             self.next = self.next.min(self.next_if_doubtful.max(now));
         }
@@ -91,6 +105,7 @@ impl Forks {
         if same && now < self.next {
             return;
         }
+        let begin = sys::cpu_time();
         let before: Vec<(i32, Then)> = members
             .iter()
             .filter_map(|pid| {
@@ -102,14 +117,19 @@ impl Forks {
         let largest = before.iter().map(|(_, then)| then.bytes).max().unwrap_or(0);
         self.measured = 0;
         self.eroded = 0;
+        self.whole = before.len() == members.len();
         // However it is shared, the largest member's pages are there once.
         if all - largest >= SMALL {
-            let tables = before.iter().filter_map(|(pid, _)| procfs::anonymous_shared(*pid));
-            self.measured = tables.map(|(full, share)| full.saturating_sub(share)).sum();
+            for (pid, _) in &before {
+                match procfs::anonymous_shared(*pid) {
+                    Some((full, share)) => self.measured += full.saturating_sub(share),
+                    None => self.whole = false,
+                }
+            }
             self.used = true;
         }
         self.then = before.into_iter().collect();
-        let cost = now.elapsed();
+        let cost = sys::cpu_time().saturating_sub(begin);
         self.next = now + (cost * SHARE).max(Duration::from_millis(250));
         self.next_if_doubtful = now + (cost * DOUBTFUL_SHARE).max(Duration::from_millis(20));
     }

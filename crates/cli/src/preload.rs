@@ -35,9 +35,10 @@ static EMBEDDED: &[u8] = include_bytes!(env!("MEMFOLD_PRELOAD"));
 
 /// Finds the library, or writes it.
 pub fn find() -> Result<PathBuf, Failure> {
-    if let Ok(executable) = std::env::current_exe()
-        && let Some(found) = installed(&executable)
-    {
+    let is_root = nix::unistd::geteuid().is_root();
+    let found = std::env::current_exe().ok().and_then(|executable| installed(&executable));
+    // Root's programs become other users, and those must be able to load it too.
+    if let Some(found) = found.filter(|path| !is_root || is_open_to_all(path)) {
         return Ok(found);
     }
     let mut refused = String::new();
@@ -61,6 +62,12 @@ fn installed(executable: &Path) -> Option<PathBuf> {
     [directory.join(NAME), directory.parent()?.join("lib/memfold").join(NAME)]
         .into_iter()
         .find(|path| is_possible(path) && path.is_file())
+}
+
+/// Whether every user can read a file: it, and the way to it.
+fn is_open_to_all(path: &Path) -> bool {
+    let mode = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.mode());
+    mode(path) & 0o004 != 0 && path.ancestors().skip(1).all(|directory| mode(directory) & 0o001 != 0)
 }
 
 /// LD_PRELOAD has no way to quote: blanks and colons separate, dollars are replaced.
@@ -206,6 +213,21 @@ mod tests {
         assert_eq!(installed(&executable), Some(lib.join(NAME)));
         std::fs::write(bin.join(NAME), "").unwrap();
         assert_eq!(installed(&executable), Some(bin.join(NAME)));
+    }
+
+    #[test]
+    fn a_way_that_is_closed_to_others() {
+        let here = tempfile::tempdir().unwrap();
+        let path = here.path().join("library");
+        std::fs::write(&path, "").unwrap();
+        let open = |file: u32, directory: u32| {
+            std::fs::set_permissions(&path, Permissions::from_mode(file)).unwrap();
+            std::fs::set_permissions(here.path(), Permissions::from_mode(directory)).unwrap();
+            is_open_to_all(&path)
+        };
+        assert!(open(0o644, 0o711));
+        assert!(!open(0o640, 0o711));
+        assert!(!open(0o644, 0o700));
     }
 
     #[test]

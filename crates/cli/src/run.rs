@@ -96,9 +96,7 @@ fn let_go_of_inherited(own: &[i32]) {
 /// The program has ended with a status of its own, so a file that cannot be
 /// written now is only told about.
 fn write(file: Option<Output>, what: &str, text: &[u8]) {
-    if let Some(file) = file
-        && let Err(e) = file.write(text)
-    {
+    if let Some(Err(e)) = file.map(|file| file.write(text)) {
         say(&format!("the {what} could not be written: {e}"));
     }
 }

@@ -46,7 +46,7 @@ pub struct Seen {
     pub unmanaged: u64,
     /// Samples taken.
     pub samples: u64,
-    /// Members were related by fork, so that sums of gauges count pages twice.
+    /// Members may have been related by fork, so that sums of gauges count pages twice.
     pub forked: bool,
     /// What the supervisor itself had resident at the end.
     pub own_resident: u64,
@@ -97,11 +97,11 @@ impl<'a> Supervisor<'a> {
         self.seen.wall = self.begin.elapsed();
         self.sample(Instant::now());
         self.seen.unmanaged = self.tree.unmanaged_count;
-        self.seen.forked = self.tree.forks.used;
+        self.seen.forked = self.tree.forks.used || self.shared.processes.load(Relaxed) > 1;
         self.seen.own_resident = crate::procfs::anonymous(std::process::id() as i32).unwrap_or(0);
         self.seen.source = match self.group {
             Some(_) => "cgroup",
-            None if self.seen.forked => "page tables",
+            None if self.tree.forks.used => "page tables",
             None => "counters",
         };
         (ending, self.seen, self.series)
@@ -144,11 +144,10 @@ impl<'a> Supervisor<'a> {
         if nix::poll::poll(&mut wait, at_most).unwrap_or(0) == 0 {
             return false;
         }
-        let called = calls.is_some() && wait[1].any().unwrap_or(false);
-        if called && let Some(calls) = calls {
-            let _ = calls.read();
+        match calls.filter(|_| wait[1].any().unwrap_or(false)) {
+            Some(calls) => calls.read().is_ok(),
+            None => false,
         }
-        called
     }
 
     /// Collects children that have ended: the program, and orphans of the
@@ -173,7 +172,7 @@ impl<'a> Supervisor<'a> {
     /// Looks at the tree once. Returns what is resident.
     fn sample(&mut self, now: Instant) -> u64 {
         let before = self.sum_of_gauges();
-        let managed = self.tree.sample(now);
+        let mut managed = self.tree.sample(now);
         if self.tree.scan_is_due(now) || self.tree.forks.is_due(now) {
             for member in self.tree.scan(now) {
                 say(&format!(
@@ -181,26 +180,31 @@ impl<'a> Supervisor<'a> {
                     member.name, member.pid, member.why
                 ));
             }
+            // Of the same members that the scan has seen.
+            managed = self.tree.sample(now);
         }
         let shared = self.shared;
         shared.unmanaged_resident.store(self.tree.unmanaged, Relaxed);
         let twice = self.tree.forks.counted_twice();
-        let (resident, correction) = match self.group.and_then(Group::resident) {
+        let sum = managed.known + self.tree.unmanaged;
+        let (resident, certain, correction) = match self.group.and_then(Group::resident) {
             Some(inside) => {
                 // The gauges move while the kernel is asked: the correction that takes off least is right.
-                let outside = self.tree.own;
                 let gauges = before.min(self.sum_of_gauges()) + self.tree.unmanaged;
-                (inside + outside, (inside + outside) as i64 - gauges as i64)
+                let all = inside + self.tree.own;
+                (all, all, all as i64 - gauges as i64)
             }
-            None => {
-                ((managed.known + managed.new + self.tree.unmanaged).saturating_sub(twice), -(twice as i64))
+            // Something has just begun or ended: what is certain is the least that it can be.
+            None if !self.tree.forks.is_exact() => {
+                (sum.saturating_sub(twice), managed.least + self.tree.unmanaged_least, -(twice as i64))
             }
+            None => (sum.saturating_sub(twice), sum.saturating_sub(twice), -(twice as i64)),
         };
         shared.resident_correction.store(correction, Relaxed);
         shared.note_peaks();
-        self.note(now, resident.saturating_sub(if self.group.is_some() { 0 } else { managed.new }));
+        self.note(now, certain);
         self.print_messages();
-        resident
+        resident + managed.new
     }
 
     fn sum_of_gauges(&self) -> u64 {

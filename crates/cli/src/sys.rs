@@ -147,6 +147,13 @@ pub fn can_map_executable(file: &OwnedFd) -> bool {
     }
 }
 
+/// CPU time that this thread has used. What something costs is measured with
+/// it: on a busy machine the wall time is that of others.
+pub fn cpu_time() -> Duration {
+    nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .map_or(Duration::ZERO, Duration::from)
+}
+
 /// Sleeps while `word` holds `value`, until another process wakes it.
 pub fn futex_wait(word: &AtomicU32, value: u32, at_most: Duration) {
     let limit = libc::timespec {

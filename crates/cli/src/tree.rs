@@ -65,11 +65,39 @@ pub struct Unmanaged {
 /// Bytes that members have resident, by the kernel's counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Resident {
-    /// Members with a slot.
+    /// Managed members.
     pub known: u64,
+    /// The same, if those that come from one another by fork share all that they can: the least it can be.
+    pub least: u64,
     /// Processes that have taken a slot since the last scan. They may share
     /// all of it with the process that they were forked from.
     pub new: u64,
+}
+
+/// Bytes by program image: members of one image may share pages.
+#[derive(Default)]
+struct Families(HashMap<Image, Family>);
+
+#[derive(Default)]
+struct Family {
+    sum: u64,
+    largest: u64,
+}
+
+impl Families {
+    fn add(&mut self, image: Image, bytes: u64) {
+        let family = self.0.entry(image).or_default();
+        family.sum += bytes;
+        family.largest = family.largest.max(bytes);
+    }
+
+    fn sum(&self) -> u64 {
+        self.0.values().map(|family| family.sum).sum()
+    }
+
+    fn least(&self) -> u64 {
+        self.0.values().map(|family| family.largest).sum()
+    }
 }
 
 /// What the supervisor knows about the tree.
@@ -87,6 +115,8 @@ pub struct Tree {
     pub own: u64,
     /// The same and members that are not managed.
     pub unmanaged: u64,
+    /// The same, if those that come from one another by fork share all that they can.
+    pub unmanaged_least: u64,
     /// Members without a slot that have been counted.
     pub unmanaged_count: u64,
 }
@@ -106,6 +136,7 @@ impl Tree {
             forks: Forks::new(now),
             own: 0,
             unmanaged: 0,
+            unmanaged_least: 0,
             unmanaged_count: 0,
         }
     }
@@ -113,18 +144,18 @@ impl Tree {
     /// Frees the slots of processes that have ended, and returns what the
     /// managed members have resident. New processes make a scan due.
     pub fn sample(&mut self, now: Instant) -> Resident {
-        let mut resident = Resident::default();
+        let mut new = 0;
+        let mut managed = Families::default();
         for slot in self.shared.live_slots() {
-            let Some(pid) = self.pid_of(slot) else {
-                resident.new += slot.resident.load(Relaxed);
+            let Some((pid, member)) = self.member_of(slot) else {
+                new += slot.resident.load(Relaxed);
                 self.next_scan = self.earliest_scan;
                 continue;
             };
             match procfs::anonymous(pid) {
                 // One that goes on as another program is among those that are not managed.
-                Some(bytes) if bytes > 0 => {
-                    resident.known += if self.members[&pid].managed { bytes } else { 0 };
-                }
+                Some(bytes) if bytes > 0 && member.managed => managed.add(member.image, bytes),
+                Some(bytes) if bytes > 0 => {}
                 _ if procfs::has_ended(pid) => {
                     self.shared.free_slot(slot);
                     self.forks.ended(pid, now);
@@ -133,17 +164,18 @@ impl Tree {
             }
         }
         self.forks.erode(now);
-        resident
+        Resident { known: managed.sum(), least: managed.least(), new }
     }
 
     /// The member a slot belongs to. One in a pid namespace of its own writes
     /// the id that it has there.
-    fn pid_of(&self, slot: &Slot) -> Option<i32> {
+    fn member_of(&self, slot: &Slot) -> Option<(i32, &Member)> {
         let said = slot.pid.load(Relaxed) as i32;
-        if self.members.contains_key(&said) {
-            return Some(said);
+        if let Some(member) = self.members.get(&said) {
+            return Some((said, member));
         }
-        self.members.iter().find(|(_, member)| member.inner_pid == said).map(|(pid, _)| *pid)
+        let inside = self.members.iter().find(|(_, member)| member.inner_pid == said);
+        inside.map(|(pid, member)| (*pid, member))
     }
 
     fn slot_of(&self, pid: i32, inner_pid: i32) -> Option<&'static Slot> {
@@ -160,6 +192,7 @@ impl Tree {
 
     /// Walks the tree. Returns members that turned out not to be managed.
     pub fn scan(&mut self, now: Instant) -> Vec<Unmanaged> {
+        let begin = sys::cpu_time();
         for member in self.members.values_mut() {
             member.seen = false;
         }
@@ -169,8 +202,8 @@ impl Tree {
         self.members.retain(|_, member| member.seen);
         self.free_unknown();
         let news = self.judge(now);
-        self.unmanaged = self.sum_unmanaged();
-        let cost = now.elapsed();
+        self.sum_unmanaged();
+        let cost = sys::cpu_time().saturating_sub(begin);
         self.next_scan = now + (cost * SCAN_SHARE).clamp(Duration::from_millis(100), Duration::from_secs(2));
         self.earliest_scan = now + (cost * FORCED_SCAN_SHARE).max(Duration::from_millis(5));
         self.forks.measure(&self.families(), Instant::now());
@@ -180,7 +213,7 @@ impl Tree {
     /// Slots of processes that came and went between two scans.
     fn free_unknown(&self) {
         for slot in self.shared.live_slots() {
-            if self.pid_of(slot).is_none() && procfs::has_ended(slot.pid.load(Relaxed) as i32) {
+            if self.member_of(slot).is_none() && procfs::has_ended(slot.pid.load(Relaxed) as i32) {
                 self.shared.free_slot(slot);
             }
         }
@@ -260,8 +293,7 @@ impl Tree {
             if !member.managed && !member.borrowed && old && !member.told {
                 member.told = true;
                 self.unmanaged_count += 1;
-                let why = procfs::executable(pid)
-                    .map_or("its file is not known", |file| crate::program::why_not_managed(&file));
+                let why = why_not_managed(pid);
                 let name = procfs::name(pid).unwrap_or_default();
                 news.push(Unmanaged { pid, name, why });
             }
@@ -287,18 +319,21 @@ impl Tree {
 
     /// Memory of this process, of members without a slot, and of those whose
     /// runtime has stopped as far as their gauges do not say it.
-    fn sum_unmanaged(&mut self) -> u64 {
+    fn sum_unmanaged(&mut self) {
         self.own = procfs::anonymous(self.root).unwrap_or(0) + Shared::BYTES as u64;
-        let others = self.members.iter().filter(|(_, member)| !member.borrowed).map(|(pid, member)| {
+        let mut others = Families::default();
+        for (pid, member) in self.members.iter().filter(|(_, member)| !member.borrowed) {
             let bytes = procfs::anonymous(*pid).unwrap_or(0);
             let slot = self.slot_of(*pid, member.inner_pid).filter(|_| member.managed);
-            match slot {
+            let unsaid = match slot {
                 None => bytes,
                 Some(slot) if matches!(slot.state.load(Relaxed), state::WATCHING | state::PAGING) => 0,
                 Some(slot) => bytes.saturating_sub(slot.resident.load(Relaxed)),
-            }
-        });
-        self.own + others.sum::<u64>()
+            };
+            others.add(member.image, unsaid);
+        }
+        self.unmanaged = self.own + others.sum();
+        self.unmanaged_least = self.own + others.least();
     }
 
     /// Members that run the same program image as another, so that they come

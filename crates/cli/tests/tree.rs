@@ -19,7 +19,7 @@ int main(int argc, char **argv) {
     for (int i = 0; i < children; i++)
         if (fork() == 0) {
             if (writes) memset(memory, i, size);
-            usleep(1500000);
+            usleep(2500000);
             _exit(memory[size / 2] == 77);
         }
     while (wait(NULL) > 0) {}
@@ -84,6 +84,18 @@ fn a_member_that_becomes_static_is_not_taken_for_managed() {
     assert!(stats["processes_unmanaged"].as_u64().unwrap() >= 1, "{stats}");
 }
 
+#[test]
+fn a_member_of_another_user_is_named_so() {
+    if !common::is_root() {
+        eprintln!("skipped: only root can become somebody else");
+        return;
+    }
+    let script = "exec setpriv --reuid 65534 --clear-groups sleep 3";
+    let said = finish(run_with(&["--limit", "1G", "--"], &["sh", "-c", script]));
+    assert_eq!(said.status, 0, "{}", said.err);
+    assert!(said.err.contains("cannot be managed (runs as another user)"), "{}", said.err);
+}
+
 /// Between vfork and exec a child shares its parent's memory.
 #[test]
 fn a_child_of_vfork_counts_nothing() {
@@ -95,7 +107,7 @@ int main(void) {
     size_t size = 60 << 20;
     char *memory = malloc(size);
     for (size_t i = 0; i < size; i += 4096) memory[i] = (char)i;
-    if (vfork() == 0) { usleep(1800000); _exit(0); }
+    if (vfork() == 0) { usleep(2500000); _exit(0); }
     return 0;
 }
 "#;
@@ -103,6 +115,24 @@ int main(void) {
     let (bytes, stats) = peak(&[program.to_str().unwrap()]);
     assert!((60 << 20..75 << 20).contains(&bytes), "{stats}");
     assert_eq!(stats["processes_unmanaged"], 0, "{stats}");
+}
+
+/// Makes a cgroup, which is part of the machine's own order: on request only.
+#[test]
+fn a_cgroup_measures_the_same() {
+    if std::env::var_os("MEMFOLD_TEST_CGROUP").is_none() {
+        eprintln!("skipped: set MEMFOLD_TEST_CGROUP=1 to let a cgroup be made");
+        return;
+    }
+    let here = tempfile::tempdir().unwrap();
+    let Some(program) = compile(here.path(), "forks", FORKS, &[]) else { return };
+    let json = here.path().join("s.json");
+    let options = ["-q", "--cgroup", "--limit", "2G", "--stats", json.to_str().unwrap(), "--"];
+    let said = finish(run_with(&options, &[program.to_str().unwrap(), "80", "4"]));
+    assert_eq!((said.status, said.err.as_str()), (0, ""));
+    let stats = stats(&json);
+    assert_eq!(stats["peak_resident_source"], "cgroup");
+    assert!((80 << 20..100 << 20).contains(&stats["peak_resident_bytes"].as_u64().unwrap()), "{stats}");
 }
 
 #[test]
