@@ -32,6 +32,8 @@ mod fault;
 #[cfg(target_os = "linux")]
 mod fork;
 #[cfg(target_os = "linux")]
+mod interpose;
+#[cfg(target_os = "linux")]
 mod journal;
 #[cfg(target_os = "linux")]
 mod keep;

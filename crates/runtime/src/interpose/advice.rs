@@ -1,0 +1,83 @@
+//! Advice about forks, and what ends with a mapping.
+//!
+//! The child's view of a range that the parent gives to `MADV_WIPEONFORK` is
+//! the kernel's business: empty. So nothing of it may be in the page table:
+//! it is brought back and kept out. `MADV_DONTFORK` is remembered, because
+//! the runtime uses the same mark for purposes of its own.
+
+use core::ffi::c_int;
+
+use super::desk;
+use super::next::{Next, is_managed, is_paging, keeping_errno};
+use super::ranges::{self, PROGRAM_DONTFORK, PROGRAM_WIPED};
+use crate::runtime::RUNTIME;
+use crate::sys::{self, PAGE, advice};
+use crate::table::BLOCK;
+
+const WIPEONFORK: usize = 18;
+const KEEPONFORK: usize = 19;
+
+static MADVISE: Next = Next::call_of(c"madvise", sys::nr::MADVISE);
+static MUNMAP: Next = Next::call_of(c"munmap", sys::nr::MUNMAP);
+
+/// All of them.
+pub static ALL: [&Next; 2] = [&MADVISE, &MUNMAP];
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: c_int) -> c_int {
+    let advice = advice as usize;
+    let about_fork = matches!(advice, WIPEONFORK | KEEPONFORK | advice::DONTFORK | advice::DOFORK);
+    // SAFETY: passed on to the caller.
+    let result = unsafe { MADVISE.call([start, bytes, advice]) } as c_int;
+    if about_fork && result == 0 && is_managed() {
+        keeping_errno(|| note(start, start + bytes.next_multiple_of(PAGE), advice));
+    }
+    result
+}
+
+#[cold]
+fn note(start: usize, end: usize, advice: usize) {
+    match advice {
+        WIPEONFORK => {
+            PROGRAM_WIPED.add(start, end);
+            if is_paging() {
+                desk::let_evictions_end();
+                bring_back(start, end);
+            }
+        }
+        KEEPONFORK => PROGRAM_WIPED.remove(start, end),
+        advice::DONTFORK => PROGRAM_DONTFORK.add(start, end),
+        _ => PROGRAM_DONTFORK.remove(start, end),
+    }
+}
+
+/// Makes everything resident that is evicted of a range.
+fn bring_back(start: usize, end: usize) {
+    use core::sync::atomic::Ordering::*;
+    RUNTIME.table.for_each_block(start, end, |base, block| {
+        if block.evicted.load(Acquire) != 0 {
+            let (from, to) = (start.max(base), end.min(base + BLOCK));
+            // SAFETY: reading loses nothing. What can't be read at all stays evicted until it can.
+            let _ = unsafe { sys::madvise(from, to - from, advice::POPULATE_READ) };
+        }
+    });
+}
+
+/// As the C library's. Another mapping at the same place has nothing of what
+/// this one was marked with.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn munmap(start: usize, bytes: usize) -> c_int {
+    // SAFETY: passed on to the caller.
+    let result = unsafe { MUNMAP.call([start, bytes]) } as c_int;
+    if result == 0 && ranges::is_any() {
+        keeping_errno(|| ranges::forget(start, start + bytes.next_multiple_of(PAGE)));
+    }
+    result
+}

@@ -1,0 +1,284 @@
+//! Who the runtime's own threads are.
+//!
+//! To the kernel each thread has an identity of its own. The C library's
+//! `setuid` changes all threads that it knows of, and the runtime's are not
+//! among them. So after such a call the caller's ids, groups and capabilities
+//! are written down here, and each thread of the runtime takes them on when it
+//! wakes. The caller waits for that: when `setuid` returns, no thread is left
+//! with the old identity. (That is more than tidy: the kernel makes a process
+//! undumpable whenever any thread changes its ids. Threads that are late would
+//! undo a `prctl(PR_SET_DUMPABLE)` of the program.)
+//!
+//! Invariants:
+//! - A thread of the runtime is listed before the function that started it
+//!   returns, with the generation of its creator: it has its creator's identity.
+//! - `LATE` is the number of listed threads whose generation is not the
+//!   newest. It changes under the lock.
+//! - Fault handlers never wait for the lock: its holder may be a thread of the
+//!   program, that waits for its own stack.
+
+use core::sync::atomic::{AtomicU32, Ordering::*};
+
+use crate::lock::{Guard, Lock};
+use crate::runtime::RUNTIME;
+use crate::sys::{self, PAGE, Result, nr};
+
+/// Threads of the runtime at most.
+const THREADS: usize = 64;
+/// Groups of a process at most, to Linux.
+const GROUPS: usize = 65_536;
+/// A call that changes the identity waits for the threads this long, ns.
+const PATIENCE: u64 = 1_000_000_000;
+/// They are called again after this time, ns.
+const CALL_AGAIN: u64 = 2_000_000;
+
+/// An identity.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    /// Real, effective, saved.
+    uids: [u32; 3],
+    gids: [u32; 3],
+    capabilities: [Capabilities; 2],
+}
+
+/// Half of the capabilities, as `capget` gives them.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Capabilities {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Thread {
+    /// 0: nobody.
+    tid: u32,
+    generation: u32,
+}
+
+struct State {
+    identity: Identity,
+    /// Place of the groups, in the runtime's own memory.
+    groups: usize,
+    group_count: usize,
+    /// Changes so far.
+    generation: u32,
+    threads: [Thread; THREADS],
+}
+
+const NOBODY: Thread = Thread { tid: 0, generation: 0 };
+const NO_CAPABILITIES: Capabilities = Capabilities { effective: 0, permitted: 0, inheritable: 0 };
+const UNKNOWN: Identity = Identity { uids: [0; 3], gids: [0; 3], capabilities: [NO_CAPABILITIES; 2] };
+
+static STATE: Lock<State> = Lock::new(State {
+    identity: UNKNOWN,
+    groups: 0,
+    group_count: 0,
+    generation: 0,
+    threads: [NOBODY; THREADS],
+});
+
+/// See the module.
+static LATE: AtomicU32 = AtomicU32::new(0);
+
+impl State {
+    fn find(&mut self, tid: u32) -> Option<&mut Thread> {
+        self.threads.iter_mut().find(|thread| thread.tid == tid)
+    }
+
+    /// Counts the threads that are late, for all to see.
+    fn count_late(&self) {
+        let late = self.threads.iter().filter(|t| t.tid != 0 && t.generation != self.generation).count();
+        LATE.store(late as u32, Release);
+        if late == 0 {
+            sys::futex_wake(&LATE, sys::ALL, false);
+        }
+    }
+}
+
+/// Lists a thread of the runtime: its creator calls this at once, with
+/// signals blocked.
+pub fn join(tid: u32) {
+    let mut state = STATE.lock();
+    let newest = state.generation;
+    let generation = state.find(sys::gettid()).map_or(newest, |creator| creator.generation);
+    if let Some(thread) = state.find(0) {
+        *thread = Thread { tid, generation };
+    }
+    state.count_late();
+}
+
+/// Empties the list in a forked child.
+///
+/// # Safety
+/// No other thread may exist.
+pub unsafe fn after_fork() {
+    // SAFETY: passed on to the caller. What a thread was writing that does
+    // not exist here is written anew before it is used.
+    unsafe { STATE.reset_in_child() };
+    STATE.lock().threads = [NOBODY; THREADS];
+    LATE.store(0, Relaxed);
+}
+
+/// Whether some thread of the runtime has still to take on the new identity.
+#[inline(always)]
+pub fn is_pending() -> bool {
+    LATE.load(Acquire) != 0
+}
+
+/// Threads of the runtime call this whenever they wake: takes on the
+/// program's identity if it has changed.
+#[inline(always)]
+pub fn adopt() {
+    if is_pending() {
+        adopt_now();
+    }
+}
+
+#[cold]
+fn adopt_now() {
+    // Whoever holds the lock calls again.
+    let Some(mut state) = STATE.try_lock() else { return };
+    let tid = sys::gettid();
+    let newest = state.generation;
+    if state.find(tid).is_none_or(|thread| thread.generation == newest) {
+        return;
+    }
+    take_on(&state);
+    if let Some(thread) = state.find(tid) {
+        thread.generation = newest;
+    }
+    state.count_late();
+}
+
+/// Makes the calling thread what the program is now.
+fn take_on(state: &Guard<'_, State>) {
+    let wanted = &state.identity;
+    let mine = identity();
+    if mine.uids[1] != 0 && (mine.uids[0] == 0 || mine.uids[2] == 0) {
+        // Was root and may be again: needed for what follows.
+        let _ = call(nr::SETRESUID, [usize::MAX, 0, usize::MAX]);
+    }
+    // Refused to those who have no right to it; then the program has not changed them either.
+    if state.groups != 0 {
+        let _ = call(nr::SETGROUPS, [state.group_count, state.groups, 0]);
+    }
+    if identity().gids != wanted.gids {
+        let _ = call(nr::SETRESGID, wanted.gids.map(|id| id as usize));
+    }
+    let keep = wanted.capabilities.iter().any(|c| c.permitted != 0);
+    if identity().uids != wanted.uids {
+        set_keep_capabilities(keep);
+        let _ = call(nr::SETRESUID, wanted.uids.map(|id| id as usize));
+        set_keep_capabilities(false);
+    }
+    set_capabilities(&wanted.capabilities);
+    let now = identity();
+    if (now.uids, now.gids) == (wanted.uids, wanted.gids) {
+        return;
+    }
+    let kept_root = now.uids.contains(&0) && !wanted.uids.contains(&0);
+    if kept_root {
+        RUNTIME.fail("a thread of memfold could not give up root together with the program");
+    }
+    RUNTIME.say("a thread of memfold could not take on the program's new identity, and keeps the one it had");
+}
+
+/// Writes down what the calling thread of the program is now, and waits until
+/// all threads of the runtime are the same.
+pub fn publish() {
+    let mask = sys::block_signals();
+    forget_dead();
+    {
+        let state = &mut STATE.lock();
+        state.identity = identity();
+        if state.groups == 0 {
+            state.groups = RUNTIME.arena.reserve(GROUPS * 4, PAGE).map_or(0, |place| place as usize);
+        }
+        if state.groups != 0 {
+            state.group_count = call(nr::GETGROUPS, [GROUPS, state.groups, 0]).unwrap_or(0);
+        }
+        state.generation = state.generation.wrapping_add(1);
+        state.count_late();
+    }
+    wait_for_all();
+    sys::restore_signals(mask);
+}
+
+fn wait_for_all() {
+    let begin = sys::now_ns();
+    loop {
+        let late = LATE.load(Acquire);
+        if late == 0 {
+            return;
+        }
+        RUNTIME.work.ring();
+        RUNTIME.room.ring();
+        RUNTIME.call_handlers();
+        let _ = sys::futex_wait(&LATE, late, Some(CALL_AGAIN), false);
+        let waited = sys::now_ns() - begin;
+        if waited > 5 * CALL_AGAIN {
+            forget_dead();
+        }
+        if waited > PATIENCE {
+            RUNTIME.say("a thread of memfold is late to take on the program's new identity");
+            return;
+        }
+    }
+}
+
+/// Takes threads off the list that have ended.
+fn forget_dead() {
+    let mut state = STATE.lock();
+    let pid = RUNTIME.pid.load(Relaxed);
+    for thread in &mut state.threads {
+        if thread.tid != 0 && !sys::thread_exists(pid, thread.tid) {
+            *thread = NOBODY;
+        }
+    }
+    state.count_late();
+}
+
+fn call(number: usize, a: [usize; 3]) -> Result<usize> {
+    // SAFETY: these calls change the calling thread's identity, or write into
+    // the live places they are given.
+    unsafe { sys::syscall(number, [a[0], a[1], a[2], 0, 0, 0]) }
+}
+
+/// The calling thread's.
+fn identity() -> Identity {
+    let mut found = UNKNOWN;
+    let places = |ids: &mut [u32; 3]| {
+        let [real, effective, saved] = ids;
+        [real, effective, saved].map(|id| &raw mut *id as usize)
+    };
+    let _ = call(nr::GETRESUID, places(&mut found.uids));
+    let _ = call(nr::GETRESGID, places(&mut found.gids));
+    let mut header = CAPABILITY_HEADER;
+    let _ = call(CAPGET, [&raw mut header as usize, found.capabilities.as_mut_ptr() as usize, 0]);
+    found
+}
+
+fn set_capabilities(wanted: &[Capabilities; 2]) {
+    let mut header = CAPABILITY_HEADER;
+    // Only refused when more is asked for than this thread may have: giving up is always allowed.
+    let _ = call(CAPSET, [&raw mut header as usize, wanted.as_ptr() as usize, 0]);
+}
+
+fn set_keep_capabilities(keep: bool) {
+    const PR_SET_KEEPCAPS: usize = 8;
+    let _ = call(nr::PRCTL, [PR_SET_KEEPCAPS, usize::from(keep), 0]);
+}
+
+/// Version 3 of the interface, and the calling thread.
+const CAPABILITY_HEADER: [u32; 2] = [0x2008_0522, 0];
+
+#[cfg(target_arch = "x86_64")]
+const CAPGET: usize = 125;
+#[cfg(target_arch = "x86_64")]
+const CAPSET: usize = 126;
+#[cfg(target_arch = "aarch64")]
+const CAPGET: usize = 90;
+#[cfg(target_arch = "aarch64")]
+const CAPSET: usize = 91;

@@ -1,0 +1,129 @@
+//! What only the keeper can do for a thread of the program: it alone has the
+//! userfaultfd (in a descriptor table of its own), and it alone evicts.
+//!
+//! ```text
+//!  idle ──(asker, holding the desk)──> asked ──(keeper)──> done ──(asker)──> idle
+//!                                        └──(asker, out of patience)───────────^
+//! ```
+//!
+//! An asker waits on its own stack, which may be evicted meanwhile; nobody
+//! who brings pages back ever waits for the desk.
+
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+
+use crate::lock::Lock;
+use crate::maps;
+use crate::runtime::{RUNTIME, Runtime};
+use crate::sys::{self, Fd};
+
+const IDLE: u32 = 0;
+const ASKED: u32 = 1;
+const SERVING: u32 = 2;
+const DONE: u32 = 3;
+
+/// The keeper answers within microseconds unless a fork holds it up. Nobody
+/// waits longer than this for it, ns.
+const PATIENCE: u64 = 1_000_000_000;
+
+static DESK: Lock<()> = Lock::new(());
+static STATE: AtomicU32 = AtomicU32::new(IDLE);
+static START: AtomicUsize = AtomicUsize::new(0);
+static END: AtomicUsize = AtomicUsize::new(0);
+
+/// Waits until no eviction is under way that began before the call: from
+/// then on nothing is taken away of what was kept out before the call.
+/// `false` if the keeper does not answer.
+pub fn let_evictions_end() -> bool {
+    ask(0, 0)
+}
+
+/// Has all private anonymous mappings registered that overlap the range, so
+/// that those which differ in nothing else become one. `false` if the keeper
+/// does not answer.
+pub fn unsplit(start: usize, end: usize) -> bool {
+    ask(start, end)
+}
+
+fn ask(start: usize, end: usize) -> bool {
+    let mask = sys::block_signals();
+    let answered = {
+        let _desk = DESK.lock();
+        START.store(start, Relaxed);
+        END.store(end, Relaxed);
+        STATE.store(ASKED, SeqCst);
+        wait()
+    };
+    sys::restore_signals(mask);
+    answered
+}
+
+fn wait() -> bool {
+    let begin = sys::now_ns();
+    loop {
+        RUNTIME.keeper.ring();
+        match STATE.load(Acquire) {
+            DONE => {
+                STATE.store(IDLE, Relaxed);
+                return true;
+            }
+            state => {
+                let _ = sys::futex_wait(&STATE, state, Some(1_000_000), false);
+            }
+        }
+        if sys::now_ns() - begin > PATIENCE && STATE.compare_exchange(ASKED, IDLE, AcqRel, Relaxed).is_ok() {
+            return false;
+        }
+    }
+}
+
+/// The keeper calls this between two evictions; `maps` is its open
+/// `/proc/self/maps`.
+#[inline(always)]
+pub fn serve(maps: Fd) {
+    if STATE.load(SeqCst) == ASKED {
+        serve_now(maps);
+    }
+}
+
+#[cold]
+fn serve_now(maps: Fd) {
+    if STATE.compare_exchange(ASKED, SERVING, SeqCst, Relaxed).is_err() {
+        return;
+    }
+    let (start, end) = (START.load(Relaxed), END.load(Relaxed));
+    if start < end && RUNTIME.has_uffd() {
+        RUNTIME.unsplit(maps, start, end);
+    }
+    STATE.store(DONE, Release);
+    sys::futex_wake(&STATE, sys::ALL, false);
+}
+
+/// Clears the desk in a forked child.
+///
+/// # Safety
+/// No other thread may exist.
+pub unsafe fn after_fork() {
+    // SAFETY: passed on to the caller; the desk protects nothing but its own use.
+    unsafe { DESK.reset_in_child() };
+    STATE.store(IDLE, Relaxed);
+}
+
+impl Runtime {
+    /// See [`unsplit`]; by the keeper.
+    pub fn unsplit(&self, maps: Fd, start: usize, end: usize) {
+        let mut buffer = [0u8; 16 << 10];
+        // Registering is for the holder of the order lock: no event is half applied.
+        let _order = self.order.lock();
+        let _ = maps::for_each(maps, &mut buffer, |mapping| {
+            let (from, to) = (mapping.start, mapping.end);
+            let own = self.arena.overlaps(from, to) || self.standby.overlaps(from, to);
+            let managed = mapping.is_private_anonymous() && !own && to <= crate::table::END;
+            if from < end && start < to && managed {
+                // Refused where the program has a userfaultfd of its own: then it stays as it is.
+                if self.uffd().register(from, to - from).is_ok() {
+                    self.mark(from, to);
+                }
+            }
+        });
+    }
+}

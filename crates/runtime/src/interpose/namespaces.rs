@@ -1,0 +1,98 @@
+//! Some namespaces may be changed only by a process with one thread, or with
+//! nobody to share a working directory with. The runtime's threads count as
+//! much as any. So when the kernel refuses, the runtime ends, and the kernel
+//! is asked again: what it says then, it says of the program.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::*;
+
+use super::next::{Next, errno, is_managed_here, set_errno};
+use crate::runtime::RUNTIME;
+use crate::sys::{self, Errno};
+
+const CLONE_NEWTIME: usize = 0x80;
+const CLONE_VM: usize = 0x100;
+const CLONE_SIGHAND: usize = 0x800;
+const CLONE_THREAD: usize = 0x1_0000;
+const CLONE_NEWNS: usize = 0x2_0000;
+const CLONE_NEWUSER: usize = 0x1000_0000;
+const USERS: Errno = Errno(87);
+/// A thread that ends is gone after this time, ns.
+const LEAVE_NS: u64 = 100_000_000;
+
+#[cfg(target_arch = "x86_64")]
+mod nr {
+    pub const UNSHARE: usize = 272;
+    pub const SETNS: usize = 308;
+}
+#[cfg(target_arch = "aarch64")]
+mod nr {
+    pub const UNSHARE: usize = 97;
+    pub const SETNS: usize = 268;
+}
+
+static UNSHARE: Next = Next::call_of(c"unshare", nr::UNSHARE);
+static SETNS: Next = Next::call_of(c"setns", nr::SETNS);
+
+/// All of them.
+pub static ALL: [&Next; 2] = [&UNSHARE, &SETNS];
+
+fn try_alone(change: impl Fn() -> isize, minds_threads: impl FnOnce() -> bool) -> c_int {
+    let before = errno();
+    let first = change() as c_int;
+    if first == 0 || !matches!(errno(), Errno::INVAL | USERS) || !is_managed_here() {
+        return first;
+    }
+    if RUNTIME.stopped.load(Acquire) {
+        return first;
+    }
+    let refusal = errno();
+    if !minds_threads() {
+        set_errno(refusal.0);
+        return first;
+    }
+    RUNTIME.stop("the program changes its namespaces, which the kernel allows to single threads only");
+    // Its threads have said good-bye; the kernel counts them until they are gone.
+    let begin = sys::now_ns();
+    loop {
+        set_errno(before.0);
+        let again = change() as c_int;
+        if again == 0 || errno() != refusal || sys::now_ns() - begin > LEAVE_NS {
+            return again;
+        }
+        sys::sched_yield();
+    }
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
+    let flags = flags as u32 as usize;
+    // SAFETY: passed on to the caller.
+    let change = || unsafe { UNSHARE.call([flags]) };
+    try_alone(change, || flags & (CLONE_NEWUSER | CLONE_VM | CLONE_SIGHAND | CLONE_THREAD) != 0)
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn setns(file: c_int, kinds: c_int) -> c_int {
+    const GET_KIND: usize = 0xb703;
+    let kinds = kinds as u32 as usize;
+    // SAFETY: passed on to the caller.
+    let change = || unsafe { SETNS.call([file as usize, kinds]) };
+    try_alone(change, || {
+        let kinds = match kinds {
+            // Whatever the file is: it says so itself.
+            // SAFETY: the ioctl takes no argument and changes nothing.
+            0 => unsafe { sys::syscall(sys::nr::IOCTL, [file as usize, GET_KIND, 0, 0, 0, 0]) }.unwrap_or(0),
+            given => given,
+        };
+        kinds & (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWTIME) != 0
+    })
+}

@@ -1,0 +1,168 @@
+//! The C library's own functions, which ours stand in front of.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering::*};
+
+use crate::runtime::RUNTIME;
+use crate::shared::state;
+use crate::sys::{self, Errno};
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    fn __errno_location() -> *mut c_int;
+}
+
+const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
+
+/// What is called while a function is not bound yet.
+enum Before {
+    /// This system call: the C library's function is no more than that.
+    Call(usize),
+    /// The function, looked up now.
+    LookUp,
+}
+
+/// The next definition of a function, after ours.
+///
+/// All are bound when the loader starts this library. Constructors of other
+/// libraries may run before that; and some of those call from inside of an
+/// allocator, where looking a function up could call that very allocator.
+pub struct Next {
+    name: &'static CStr,
+    before: Before,
+    at: AtomicUsize,
+}
+
+type Function = extern "C" fn(usize, usize, usize, usize, usize, usize) -> isize;
+
+impl Next {
+    /// A function that does nothing but the system call `number`.
+    pub const fn call_of(name: &'static CStr, number: usize) -> Self {
+        Next { name, before: Before::Call(number), at: AtomicUsize::new(0) }
+    }
+
+    /// A function that does more than one system call.
+    pub const fn library(name: &'static CStr) -> Self {
+        Next { name, before: Before::LookUp, at: AtomicUsize::new(0) }
+    }
+
+    fn bind(&self) -> usize {
+        // SAFETY: looks up a function that lives as long as the process.
+        let found = unsafe { dlsym(RTLD_NEXT, self.name.as_ptr()) } as usize;
+        self.at.store(found, Release);
+        found
+    }
+
+    /// Calls it. The result of a function that returns an `int` is valid in
+    /// its low half only.
+    ///
+    /// # Safety
+    /// As the C library's function.
+    #[inline(always)]
+    pub unsafe fn call<const N: usize>(&self, given: [usize; N]) -> isize {
+        let at = self.at.load(Acquire);
+        let mut a = [0; 6];
+        a[..N].copy_from_slice(&given);
+        if at == 0 {
+            // SAFETY: passed on to the caller.
+            return unsafe { self.call_before(a) };
+        }
+        // SAFETY: integers and pointers are passed in registers, six of them
+        // on every architecture supported; a function ignores those that it
+        // does not take, and variadic functions get theirs the same way.
+        let function: Function = unsafe { core::mem::transmute(at) };
+        function(a[0], a[1], a[2], a[3], a[4], a[5])
+    }
+
+    /// # Safety
+    /// As the C library's function.
+    #[cold]
+    unsafe fn call_before(&self, a: [usize; 6]) -> isize {
+        match self.before {
+            // SAFETY: passed on to the caller.
+            Before::Call(number) => result(unsafe { sys::syscall(number, a) }),
+            Before::LookUp => match self.bind() {
+                0 => result(Err(Errno::NOSYS)),
+                at => {
+                    // SAFETY: as in `call`.
+                    let function: Function = unsafe { core::mem::transmute(at) };
+                    function(a[0], a[1], a[2], a[3], a[4], a[5])
+                }
+            },
+        }
+    }
+}
+
+/// What a function of the C library returns: -1 and `errno`, or the value.
+#[inline(always)]
+pub fn result(answer: sys::Result<usize>) -> isize {
+    match answer {
+        Ok(value) => value as isize,
+        Err(error) => failed(error),
+    }
+}
+
+#[cold]
+fn failed(error: Errno) -> isize {
+    set_errno(error.0);
+    -1
+}
+
+/// `errno` of the calling thread, one of the program's.
+pub fn errno() -> Errno {
+    // SAFETY: the C library keeps the place for every thread of its own.
+    Errno(unsafe { *__errno_location() })
+}
+
+/// Sets `errno` of the calling thread.
+pub fn set_errno(error: i32) {
+    // SAFETY: as above.
+    unsafe { *__errno_location() = error };
+}
+
+/// Whether this process is managed.
+#[inline(always)]
+pub fn is_managed() -> bool {
+    RUNTIME.pid.load(Relaxed) != 0
+}
+
+/// Whether this process is managed, and is not a child of `vfork` that only
+/// borrows a managed process's memory.
+pub fn is_managed_here() -> bool {
+    is_managed() && RUNTIME.pid.load(Relaxed) == sys::getpid()
+}
+
+/// Whether anything of this memory may be evicted now.
+#[inline(always)]
+pub fn is_paging() -> bool {
+    is_managed() && RUNTIME.slot().state.load(Acquire) == state::PAGING
+}
+
+/// Keeps `errno` as it was over what the runtime does after a call.
+pub fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
+    let before = errno();
+    let done = work();
+    set_errno(before.0);
+    done
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BIND: extern "C" fn() = bind_all;
+
+/// Called by the loader.
+extern "C" fn bind_all() {
+    use super::{advice, identity, locked, namespaces, pins, remap, seccomp};
+    let all: [&[&Next]; 7] = [
+        &identity::ALL,
+        &locked::ALL,
+        &seccomp::ALL,
+        &remap::ALL,
+        &pins::ALL,
+        &namespaces::ALL,
+        &advice::ALL,
+    ];
+    for next in all.into_iter().flatten() {
+        next.bind();
+    }
+}

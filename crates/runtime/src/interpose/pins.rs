@@ -1,0 +1,161 @@
+//! Pages that the kernel holds on to while a device or another thread reads or
+//! writes them. Moving a page away does not end that: what arrives later goes
+//! to the moved page. The runtime must know that such I/O may happen before
+//! the first of it does.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::*;
+
+use super::desk;
+use super::next::{Next, is_managed, is_paging, keeping_errno};
+use crate::runtime::RUNTIME;
+use crate::sys;
+
+/// Says that the program is about to do something that pins pages.
+#[cold]
+pub fn note() {
+    if !RUNTIME.pins_seen.load(Relaxed) {
+        RUNTIME.pins_seen.store(true, SeqCst);
+        if is_paging() {
+            // What is being evicted by the fast way comes to its end first.
+            keeping_errno(desk::let_evictions_end);
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod nr {
+    pub const OPEN: usize = 2;
+    pub const VMSPLICE: usize = 278;
+    pub const PROCESS_VM_READV: usize = 310;
+    pub const PROCESS_VM_WRITEV: usize = 311;
+}
+#[cfg(target_arch = "aarch64")]
+mod nr {
+    pub const VMSPLICE: usize = 75;
+    pub const PROCESS_VM_READV: usize = 270;
+    pub const PROCESS_VM_WRITEV: usize = 271;
+}
+
+#[cfg(target_arch = "x86_64")]
+const O_DIRECT: c_int = 0o40000;
+#[cfg(target_arch = "aarch64")]
+const O_DIRECT: c_int = 0o200000;
+const F_SETFL: c_int = 4;
+
+#[cfg(target_arch = "x86_64")]
+const fn open_of(name: &'static core::ffi::CStr) -> Next {
+    Next::call_of(name, nr::OPEN)
+}
+/// Without a system call `open` there is nothing simpler than the function.
+#[cfg(target_arch = "aarch64")]
+const fn open_of(name: &'static core::ffi::CStr) -> Next {
+    Next::library(name)
+}
+
+/// Defines functions that open files or change their flags. They are points
+/// where a thread may be cancelled: they end in the call of the next one, with
+/// nothing left to undo.
+macro_rules! opens {
+    ($($count:literal: $name:ident($($argument:ident: $type:ty),+) $when:expr, is $next:ident $made:expr;)+) => {
+        $(
+            static $next: Next = $made;
+
+            /// As the C library's.
+            ///
+            /// # Safety
+            /// As the C library's. A variable argument is taken as a declared
+            /// one would be: it comes in the same register.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name($($argument: $type),+) -> c_int {
+                if $when {
+                    note();
+                }
+                // SAFETY: passed on to the caller.
+                unsafe { $next.call([$($argument as usize),+]) as c_int }
+            }
+        )+
+        /// All of them.
+        pub static ALL: [&Next; 3 $(+ $count)+] = [&READV, &WRITEV, &VMSPLICE $(, &$next)+];
+    };
+}
+
+opens! {
+    1: open(path: usize, flags: c_int, mode: usize) flags & O_DIRECT != 0, is OPEN open_of(c"open");
+    1: open64(path: usize, flags: c_int, mode: usize) flags & O_DIRECT != 0, is OPEN64 open_of(c"open64");
+    1: __open_2(path: usize, flags: c_int) flags & O_DIRECT != 0, is OPEN_2 open_of(c"__open_2");
+    1: __open64_2(path: usize, flags: c_int) flags & O_DIRECT != 0, is OPEN64_2 open_of(c"__open64_2");
+    1: openat(at: usize, path: usize, flags: c_int, mode: usize) flags & O_DIRECT != 0,
+        is OPENAT Next::call_of(c"openat", sys::nr::OPENAT);
+    1: openat64(at: usize, path: usize, flags: c_int, mode: usize) flags & O_DIRECT != 0,
+        is OPENAT64 Next::call_of(c"openat64", sys::nr::OPENAT);
+    1: __openat_2(at: usize, path: usize, flags: c_int) flags & O_DIRECT != 0,
+        is OPENAT_2 Next::call_of(c"__openat_2", sys::nr::OPENAT);
+    1: __openat64_2(at: usize, path: usize, flags: c_int) flags & O_DIRECT != 0,
+        is OPENAT64_2 Next::call_of(c"__openat64_2", sys::nr::OPENAT);
+    1: fcntl(file: usize, command: c_int, argument: usize) command == F_SETFL && argument as c_int & O_DIRECT != 0,
+        is FCNTL Next::call_of(c"fcntl", sys::nr::FCNTL);
+    1: fcntl64(file: usize, command: c_int, argument: usize) command == F_SETFL && argument as c_int & O_DIRECT != 0,
+        is FCNTL64 Next::call_of(c"fcntl64", sys::nr::FCNTL);
+}
+
+static READV: Next = Next::call_of(c"process_vm_readv", nr::PROCESS_VM_READV);
+static WRITEV: Next = Next::call_of(c"process_vm_writev", nr::PROCESS_VM_WRITEV);
+static VMSPLICE: Next = Next::call_of(c"vmsplice", nr::VMSPLICE);
+
+/// Whether `process` is this one, by its id or by that of one of its threads.
+fn is_own(process: c_int) -> bool {
+    let own = RUNTIME.pid.load(Relaxed);
+    is_managed() && (process as u32 == own || process > 0 && sys::thread_exists(own, process as u32))
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn process_vm_readv(
+    process: c_int,
+    here: usize,
+    here_count: usize,
+    there: usize,
+    there_count: usize,
+    flags: usize,
+) -> isize {
+    if is_own(process) {
+        note();
+    }
+    // SAFETY: passed on to the caller.
+    unsafe { READV.call([process as usize, here, here_count, there, there_count, flags]) }
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn process_vm_writev(
+    process: c_int,
+    here: usize,
+    here_count: usize,
+    there: usize,
+    there_count: usize,
+    flags: usize,
+) -> isize {
+    if is_own(process) {
+        note();
+    }
+    // SAFETY: passed on to the caller.
+    unsafe { WRITEV.call([process as usize, here, here_count, there, there_count, flags]) }
+}
+
+/// As the C library's: a pipe takes pages of the program's in.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn vmsplice(pipe: usize, pages: usize, count: usize, flags: usize) -> isize {
+    note();
+    // SAFETY: passed on to the caller.
+    unsafe { VMSPLICE.call([pipe, pages, count, flags]) }
+}

@@ -1,0 +1,213 @@
+//! `mremap`: the kernel treats mappings that differ only in their registration
+//! as different ones. The program must not see that.
+//!
+//! - A call that wants one mapping finds several where the runtime has
+//!   registered a part (memory that was added next to a registered mapping):
+//!   EFAULT. Registering all of them makes them one again.
+//! - Since Linux 6.17 a move to a fixed place takes several mappings at once,
+//!   but no registered ones; what it moves before it comes to one of those
+//!   stays moved. So such a move is done here, mapping by mapping, and the
+//!   kernel never sees it whole.
+
+use core::sync::atomic::{AtomicU32, Ordering::*};
+
+use super::desk;
+use super::next::{Next, errno, is_managed, is_paging, keeping_errno, result, set_errno};
+use super::ranges;
+use crate::maps;
+use crate::sys::{self, Errno, PAGE, o, prot};
+
+const MAYMOVE: usize = 1;
+const FIXED: usize = 2;
+const DONTUNMAP: usize = 4;
+const FAILED: usize = usize::MAX;
+/// Mappings that are looked at in one go.
+const PIECES: usize = 64;
+
+static MREMAP: Next = Next::call_of(c"mremap", sys::nr::MREMAP);
+
+/// All of them.
+pub static ALL: [&Next; 1] = [&MREMAP];
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's. The fifth argument is always passed on: the kernel
+/// looks at it for some flags, whether it was given or not.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mremap(
+    old: usize,
+    old_bytes: usize,
+    bytes: usize,
+    flags: usize,
+    new: usize,
+) -> usize {
+    let flags = flags as u32 as usize;
+    // SAFETY: passed on to the caller.
+    let now = || unsafe { MREMAP.call([old, old_bytes, bytes, flags, new]) } as usize;
+    if !is_managed() {
+        return now();
+    }
+    let at = if is_paging() {
+        let wanted = Move { old, old_bytes: whole(old_bytes), bytes: whole(bytes), flags, new };
+        // SAFETY: passed on to the caller.
+        unsafe { wanted.carry_out(now) }
+    } else {
+        now()
+    };
+    if at != FAILED && ranges::is_any() {
+        keeping_errno(|| {
+            let (from, to) = ((old, old + whole(old_bytes)), (at, at + whole(bytes)));
+            ranges::moved(from, to, flags & DONTUNMAP != 0);
+        });
+    }
+    at
+}
+
+struct Move {
+    old: usize,
+    old_bytes: usize,
+    bytes: usize,
+    flags: usize,
+    new: usize,
+}
+
+/// Mappings in a range, one after the other.
+struct Pieces {
+    list: [(usize, usize); PIECES],
+    count: usize,
+    /// They follow each other without a gap and differ in nothing that shows.
+    alike: bool,
+}
+
+impl Move {
+    /// # Safety
+    /// As `mremap`; `now` is the kernel's.
+    unsafe fn carry_out(&self, now: impl Fn() -> usize) -> usize {
+        if self.may_take_several() && keeping_errno(moves_several_at_once) {
+            let pieces = keeping_errno(|| Pieces::of(self.old, self.old + self.old_bytes));
+            if let Some(pieces) = pieces.filter(|pieces| pieces.count > 1 && pieces.list[0].0 == self.old) {
+                // SAFETY: passed on to the caller.
+                return unsafe { self.by_pieces(pieces) };
+            }
+        }
+        let before = errno();
+        let at = now();
+        if at != FAILED
+            || errno() != Errno::FAULT
+            || self.old_bytes == 0
+            || self.old.checked_add(self.old_bytes).is_none()
+        {
+            return at;
+        }
+        let (start, end) = (self.old, self.old + self.old_bytes);
+        let alike = Pieces::of(start, end).is_some_and(|pieces| pieces.alike);
+        if alike && desk::unsplit(start, end) {
+            set_errno(before.0);
+            return now();
+        }
+        set_errno(Errno::FAULT.0);
+        at
+    }
+
+    /// Whether it is a move of the kind that the kernel does for several
+    /// mappings, and would not refuse from the outset.
+    fn may_take_several(&self) -> bool {
+        let fixed = self.flags & !DONTUNMAP == MAYMOVE | FIXED;
+        let sound = self.old % PAGE == 0 && self.new % PAGE == 0 && self.bytes != 0;
+        let ends = (self.old.checked_add(self.bytes), self.new.checked_add(self.bytes));
+        let (Some(old_end), Some(new_end)) = ends else { return false };
+        fixed && sound && self.old_bytes == self.bytes && (old_end <= self.new || new_end <= self.old)
+    }
+
+    /// # Safety
+    /// As `mremap`.
+    unsafe fn by_pieces(&self, mut pieces: Pieces) -> usize {
+        let end = self.old + self.old_bytes;
+        loop {
+            let mut next = end;
+            for &(from, to) in &pieces.list[..pieces.count] {
+                let place = self.new + (from - self.old);
+                // The C library's function is this call; every piece is a whole or a part of one mapping.
+                // SAFETY: passed on to the caller.
+                let moved = unsafe {
+                    sys::syscall(sys::nr::MREMAP, [from, to - from, to - from, self.flags, place, 0])
+                };
+                if moved.is_err() {
+                    return result(moved) as usize;
+                }
+                next = to;
+            }
+            if pieces.count < PIECES || next >= end {
+                return self.new;
+            }
+            match keeping_errno(|| Pieces::of(next, end)) {
+                Some(more) => pieces = more,
+                None => return result(Err(Errno::NOMEM)) as usize,
+            }
+        }
+    }
+}
+
+impl Pieces {
+    /// The first mappings in the range; `None` if they can't be listed.
+    fn of(start: usize, end: usize) -> Option<Self> {
+        let fd = sys::open(c"/proc/self/maps", o::RDONLY | o::CLOEXEC).ok()?;
+        let mut found = Pieces { list: [(0, 0); PIECES], count: 0, alike: true };
+        let (mut buffer, mut at, mut permissions) = ([0u8; 4096], start, None);
+        let listed = maps::for_each(fd, &mut buffer, |mapping| {
+            let (from, to) = (mapping.start.max(start), mapping.end.min(end));
+            if from >= to {
+                return;
+            }
+            found.alike &= from == at
+                && mapping.is_private_anonymous()
+                && permissions.is_none_or(|others| others == mapping.permissions);
+            (at, permissions) = (to, Some(mapping.permissions));
+            if let Some(place) = found.list.get_mut(found.count) {
+                *place = (from, to);
+                found.count += 1;
+            }
+        });
+        sys::close(fd);
+        found.alike &= at == end && found.count > 1;
+        listed.is_ok().then_some(found)
+    }
+}
+
+/// Whether the kernel moves several mappings at once: tried once, with two
+/// that nobody else knows of.
+fn moves_several_at_once() -> bool {
+    const UNKNOWN: u32 = 0;
+    const NO: u32 = 1;
+    const YES: u32 = 2;
+    static ANSWER: AtomicU32 = AtomicU32::new(UNKNOWN);
+    match ANSWER.load(Relaxed) {
+        UNKNOWN => {
+            let able = try_two().unwrap_or(false);
+            ANSWER.store(if able { YES } else { NO }, Relaxed);
+            able
+        }
+        known => known == YES,
+    }
+}
+
+fn try_two() -> sys::Result<bool> {
+    let from = sys::map_anonymous(4 * PAGE, prot::NONE)? as usize;
+    let to = from + 2 * PAGE;
+    // SAFETY: all of it is a fresh mapping that nobody else knows of. What the
+    // kernel has unmapped may belong to somebody else at once, so only what is
+    // there for certain is unmapped; a kernel that refuses may have unmapped
+    // the target or not: then two pages of address space may stay behind.
+    unsafe {
+        sys::mprotect(from, PAGE, prot::READ)?;
+        let able = sys::mremap_to(from, 2 * PAGE, to, false).is_ok();
+        sys::munmap(if able { to } else { from }, 2 * PAGE)?;
+        Ok(able)
+    }
+}
+
+/// The whole pages that the kernel makes of a length.
+fn whole(bytes: usize) -> usize {
+    bytes.wrapping_add(PAGE - 1) & !(PAGE - 1)
+}

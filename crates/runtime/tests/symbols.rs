@@ -1,0 +1,118 @@
+//! The preload library meets the program in its symbols: what it defines
+//! stands in front of the C library's, and what it needs is taken from the
+//! program. Both lists are written down here, so that neither grows unseen.
+//!
+//! `MEMFOLD_PRELOAD_LIB` names a library to look at; otherwise one is built.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const DEFINED: &[&str] = &[
+    "__open64_2",
+    "__open_2",
+    "__openat64_2",
+    "__openat_2",
+    "fcntl",
+    "fcntl64",
+    "initgroups",
+    "madvise",
+    "mlock",
+    "mlock2",
+    "mlockall",
+    "mremap",
+    "munlock",
+    "munmap",
+    "open",
+    "open64",
+    "openat",
+    "openat64",
+    "prctl",
+    "process_vm_readv",
+    "process_vm_writev",
+    "pthread_create",
+    "setegid",
+    "seteuid",
+    "setgid",
+    "setgroups",
+    "setns",
+    "setregid",
+    "setresgid",
+    "setresuid",
+    "setreuid",
+    "setuid",
+    "syscall",
+    "unshare",
+    "vmsplice",
+];
+
+/// Must be there: binding functions, knowing of forks, the streams that the C
+/// library touches in a forked child, and `errno` for what is interposed.
+const NEEDED: &[&str] = &["_IO_list_all", "__errno_location", "__register_atfork", "dlsym"];
+
+/// May be there: what compilers call, the hooks of the linker's start files,
+/// and the allocator that zstd refers to for contexts of its own making; the
+/// runtime only uses contexts in memory that it provides.
+const ALLOWED: &[&str] = &[
+    "_ITM_deregisterTMCloneTable",
+    "_ITM_registerTMCloneTable",
+    "__cxa_finalize",
+    "__gmon_start__",
+    "bcmp",
+    "calloc",
+    "free",
+    "malloc",
+    "memcmp",
+    "memcpy",
+    "memmove",
+    "memset",
+    "strlen",
+];
+
+#[test]
+fn the_preload_library_defines_and_needs_only_these_symbols() {
+    let Some(version) = Command::new("nm").arg("--version").output().ok().filter(|o| o.status.success())
+    else {
+        eprintln!("skipped: nm (binutils) is not installed");
+        return;
+    };
+    drop(version);
+    let library = library();
+    let defined = symbols(&library, "--defined-only");
+    let expected: BTreeSet<String> = DEFINED.iter().map(|s| s.to_string()).collect();
+    assert_eq!(defined, expected, "defined symbols of {}", library.display());
+
+    let undefined = symbols(&library, "--undefined-only");
+    for name in NEEDED {
+        assert!(undefined.contains(*name), "{} does not need {name} any more", library.display());
+    }
+    for name in &undefined {
+        let known = NEEDED.contains(&name.as_str()) || ALLOWED.contains(&name.as_str());
+        assert!(known, "{} takes {name} from the program", library.display());
+    }
+}
+
+fn library() -> PathBuf {
+    if let Some(given) = env::var_os("MEMFOLD_PRELOAD_LIB") {
+        return PathBuf::from(given);
+    }
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("preload");
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["rustc", "--release", "--quiet", "--lib", "--crate-type", "cdylib", "--no-default-features"]);
+    cargo.args(["--features", "preload"]).arg("--manifest-path").arg(package.join("Cargo.toml"));
+    cargo.arg("--target-dir").arg(&target).env_remove("CARGO_BUILD_TARGET");
+    let status = cargo.status().expect("cargo can be run");
+    assert!(status.success(), "building the preload library failed: {status}");
+    target.join("release/libmemfold_runtime.so")
+}
+
+/// Names without versions.
+fn symbols(library: &Path, which: &str) -> BTreeSet<String> {
+    let output = Command::new("nm").args(["-D", which]).arg(library).output().expect("nm runs");
+    assert!(output.status.success(), "nm: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("symbols are plain text");
+    let names = text.lines().filter_map(|line| line.split_whitespace().last());
+    names.map(|name| name.split('@').next().unwrap_or(name).to_string()).collect()
+}
