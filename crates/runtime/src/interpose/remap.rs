@@ -3,7 +3,8 @@
 //!
 //! - A call that wants one mapping finds several where the runtime has
 //!   registered a part (memory that was added next to a registered mapping):
-//!   EFAULT. Registering all of them makes them one again.
+//!   EFAULT. Registering all of them makes them one again, unless both have
+//!   been written to meanwhile: then they are moved or grown one by one.
 //! - Since Linux 6.17 a move to a fixed place takes several mappings at once,
 //!   but no registered ones; what it moves before it comes to one of those
 //!   stays moved. So such a move is done here, mapping by mapping, and the
@@ -15,6 +16,7 @@ use super::desk;
 use super::next::{Next, errno, is_managed, is_paging, keeping_errno, result, set_errno};
 use super::ranges;
 use crate::maps;
+use crate::runtime::RUNTIME;
 use crate::sys::{self, Errno, PAGE, o, prot};
 
 const MAYMOVE: usize = 1;
@@ -102,12 +104,72 @@ impl Move {
         }
         let (start, end) = (self.old, self.old + self.old_bytes);
         let alike = Pieces::of(start, end).is_some_and(|pieces| pieces.alike);
-        if alike && desk::unsplit(start, end) {
-            set_errno(before.0);
-            return now();
+        if !alike || !desk::unsplit(start, end) {
+            set_errno(Errno::FAULT.0);
+            return at;
         }
-        set_errno(Errno::FAULT.0);
-        at
+        set_errno(before.0);
+        let again = now();
+        if again != FAILED || errno() != Errno::FAULT {
+            return again;
+        }
+        // Both have been written to: the kernel never makes one mapping of them again.
+        match keeping_errno(|| Pieces::of(start, end)).filter(|pieces| pieces.alike && pieces.count < PIECES)
+        {
+            // SAFETY: passed on to the caller.
+            Some(pieces) => unsafe { self.as_if_one(&pieces) },
+            None => again,
+        }
+    }
+
+    /// Does for mappings that differ only by the runtime's doing what the
+    /// kernel would have done for one.
+    ///
+    /// # Safety
+    /// As `mremap`.
+    unsafe fn as_if_one(&self, pieces: &Pieces) -> usize {
+        let Some(&(last, last_end)) = pieces.list[..pieces.count].last() else { return FAILED };
+        let fixed = self.flags & FIXED != 0;
+        if self.bytes < self.old_bytes
+            || self.bytes == self.old_bytes && self.flags & DONTUNMAP == 0 && !fixed
+        {
+            return FAILED;
+        }
+        let grown = last_end - last + self.bytes - self.old_bytes;
+        if !fixed && self.flags & DONTUNMAP == 0 {
+            // SAFETY: passed on to the caller.
+            let in_place = unsafe { sys::syscall(sys::nr::MREMAP, [last, last_end - last, grown, 0, 0, 0]) };
+            match in_place {
+                Ok(_) => return self.old,
+                Err(error) if self.flags & MAYMOVE == 0 => return result(Err(error)) as usize,
+                Err(_) => {}
+            }
+        }
+        let to = if fixed {
+            Ok(self.new)
+        } else {
+            sys::map_anonymous(self.bytes, prot::NONE).map(|at| at as usize)
+        };
+        let Ok(to) = to else { return result(Err(Errno::NOMEM)) as usize };
+        let flags = MAYMOVE | FIXED | self.flags & DONTUNMAP;
+        for &(from, end) in &pieces.list[..pieces.count] {
+            let bytes = if from == last { grown } else { end - from };
+            let place = to + (from - self.old);
+            // SAFETY: the place was reserved, or is the program's choice.
+            let moved = unsafe { sys::syscall(sys::nr::MREMAP, [from, end - from, bytes, flags, place, 0]) };
+            match moved {
+                Ok(_) => {}
+                Err(error) if from == self.old => {
+                    if !fixed {
+                        // SAFETY: reserved just now, and nothing is there yet.
+                        let _ = unsafe { sys::munmap(to, self.bytes) };
+                    }
+                    return result(Err(error)) as usize;
+                }
+                Err(_) => RUNTIME.fail("memory that the program moves could not be moved whole"),
+            }
+        }
+        to
     }
 
     /// Whether it is a move of the kind that the kernel does for several
