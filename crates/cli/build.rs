@@ -7,6 +7,7 @@
 //! own. `MEMFOLD_PRELOAD_LIB=FILE` takes a library that is there instead.
 
 use std::env;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -23,7 +24,15 @@ fn main() {
     };
     let library = library.canonicalize().unwrap_or_else(|e| panic!("{}: {e}", library.display()));
     println!("cargo:rustc-env=MEMFOLD_PRELOAD={}", library.display());
+    println!("cargo:rustc-env=MEMFOLD_PRELOAD_HASH={:016x}", hash(&library));
     put_beside_executable(&library, &out);
+}
+
+fn hash(file: &Path) -> u64 {
+    let bytes = std::fs::read(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn build(runtime: &Path, target_directory: &Path) -> PathBuf {

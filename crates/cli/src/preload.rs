@@ -18,7 +18,6 @@
 //! else may write it, and it is the same byte for byte.
 
 use std::fs::{File, OpenOptions, Permissions};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -32,6 +31,8 @@ pub const NAME: &str = "libmemfold_preload.so";
 
 /// The library that was built with this executable.
 static EMBEDDED: &[u8] = include_bytes!(env!("MEMFOLD_PRELOAD"));
+/// File name of the written copy; holds a hash of its contents.
+const WRITTEN_NAME: &str = concat!("libmemfold_preload-", env!("MEMFOLD_PRELOAD_HASH"), ".so");
 
 /// Finds the library, or writes it.
 pub fn find() -> Result<PathBuf, Failure> {
@@ -46,7 +47,7 @@ pub fn find() -> Result<PathBuf, Failure> {
         if !is_possible(&directory) {
             continue;
         }
-        match extract(&directory, EMBEDDED) {
+        match extract(&directory, WRITTEN_NAME, EMBEDDED) {
             Ok(path) => return Ok(path),
             Err(e) => refused += &format!("; {}: {e}", directory.display()),
         }
@@ -96,27 +97,21 @@ fn places() -> Vec<PathBuf> {
 }
 
 /// Puts `bytes` into a file of `directory`, if it is not there yet.
-fn extract(directory: &Path, bytes: &[u8]) -> std::io::Result<PathBuf> {
+fn extract(directory: &Path, name: &str, bytes: &[u8]) -> std::io::Result<PathBuf> {
     std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
     // Checked as it is, not where a link leads: in a directory for everybody, anybody could have put one.
     trusted(&std::fs::symlink_metadata(directory)?)?;
-    let path = directory.join(file_name(bytes));
+    let path = directory.join(name);
     if is_whole(&path, bytes) {
         return usable(path);
     }
-    let temporary = directory.join(format!(".{}.{}", file_name(bytes), std::process::id()));
+    let temporary = directory.join(format!(".{name}.{}", std::process::id()));
     let written = write_new(&temporary, bytes).and_then(|()| std::fs::rename(&temporary, &path));
     if written.is_err() {
         let _ = std::fs::remove_file(&temporary);
     }
     written?;
     usable(path)
-}
-
-fn file_name(bytes: &[u8]) -> String {
-    let mut hasher = DefaultHasher::new();
-    bytes.hash(&mut hasher);
-    format!("libmemfold_preload-{:016x}.so", hasher.finish())
 }
 
 fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
@@ -171,21 +166,20 @@ mod tests {
     fn written_once_and_repaired() {
         let here = tempfile::tempdir().unwrap();
         let directory = here.path().join("a/b");
-        let path = extract(&directory, &[7; 5000]).unwrap();
+        let path = extract(&directory, "x.so", &[7; 5000]).unwrap();
         let first = std::fs::metadata(&path).unwrap();
         assert_eq!(first.mode() & 0o777, 0o644);
-        assert_eq!(extract(&directory, &[7; 5000]).unwrap(), path);
+        assert_eq!(extract(&directory, "x.so", &[7; 5000]).unwrap(), path);
         assert_eq!(std::fs::metadata(&path).unwrap().ino(), first.ino());
 
         std::fs::write(&path, [8; 5000]).unwrap();
-        assert_eq!(extract(&directory, &[7; 5000]).unwrap(), path);
+        assert_eq!(extract(&directory, "x.so", &[7; 5000]).unwrap(), path);
         assert_eq!(std::fs::read(&path).unwrap(), [7; 5000]);
 
         std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
-        extract(&directory, &[7; 5000]).unwrap();
+        extract(&directory, "x.so", &[7; 5000]).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o644);
-        assert_ne!(extract(&directory, &[9; 5000]).unwrap(), path);
-        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 2);
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
     }
 
     #[test]
@@ -194,10 +188,10 @@ mod tests {
         let open = here.path().join("open");
         std::fs::create_dir(&open).unwrap();
         std::fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
-        assert!(extract(&open, b"x").is_err());
+        assert!(extract(&open, "x.so", b"x").is_err());
         let link = here.path().join("link");
         std::os::unix::fs::symlink(here.path(), &link).unwrap();
-        assert!(extract(&link, b"x").is_err());
+        assert!(extract(&link, "x.so", b"x").is_err());
     }
 
     #[test]

@@ -28,6 +28,9 @@ use crate::tree::Tree;
 
 const FAR: Duration = Duration::from_millis(100);
 const NEAR: Duration = Duration::from_millis(10);
+/// Near the limit while pages are shared by fork: every first write to one makes a copy, which only the
+/// supervisor sees as growth.
+const NEAR_SHARED: Duration = Duration::from_millis(3);
 /// A call by a process is answered, but not more often than this.
 const CALLED: Duration = Duration::from_millis(2);
 /// How fast memory is thought to grow, bytes a second.
@@ -165,7 +168,8 @@ impl<'a> Supervisor<'a> {
     /// together and doubles, so that a short program is not missed.
     fn interval(&self, resident: u64, before: Duration) -> Duration {
         let room = self.shared.limit_bytes.load(Relaxed).saturating_sub(resident);
-        let wanted = Duration::from_millis(room * 1000 / GROWTH).clamp(NEAR, FAR);
+        let near = if self.tree.forks.counted_twice() > 0 { NEAR_SHARED } else { NEAR };
+        let wanted = Duration::from_millis(room * 1000 / GROWTH).clamp(near, FAR);
         wanted.min(before * 2)
     }
 
