@@ -31,8 +31,8 @@ const BATCH: usize = 8;
 const HOLD_GROUPS: usize = 64;
 /// A class is left alone when its holes are less than 1/32 of it.
 const HOLES_LEFT: u64 = 32;
-/// Nothing is done about holes and tails of less than this in all.
-const FLOOR: usize = if cfg!(test) { 0 } else { 256 * 1024 };
+/// Nothing is done if it would give back less than this.
+const FLOOR: u64 = if cfg!(test) { 0 } else { 256 * 1024 };
 
 /// Freeing helps with classes that have more holes than this, and so much.
 const HELP_FLOOR: u64 = if cfg!(test) { 16 * 1024 } else { 1024 * 1024 };
@@ -83,20 +83,23 @@ enum Step {
 impl<M: Memory> Store<M> {
     /// How much there is to do.
     pub fn debt(&self) -> Debt {
-        let (mut loose, mut held, mut move_bytes) = (0, 0, 0);
+        let tuning = self.tuning();
+        let (mut loose, mut held, mut worth, mut move_bytes) = (0, 0, 0, 0);
         for (_, class) in self.classes() {
             let locked = class.lock(&self.memory);
             let (slot, holes) = (u64::from(class.slot), locked.holes());
             loose += holes * slot + locked.slack() as u64;
             held += locked.live * slot;
-            if holes > 0 {
+            if holes > locked.live / HOLES_LEFT {
+                worth += holes * slot;
                 // The tail to be cut is as long as there are holes, and as
                 // full as the rest.
                 move_bytes += locked.payload * holes / locked.top;
             }
+            worth += locked.long_tail(tuning) as u64;
         }
-        let due = loose > FLOOR as u64 && loose > held / 64 * u64::from(self.tuning().loose_share);
-        Debt { due, move_bytes }
+        let too_loose = loose > held / 64 * u64::from(tuning.loose_share);
+        Debt { due: too_loose && worth > FLOOR, move_bytes }
     }
 
     /// Moves blobs into holes and gives memory back, until the store is

@@ -15,7 +15,7 @@
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
 
-/// A source of zeroed pages, and of patience.
+/// A source of pages, and of patience.
 ///
 /// # Safety
 ///
@@ -32,16 +32,18 @@ pub unsafe trait Memory: Sync {
     fn reserve(&self, bytes: usize) -> Option<NonNull<u8>>;
 
     /// Makes whole pages of a reservation readable, writable and resident,
-    /// ahead of their use, so that no later touch of them needs room. They
-    /// are zero. False if there is no room; then nothing has changed that
-    /// the store could notice.
+    /// ahead of their use, so that no later touch of them needs room. The
+    /// first time they are zero, later they may hold anything. False if there
+    /// is no room; then nothing has changed that the store could notice.
     ///
     /// # Safety
     ///
     /// The pages are part of one reservation and not committed.
     unsafe fn commit(&self, start: NonNull<u8>, bytes: usize) -> bool;
 
-    /// Gives committed pages back to the system; what they held is lost.
+    /// Gives committed pages back to the system; what they held is lost. They
+    /// stay readable: somebody with a stale reference may be looking at them,
+    /// whatever he finds there.
     ///
     /// # Safety
     ///

@@ -18,9 +18,9 @@
 //!   never data.
 //! - A reader sets a pin in its own slot (one of the four bits above
 //!   [`Ref::MASK`], say) before it calls [`Store::get`] and takes it off when
-//!   it is done with the bytes. `relocate` is ONE compare-exchange on that
-//!   slot, from the plain `from` to the plain `to`, with release order, which
-//!   fails while the pin is set. So neither ever waits for the other.
+//!   it is done with the bytes (acquire to pin, release to unpin). `relocate`
+//!   is ONE compare-exchange on that slot, from the plain `from` to the plain
+//!   `to`, which fails while the pin is set. So neither waits for the other.
 //! - Who takes a reference out of its slot for good frees it. A blob whose
 //!   reference is not in its owner's slot (just put, or about to be freed)
 //!   stays where it is.
@@ -81,8 +81,8 @@ pub struct Corrupt;
 /// Finds the slots in which the users keep their references.
 pub trait Owners {
     /// The blob of `owner` has been copied: if the owner's slot holds just
-    /// `from`, not pinned, make it `to` by one compare-exchange (release
-    /// order on success) and return true. Called with a lock of the store
+    /// `from`, not pinned, make it `to` by one compare-exchange (acquire and
+    /// release on success) and return true. Called with a lock of the store
     /// held: it may not call the store, nor wait. An unknown `owner` (a
     /// damaged header) is false, never a panic.
     fn relocate(&self, owner: u64, from: Ref, to: Ref) -> bool;

@@ -41,10 +41,11 @@ impl Class {
     /// given back.
     pub(super) fn trim<M: Memory>(&self, memory: &M, budget: usize, tuning: Tuning) -> usize {
         let mut locked = self.lock(memory);
-        if !locked.has_long_tail(tuning) || !self.tail.try_acquire() {
+        let spare = locked.long_tail(tuning);
+        if spare == 0 || !self.tail.try_acquire() {
             return 0;
         }
-        let (start, bytes) = locked.cut(budget, tuning);
+        let (start, bytes) = locked.cut(spare.min(budget), tuning);
         // The system takes its time: others may use the class meanwhile.
         drop(locked);
         // SAFETY: the range was committed and holds no slot below the top; it
@@ -57,14 +58,14 @@ impl Class {
 }
 
 impl<M: Memory> Locked<'_, M> {
-    /// Whether giving the tail back is worth it: not if it would be wanted
-    /// again after a few puts.
-    fn has_long_tail(&self, tuning: Tuning) -> bool {
-        self.slack() > if self.top == 0 { 0 } else { self.reserve(tuning) + 2 * self.unit() }
-    }
-
-    fn kept_tail(&self, tuning: Tuning) -> usize {
-        if self.top == 0 { 0 } else { self.reserve(tuning) }
+    /// The bytes of a tail that is worth giving back, which it is not if it
+    /// would be wanted again after a few puts; else zero.
+    pub(super) fn long_tail(&self, tuning: Tuning) -> usize {
+        if self.top == 0 {
+            return self.committed;
+        }
+        let (slack, reserve) = (self.slack(), self.reserve(tuning));
+        if slack > reserve + 2 * self.unit() { slack - reserve } else { 0 }
     }
 
     fn unit(&self) -> usize {
@@ -133,13 +134,12 @@ impl<M: Memory> Locked<'_, M> {
         }
     }
 
-    /// Lowers `committed`, within one segment. Returns the range above it
-    /// that is now to be given back.
-    fn cut(&mut self, budget: usize, tuning: Tuning) -> (NonNull<u8>, usize) {
+    /// Lowers `committed` by about `spare` bytes, of whole pages and within
+    /// one segment. Returns the range above it, now to be given back.
+    fn cut(&mut self, spare: usize, tuning: Tuning) -> (NonNull<u8>, usize) {
         let memory = self.memory;
         let page = memory.page_size();
-        let spare = (self.slack() - self.kept_tail(tuning)) / page * page;
-        let bytes = spare.min(budget.max(page) / page * page).min(self.offset);
+        let bytes = (spare.max(page) / page * page).min(self.offset);
         let (segment, offset) = (self.segment as usize, self.offset - bytes);
         let committed = self.committed - bytes;
         // Readers of stale references look no further from now on.

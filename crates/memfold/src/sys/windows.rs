@@ -1,4 +1,4 @@
-//! VirtualAlloc and VirtualFree.
+//! VirtualAlloc, DiscardVirtualMemory and VirtualFree.
 
 use core::ffi::c_void;
 use core::ptr::{self, NonNull};
@@ -9,17 +9,18 @@ use crate::store::Memory;
 
 const MEM_COMMIT: u32 = 0x1000;
 const MEM_RESERVE: u32 = 0x2000;
-const MEM_DECOMMIT: u32 = 0x4000;
 const MEM_RELEASE: u32 = 0x8000;
 const PAGE_READWRITE: u32 = 4;
 
 #[link(name = "kernel32")]
 unsafe extern "system" {
     fn VirtualAlloc(address: *mut c_void, size: usize, kind: u32, protect: u32) -> *mut c_void;
+    fn DiscardVirtualMemory(address: *mut c_void, size: usize) -> u32;
     fn VirtualFree(address: *mut c_void, size: usize, kind: u32) -> i32;
 }
 
-// SAFETY: the calls do what the trait asks for; committed pages are zeroed.
+// SAFETY: the calls do what the trait asks for; fresh pages are zeroed, and
+// discarded ones stay committed.
 unsafe impl Memory for SystemMemory {
     fn reserve(&self, bytes: usize) -> Option<NonNull<u8>> {
         // SAFETY: takes fresh address space only.
@@ -38,8 +39,9 @@ unsafe impl Memory for SystemMemory {
     }
 
     unsafe fn release(&self, start: NonNull<u8>, bytes: usize) {
+        // Decommitted pages could not be read any more; discarded ones can.
         // SAFETY: our own pages; nobody needs what they hold.
-        unsafe { VirtualFree(start.as_ptr().cast(), bytes, MEM_DECOMMIT) };
+        unsafe { DiscardVirtualMemory(start.as_ptr().cast(), bytes) };
     }
 
     unsafe fn unreserve(&self, start: NonNull<u8>, bytes: usize) {
