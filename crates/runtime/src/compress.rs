@@ -40,7 +40,8 @@ pub extern "C" fn compressor(number: usize) -> ! {
             continue;
         }
         RUNTIME.store().store().maintain(&Entries, MAINTAIN);
-        let worked = RUNTIME.debt.load(Acquire) > 0 && RUNTIME.compress_oldest(&mut worker);
+        let worked = RUNTIME.debt.load(Acquire) > 0 && RUNTIME.compress_oldest(&mut worker)
+            || RUNTIME.densify_some(&mut worker);
         if !worked {
             let now = sys::thread_cpu_ns();
             RUNTIME.slot().counters.runtime_cpu_ns.fetch_add(now - cpu, Relaxed);
@@ -106,6 +107,7 @@ impl Runtime {
         let held = self.standby.slot(slot);
         let mut made: [(u64, Option<State>); GROUP] = [(0, None); GROUP];
         let mut same_filled = 0;
+        let tier = self.tier();
         for (offset, made) in made.iter_mut().enumerate().filter(|(offset, _)| todo >> offset & 1 != 0) {
             let (index, id) = (first + offset, page_id(slot, first + offset));
             let owner = held.owners[index].load(Relaxed);
@@ -116,7 +118,7 @@ impl Runtime {
             let at = self.standby.address(slot) + index * PAGE;
             // SAFETY: the page lies in a slot that this thread holds, readable, and is changed by nobody.
             let page = unsafe { core::slice::from_raw_parts(at as *const u8, PAGE) };
-            *made = (owner, Some(self.compress_page(worker, owner, page)));
+            *made = (owner, Some(self.compress_page(worker, tier, owner, page)));
             same_filled += u64::from(made.1 == Some(State::Zero));
         }
         let mut again = 0;
@@ -138,6 +140,11 @@ impl Runtime {
             if entry.is_some_and(|entry| entry.replace(State::Standby(id), state)) {
                 self.standby.forget(id);
                 compressed += 1;
+                if tier == Tier::Fast {
+                    if let Some(block) = self.table.block(*owner as usize * PAGE) {
+                        block.fast.fetch_add(1, Relaxed);
+                    }
+                }
                 if state == State::Zero {
                     self.zero_pages.fetch_add(1, Relaxed);
                 }
@@ -158,11 +165,11 @@ impl Runtime {
         Done { again, stored_bytes: compressed as i64 * PAGE as i64 / 3 }
     }
 
-    fn compress_page(&self, worker: &mut Worker, owner: u64, page: &[u8]) -> State {
+    fn compress_page(&self, worker: &mut Worker, tier: Tier, owner: u64, page: &[u8]) -> State {
         if memfold_codec::same_filled(page) == Some(0) {
             return State::Zero;
         }
-        match self.store().insert(Tier::Fast, owner, page, &mut worker.space) {
+        match self.store().insert(tier, owner, page, &mut worker.space) {
             Ok(name) => State::Stored(name),
             Err(_) => self.fail("the store could not get memory for a compressed page"),
         }

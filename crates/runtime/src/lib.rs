@@ -26,6 +26,8 @@ mod arena;
 #[cfg(target_os = "linux")]
 mod compress;
 #[cfg(target_os = "linux")]
+mod dense;
+#[cfg(target_os = "linux")]
 mod evict;
 #[cfg(target_os = "linux")]
 mod fault;

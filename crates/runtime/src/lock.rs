@@ -34,13 +34,15 @@ impl<T> Lock<T> {
         Guard { lock: self }
     }
 
-    /// Waits a moment for the lock; `None` if it was not to be had.
+    /// Waits a moment for the lock; `None` if it was not to be had. Who has
+    /// waited once must go on with this function until he has the lock: he may
+    /// have been woken in place of somebody who still sleeps.
     pub fn lock_for_a_moment(&self, timeout_ns: u64) -> Option<Guard<'_, T>> {
         if self.word.swap(WAITED_FOR, Acquire) == FREE {
             return Some(Guard { lock: self });
         }
         let _ = sys::futex_wait(&self.word, WAITED_FOR, Some(timeout_ns), false);
-        None
+        (self.word.swap(WAITED_FOR, Acquire) == FREE).then(|| Guard { lock: self })
     }
 
     /// Wakes all who wait for the lock, to look around.

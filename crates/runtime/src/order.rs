@@ -155,10 +155,10 @@ impl Runtime {
     /// Takes the order lock, for a handler: reads in place of the keeper
     /// while that is inside `mremap`, since nobody else would.
     pub fn lock_order(&self) -> Guard<'_, Order> {
+        if let Some(order) = self.order.try_lock() {
+            return order;
+        }
         loop {
-            if let Some(order) = self.order.try_lock() {
-                return order;
-            }
             if self.moving_to.load(Acquire) != 0 {
                 self.read_in_place();
             } else if let Some(order) = self.order.lock_for_a_moment(200_000) {

@@ -148,6 +148,8 @@ pub struct Runtime {
     pub move_seen: AtomicBool,
     /// See `order.rs`.
     pub proxy: Lock<Proxy>,
+    /// Where the dense tier looks next.
+    pub dense_at: AtomicUsize,
     /// Pages may be pinned for I/O: see `pins.rs`.
     pub pins_seen: AtomicBool,
     /// The kernel has UFFDIO_MOVE.
@@ -212,6 +214,7 @@ impl Runtime {
             moving_to: AtomicUsize::new(0),
             move_seen: AtomicBool::new(false),
             proxy: Lock::new(Proxy::new()),
+            dense_at: AtomicUsize::new(0),
             pins_seen: AtomicBool::new(false),
             can_move: AtomicBool::new(false),
             stop_wanted: AtomicBool::new(false),

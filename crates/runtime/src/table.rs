@@ -103,6 +103,8 @@ pub struct Block {
     pub entries: [Entry; PAGES],
     /// Number of entries that are not empty; a hint, exact under the order lock.
     pub evicted: AtomicU32,
+    /// Pages compressed by the fast codec since the dense tier has looked; a hint.
+    pub fast: AtomicU32,
     /// Where it was, once it is condemned.
     pub base: AtomicUsize,
     /// Next block of the list of free or condemned blocks.
@@ -238,6 +240,7 @@ impl SpareBlocks {
     /// Gives back a block whose entries are all empty.
     pub fn put(&mut self, block: &'static Block) {
         block.evicted.store(0, Relaxed);
+        block.fast.store(0, Relaxed);
         block.next.store(self.first, Relaxed);
         self.first = block as *const Block as *mut Block;
     }

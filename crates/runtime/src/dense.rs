@@ -1,0 +1,95 @@
+//! The dense tier: what stays cold is compressed again, better and slower,
+//! while nothing more urgent is to be done.
+//!
+//! A compressor pins one blob at a time, makes a denser one of it, and puts
+//! that in its place by one exchange of the entry. A thread that touches the
+//! page meanwhile finds the pin and is woken afterwards.
+
+use core::sync::atomic::Ordering::*;
+
+use memfold::store::Tier;
+
+use crate::runtime::Runtime;
+use crate::sys::PAGE;
+use crate::table::{BLOCK, Block, END, PAGES, State, page_number};
+use crate::worker::Worker;
+
+/// Blocks that are looked at in one go.
+const LOOK_AT: usize = 512;
+
+impl Runtime {
+    /// The tier for pages that are compressed now. When what is compressed
+    /// takes a large part of the memory there is, room is worth more than time.
+    pub fn tier(&self) -> Tier {
+        if self.is_tight() { Tier::Dense } else { Tier::Fast }
+    }
+
+    /// Whether the store takes more than 3/8 of what the process may have.
+    pub fn is_tight(&self) -> bool {
+        let slot = self.slot();
+        let store = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
+        let may_have = (slot.resident.load(Relaxed) as i64 - self.debt.load(Relaxed)).max(0) as u64;
+        store * 8 > may_have * 3
+    }
+
+    /// Compresses what is left of the fast tier in one block again. `false`
+    /// if there is none.
+    pub fn densify_some(&self, worker: &mut Worker) -> bool {
+        if !self.is_tight() {
+            return false;
+        }
+        let from = self.dense_at.load(Relaxed);
+        let (mut looked, mut found, mut last) = (0, None, 0);
+        self.table.for_each_block(from, END, |base, block| {
+            if looked < LOOK_AT && found.is_none() {
+                looked += 1;
+                last = base;
+                if block.fast.load(Relaxed) > 0 {
+                    found = Some((base, block));
+                }
+            }
+        });
+        self.dense_at.store(if looked == 0 { 0 } else { last + BLOCK }, Relaxed);
+        if let Some((base, block)) = found {
+            block.fast.store(0, Relaxed);
+            self.densify_block(worker, base, block);
+        }
+        found.is_some() || (looked == 0 && from != 0)
+    }
+
+    fn densify_block(&self, worker: &mut Worker, base: usize, block: &Block) {
+        for index in 0..PAGES {
+            if self.pause.load(Relaxed) != 0 || self.debt.load(Relaxed) > 0 && self.standby.queued() > 0 {
+                block.fast.fetch_add(1, Relaxed);
+                return;
+            }
+            self.densify_page(worker, base + index * PAGE, block, index);
+        }
+    }
+
+    fn densify_page(&self, worker: &mut Worker, page: usize, block: &Block, index: usize) {
+        let entry = &block.entries[index];
+        let state = entry.load();
+        let State::Stored(name) = state else { return };
+        let owner = page_number(page);
+        self.set_reading(worker.number, true);
+        if !entry.replace(state, State::Pinned(name)) {
+            self.set_reading(worker.number, false);
+            return;
+        }
+        // SAFETY: pinned, and this worker says that it reads.
+        let denser = unsafe { self.store().densify(name, owner, PAGE, &mut worker.space) };
+        self.set_reading(worker.number, false);
+        let Ok(denser) = denser else { self.fail_corrupt() };
+        let unpinned = State::Stored(denser.unwrap_or(name));
+        // An event may have emptied the entry, and then has freed the old blob.
+        let swapped = entry.replace(State::Pinned(name), unpinned);
+        if let Some(new) = denser {
+            self.free(if swapped { name } else { new }, owner);
+        }
+        if swapped && denser.is_some() {
+            self.slot().counters.pages_densified.fetch_add(1, Relaxed);
+        }
+        self.uffd().wake(page, PAGE);
+    }
+}
