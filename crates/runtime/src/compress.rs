@@ -36,6 +36,7 @@ pub extern "C" fn compressor(number: usize) -> ! {
             thread::exit();
         }
         let seen = RUNTIME.work.now();
+        crate::interpose::credentials::adopt();
         if RUNTIME.free_condemned() {
             continue;
         }

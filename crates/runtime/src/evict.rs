@@ -174,7 +174,9 @@ impl Runtime {
             }
             // SAFETY: the page returns to where it came from a moment ago.
             if unsafe { sys::mremap_to(target, PAGE, source, false) }.is_err() {
-                self.fail("a page that was taken away from a mapping that changed meanwhile could not be put back");
+                self.fail(
+                    "a page that was taken away from a mapping that changed meanwhile could not be put back",
+                );
             }
         }
         match self.write_entries(order, range, &bits) {
@@ -227,7 +229,9 @@ impl Runtime {
         // Whatever the program allowed itself. Protection key 0 is one that our threads may use.
         let args = [at, bytes, prot::READ | prot::WRITE, 0, 0, 0];
         // SAFETY: passed on to the caller.
-        unsafe { sys::syscall(sys::nr::PKEY_MPROTECT, args).is_ok() || sys::mprotect(at, bytes, args[2]).is_ok() }
+        unsafe {
+            sys::syscall(sys::nr::PKEY_MPROTECT, args).is_ok() || sys::mprotect(at, bytes, args[2]).is_ok()
+        }
     }
 
     /// Writes the entries of the pages that are on standby now. Returns their number.

@@ -19,6 +19,7 @@ use core::sync::atomic::Ordering::*;
 
 use memfold::store::Ref;
 
+use crate::interpose::credentials;
 use crate::journal::Record;
 use crate::lock::Guard;
 use crate::order::{Fault, Order};
@@ -78,7 +79,12 @@ pub extern "C" fn handler(argument: usize) -> ! {
 impl Handler {
     /// A handler with memory to work in; `None` if there is none.
     pub fn new(runtime: &'static Runtime, number: usize) -> Option<Self> {
-        Some(Handler { runtime, worker: Worker::new(runtime, number)?, streams: Default::default(), clock: 0 })
+        Some(Handler {
+            runtime,
+            worker: Worker::new(runtime, number)?,
+            streams: Default::default(),
+            clock: 0,
+        })
     }
 
     fn run(&mut self) -> ! {
@@ -88,6 +94,7 @@ impl Handler {
                 runtime.handlers.fetch_sub(1, AcqRel);
                 thread::exit();
             }
+            credentials::adopt();
             let mut order = runtime.lock_order();
             let Some(fault) = self.next_fault(&mut order) else {
                 drop(order);
@@ -127,7 +134,8 @@ impl Handler {
         let runtime = self.runtime;
         let page = fault.page;
         let home = order.journal.find(page);
-        let state = home.and_then(|home| runtime.table.entry(home)).map_or(State::Empty, |entry| entry.load());
+        let state =
+            home.and_then(|home| runtime.table.entry(home)).map_or(State::Empty, |entry| entry.load());
         let into = &mut self.worker.pages[..PAGE];
         match (state, home) {
             (State::Standby(id), _) => {
@@ -164,7 +172,9 @@ impl Handler {
             PollFd { fd: call, events: 1, revents: 0 },
         ];
         let _ = sys::poll(&mut fds, None);
-        if fds[1].revents != 0 {
+        credentials::adopt();
+        // Others have to see the call too.
+        if fds[1].revents != 0 && !credentials::is_pending() {
             let _ = sys::read(call, &mut [0; 8]);
         }
     }
@@ -230,6 +240,7 @@ impl Handler {
         let begin = sys::now_ns();
         loop {
             let seen = runtime.room.now();
+            credentials::adopt();
             let waited = sys::now_ns() - begin;
             if runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
                 || runtime.exhausted.load(Relaxed)
@@ -254,7 +265,9 @@ impl Handler {
         let mut done = 0;
         while done < run.min(RUN) {
             let page = fault.page + done * PAGE;
-            let Some(block) = runtime.table.block(page).filter(|_| page / BLOCK == fault.page / BLOCK) else { break };
+            let Some(block) = runtime.table.block(page).filter(|_| page / BLOCK == fault.page / BLOCK) else {
+                break;
+            };
             let entry = &block.entries[page / PAGE % PAGES];
             let State::Standby(id) = entry.load() else { break };
             let from = runtime.standby.page_address(id) as *const u8;
@@ -299,7 +312,8 @@ impl Handler {
                     State::Stored(name) if entry.replace(state, State::Pinned(name)) => {
                         let owner = page_number(page);
                         // SAFETY: pinned, and this worker says that it reads.
-                        let loaded = unsafe { runtime.store().load(name, owner, into, &mut self.worker.decode) };
+                        let loaded =
+                            unsafe { runtime.store().load(name, owner, into, &mut self.worker.decode) };
                         if loaded.is_err() {
                             runtime.fail_corrupt();
                         }

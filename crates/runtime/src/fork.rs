@@ -99,6 +99,7 @@ pub fn child() {
             runtime.standby.reset_in_child();
             runtime.arena.reset_in_child();
             runtime.starts.reset_in_child();
+            crate::interpose::after_fork();
         }
         let mut order = runtime.order.lock();
         order.clear_deferred();
@@ -151,7 +152,9 @@ impl Runtime {
             return;
         }
         let mut buffer = [0u8; 8192];
-        self.for_each_marked(maps, &mut buffer, |start, end| self.unmark(start, end));
+        self.for_each_marked(maps, &mut buffer, |start, end| {
+            crate::interpose::ranges::for_each_inherited(start, end, |from, to| self.unmark(from, to));
+        });
         self.pause_here();
         self.for_each_marked(maps, &mut buffer, |start, end| {
             if self.uffd().probe(start) == crate::uffd::Probe::Registered {
@@ -245,8 +248,8 @@ impl Runtime {
         if !self.has_store() {
             return;
         }
-        let flags = sys::o::RDWR | sys::o::CLOEXEC;
-        let (Ok(memory), Some(mut worker)) = (sys::open(c"/proc/self/mem", flags), crate::worker::Worker::new(self, 0))
+        let (Ok(memory), Some(mut worker)) =
+            (sys::open_own(c"/proc/self/mem", sys::o::RDWR), crate::worker::Worker::new(self, 0))
         else {
             self.fail("a forked process can't get its evicted pages back");
         };
@@ -272,7 +275,13 @@ impl Runtime {
         self.say("a forked process may not open a userfaultfd of its own: all its memory was brought back");
     }
 
-    fn restore_page(&self, memory: sys::Fd, worker: &mut crate::worker::Worker, page: usize, entry: &crate::table::Entry) {
+    fn restore_page(
+        &self,
+        memory: sys::Fd,
+        worker: &mut crate::worker::Worker,
+        page: usize,
+        entry: &crate::table::Entry,
+    ) {
         let state = entry.load();
         let contents = &mut worker.pages[..PAGE];
         match state {

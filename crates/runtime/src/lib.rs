@@ -45,12 +45,12 @@ mod lock;
 mod maps;
 #[cfg(target_os = "linux")]
 mod order;
-#[cfg(all(target_os = "linux", feature = "preload"))]
-mod preload;
 #[cfg(target_os = "linux")]
 mod pagemap;
 #[cfg(target_os = "linux")]
 mod pins;
+#[cfg(all(target_os = "linux", feature = "preload"))]
+mod preload;
 #[cfg(target_os = "linux")]
 mod runtime;
 #[cfg(target_os = "linux")]

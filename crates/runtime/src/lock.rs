@@ -58,7 +58,9 @@ impl<T> Lock<T> {
     #[cold]
     fn lock_slowly(&self) {
         for _ in 0..200 {
-            if self.word.load(Relaxed) == FREE && self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok() {
+            if self.word.load(Relaxed) == FREE
+                && self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+            {
                 return;
             }
             core::hint::spin_loop();

@@ -77,7 +77,8 @@ struct QueryArg {
 pub fn private_anonymous_at(fd: Fd, address: usize) -> Option<(usize, usize)> {
     const QUERY: usize = 0xC068_6611;
     const SHARED: u64 = 8;
-    let mut arg = QueryArg { size: size_of::<QueryArg>() as u64, address: address as u64, ..Default::default() };
+    let mut arg =
+        QueryArg { size: size_of::<QueryArg>() as u64, address: address as u64, ..Default::default() };
     // SAFETY: the structure is the one of PROCMAP_QUERY; it only reports.
     match unsafe { sys::ioctl(fd, QUERY, &mut arg) } {
         Ok(_) => {
@@ -147,7 +148,8 @@ mod tests {
 
     #[test]
     fn lines_are_understood() {
-        let heap = parse(b"55d0c8a2e000-55d0c8a4f000 rw-p 00000000 00:00 0                          [heap]").unwrap();
+        let heap = parse(b"55d0c8a2e000-55d0c8a4f000 rw-p 00000000 00:00 0                          [heap]")
+            .unwrap();
         assert!(heap.is_private_anonymous());
         assert_eq!((heap.start, heap.end), (0x55d0c8a2e000, 0x55d0c8a4f000));
         assert!(parse(b"7f0000000000-7f0000001000 rw-p 00000000 00:00 0 ").unwrap().is_private_anonymous());

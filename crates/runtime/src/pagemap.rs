@@ -60,7 +60,7 @@ pub struct Present {
 impl Pagemap {
     /// Opens it.
     pub fn open() -> sys::Result<Self> {
-        let fd = sys::open(c"/proc/self/pagemap", sys::o::RDONLY | sys::o::CLOEXEC)?;
+        let fd = sys::open_own(c"/proc/self/pagemap", sys::o::RDONLY)?;
         Ok(Pagemap { fd, can_scan: AtomicBool::new(true) })
     }
 
@@ -69,7 +69,13 @@ impl Pagemap {
         sys::close(self.fd);
     }
 
-    fn scan<'a>(&self, start: usize, end: usize, max: u64, regions: &'a mut [Region]) -> Option<&'a [Region]> {
+    fn scan<'a>(
+        &self,
+        start: usize,
+        end: usize,
+        max: u64,
+        regions: &'a mut [Region],
+    ) -> Option<&'a [Region]> {
         if !self.can_scan.load(Relaxed) {
             return None;
         }

@@ -196,7 +196,8 @@ impl Shared {
     /// Everything the tree has resident now, as the processes last said, in bytes.
     pub fn tree_resident(&self) -> u64 {
         let managed: u64 = self.live_slots().map(|s| s.resident.load(Relaxed)).sum();
-        (managed + self.unmanaged_resident.load(Relaxed)).saturating_add_signed(self.resident_correction.load(Relaxed))
+        (managed + self.unmanaged_resident.load(Relaxed))
+            .saturating_add_signed(self.resident_correction.load(Relaxed))
     }
 
     /// The slots that belong to a process.

@@ -63,8 +63,7 @@ pub struct Standby {
 impl Standby {
     /// Not yet usable.
     pub const fn new() -> Self {
-        let queue =
-            Queue { ring: [0; SLOTS], first: 0, used: 0, free: [0; SLOTS], free_count: 0, fresh: 0 };
+        let queue = Queue { ring: [0; SLOTS], first: 0, used: 0, free: [0; SLOTS], free_count: 0, fresh: 0 };
         Standby {
             base: AtomicUsize::new(0),
             slots: AtomicUsize::new(0),

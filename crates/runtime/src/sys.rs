@@ -185,6 +185,28 @@ pub fn open(path: &CStr, flags: i32) -> Result<Fd> {
         .map(|fd| Fd(fd as i32))
 }
 
+/// Opens a file of this process under `/proc/self`. After a change of user
+/// ids these belong to root; then the process is made dumpable, which makes
+/// them its own again, for as long as the call takes.
+pub fn open_own(path: &CStr, flags: i32) -> Result<Fd> {
+    const GET_DUMPABLE: usize = 3;
+    const SET_DUMPABLE: usize = 4;
+    const ACCESS: Errno = Errno(13);
+    match open(path, flags | o::CLOEXEC) {
+        Err(error) if error == ACCESS || error == Errno::PERM => {}
+        other => return other,
+    }
+    // SAFETY: these only read and set a flag of the process.
+    unsafe {
+        let before = syscall(nr::PRCTL, [GET_DUMPABLE, 0, 0, 0, 0, 0])?;
+        syscall(nr::PRCTL, [SET_DUMPABLE, 1, 0, 0, 0, 0])?;
+        let file = open(path, flags | o::CLOEXEC);
+        // 2 can't be set; 0 is the strictest that can.
+        let _ = syscall(nr::PRCTL, [SET_DUMPABLE, usize::from(before == 1), 0, 0, 0, 0]);
+        file
+    }
+}
+
 /// Flags of [`open`].
 #[allow(missing_docs)]
 pub mod o {
@@ -322,7 +344,8 @@ pub unsafe fn mremap_to(from: usize, bytes: usize, to: usize, keep_source: bool)
 pub fn any_resident(at: usize, bytes: usize) -> bool {
     let mut pages = [0u8; 512];
     // SAFETY: the kernel writes one byte a page, and there are at most 512.
-    let answer = unsafe { syscall(nr::MINCORE, [at, bytes.min(512 * PAGE), pages.as_mut_ptr() as usize, 0, 0, 0]) };
+    let answer =
+        unsafe { syscall(nr::MINCORE, [at, bytes.min(512 * PAGE), pages.as_mut_ptr() as usize, 0, 0, 0]) };
     answer.is_ok() && pages.iter().any(|page| page & 1 != 0)
 }
 
@@ -340,7 +363,12 @@ impl Timespec {
 }
 
 /// Sleeps while `*word == expected`, at most `timeout_ns`.
-pub fn futex_wait(word: &core::sync::atomic::AtomicU32, expected: u32, timeout_ns: Option<u64>, shared: bool) -> Result<()> {
+pub fn futex_wait(
+    word: &core::sync::atomic::AtomicU32,
+    expected: u32,
+    timeout_ns: Option<u64>,
+    shared: bool,
+) -> Result<()> {
     let time = timeout_ns.map(Timespec::from_ns);
     let pointer = time.as_ref().map_or(core::ptr::null(), |t| t as *const Timespec);
     let operation = if shared { 0 } else { 128 };
@@ -529,7 +557,8 @@ pub fn close_all() {
 /// An eventfd, non-blocking.
 pub fn eventfd() -> Result<Fd> {
     // SAFETY: makes a descriptor.
-    unsafe { syscall(nr::EVENTFD2, [0, (o::NONBLOCK | o::CLOEXEC) as usize, 0, 0, 0, 0]) }.map(|f| Fd(f as i32))
+    unsafe { syscall(nr::EVENTFD2, [0, (o::NONBLOCK | o::CLOEXEC) as usize, 0, 0, 0, 0]) }
+        .map(|f| Fd(f as i32))
 }
 
 /// A pointer for the kernel out of a reference.

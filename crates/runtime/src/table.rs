@@ -156,7 +156,12 @@ impl Table {
     }
 
     /// The block that holds `address`, made if need be. Only under the order lock.
-    pub fn make_block(&self, address: usize, arena: &Arena, spare: &mut SpareBlocks) -> Option<&'static Block> {
+    pub fn make_block(
+        &self,
+        address: usize,
+        arena: &Arena,
+        spare: &mut SpareBlocks,
+    ) -> Option<&'static Block> {
         if let Some(block) = self.block(address) {
             return Some(block);
         }

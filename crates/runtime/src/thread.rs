@@ -20,7 +20,12 @@ pub enum Descriptors {
 }
 
 /// Starts a thread that runs `entry(argument)`, which never returns.
-pub fn spawn(arena: &Arena, descriptors: Descriptors, entry: extern "C" fn(usize) -> !, argument: usize) -> Result<u32> {
+pub fn spawn(
+    arena: &Arena,
+    descriptors: Descriptors,
+    entry: extern "C" fn(usize) -> !,
+    argument: usize,
+) -> Result<u32> {
     const VM: usize = 0x100;
     const FS: usize = 0x200;
     const FILES: usize = 0x400;
@@ -48,6 +53,9 @@ pub fn spawn(arena: &Arena, descriptors: Descriptors, entry: extern "C" fn(usize
     let mask = sys::block_signals();
     // SAFETY: the stack and control block are exclusive to the new thread.
     let tid = unsafe { clone(flags, top, control_block) };
+    if let Ok(tid) = tid {
+        crate::interpose::credentials::join(tid);
+    }
     sys::restore_signals(mask);
     tid
 }

@@ -212,9 +212,16 @@ impl Uffd {
     ///
     /// # Safety
     /// As [`Uffd::copy`], and nobody else may use the pages at `from`.
-    pub unsafe fn move_pages(&self, to: usize, from: usize, bytes: usize, allow_holes: bool) -> Result<usize> {
+    pub unsafe fn move_pages(
+        &self,
+        to: usize,
+        from: usize,
+        bytes: usize,
+        allow_holes: bool,
+    ) -> Result<usize> {
         let mode = if allow_holes { 2 } else { 0 };
-        let mut arg = CopyArg { destination: to as u64, source: from as u64, bytes: bytes as u64, mode, done: 0 };
+        let mut arg =
+            CopyArg { destination: to as u64, source: from as u64, bytes: bytes as u64, mode, done: 0 };
         // SAFETY: the structure is the one of UFFDIO_MOVE; contents by contract.
         partial(unsafe { sys::ioctl(self.0, MOVE, &mut arg) }, arg.done)
     }

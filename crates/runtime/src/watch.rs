@@ -14,6 +14,7 @@ use memfold::store::Tiered;
 use crate::compress::compressor;
 use crate::evict::Taken;
 use crate::fault::handler;
+use crate::interpose::{credentials, desk, ranges};
 use crate::maps;
 use crate::pagemap::Pagemap;
 use crate::runtime::{RUNTIME, Runtime, StoreMemory};
@@ -91,11 +92,10 @@ extern "C" fn keeper(paging: usize) -> ! {
 
 impl Keeper {
     fn new(candidates: &'static mut [(usize, usize)]) -> Result<Self> {
-        let flags = o::RDONLY | o::CLOEXEC;
         Ok(Keeper {
             runtime: &RUNTIME,
-            statm: sys::open(c"/proc/self/statm", flags)?,
-            maps: sys::open(c"/proc/self/maps", flags)?,
+            statm: sys::open_own(c"/proc/self/statm", o::RDONLY)?,
+            maps: sys::open_own(c"/proc/self/maps", o::RDONLY)?,
             pagemap: Pagemap::open()?,
             cpus: sys::allowed_cpus().iter().map(|w| u64::from(w.count_ones())).sum(),
             candidates,
@@ -122,6 +122,8 @@ impl Keeper {
                 thread::exit();
             }
             let seen = runtime.keeper.now();
+            credentials::adopt();
+            desk::serve(self.maps);
             let wait = self.tick();
             let paging = runtime.slot().state.load(Relaxed) == state::PAGING;
             if runtime.call_wanted.swap(false, AcqRel) {
@@ -165,7 +167,11 @@ impl Keeper {
             let overhead = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
             let floor = (limit / FLOOR).clamp(2 << 20, 64 << 20);
             let spare = own.saturating_sub(overhead) as i64 - floor as i64;
-            let share = if over > 0 && tree > 0 { (over as i128 * i128::from(own) / i128::from(tree)) as i64 } else { over };
+            let share = if over > 0 && tree > 0 {
+                (over as i128 * i128::from(own) / i128::from(tree)) as i64
+            } else {
+                over
+            };
             let exhausted = share > spare;
             if runtime.exhausted.swap(exhausted, Relaxed) != exhausted {
                 runtime.room.ring();
@@ -288,7 +294,12 @@ impl Keeper {
                 continue;
             };
             let mut to = end.min((from / BLOCK + 1) * BLOCK);
-            if let Some((kept, kept_end)) = self.runtime.keep_out.first_in(from, to) {
+            if let Some((kept, kept_end)) =
+                [self.runtime.keep_out.first_in(from, to), ranges::first_kept(from, to)]
+                    .into_iter()
+                    .flatten()
+                    .min()
+            {
                 if kept <= from {
                     self.at.1 = kept_end;
                     continue;
@@ -321,6 +332,7 @@ impl Keeper {
             if runtime.pause.load(Relaxed) != 0 {
                 return true;
             }
+            crate::interpose::credentials::adopt();
             if self.count == 0 || sys::now_ns() - self.listed_ns > 1_000_000_000 {
                 self.list();
             }
@@ -333,7 +345,8 @@ impl Keeper {
             };
             // The mapping may have grown since it was listed.
             let mapping = maps::private_anonymous_at(self.maps, start).filter(|now| end <= now.1);
-            let taken = mapping.map_or(Taken::Stale, |mapping| runtime.evict(&self.pagemap, start, end, mapping));
+            let taken =
+                mapping.map_or(Taken::Stale, |mapping| runtime.evict(&self.pagemap, start, end, mapping));
             match taken {
                 Taken::Pages(pages) if pages > 0 => {
                     rounds = 0;
