@@ -24,7 +24,7 @@ def run(directory, name, command, **options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--memfold", default="target/release/memfold")
-    parser.add_argument("--orders", type=int, default=110_000, help="size of the load")
+    parser.add_argument("--orders", type=int, default=60_000, help="size of the load")
     options = parser.parse_args()
     command = [PYTHON, LOAD / "python_json.py", options.orders]
     print(f"A Python script loads {options.orders} orders (JSON of its own making) into dicts and lists and computes over them.")
