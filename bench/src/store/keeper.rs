@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use memfold::SystemMemory;
-use memfold::store::{Owners, Pacer, Ref, Store};
+use memfold::store::{Owners, Pace, Pacer, Ref, Store};
 
 use crate::area::Area;
 
@@ -74,6 +74,9 @@ struct Shared {
 
 struct Held(Slots);
 
+/// Bytes that the background thread moves or gives back before it looks at
+/// the clock again.
+const BUDGET: usize = 8 << 20;
 /// The bit that pins a slot.
 const PIN: u64 = 1 << 63;
 
@@ -102,15 +105,15 @@ impl Kept {
                 let now = || epoch.elapsed().as_nanos() as u64;
                 while !shared.stop.load(Ordering::Relaxed) {
                     let begun = now();
-                    match pacer.wait(begun, shared.store.debt()) {
-                        0 => {
-                            let done = shared.store.maintain(&shared.slots, usize::MAX);
+                    match pacer.next(begun, shared.store.debt()) {
+                        Pace::Work(goal) => {
+                            let done = shared.store.maintain_to(goal, &shared.slots, BUDGET);
                             pacer.worked(now() - begun, &done);
                             shared.worked.store(thread_cpu_ns(), Ordering::Relaxed);
                             shared.moved.fetch_add(done.moved, Ordering::Relaxed);
                             shared.released.fetch_add(done.released_bytes, Ordering::Relaxed);
                         }
-                        wait => thread::sleep(Duration::from_nanos(wait)),
+                        Pace::Sleep(ns) => thread::sleep(Duration::from_nanos(ns)),
                     }
                 }
             }

@@ -119,6 +119,11 @@ impl Class {
         Locked { class: self, memory }
     }
 
+    /// Whether somebody waits for the class's lock.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.lock.is_wanted()
+    }
+
     /// Between two short uses of the class: lets others have it.
     pub(super) fn let_others(&self) {
         self.lock.let_others();

@@ -18,6 +18,8 @@
 //! in no cache, so a few moves are planned together and their lines asked
 //! for before the first of them begins.
 
+use core::sync::atomic::Ordering;
+
 use super::blob::{Header, Ref};
 use super::class::{GROUP_SLOTS, Locked};
 use super::memory::Memory;
@@ -29,8 +31,6 @@ const HOLD: usize = 16 * 1024;
 const BATCH: usize = 8;
 /// Groups looked through with the lock held.
 const HOLD_GROUPS: usize = 64;
-/// A class is left alone when its holes are less than 1/32 of it.
-const HOLES_LEFT: u64 = 32;
 /// Nothing is done if it would give back less than this.
 const FLOOR: u64 = if cfg!(test) { 0 } else { 256 * 1024 };
 
@@ -56,10 +56,44 @@ pub struct Maintained {
 /// What [`Store::maintain`] would have to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Debt {
-    /// There is more of holes and unused tails than there may be.
+    /// There is more of holes and unused tails than there may be, and giving
+    /// it back is worth it.
     pub due: bool,
-    /// About how many bytes would be moved.
-    pub move_bytes: u64,
+    /// Bytes of the slots that hold something.
+    pub held_bytes: u64,
+    /// Bytes committed for them.
+    pub resident_bytes: u64,
+    /// The part of the latter that stays as reserve whatever is done.
+    pub kept_bytes: u64,
+    /// [`Tuning::loose_share`](super::Tuning).
+    pub loose_share: u8,
+}
+
+impl Debt {
+    /// What may be committed where `held` bytes are.
+    pub(super) fn allowed(&self, held: u64) -> u64 {
+        held + held / 64 * u64::from(self.loose_share)
+    }
+
+    /// The goal that leaves no more than is allowed where `held` bytes are.
+    pub(super) fn goal(&self, held: u64) -> Goal {
+        let holes = self.allowed(held).saturating_sub(self.held_bytes + self.kept_bytes);
+        let share = u128::from(holes) * 1024 / u128::from(self.held_bytes.max(1));
+        Goal { holes_left: (share as u64).max(Goal::DENSE.holes_left) }
+    }
+}
+
+/// How dense [`Store::maintain_to`] makes the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Goal {
+    /// A class is left alone when its holes are so many 1024ths of its blobs.
+    holes_left: u64,
+}
+
+impl Goal {
+    /// As dense as is reasonable: every further blob to be moved into a hole
+    /// costs as much, and the next deletion makes the next hole.
+    pub const DENSE: Goal = Goal { holes_left: 32 };
 }
 
 /// A batch of moves: from the highest live slots to the lowest holes.
@@ -84,38 +118,47 @@ impl<M: Memory> Store<M> {
     /// How much there is to do.
     pub fn debt(&self) -> Debt {
         let tuning = self.tuning();
-        let (mut loose, mut held, mut worth, mut move_bytes) = (0, 0, 0, 0);
+        let mut debt = Debt { loose_share: tuning.loose_share, ..Debt::default() };
+        let mut worth = 0;
         for (_, class) in self.classes() {
             let locked = class.lock(&self.memory);
-            let (slot, holes) = (u64::from(class.slot), locked.holes());
-            loose += holes * slot + locked.slack() as u64;
-            held += locked.live * slot;
-            if holes > locked.live / HOLES_LEFT {
-                worth += holes * slot;
-                // The tail to be cut is as long as there are holes, and as
-                // full as the rest.
-                move_bytes += locked.payload * holes / locked.top;
+            let (slot, tail) = (u64::from(class.slot), locked.long_tail(tuning) as u64);
+            debt.held_bytes += locked.live * slot;
+            debt.resident_bytes += locked.committed as u64;
+            debt.kept_bytes += locked.committed as u64 - locked.top * slot - tail;
+            worth += tail;
+            if !locked.is_dense(Goal::DENSE) {
+                worth += locked.holes() * slot;
             }
-            worth += locked.long_tail(tuning) as u64;
         }
-        let too_loose = loose > held / 64 * u64::from(tuning.loose_share);
-        Debt { due: too_loose && worth > FLOOR, move_bytes }
+        debt.due = worth > FLOOR && debt.resident_bytes > debt.allowed(debt.held_bytes);
+        debt
     }
 
     /// Moves blobs into holes and gives memory back, until the store is
     /// dense or about `budget` bytes have been moved or given back.
     pub fn maintain(&self, owners: &impl Owners, budget: usize) -> Maintained {
+        if self.debt().due { self.maintain_to(Goal::DENSE, owners, budget) } else { Maintained::default() }
+    }
+
+    /// As `maintain`, due or not, and not further than `goal`.
+    pub fn maintain_to(&self, goal: Goal, owners: &impl Owners, budget: usize) -> Maintained {
         let mut done = Maintained::default();
-        if !self.debt().due {
-            return done;
-        }
         let mut left = budget;
-        for (number, class) in self.classes() {
+        // Where the last call ran out of budget, this one goes on: all
+        // classes have their turn.
+        let begin = self.cursor.load(Ordering::Relaxed);
+        for (number, class) in self.classes_from(begin) {
+            if left == 0 {
+                self.cursor.store(number, Ordering::Relaxed);
+                done.more = true;
+                break;
+            }
             let mut more = true;
             while more && left > 0 {
                 let mut hold = HOLD.min(left);
                 left -= hold;
-                more = class.lock(&self.memory).compact(number, owners, &mut hold, &mut done);
+                more = class.lock(&self.memory).compact(number, goal, owners, &mut hold, &mut done);
                 left += hold;
                 class.let_others();
             }
@@ -127,7 +170,6 @@ impl<M: Memory> Store<M> {
                 more = given > 0;
             }
         }
-        done.more = left == 0;
         done
     }
 }
@@ -139,22 +181,27 @@ impl<M: Memory> Locked<'_, M> {
         self.holes() > 3 * self.live && self.holes() * u64::from(self.class.slot) > HELP_FLOOR
     }
 
+    fn is_dense(&self, goal: Goal) -> bool {
+        self.holes() <= self.live * goal.holes_left / 1024
+    }
+
     /// Moves a few blobs for somebody who only came to free one.
     pub(super) fn help(&mut self, class: usize, owners: &impl Owners) {
-        self.compact(class, owners, &mut { HELP }, &mut Maintained::default());
+        self.compact(class, Goal::DENSE, owners, &mut { HELP }, &mut Maintained::default());
     }
 
     /// Moves blobs for about `hold` bytes. True if there is more to do.
     fn compact(
         &mut self,
         class: usize,
+        goal: Goal,
         owners: &impl Owners,
         hold: &mut usize,
         done: &mut Maintained,
     ) -> bool {
         while *hold > 0 {
             let before = done.moved;
-            match self.step(class, owners, done) {
+            match self.step(class, goal, owners, done) {
                 Step::Moved => {
                     let moved = (done.moved - before) as usize;
                     *hold = hold.saturating_sub(moved * self.class.slot as usize);
@@ -162,15 +209,19 @@ impl<M: Memory> Locked<'_, M> {
                 Step::Searching => *hold = hold.saturating_sub(16 * HOLD_GROUPS),
                 Step::Dense | Step::Stuck => return false,
             }
+            // Something has been done; whoever waits need not wait longer.
+            if self.class.is_wanted() {
+                break;
+            }
         }
         true
     }
 
-    fn step(&mut self, class: usize, owners: &impl Owners, done: &mut Maintained) -> Step {
+    fn step(&mut self, class: usize, goal: Goal, owners: &impl Owners, done: &mut Maintained) -> Step {
         if !self.lower_top(HOLD_GROUPS) {
             return Step::Searching;
         }
-        if self.holes() <= self.live / HOLES_LEFT {
+        if self.is_dense(goal) {
             return Step::Dense;
         }
         let Some(hole) = self.lowest_hole(HOLD_GROUPS) else {
@@ -181,6 +232,9 @@ impl<M: Memory> Locked<'_, M> {
         for (&from, &to) in plan.from.iter().zip(&plan.to).take(plan.moves) {
             if !self.move_blob(class, from, to, owners, done) {
                 return Step::Stuck;
+            }
+            if self.class.is_wanted() {
+                break;
             }
         }
         Step::Moved

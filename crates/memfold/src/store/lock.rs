@@ -65,11 +65,16 @@ impl Lock {
         }
     }
 
+    /// Whether somebody waits for the lock.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) != 0
+    }
+
     /// Gives those who wait for the lock, which the caller does not hold,
     /// some time to take it.
     pub(super) fn let_others(&self) {
         for _ in 0..SPINS {
-            if self.waiting.load(Ordering::Relaxed) == 0 {
+            if !self.is_wanted() {
                 return;
             }
             core::hint::spin_loop();

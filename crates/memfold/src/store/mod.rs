@@ -50,15 +50,15 @@ mod tests;
 mod tiers;
 
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use blob::{Header, PAD_LIMIT};
 pub use blob::{OWNER_LIMIT, Ref};
 use class::Class;
-pub use compact::{Debt, Maintained};
+pub use compact::{Debt, Goal, Maintained};
 use lock::Lock;
 pub use memory::Memory;
-pub use pacer::{DEADLINE_NS, Pacer};
+pub use pacer::{DEADLINE_NS, Pace, Pacer};
 pub use size::MAX_PAYLOAD;
 pub use stats::Stats;
 pub use tiers::{Tier, Tiered, Workspace};
@@ -152,6 +152,8 @@ pub struct Store<M: Memory> {
     /// Address space for all descriptions, and those that exist.
     table: AtomicPtr<u8>,
     chunks: [AtomicPtr<Class>; CHUNKS],
+    /// The class with which maintenance goes on.
+    cursor: AtomicUsize,
 }
 
 impl<M: Memory> Store<M> {
@@ -163,6 +165,7 @@ impl<M: Memory> Store<M> {
             growing: Lock::new(),
             table: AtomicPtr::new(ptr::null_mut()),
             chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS],
+            cursor: AtomicUsize::new(0),
         }
     }
 
@@ -359,10 +362,13 @@ impl<M: Memory> Store<M> {
 
     /// Every class that has a description, with its number.
     fn classes(&self) -> impl Iterator<Item = (usize, &Class)> {
-        (0..CHUNKS)
-            .filter(|&chunk| !self.chunks[chunk].load(Ordering::Relaxed).is_null())
-            .flat_map(|chunk| chunk * CLASSES_PER_CHUNK..(chunk + 1) * CLASSES_PER_CHUNK)
-            .filter_map(|number| Some((number, self.class(number)?)))
+        self.classes_from(0)
+    }
+
+    /// The same, beginning with class `begin`.
+    fn classes_from(&self, begin: usize) -> impl Iterator<Item = (usize, &Class)> {
+        let numbers = (begin..size::CLASSES).chain(0..begin);
+        numbers.filter_map(|number| Some((number, self.class(number)?)))
     }
 }
 

@@ -1,30 +1,57 @@
-//! When to compact: as late as it may be.
+//! When to compact, and how far: as late and as little as may be.
 //!
-//! Every deletion makes the next move cheaper for each byte it gives back:
-//! if half of the blobs go, a compactor that keeps up moves one blob for
+//! Every deletion makes the next move cheaper for each byte that it gives
+//! back: if half of the blobs go, a compactor that keeps up moves one blob for
 //! each of them, one that waits for the end moves half as many; if 90 % go, a
-//! ninth. So the work begins when what is left of the time allowed is what it
-//! will take, going by how long it took before. Nobody calls a clock here:
-//! the user's background thread brings the time.
+//! ninth. What has to be kept is a promise about time: what the store takes
+//! now is in proportion to what it held [`DEADLINE_NS`] ago. So the pacer
+//! remembers what the store held, and lets the work begin when what is left of
+//! the time is what the work will take, going by how long it took before.
+//!
+//! ```text
+//!   bytes │▔▔▔▔▔▔▔▔▔▔▔▔▔▔╲  taken, at most
+//!         │▔▔▔▔╲          ╲
+//!         │     ╲ held     ╲▁▁▁▁▁▁▁
+//!         │      ╲▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁
+//!         └──────────────────────────> time
+//!               <── deadline ──>
+//! ```
+//!
+//! Nobody calls a clock here: the user's background thread brings the time.
 
-use super::{Debt, Maintained};
+use super::{Debt, Goal, Maintained};
 
 /// Within this many nanoseconds of a deletion, the store is dense again.
 pub const DEADLINE_NS: u64 = 100_000_000;
 /// What waking up late and being interrupted may take of it.
-const MARGIN_NS: u64 = 35_000_000;
+const MARGIN_NS: u64 = 25_000_000;
 /// How often to look while there is something to wait for, and while not.
 const LOOK_NS: u64 = 5_000_000;
 const IDLE_NS: u64 = 20_000_000;
-/// The first guess: a blob of 1 KiB in 300 ns.
-const FIRST_NS_PER_KIB: u64 = 300;
+/// The first guess: a blob of 1 KiB in 400 ns.
+const FIRST_NS_PER_KIB: u64 = 400;
+/// As many looks as the deadline may take, and some more.
+const SAMPLES: usize = 32;
 
-/// Tells the user's background thread when to call
-/// [`Store::maintain`](super::Store::maintain).
+/// What the background thread is to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pace {
+    /// Sleep for so many nanoseconds, then ask again.
+    Sleep(u64),
+    /// Call [`Store::maintain_to`](super::Store::maintain_to) with this goal
+    /// and a budget that takes a few milliseconds, then ask again.
+    Work(Goal),
+}
+
+/// Paces the user's background thread.
 #[derive(Debug, Clone)]
 pub struct Pacer {
-    loose_since: Option<u64>,
+    /// When the pacer looked, and the bytes that were held: a ring.
+    samples: [(u64, u64); SAMPLES],
+    looks: usize,
     ns_per_kib: u64,
+    /// The last work did nothing: no use in trying again at once.
+    in_vain: bool,
 }
 
 impl Default for Pacer {
@@ -36,33 +63,66 @@ impl Default for Pacer {
 impl Pacer {
     /// A pacer that knows nothing about the machine yet.
     pub const fn new() -> Self {
-        Pacer { loose_since: None, ns_per_kib: FIRST_NS_PER_KIB }
+        Pacer { samples: [(0, 0); SAMPLES], looks: 0, ns_per_kib: FIRST_NS_PER_KIB, in_vain: false }
     }
 
-    /// How many nanoseconds to sleep before asking again; zero: call
-    /// `maintain` now. `now` is any clock that does not go backwards.
-    pub fn wait(&mut self, now: u64, debt: Debt) -> u64 {
-        if !debt.due {
-            self.loose_since = None;
-            return IDLE_NS;
+    /// What to do at `now`, in nanoseconds of a clock that does not go backwards.
+    pub fn next(&mut self, now: u64, debt: Debt) -> Pace {
+        self.remember(now, debt.held_bytes);
+        if !debt.due || core::mem::take(&mut self.in_vain) {
+            return Pace::Sleep(if debt.due { LOOK_NS } else { IDLE_NS });
         }
-        let since = *self.loose_since.get_or_insert(now.saturating_sub(LOOK_NS));
-        let age = now.saturating_sub(since);
-        let work = (debt.move_bytes / 1024).saturating_mul(self.ns_per_kib);
-        let spare = DEADLINE_NS.saturating_sub(MARGIN_NS + age + work);
-        spare.min(LOOK_NS)
+        let (mut pace, mut least) = (Pace::Sleep(LOOK_NS), LOOK_NS);
+        // The most that is known to have been held since the sample.
+        let mut most = debt.held_bytes;
+        for back in 1..=self.looks.min(SAMPLES) {
+            let (then, held) = self.samples[(self.looks - back) % SAMPLES];
+            // What was held at the sample counts no more from `end` on.
+            let end = then.saturating_add(DEADLINE_NS - MARGIN_NS);
+            let left = end.saturating_sub(now.saturating_add(self.work_ns(&debt, most)));
+            if left < least && debt.allowed(most) < debt.resident_bytes {
+                least = left;
+                pace = if left == 0 { Pace::Work(debt.goal(most)) } else { Pace::Sleep(left) };
+            }
+            if left == 0 || end < now {
+                // All that is older asks for less.
+                break;
+            }
+            most = most.max(held);
+        }
+        pace
     }
 
-    /// What a call of `maintain` did and how long it took.
+    /// What a call of `maintain_to` did and how long it took.
     pub fn worked(&mut self, ns: u64, done: &Maintained) {
-        if !done.more {
-            self.loose_since = None;
-        }
+        self.in_vain = done.moved == 0 && done.released_bytes == 0;
         let kib = done.moved_bytes / 1024;
         if kib >= 1024 {
             // The mean of what was thought and what was seen.
             self.ns_per_kib = ((self.ns_per_kib + ns / kib) / 2).clamp(20, 20_000);
         }
+    }
+
+    /// How long it takes until the store takes no more than it may when
+    /// `held` bytes count.
+    fn work_ns(&self, debt: &Debt, held: u64) -> u64 {
+        let cut = debt.resident_bytes.saturating_sub(debt.allowed(held));
+        // The tail to be cut is as full of blobs as the rest.
+        let moves = u128::from(cut) * u128::from(debt.held_bytes) / u128::from(debt.resident_bytes.max(1));
+        (moves as u64 / 1024).saturating_mul(self.ns_per_kib)
+    }
+
+    fn remember(&mut self, now: u64, held: u64) {
+        if self.looks > 0 {
+            let newest = &mut self.samples[(self.looks - 1) % SAMPLES];
+            if now.saturating_sub(newest.0) < LOOK_NS {
+                // As if it had been deleted earlier: on the safe side.
+                newest.1 = newest.1.min(held);
+                return;
+            }
+        }
+        self.samples[self.looks % SAMPLES] = (now, held);
+        self.looks += 1;
     }
 }
 
@@ -72,34 +132,72 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
+    fn debt(held: u64, resident: u64) -> Debt {
+        Debt { due: resident > held * 67 / 64, held_bytes: held, resident_bytes: resident, ..Debt::default() }
+    }
+
+    /// Looks until there is work; the time that passed, and the goal.
+    fn until_work(pacer: &mut Pacer, begun: u64, debt: Debt) -> (u64, Goal) {
+        let mut now = begun;
+        loop {
+            match pacer.next(now, debt) {
+                Pace::Work(goal) => return (now - begun, goal),
+                Pace::Sleep(ns) => now += ns,
+            }
+            assert!(now < begun + 2 * DEADLINE_NS, "nothing happens");
+        }
+    }
+
     #[test]
     fn little_work_waits_and_much_work_begins_at_once() {
         let mut pacer = Pacer::new();
-        assert_eq!(pacer.wait(0, Debt { due: false, move_bytes: 0 }), IDLE_NS);
-        let little = Debt { due: true, move_bytes: MIB };
-        let mut now = 1_000_000_000;
-        let begun = now;
-        loop {
-            let wait = pacer.wait(now, little);
-            if wait == 0 {
-                break;
-            }
-            now += wait;
-        }
-        let waited = now - begun;
-        assert!((50_000_000..DEADLINE_NS - MARGIN_NS).contains(&waited), "{waited}");
-        assert_eq!(Pacer::new().wait(now, Debt { due: true, move_bytes: 1 << 40 }), 0);
+        let now = 1_000_000_000;
+        assert_eq!(pacer.next(now, debt(100 * MIB, 100 * MIB)), Pace::Sleep(IDLE_NS));
+        let (waited, goal) = until_work(&mut pacer, now + LOOK_NS, debt(90 * MIB, 100 * MIB));
+        assert!((40_000_000..DEADLINE_NS - MARGIN_NS).contains(&waited), "{waited}");
+        assert_eq!(goal, Goal::DENSE);
+        let (waited, _) = until_work(&mut Pacer::new(), now, debt(1000 * MIB, 3000 * MIB));
+        assert_eq!(waited, 0);
     }
 
     #[test]
     fn a_slow_machine_begins_earlier() {
         let mut pacer = Pacer::new();
-        let debt = Debt { due: true, move_bytes: 64 * MIB };
-        assert_ne!(pacer.wait(0, debt), 0);
-        let done = Maintained { moved_bytes: 10 * MIB, ..Maintained::default() };
-        for _ in 0..5 {
-            pacer.worked(30_000_000, &done);
+        let (fast, _) = until_work(&mut pacer.clone(), 0, debt(100 * MIB, 150 * MIB));
+        let done = Maintained { moved: 1, moved_bytes: 10 * MIB, ..Maintained::default() };
+        (0..5).for_each(|_| pacer.worked(15_000_000, &done));
+        let (slow, _) = until_work(&mut pacer, 0, debt(100 * MIB, 150 * MIB));
+        assert!(slow + 10_000_000 < fast, "{slow} {fast}");
+    }
+
+    #[test]
+    fn what_was_deleted_just_now_may_stay_while_older_deletions_are_due() {
+        let mut pacer = Pacer::new();
+        let resident = 1000 * MIB;
+        let mut now = 0;
+        // One percent every five milliseconds.
+        for step in 0..60 {
+            match pacer.next(now, debt((1000 - step * 10) * MIB, resident)) {
+                Pace::Sleep(ns) => assert!(ns <= IDLE_NS),
+                Pace::Work(goal) => {
+                    assert!(now > 40_000_000, "so early, at {now}");
+                    assert_ne!(goal, Goal::DENSE, "no need to catch up with the last deletion");
+                    return;
+                }
+            }
+            now += LOOK_NS;
         }
-        assert_eq!(pacer.wait(0, debt), 0);
+        panic!("the work never begins");
+    }
+
+    #[test]
+    fn work_in_vain_is_not_repeated_at_once() {
+        let mut pacer = Pacer::new();
+        let loose = debt(10 * MIB, 1000 * MIB);
+        pacer.next(0, loose);
+        assert!(matches!(pacer.next(DEADLINE_NS, loose), Pace::Work(_)));
+        pacer.worked(1000, &Maintained::default());
+        assert_eq!(pacer.next(DEADLINE_NS + 1000, loose), Pace::Sleep(LOOK_NS));
+        assert!(matches!(pacer.next(DEADLINE_NS + LOOK_NS, loose), Pace::Work(_)));
     }
 }
