@@ -15,6 +15,8 @@ const PIECES: usize = 64;
 /// Address space asked for at once; less is taken where an address-space
 /// limit forbids that much.
 const PIECE_BYTES: usize = 64 << 30;
+/// Memory is made usable in steps of this size.
+const STEP: usize = 1 << 20;
 const SMALLEST_PIECE: usize = 4 << 20;
 
 /// See the module.
@@ -27,6 +29,9 @@ pub struct Arena {
 struct State {
     pieces: usize,
     next: usize,
+    /// What lies above may not be touched yet: a program that locks all of its
+    /// memory would make all of it resident.
+    usable: usize,
     end: usize,
 }
 
@@ -36,7 +41,7 @@ impl Arena {
         Arena {
             starts: [const { AtomicUsize::new(0) }; PIECES],
             ends: [const { AtomicUsize::new(0) }; PIECES],
-            state: Lock::new(State { pieces: 0, next: 0, end: 0 }),
+            state: Lock::new(State { pieces: 0, next: 0, usable: 0, end: 0 }),
         }
     }
 
@@ -49,7 +54,15 @@ impl Arena {
             self.grow(&mut state, bytes + align)?;
             start = state.next.next_multiple_of(align);
         }
-        state.next = start + bytes;
+        let end = start + bytes;
+        if end > state.usable {
+            let usable = end.next_multiple_of(STEP).min(state.end);
+            let (from, more) = (state.usable, usable - state.usable);
+            // SAFETY: memory of our own that nobody uses yet.
+            unsafe { sys::mprotect(from, more, prot::READ | prot::WRITE) }.ok()?;
+            state.usable = usable;
+        }
+        state.next = end;
         Some(start as *mut u8)
     }
 
@@ -69,7 +82,7 @@ impl Arena {
         }
         let mut want = PIECE_BYTES.max(at_least.next_multiple_of(PAGE));
         let start = loop {
-            match sys::map_anonymous(want, prot::READ | prot::WRITE) {
+            match sys::map_anonymous(want, prot::NONE) {
                 Ok(start) => break start as usize,
                 Err(_) if want / 4 >= at_least.max(SMALLEST_PIECE) => want /= 4,
                 Err(_) => return None,
@@ -84,7 +97,7 @@ impl Arena {
         self.ends[state.pieces].store(start + want, Relaxed);
         self.starts[state.pieces].store(start, Release);
         state.pieces += 1;
-        (state.next, state.end) = (start, start + want);
+        (state.next, state.usable, state.end) = (start, start, start + want);
         Some(())
     }
 

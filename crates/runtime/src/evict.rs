@@ -27,6 +27,9 @@ use crate::uffd::Probe;
 /// Pages of a range that must be there to make it worth taking.
 const WORTH: u32 = 4;
 
+/// Pages in a row that may be refused before the rest of a block is left alone.
+const REFUSALS: u32 = 8;
+
 /// What came of trying to take a range away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
@@ -196,8 +199,8 @@ impl Runtime {
                 let index = index_in_block(range.start + offset);
                 offset < range.bytes && before.bits[index / 64] >> (index % 64) & 1 != 0
             };
-            let mut offset = 0;
-            while offset < range.bytes {
+            let (mut offset, mut refused) = (0, 0);
+            while offset < range.bytes && refused < REFUSALS {
                 let mut run = 0;
                 while there(offset + run) {
                     run += PAGE;
@@ -209,10 +212,16 @@ impl Runtime {
                 // SAFETY: touches of the source are faults that wait for the order
                 // lock; the target is a free slot of ours.
                 match unsafe { self.uffd().move_pages(range.to + offset, range.start + offset, run, true) } {
-                    Ok(done) => offset += done.max(PAGE),
+                    Ok(done) => {
+                        offset += done.max(PAGE);
+                        refused = 0;
+                    }
                     Err(Errno::INVAL | Errno::SRCH | Errno::NOMEM | Errno::AGAIN) => break,
                     // Pinned, shared after a fork, or gone meanwhile: it stays.
-                    Err(_) => offset += PAGE,
+                    Err(_) => {
+                        offset += PAGE;
+                        refused += 1;
+                    }
                 }
             }
         }

@@ -134,6 +134,8 @@ pub struct Proxy {
 
 /// More than can come: each thread waits until its message is read.
 const PROXY: usize = 512;
+/// Faults among them at most; who finds no room faults again.
+const PROXY_FAULTS: usize = 256;
 /// Waiting longer than this for pages that should appear means that they
 /// were discarded meanwhile.
 const APPEAR_NS: u64 = 2_000_000;
@@ -142,6 +144,15 @@ impl Proxy {
     /// Nothing read.
     pub const fn new() -> Self {
         Proxy { messages: [Message::Other; PROXY], count: 0 }
+    }
+
+    fn holds(&self, message: Message) -> bool {
+        self.messages[..self.count].contains(&message)
+    }
+
+    fn add(&mut self, message: Message) {
+        self.messages[self.count] = message;
+        self.count += 1;
     }
 }
 
@@ -189,11 +200,12 @@ impl Runtime {
                     self.move_seen.store(true, Release);
                     return;
                 }
-                Some(message) => {
-                    let at = proxy.count;
-                    proxy.messages[at] = message;
-                    proxy.count += 1;
+                // A thread with a signal pending faults again and again while it waits.
+                Some(message @ Message::Fault { .. }) if proxy.holds(message) => {}
+                Some(Message::Fault { page, .. }) if proxy.count >= PROXY_FAULTS => {
+                    self.uffd().wake(page, PAGE)
                 }
+                Some(message) => proxy.add(message),
                 None => core::hint::spin_loop(),
             }
         }

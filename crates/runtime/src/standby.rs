@@ -84,6 +84,15 @@ impl Standby {
         Ok(())
     }
 
+    /// Gives all slots back; nobody may use standby any more.
+    pub fn close(&self) {
+        let base = self.base.load(Acquire);
+        if base != 0 {
+            // SAFETY: no entry names a page on standby, and no compressor lives.
+            let _ = unsafe { sys::map_over(base, SLOTS * BLOCK, prot::NONE) };
+        }
+    }
+
     /// Whether the address lies in a slot.
     pub fn contains(&self, address: usize) -> bool {
         let base = self.base.load(Acquire);

@@ -52,6 +52,7 @@ impl Runtime {
                 sys::sched_yield();
             }
         }
+        self.standby.close();
         self.slot().state.store(state::STOPPED, Release);
         self.stopped.store(true, Release);
         self.room.ring();

@@ -354,7 +354,8 @@ impl Keeper {
                         runtime.work.ring();
                     }
                 }
-                Taken::Pages(_) | Taken::Nothing => {}
+                // Others want the order lock too.
+                Taken::Pages(_) | Taken::Nothing => sys::sched_yield(),
                 Taken::Busy => sys::sched_yield(),
                 Taken::Stale => self.list(),
             }
