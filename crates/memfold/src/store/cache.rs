@@ -34,16 +34,34 @@ pub(super) fn will_read_all(at: *const u8, bytes: usize) {
     }
 }
 
+/// The line at `at` will be written soon.
+#[inline]
+pub(super) fn will_write<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint; it never faults, whatever the address.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_ET0>(at.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a hint; it never faults, whatever the address.
+    unsafe {
+        core::arch::asm!("prfm pstl1keep, [{at}]", at = in(reg) at, options(nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = at;
+}
+
 /// Copies `bytes` to where they will not be read soon: past the caches, so
-/// that what is overwritten need not be fetched first. Done when it returns,
-/// for all threads that see what this one does next.
+/// that what is overwritten need not be fetched first. Call `copied` before
+/// others may look.
 ///
 /// # Safety
 ///
 /// As for `copy_nonoverlapping`; `to` is aligned to 16 bytes.
 #[cfg(target_arch = "x86_64")]
 pub(super) unsafe fn copy_away(from: *const u8, to: *mut u8, bytes: usize) {
-    use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
     // Lines that are written only in part are fetched anyway.
     let head = to.align_offset(LINE).min(bytes);
     let body = (bytes - head) / LINE * LINE;
@@ -61,7 +79,16 @@ pub(super) unsafe fn copy_away(from: *const u8, to: *mut u8, bytes: usize) {
             }
         }
         ptr::copy_nonoverlapping(from.add(head + body), to.add(head + body), tail);
-        _mm_sfence();
+    }
+}
+
+/// What `copy_away` wrote comes before all that this thread writes next.
+#[inline]
+pub(super) fn copied() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: part of x86-64, no preconditions.
+    unsafe {
+        core::arch::x86_64::_mm_sfence();
     }
 }
 
@@ -94,6 +121,7 @@ mod tests {
                 let mut to = Aligned([0xee; 1024]);
                 // SAFETY: within both arrays.
                 unsafe { copy_away(from.0.as_ptr().add(from_at), to.0.as_mut_ptr().add(to_at), len) };
+                copied();
                 assert_eq!(to.0[to_at..to_at + len], from.0[from_at..from_at + len]);
                 assert!(to.0[..to_at].iter().chain(&to.0[to_at + len..]).all(|b| *b == 0xee));
             }

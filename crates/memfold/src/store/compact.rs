@@ -20,15 +20,12 @@
 
 use core::sync::atomic::Ordering;
 
-use super::blob::{Header, Ref};
-use super::class::{GROUP_SLOTS, Locked};
+use super::class::Locked;
 use super::memory::Memory;
-use super::{Owners, Store, cache};
+use super::{Owners, Store};
 
 /// About this many bytes are moved with the lock held: a few microseconds.
 const HOLD: usize = 16 * 1024;
-/// Moves that are planned together.
-const BATCH: usize = 8;
 /// Groups looked through with the lock held.
 const HOLD_GROUPS: usize = 64;
 /// Nothing is done if it would give back less than this.
@@ -94,14 +91,6 @@ impl Goal {
     /// As dense as is reasonable: every further blob to be moved into a hole
     /// costs as much, and the next deletion makes the next hole.
     pub const DENSE: Goal = Goal { holes_left: 32 };
-}
-
-/// A batch of moves: from the highest live slots to the lowest holes.
-#[derive(Default)]
-struct Plan {
-    from: [u64; BATCH],
-    to: [u64; BATCH],
-    moves: usize,
 }
 
 enum Step {
@@ -227,97 +216,6 @@ impl<M: Memory> Locked<'_, M> {
         let Some(hole) = self.lowest_hole(HOLD_GROUPS) else {
             return if self.low < self.groups() { Step::Searching } else { Step::Dense };
         };
-        let plan = self.plan(hole);
-        self.prefetch(&plan, owners);
-        for (&from, &to) in plan.from.iter().zip(&plan.to).take(plan.moves) {
-            if !self.move_blob(class, from, to, owners, done) {
-                return Step::Stuck;
-            }
-            if self.class.is_wanted() {
-                break;
-            }
-        }
-        Step::Moved
-    }
-
-    /// Pairs the slots below the top with the holes from `hole` on, as far
-    /// as they lie in the same two groups.
-    fn plan(&self, hole: u64) -> Plan {
-        let mut plan = Plan::default();
-        let (low, high) = (hole / GROUP_SLOTS, (self.top - 1) / GROUP_SLOTS);
-        let mut holes = !self.bits(low) & self.used_mask(low);
-        let mut blobs = self.bits(high);
-        let most = if self.class.slot as usize > HOLD / 4 { 1 } else { BATCH };
-        while plan.moves < most && holes != 0 && blobs != 0 {
-            let from = high * GROUP_SLOTS + 63 - u64::from(blobs.leading_zeros());
-            let to = low * GROUP_SLOTS + u64::from(holes.trailing_zeros());
-            if to >= from {
-                break;
-            }
-            (plan.from[plan.moves], plan.to[plan.moves]) = (from, to);
-            plan.moves += 1;
-            blobs ^= 1 << (from % GROUP_SLOTS);
-            holes &= holes - 1;
-        }
-        plan
-    }
-
-    fn prefetch(&self, plan: &Plan, owners: &impl Owners) {
-        let bytes = self.class.slot as usize;
-        for &from in &plan.from[..plan.moves] {
-            cache::will_read(self.class.header(from));
-            cache::will_read_all(self.class.slot(from), bytes);
-        }
-        for &from in &plan.from[..plan.moves] {
-            // SAFETY: the header of a slot below the top.
-            if let Some(header) = unsafe { Header::read(self.class.header(from)) } {
-                owners.prefetch(header.owner);
-            }
-        }
-    }
-
-    /// Moves the last blob, at `last`, into `hole`. False if it has to stay.
-    fn move_blob(
-        &mut self,
-        class: usize,
-        last: u64,
-        hole: u64,
-        owners: &impl Owners,
-        done: &mut Maintained,
-    ) -> bool {
-        debug_assert!(hole < last && self.is_live(last) && !self.is_live(hole));
-        let (from, to) = (self.class.header(last), self.class.header(hole));
-        // SAFETY: both are headers of slots below the top, so committed.
-        let Some(header) = (unsafe { Header::read(from) }) else {
-            // Its writer is not done yet, or the header is damaged.
-            return false;
-        };
-        let Some(payload) = self.class.payload_len(header) else { return false };
-        let moved = Header { generation: self.next_generation(), ..header };
-        // SAFETY: two different slots of this class, with room for `payload`
-        // bytes each. The hole is nobody's while the lock is held; the blob
-        // is only read, here as by its readers.
-        unsafe {
-            cache::copy_away(self.class.slot(last), self.class.slot(hole), payload);
-            moved.write(to);
-        }
-        let old = Ref::new(class, last, header.generation);
-        let new = Ref::new(class, hole, moved.generation);
-        if !owners.relocate(header.owner, old, new) {
-            // SAFETY: the copy was never anybody's.
-            unsafe { Header::withdraw(to) };
-            done.refused += 1;
-            return false;
-        }
-        // SAFETY: the owner has the new reference, so the old slot is free.
-        unsafe { Header::withdraw(from) };
-        let group = hole / GROUP_SLOTS;
-        let bits = self.bits(group);
-        self.set_bits(group, bits | 1 << (hole % GROUP_SLOTS));
-        self.clear(last);
-        self.lower_top(1);
-        done.moved += 1;
-        done.moved_bytes += payload as u64;
-        true
+        if self.move_some(class, hole, owners, done) { Step::Moved } else { Step::Stuck }
     }
 }

@@ -41,6 +41,7 @@ mod compact;
 mod hash;
 mod lock;
 mod memory;
+mod moves;
 mod pacer;
 mod size;
 mod stats;
