@@ -24,7 +24,7 @@ use super::{Debt, Goal, Maintained};
 /// Within this many nanoseconds of a deletion, the store is dense again.
 pub const DEADLINE_NS: u64 = 100_000_000;
 /// What waking up late and being interrupted may take of it.
-const MARGIN_NS: u64 = 25_000_000;
+const MARGIN_NS: u64 = 30_000_000;
 /// How often to look while there is something to wait for, and while not.
 const LOOK_NS: u64 = 5_000_000;
 const IDLE_NS: u64 = 20_000_000;
