@@ -216,7 +216,8 @@ mod tests {
         assert!(stat.threads >= 2 && stat.image.is_known(), "{stat:?}");
         assert_eq!(inner_pid(own), Some(own));
         assert!(!has_ended(own));
-        let block = vec![1u8; 32 << 20];
+        // Without the black box an optimised build leaves the block out.
+        let block = std::hint::black_box(vec![1u8; 32 << 20]);
         assert!(anonymous(own).unwrap() >= 32 << 20);
         let (all, each) = anonymous_shared(own).unwrap();
         assert!(all >= 32 << 20 && each <= all && each > all / 2, "{all} {each}");

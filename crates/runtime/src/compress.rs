@@ -100,6 +100,7 @@ impl Runtime {
         let at = self.standby.address(slot) + first * PAGE;
         // SAFETY: no entry names these pages any more, and this thread holds the slot.
         let _ = unsafe { sys::madvise(at, GROUP * PAGE, advice::DONTNEED) };
+        self.given_back.fetch_add(1, Relaxed);
         self.change_debt(used - i64::from(present.count_ones()) * PAGE as i64);
     }
 

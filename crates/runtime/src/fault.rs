@@ -32,8 +32,10 @@ use crate::worker::{RUN, Worker};
 
 /// Sequential streams that a handler follows at the same time.
 const STREAMS: usize = 8;
-/// A fault never waits longer than this for room.
-const WAIT_NS: u64 = 100_000_000;
+/// A fault never waits longer than this for room ...
+const WAIT_NS: u64 = 20_000_000;
+/// ... nor this long without any memory being given back meanwhile.
+const IDLE_NS: u64 = 2_000_000;
 /// Pages of zeros given at once at most, to a stream of touches of fresh memory.
 const ZERO_RUN: usize = PAGES;
 
@@ -238,15 +240,21 @@ impl Handler {
             return;
         }
         let begin = sys::now_ns();
+        let (mut given, mut given_at) = (runtime.given_back.load(Relaxed), begin);
         loop {
             let seen = runtime.room.now();
             credentials::adopt();
-            let waited = sys::now_ns() - begin;
+            let now = sys::now_ns();
+            let waited = now - begin;
+            if runtime.given_back.load(Relaxed) != given {
+                (given, given_at) = (runtime.given_back.load(Relaxed), now);
+            }
             if runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
                 || runtime.exhausted.load(Relaxed)
                 || runtime.pause.load(Relaxed) != 0
                 || runtime.stop_wanted.load(Relaxed)
                 || waited > WAIT_NS
+                || now - given_at > IDLE_NS
             {
                 runtime.slot().counters.throttled_ns.fetch_add(waited, Relaxed);
                 return;

@@ -120,6 +120,8 @@ pub struct Runtime {
     pub zero_pages: AtomicI64,
     /// Bytes that this process must still make free; see `watch.rs`.
     pub debt: AtomicI64,
+    /// Times that memory was given back.
+    pub given_back: AtomicU32,
     /// Bytes that the debt may grow to before faults wait.
     pub margin: AtomicI64,
     /// Nothing is left that could be evicted.
@@ -200,6 +202,7 @@ impl Runtime {
             handler_call: AtomicI32::new(-1),
             zero_pages: AtomicI64::new(0),
             debt: AtomicI64::new(0),
+            given_back: AtomicU32::new(0),
             margin: AtomicI64::new(0),
             exhausted: AtomicBool::new(false),
             work: Bell::new(),
