@@ -10,7 +10,8 @@ TORTURE := $(abspath $(TARGET))/torture
 PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-unit test-torture test-small test-programs lint soak fuzz bench install clean
+
+.PHONY: help setup build demo test test-unit test-torture test-checks test-small test-programs lint soak fuzz bench install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || grep '##' $(MAKEFILE_LIST)
@@ -24,18 +25,20 @@ build: setup ## the command and its preload library, in release
 demo: build ## a Python program plainly and in a third of its memory
 	@$(PYTHON) tests/programs/demo.py --memfold $(MEMFOLD)
 
-test: build test-unit test-torture test-small ## every test that fits into three minutes
+test: build test-unit test-torture test-checks ## every test that fits into three minutes
 
 test-unit: setup
 	cargo test --release --quiet --workspace --exclude memfold-bench
 
 test-torture: build
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
-	scripts/torture.sh $(MEMFOLD) $(TORTURE)/torture 25
+	scripts/torture.sh $(MEMFOLD) $(TORTURE)/torture 16 quick
 
-test-small: build
-	@scripts/setup.sh packages $$($(PROGRAMS) --missing-packages)
+test-checks:
 	cd tests/programs && $(PYTHON) -B -m unittest -q test_checks
+
+test-small: build ## real programs with small loads, at the limits that are the goal
+	@scripts/setup.sh packages $$($(PROGRAMS) --missing-packages)
 	$(PROGRAMS) --budget 80
 
 test-programs: build ## all programs with larger loads

@@ -3,7 +3,10 @@
 # Seeds are new every time and printed by the program, so that a failure can
 # be repeated with --seed.
 #
-# usage: torture.sh MEMFOLD TORTURE SECONDS     SECONDS in all
+# usage: torture.sh MEMFOLD TORTURE SECONDS [quick]     SECONDS in all
+#
+# `quick` runs the cases that are known to pass, in two groups; without it all
+# cases run together, which does not pass yet: see docs/design.md, "Not yet".
 set -u
 memfold=$1 torture=$2 seconds=$3
 passed=0 failed=0
@@ -14,14 +17,21 @@ rows="96M 128M 4
 56M 96M 6
 128M 160M 3
 96M 128M 4 --paranoid"
-each=$((seconds / 5))
+if [ "${4:-}" = quick ]; then
+    rows="72M 128M 4 --only random,malloc,map,mremap,madvise,neighbours,protect,threads,signals,spawn,io,sync,sparse,brk,exit,shared,growth,context,code
+64M 100M 2 --only fork
+64M 100M 3 --only exec
+64M 100M 3 --only random,cancel"
+fi
+each=$((seconds / 4))
 [ "$each" -ge 1 ] || each=1
 
 while read -r limit size threads options; do
     echo "torture: limit $limit, memory $size, $threads threads${options:+, $options}, $each s"
+    case $options in --only*) only=$options options= ;; *) only= ;; esac
     # shellcheck disable=SC2086 # options are words
     if "$memfold" run --quiet --limit "$limit" $options -- \
-        "$torture" --seconds "$each" --memory "$size" --threads "$threads" </dev/null; then
+        "$torture" --seconds "$each" --memory "$size" --threads "$threads" $only </dev/null; then
         passed=$((passed + 1))
     else
         echo "torture: FAILED with status $? (limit $limit)"

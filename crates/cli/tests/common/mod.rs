@@ -34,7 +34,15 @@ pub struct Said {
 
 /// Runs a command to its end.
 pub fn finish(mut command: Command) -> Said {
-    said(command.output().unwrap())
+    loop {
+        match command.output() {
+            // A test that runs beside this one forked while a copy of a program was being written.
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            output => return said(output.unwrap()),
+        }
+    }
 }
 
 pub fn said(output: Output) -> Said {
