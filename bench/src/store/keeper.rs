@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use memfold::SystemMemory;
-use memfold::store::{Owners, Pace, Pacer, Ref, Store};
+use memfold::store::{Owners, Pace, Pacer, Ref, Store, Tuning};
 
 use crate::area::Area;
 
@@ -77,6 +77,8 @@ struct Held(Slots);
 /// Bytes that the background thread moves or gives back before it looks at
 /// the clock again.
 const BUDGET: usize = 8 << 20;
+/// Bytes that the program itself takes, about.
+const PROGRAM: u64 = 6 << 20;
 /// The bit that pins a slot.
 const PIN: u64 = 1 << 63;
 
@@ -104,6 +106,7 @@ impl Kept {
                 let (mut pacer, epoch) = (Pacer::new(), Instant::now());
                 let now = || epoch.elapsed().as_nanos() as u64;
                 while !shared.stop.load(Ordering::Relaxed) {
+                    shared.be_as_loose_as_promised();
                     let begun = now();
                     match pacer.next(begun, shared.store.debt()) {
                         Pace::Work(goal) => {
@@ -119,6 +122,20 @@ impl Kept {
             }
         });
         Kept { shared, background: Some(background) }
+    }
+}
+
+impl Shared {
+    /// All in all, 9/8 of the payload is what this user allows himself. What
+    /// he spends on slots and on the program leaves the rest to the store.
+    fn be_as_loose_as_promised(&self) {
+        let stats = self.store.stats();
+        let outside = self.slots.0.len() as u64 * 8 + PROGRAM;
+        let fixed = stats.header_bytes + stats.rounding_bytes + stats.table_bytes + outside;
+        let loose = (stats.payload_bytes / 8).saturating_sub(fixed);
+        let held = stats.payload_bytes + stats.rounding_bytes;
+        let share = (loose * 256 / held.max(1)).clamp(4, 32) as u8;
+        self.store.set_tuning(Tuning { loose_share: share, ..Tuning::DEFAULT });
     }
 }
 

@@ -22,7 +22,7 @@ use core::sync::atomic::Ordering;
 
 use super::class::Locked;
 use super::memory::Memory;
-use super::{Owners, Store};
+use super::{Owners, Store, Tuning};
 
 /// About this many bytes are moved with the lock held: a few microseconds.
 const HOLD: usize = 16 * 1024;
@@ -69,7 +69,7 @@ pub struct Debt {
 impl Debt {
     /// What may be committed where `held` bytes are.
     pub(super) fn allowed(&self, held: u64) -> u64 {
-        held + held / 64 * u64::from(self.loose_share)
+        held + held / 256 * u64::from(self.loose_share)
     }
 
     /// The goal that leaves no more than is allowed where `held` bytes are.
@@ -166,8 +166,9 @@ impl<M: Memory> Store<M> {
 impl<M: Memory> Locked<'_, M> {
     /// Whether the class is so loose that freeing has to help: it holds less
     /// than a quarter of what it takes.
-    pub(super) fn is_mostly_holes(&self) -> bool {
-        self.holes() > 3 * self.live && self.holes() * u64::from(self.class.slot) > HELP_FLOOR
+    pub(super) fn needs_help(&self, tuning: Tuning) -> bool {
+        self.live * 64 < self.top * u64::from(tuning.help_share)
+            && self.holes() * u64::from(self.class.slot) > HELP_FLOOR
     }
 
     fn is_dense(&self, goal: Goal) -> bool {

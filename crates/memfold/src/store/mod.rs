@@ -110,14 +110,19 @@ pub struct Tuning {
     /// A class asks for its next unit of memory when the present one is this
     /// many 64ths full; 64 means no reserve.
     pub fill_ratio: u8,
-    /// Maintenance begins when holes and unused tails exceed this many 64ths
-    /// of what the blobs take.
+    /// Maintenance begins when holes and unused tails exceed this many 256ths
+    /// of what the blobs take, and with the pacer's goals it ends there. More
+    /// means less work: fewer moves, fewer pages given back and soon wanted again.
     pub loose_share: u8,
+    /// Freeing moves a few blobs itself when what a class holds is less than
+    /// this many 64ths of what it takes; 0 means that it never does.
+    pub help_share: u8,
 }
 
 impl Tuning {
-    /// CRAMES's fill ratio of 7/8; holes and tails up to 3/64.
-    pub const DEFAULT: Tuning = Tuning { fill_ratio: 56, loose_share: 3 };
+    /// CRAMES's fill ratio of 7/8; holes and tails up to 3/64; help where
+    /// three quarters are holes.
+    pub const DEFAULT: Tuning = Tuning { fill_ratio: 56, loose_share: 12, help_share: 16 };
 }
 
 /// A slot that has been taken, and is its taker's until he publishes it.
@@ -178,7 +183,11 @@ impl<M: Memory> Store<M> {
     /// The settings in force.
     pub fn tuning(&self) -> Tuning {
         let packed = self.tuning.load(Ordering::Relaxed);
-        Tuning { fill_ratio: packed as u8, loose_share: (packed >> 8) as u8 }
+        Tuning {
+            fill_ratio: packed as u8,
+            loose_share: (packed >> 8) as u8,
+            help_share: (packed >> 16) as u8,
+        }
     }
 
     /// Changes the settings, from the next put on.
@@ -261,10 +270,15 @@ impl<M: Memory> Store<M> {
         // SAFETY: a live slot; readers are done with it, as they promised.
         unsafe { Header::withdraw(class.header(r.index())) };
         locked.give_back(r.index(), len);
-        if locked.is_mostly_holes() {
+        let tuning = self.tuning();
+        if locked.needs_help(tuning) {
             locked.help(r.class(), owners);
+            // A system call for a few pages would not be worth it.
+            let trim = locked.long_tail(tuning) > locked.committed / 4;
             drop(locked);
-            class.trim(&self.memory, usize::MAX, self.tuning());
+            if trim {
+                class.trim(&self.memory, usize::MAX, tuning);
+            }
         }
         Ok(())
     }
@@ -401,5 +415,5 @@ impl<M: Memory> Drop for Store<M> {
 }
 
 const fn pack(tuning: Tuning) -> u32 {
-    tuning.fill_ratio as u32 | (tuning.loose_share as u32) << 8
+    tuning.fill_ratio as u32 | (tuning.loose_share as u32) << 8 | (tuning.help_share as u32) << 16
 }
