@@ -250,9 +250,9 @@ impl Runtime {
         };
         let held = self.standby.slot(range.slot);
         let mut live = 0;
-        for word in 0..PAGES / 64 {
-            held.present[word].store(present[word], Relaxed);
-            let mut bits = present[word];
+        for (word, present) in present.iter().enumerate() {
+            held.present[word].store(*present, Relaxed);
+            let mut bits = *present;
             while bits != 0 {
                 let index = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;

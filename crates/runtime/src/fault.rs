@@ -396,19 +396,17 @@ impl Handler {
             for (index, state) in found.iter().enumerate() {
                 let entry = &block.entries[(fault.page / PAGE + index) % PAGES];
                 match *state {
-                    State::Stored(name) if index < done => {
-                        if entry.replace(State::Pinned(name), State::Empty) {
-                            block.evicted.fetch_sub(1, Relaxed);
-                            freed[index] = Some((name, page_number(fault.page + index * PAGE)));
-                        }
+                    State::Stored(name)
+                        if index < done && entry.replace(State::Pinned(name), State::Empty) =>
+                    {
+                        block.evicted.fetch_sub(1, Relaxed);
+                        freed[index] = Some((name, page_number(fault.page + index * PAGE)));
                     }
-                    State::Zero if index < done => {
-                        if entry.replace(State::Zero, State::Empty) {
-                            block.evicted.fetch_sub(1, Relaxed);
-                            zeros += 1;
-                        }
+                    State::Zero if index < done && entry.replace(State::Zero, State::Empty) => {
+                        block.evicted.fetch_sub(1, Relaxed);
+                        zeros += 1;
                     }
-                    State::Stored(name) => {
+                    State::Stored(name) if index >= done => {
                         entry.replace(State::Pinned(name), State::Stored(name));
                     }
                     _ => {}

@@ -20,6 +20,17 @@ struct Range {
     used: AtomicU32,
 }
 
+impl Range {
+    const fn new() -> Self {
+        Range {
+            start: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+            tid: AtomicU32::new(0),
+            used: AtomicU32::new(0),
+        }
+    }
+}
+
 /// See the module.
 pub struct KeepOut {
     ranges: [Range; RANGES],
@@ -31,13 +42,11 @@ pub struct KeepOut {
 impl KeepOut {
     /// None.
     pub const fn new() -> Self {
-        const EMPTY: Range = Range {
-            start: AtomicUsize::new(0),
-            end: AtomicUsize::new(0),
-            tid: AtomicU32::new(0),
-            used: AtomicU32::new(0),
-        };
-        KeepOut { ranges: [EMPTY; RANGES], high: AtomicUsize::new(0), overflow: AtomicU32::new(0) }
+        KeepOut {
+            ranges: [const { Range::new() }; RANGES],
+            high: AtomicUsize::new(0),
+            overflow: AtomicU32::new(0),
+        }
     }
 
     /// Adds a range; `tid` 0 keeps it for ever.

@@ -5,7 +5,7 @@ use core::slice;
 use memfold::store::Workspace;
 use memfold_codec::Scratch;
 
-use crate::runtime::Runtime;
+use crate::runtime::{RUNTIME, Runtime};
 use crate::sys::PAGE;
 
 /// Pages brought back by one fault at most.
@@ -29,15 +29,15 @@ impl Worker {
         let store = runtime.store();
         Some(Worker {
             number,
-            pages: take(runtime, RUN * PAGE)?,
-            space: store.workspace(PAGE, take(runtime, store.workspace_bytes(PAGE))?),
-            decode: Scratch::new(take(runtime, store.decode_scratch(PAGE))?),
+            pages: take(RUN * PAGE)?,
+            space: store.workspace(PAGE, take(store.workspace_bytes(PAGE))?),
+            decode: Scratch::new(take(store.decode_scratch(PAGE))?),
         })
     }
 }
 
-fn take(runtime: &'static Runtime, bytes: usize) -> Option<&'static mut [u8]> {
-    let place = runtime.arena.reserve(bytes, PAGE)?;
+fn take(bytes: usize) -> Option<&'static mut [u8]> {
+    let place = RUNTIME.arena.reserve(bytes, PAGE)?;
     // SAFETY: fresh zeroed memory of the arena, handed out once, never unmapped.
     Some(unsafe { slice::from_raw_parts_mut(place, bytes) })
 }
