@@ -72,7 +72,7 @@ pub fn examine(file: &File) -> std::io::Result<Elf> {
 }
 
 fn interpreter(file: &File, offset: u64, size: u64) -> std::io::Result<Elf> {
-    if size < 2 || size > LONGEST_PATH {
+    if !(2..=LONGEST_PATH).contains(&size) {
         return Ok(Elf::Broken);
     }
     let mut path = vec![0; size as usize];

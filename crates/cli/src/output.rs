@@ -51,7 +51,7 @@ impl Output {
             Way::Open(file) => file.write_all(text),
             Way::Beside(temporary, file) => {
                 file.write_all(text)?;
-                std::fs::rename(&temporary, &self.path)
+                std::fs::rename(temporary, &self.path)
             }
         }
         // Dropping it removes what is left of the temporary file.

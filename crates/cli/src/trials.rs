@@ -17,7 +17,7 @@ const PAGES: u64 = 16;
 /// Whether the kernel shows which pages were touched: cleared through
 /// `/proc/self/clear_refs`, read from `/proc/self/smaps`.
 pub fn referenced_bits() -> bool {
-    answer(|| Some(see_referenced()?))
+    answer(see_referenced)
 }
 
 /// Whether PAGEMAP_SCAN (Linux 6.7) finds present pages.
