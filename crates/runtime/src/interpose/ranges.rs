@@ -224,8 +224,8 @@ mod tests {
                 set.remove(start, end)
             }
             naive[start..end.min(SPAN)].fill(add);
-            for at in 0..SPAN {
-                assert_eq!(set.overlaps(at, at + 1), naive[at], "{at} after {start}..{end} {add}");
+            for (at, expected) in naive.iter().enumerate() {
+                assert_eq!(set.overlaps(at, at + 1), *expected, "{at} after {start}..{end} {add}");
             }
             let first = set.first_in(start, SPAN).map(|(from, _)| from.max(start));
             assert_eq!(first, (start..SPAN).find(|at| naive[*at]), "from {start}");
