@@ -2,8 +2,6 @@
 //! lines that will be wanted soon, and copies that nobody looks at soon.
 //! Where there is no instruction for it, it is done the plain way.
 
-use core::ptr;
-
 /// More than this is left to the processor's own prefetching.
 const MOST: usize = 4096;
 const LINE: usize = 64;
@@ -52,34 +50,44 @@ pub(super) fn will_write<T>(at: *const T) {
     let _ = at;
 }
 
-/// Copies `bytes` to where they will not be read soon: past the caches, so
-/// that what is overwritten need not be fetched first. Call `copied` before
-/// others may look.
+/// Copies `units` of 16 bytes to where they will not be read soon: past the
+/// caches, so that what is overwritten need not be fetched first. Call
+/// `copied` before others may look.
 ///
 /// # Safety
 ///
-/// As for `copy_nonoverlapping`; `to` is aligned to 16 bytes.
+/// As for `copy_nonoverlapping`; both are aligned to 16 bytes.
 #[cfg(target_arch = "x86_64")]
-pub(super) unsafe fn copy_away(from: *const u8, to: *mut u8, bytes: usize) {
-    use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+pub(super) unsafe fn copy_away(from: *const u8, to: *mut u8, units: usize) {
+    use core::arch::x86_64::{__m128i, _mm_load_si128, _mm_store_si128, _mm_stream_si128};
+    let (from, to) = (from.cast::<__m128i>(), to.cast::<__m128i>());
     // Lines that are written only in part are fetched anyway.
-    let head = to.align_offset(LINE).min(bytes);
-    let body = (bytes - head) / LINE * LINE;
-    let tail = bytes - head - body;
-    // SAFETY: three parts of the range that the caller vouches for; the
-    // middle one begins line-aligned in `to`, since `head` is a multiple of 16
-    // or all there is. SSE2 is part of x86-64.
+    let head = (to.cast::<u8>().align_offset(LINE) / 16).min(units);
+    let body = head + (units - head) / 4 * 4;
+    // SAFETY: all within the ranges that the caller vouches for, and aligned
+    // as they are. SSE2 is part of x86-64.
     unsafe {
-        ptr::copy_nonoverlapping(from, to, head);
-        let (source, sink) = (from.add(head).cast::<__m128i>(), to.add(head).cast::<__m128i>());
-        for i in (0..body / 16).step_by(4) {
-            let line = [0, 1, 2, 3].map(|j| _mm_loadu_si128(source.add(i + j)));
+        for i in (0..head).chain(body..units) {
+            _mm_store_si128(to.add(i), _mm_load_si128(from.add(i)));
+        }
+        for i in (head..body).step_by(4) {
+            let line = [0, 1, 2, 3].map(|j| _mm_load_si128(from.add(i + j)));
             for (j, part) in line.into_iter().enumerate() {
-                _mm_stream_si128(sink.add(i + j), part);
+                _mm_stream_si128(to.add(i + j), part);
             }
         }
-        ptr::copy_nonoverlapping(from.add(head + body), to.add(head + body), tail);
     }
+}
+
+/// Copies `units` of 16 bytes.
+///
+/// # Safety
+///
+/// As for `copy_nonoverlapping`.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) unsafe fn copy_away(from: *const u8, to: *mut u8, units: usize) {
+    // SAFETY: handed on.
+    unsafe { core::ptr::copy_nonoverlapping(from, to, units * 16) };
 }
 
 /// What `copy_away` wrote comes before all that this thread writes next.
@@ -116,14 +124,15 @@ mod tests {
         for (i, byte) in from.0.iter_mut().enumerate() {
             *byte = (i * 7 + i / 256) as u8;
         }
-        for (from_at, to_at) in [(0, 0), (16, 0), (1, 16), (47, 32), (64, 112)] {
-            for len in 0..500 {
+        for (from_at, to_at) in [(0, 0), (16, 0), (0, 16), (48, 32), (64, 112)] {
+            for units in 0..40 {
                 let mut to = Aligned([0xee; 1024]);
-                // SAFETY: within both arrays.
-                unsafe { copy_away(from.0.as_ptr().add(from_at), to.0.as_mut_ptr().add(to_at), len) };
+                // SAFETY: within both arrays, at multiples of 16.
+                unsafe { copy_away(from.0.as_ptr().add(from_at), to.0.as_mut_ptr().add(to_at), units) };
                 copied();
-                assert_eq!(to.0[to_at..to_at + len], from.0[from_at..from_at + len]);
-                assert!(to.0[..to_at].iter().chain(&to.0[to_at + len..]).all(|b| *b == 0xee));
+                let end = to_at + units * 16;
+                assert_eq!(to.0[to_at..end], from.0[from_at..from_at + units * 16]);
+                assert!(to.0[..to_at].iter().chain(&to.0[end..]).all(|b| *b == 0xee));
             }
         }
     }

@@ -7,8 +7,8 @@
 //! holds, and then leaves a class only when its holes are few, so that a
 //! burst of deletions costs one sweep over what is left and not a move for
 //! each deletion. Only when a class has become mostly holes does freeing help,
-//! so that even without maintenance a class takes no more than about four
-//! times of what it holds.
+//! so that even without maintenance a class takes no more than about five
+//! times of what it holds ([`Tuning::help_share`]).
 //!
 //! A move holds the class's lock and no other: copy, then
 //! [`Owners::relocate`], then the old slot is free. If the owner says no (it

@@ -117,10 +117,10 @@ impl<M: Memory> Locked<'_, M> {
             let Some(old) = (unsafe { Header::read(class.header(from)) }) else { break };
             let Some(len) = class.payload_len(old) else { break };
             let new = Header { generation: self.next_generation(), ..old };
-            // SAFETY: two different slots of this class, with room for `len`
-            // bytes each. The hole is nobody's while the lock is held; the
-            // blob is only read, here as by its readers.
-            unsafe { cache::copy_away(class.slot(from), class.slot(to), len) };
+            // SAFETY: two different slots of this class, which begin and end
+            // at multiples of 16 bytes. The hole is nobody's while the lock is
+            // held; the blob is only read, here as by its readers.
+            unsafe { cache::copy_away(class.slot(from), class.slot(to), len.div_ceil(16)) };
             *one = Some(Move { from, to, old, new, len });
         }
         cache::copied();
