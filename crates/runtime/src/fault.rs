@@ -122,8 +122,8 @@ impl Handler {
         }
         while order.may_read() {
             match runtime.uffd().next()? {
-                Message::Fault { page, write, tid } => {
-                    return Some(Fault { page, write, tid });
+                Message::Fault { page, write, .. } => {
+                    return Some(Fault { page, write });
                 }
                 event => runtime.apply(order, event),
             }

@@ -42,8 +42,6 @@ pub struct Fault {
     pub page: usize,
     /// Whether the thread wants to write.
     pub write: bool,
-    /// The thread.
-    pub tid: u32,
 }
 
 /// What the order lock protects.
@@ -217,7 +215,7 @@ impl Runtime {
         let mut proxy = self.proxy.lock();
         for index in 0..core::mem::take(&mut proxy.count) {
             match proxy.messages[index] {
-                Message::Fault { page, write, tid } => self.keep(order, Fault { page, write, tid }),
+                Message::Fault { page, write, .. } => self.keep(order, Fault { page, write }),
                 event => self.apply(order, event),
             }
         }
@@ -230,7 +228,7 @@ impl Runtime {
         while order.may_read() {
             let Some(message) = self.uffd().next() else { break };
             match message {
-                Message::Fault { page, write, tid } => self.keep(order, Fault { page, write, tid }),
+                Message::Fault { page, write, .. } => self.keep(order, Fault { page, write }),
                 event => {
                     self.apply(order, event);
                     events += 1;
@@ -413,11 +411,6 @@ impl Runtime {
         }
         self.order.lock().spare.put(block);
         true
-    }
-
-    /// Pages on standby whose entry is gone: used by checks.
-    pub fn standby_owner(&self, id: u32) -> u64 {
-        self.standby.slot(id >> 9).owners[id as usize % PAGES].load(Relaxed)
     }
 }
 

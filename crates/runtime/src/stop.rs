@@ -72,7 +72,7 @@ impl Runtime {
                 for index in 0..PAGES {
                     if block.entries[index].load() != State::Empty {
                         found = true;
-                        handler.serve(Fault { page: base + index * PAGE, write: false, tid: 0 });
+                        handler.serve(Fault { page: base + index * PAGE, write: false });
                     }
                 }
             });

@@ -5,7 +5,7 @@
 //! returns `Err(Errno)` instead.
 
 use core::arch::asm;
-use core::ffi::{CStr, c_void};
+use core::ffi::CStr;
 
 /// An error number of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,15 +17,12 @@ impl Errno {
     pub const PERM: Errno = Errno(1);
     pub const NOENT: Errno = Errno(2);
     pub const SRCH: Errno = Errno(3);
-    pub const INTR: Errno = Errno(4);
     pub const AGAIN: Errno = Errno(11);
     pub const NOMEM: Errno = Errno(12);
     pub const FAULT: Errno = Errno(14);
-    pub const BUSY: Errno = Errno(16);
     pub const EXIST: Errno = Errno(17);
     pub const INVAL: Errno = Errno(22);
     pub const NOSYS: Errno = Errno(38);
-    pub const TIMEDOUT: Errno = Errno(110);
 }
 
 /// Result of a system call.
@@ -313,7 +310,6 @@ pub mod advice {
     pub const DONTDUMP: usize = 16;
     pub const POPULATE_READ: usize = 22;
     pub const POPULATE_WRITE: usize = 23;
-    pub const COLLAPSE: usize = 25;
 }
 
 /// Gives advice about a range.
@@ -482,13 +478,6 @@ pub fn thread_exists(pid: u32, tid: u32) -> bool {
     answer != Err(Errno::SRCH)
 }
 
-/// Whether process `pid` exists.
-pub fn process_exists(pid: u32) -> bool {
-    // SAFETY: signal 0 only asks.
-    let answer = unsafe { syscall(nr::KILL, [pid as usize, 0, 0, 0, 0, 0]) };
-    answer != Err(Errno::SRCH)
-}
-
 /// Ends the process with SIGABRT, whatever handlers or masks the host has;
 /// with SIGKILL if that does not do it.
 pub fn abort() -> ! {
@@ -559,9 +548,4 @@ pub fn eventfd() -> Result<Fd> {
     // SAFETY: makes a descriptor.
     unsafe { syscall(nr::EVENTFD2, [0, (o::NONBLOCK | o::CLOEXEC) as usize, 0, 0, 0, 0]) }
         .map(|f| Fd(f as i32))
-}
-
-/// A pointer for the kernel out of a reference.
-pub fn address_of<T>(of: &T) -> usize {
-    of as *const T as *const c_void as usize
 }

@@ -21,7 +21,6 @@ pub mod feature {
     pub const EVENT_REMAP: u64 = 1 << 2;
     pub const EVENT_REMOVE: u64 = 1 << 3;
     pub const EVENT_UNMAP: u64 = 1 << 6;
-    pub const SIGBUS: u64 = 1 << 7;
     pub const THREAD_ID: u64 = 1 << 8;
     pub const MOVE: u64 = 1 << 16;
     /// What the runtime can't do without.
