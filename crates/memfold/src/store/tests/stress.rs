@@ -3,10 +3,14 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 use std::vec::Vec;
 
 use super::super::{Goal, Ref, Store};
 use super::{Counting, PIN, Random, Slots, payload, pin};
+
+/// How long to wait for the first move of a blob.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What an owner's blob is made of: its owner and how often it was written.
 struct Shared {
@@ -78,10 +82,17 @@ fn run(threads: u64, owners: u64, steps: u64, seed: u64) {
     thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|t| {
-                let shared = &shared;
+                let (shared, moved) = (&shared, &moved);
                 scope.spawn(move || {
                     let mut random = Random(seed + t);
-                    for step in 0..steps {
+                    let begin = Instant::now();
+                    // At least so many, and until a compactor has had its turn: on a busy
+                    // machine the workers may be done before the others have begun.
+                    let goes_on = |step| {
+                        let alone = moved.load(Ordering::Relaxed) == 0;
+                        step < steps || alone && begin.elapsed() < PATIENCE
+                    };
+                    for step in (0u64..).take_while(|step| goes_on(*step)) {
                         let owner = random.below(owners);
                         // Mostly freeing and mostly putting in turns.
                         let freeing = step / (steps / 8).max(1) % 2 == 1;
