@@ -21,8 +21,11 @@ const GROUP: usize = 16;
 /// Bytes of blobs that are moved between two slots at most, to close holes.
 const MAINTAIN: usize = 1 << 20;
 
-/// Entry of a compressor thread; the argument is its number.
-pub extern "C" fn compressor(number: usize) -> ! {
+/// Entry of a compressor thread; the argument is its number among the
+/// workers, and above that its number among the compressors. All but the
+/// first work only when the first falls behind: the program wants the CPUs too.
+pub extern "C" fn compressor(argument: usize) -> ! {
+    let (number, helps) = (argument & 0xff, argument >> 8 != 0);
     let Some(mut worker) = Worker::new(&RUNTIME, number) else {
         RUNTIME.fail("no memory is left for a compressor");
     };
@@ -41,8 +44,9 @@ pub extern "C" fn compressor(number: usize) -> ! {
             continue;
         }
         RUNTIME.store().store().maintain(&Entries, MAINTAIN);
-        let worked = RUNTIME.debt.load(Acquire) > 0 && RUNTIME.compress_oldest(&mut worker)
-            || RUNTIME.densify_some(&mut worker);
+        let least = if helps { RUNTIME.margin.load(Relaxed) / 2 } else { 0 };
+        let worked = RUNTIME.debt.load(Acquire) > least && RUNTIME.compress_oldest(&mut worker)
+            || !helps && RUNTIME.densify_some(&mut worker);
         if !worked {
             let now = sys::thread_cpu_ns();
             RUNTIME.slot().counters.runtime_cpu_ns.fetch_add(now - cpu, Relaxed);
@@ -145,6 +149,7 @@ impl Runtime {
                 if tier == Tier::Fast {
                     if let Some(block) = self.table.block(*owner as usize * PAGE) {
                         block.fast.fetch_add(1, Relaxed);
+                        self.fast_left.store(true, Relaxed);
                     }
                 }
                 if state == State::Zero {

@@ -5,6 +5,7 @@
 //! that in its place by one exchange of the entry. A thread that touches the
 //! page meanwhile finds the pin and is woken afterwards.
 
+use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::*;
 
 use memfold::store::Tier;
@@ -14,9 +15,6 @@ use crate::sys::PAGE;
 use crate::table::{BLOCK, Block, END, PAGES, State, page_number};
 use crate::worker::Worker;
 
-/// Blocks that are looked at in one go.
-const LOOK_AT: usize = 512;
-
 impl Runtime {
     /// The tier for pages that are compressed now. When what is compressed
     /// takes a large part of the memory there is, room is worth more than time.
@@ -24,37 +22,42 @@ impl Runtime {
         if self.is_tight() { Tier::Dense } else { Tier::Fast }
     }
 
-    /// Whether the store takes more than 3/8 of what the process may have.
+    /// Whether the store takes more than 5/8 of what the process may have.
     pub fn is_tight(&self) -> bool {
         let slot = self.slot();
         let store = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
         let may_have = (slot.resident.load(Relaxed) as i64 - self.debt.load(Relaxed)).max(0) as u64;
-        store * 8 > may_have * 3
+        store * 8 > may_have * 5
     }
 
     /// Compresses what is left of the fast tier in one block again. `false`
     /// if there is none.
     pub fn densify_some(&self, worker: &mut Worker) -> bool {
-        if !self.is_tight() {
+        if !self.fast_left.load(Relaxed) || !self.is_tight() {
             return false;
         }
         let from = self.dense_at.load(Relaxed);
-        let (mut looked, mut found, mut last) = (0, None, 0);
-        self.table.for_each_block(from, END, |base, block| {
-            if looked < LOOK_AT && found.is_none() {
-                looked += 1;
-                last = base;
-                if block.fast.load(Relaxed) > 0 {
-                    found = Some((base, block));
-                }
-            }
-        });
-        self.dense_at.store(if looked == 0 { 0 } else { last + BLOCK }, Relaxed);
-        if let Some((base, block)) = found {
-            block.fast.store(0, Relaxed);
-            self.densify_block(worker, base, block);
+        if from == 0 {
+            // What comes from here on is for the next round.
+            self.fast_left.store(false, Relaxed);
         }
-        found.is_some() || (looked == 0 && from != 0)
+        let mut found = None;
+        let _ = self.table.visit_blocks(from, END, |base, block| {
+            if block.fast.load(Relaxed) == 0 {
+                return ControlFlow::Continue(());
+            }
+            found = Some((base, block));
+            ControlFlow::Break(())
+        });
+        let Some((base, block)) = found else {
+            self.dense_at.store(0, Relaxed);
+            return self.fast_left.load(Relaxed);
+        };
+        self.fast_left.store(true, Relaxed);
+        self.dense_at.store(base + BLOCK, Relaxed);
+        block.fast.store(0, Relaxed);
+        self.densify_block(worker, base, block);
+        true
     }
 
     fn densify_block(&self, worker: &mut Worker, base: usize, block: &Block) {

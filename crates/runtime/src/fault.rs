@@ -24,7 +24,7 @@ use crate::journal::Record;
 use crate::lock::Guard;
 use crate::order::{Fault, Order};
 use crate::runtime::{RUNTIME, Runtime};
-use crate::sys::{self, Errno, Fd, PAGE, PollFd};
+use crate::sys::{self, Errno, PAGE, PollFd};
 use crate::table::{BLOCK, PAGES, State, page_number};
 use crate::thread;
 use crate::uffd::Message;
@@ -62,19 +62,19 @@ pub struct Handler {
     worker: Worker,
     streams: [Stream; STREAMS],
     clock: u64,
+    /// The CPU that is its own, and the one that it is bound to.
+    cpu: usize,
+    bound: usize,
 }
 
 /// Entry of a handler thread; the argument is its number and its CPU.
 pub extern "C" fn handler(argument: usize) -> ! {
     let (number, cpu) = (argument & 0xff, argument >> 8);
-    let mut set = [0u64; 16];
-    if let Some(word) = set.get_mut(cpu / 64) {
-        *word = 1 << (cpu % 64);
-        sys::bind_to(&set);
-    }
     let Some(mut handler) = Handler::new(&RUNTIME, number) else {
         RUNTIME.fail("no memory is left for a fault handler");
     };
+    handler.cpu = cpu;
+    handler.bind(cpu);
     handler.run()
 }
 
@@ -86,6 +86,8 @@ impl Handler {
             worker: Worker::new(runtime, number)?,
             streams: Default::default(),
             clock: 0,
+            cpu: 0,
+            bound: usize::MAX,
         })
     }
 
@@ -111,6 +113,10 @@ impl Handler {
             drop(order);
             self.serve(fault);
             runtime.serving.fetch_sub(1, SeqCst);
+            // With one thread that faults there is hardly ever another message at once.
+            if !runtime.follow.is_spread() && runtime.deferred.load(Acquire) == 0 {
+                self.sleep();
+            }
         }
     }
 
@@ -118,11 +124,13 @@ impl Handler {
     fn next_fault(&self, order: &mut Guard<'_, Order>) -> Option<Fault> {
         let runtime = self.runtime;
         if let Some(fault) = order.next_deferred() {
+            runtime.deferred.fetch_sub(1, Relaxed);
             return Some(fault);
         }
         while order.may_read() {
             match runtime.uffd().next()? {
-                Message::Fault { page, write, .. } => {
+                Message::Fault { page, write, tid } => {
+                    runtime.follow.note(tid);
                     return Some(Fault { page, write });
                 }
                 event => runtime.apply(order, event),
@@ -156,7 +164,10 @@ impl Handler {
         }
         // SAFETY: that is what the program's page holds: see the journal.
         match unsafe { runtime.uffd().copy(page, into.as_ptr(), PAGE) } {
-            Ok(_) => order.journal.add(Record::Served(page)),
+            Ok(_) => {
+                order.journal.add(Record::Served(page));
+                runtime.uffd().wake(page, PAGE);
+            }
             Err(Errno::AGAIN | Errno::NOMEM) => {
                 runtime.drain(order);
                 runtime.keep(order, fault);
@@ -167,17 +178,31 @@ impl Handler {
     }
 
     /// Sleeps until there is a message or a call.
-    fn sleep(&self) {
-        let call = Fd(self.runtime.handler_call.load(Relaxed));
+    fn sleep(&mut self) {
+        let follow = &self.runtime.follow;
+        self.bind(follow.cpu_for(self.worker.number, self.cpu));
+        let call = follow.call(self.worker.number);
         let mut fds = [
-            PollFd { fd: self.runtime.uffd().0, events: 1, revents: 0 },
             PollFd { fd: call, events: 1, revents: 0 },
+            PollFd { fd: self.runtime.uffd().0, events: 1, revents: 0 },
         ];
-        let _ = sys::poll(&mut fds, None);
-        credentials::adopt();
-        // Others have to see the call too.
-        if fds[1].revents != 0 && !credentials::is_pending() {
+        let count = if follow.listens(self.worker.number) { 2 } else { 1 };
+        let _ = sys::poll(&mut fds[..count], None);
+        if fds[0].revents != 0 {
             let _ = sys::read(call, &mut [0; 8]);
+        }
+        credentials::adopt();
+    }
+
+    fn bind(&mut self, cpu: usize) {
+        if cpu == self.bound {
+            return;
+        }
+        let mut set = [0u64; 16];
+        if let Some(word) = set.get_mut(cpu / 64) {
+            *word = 1 << (cpu % 64);
+            sys::bind_to(&set);
+            self.bound = cpu;
         }
     }
 
@@ -281,8 +306,7 @@ impl Handler {
             let from = runtime.standby.page_address(id) as *const u8;
             // SAFETY: the entry says that the program's page is the one on standby.
             match unsafe { runtime.uffd().copy(page, from, PAGE) } {
-                Ok(_) => {}
-                Err(Errno::EXIST) => runtime.uffd().wake(page, PAGE),
+                Ok(_) | Err(Errno::EXIST) => {}
                 Err(error) if done == 0 => return self.refused(&mut order, page, error),
                 Err(_) => break,
             }
@@ -297,6 +321,7 @@ impl Handler {
         }
         runtime.slot().counters.pages_rescued.fetch_add(done as u64, Relaxed);
         runtime.change_debt((done * PAGE) as i64);
+        runtime.uffd().wake(fault.page, done * PAGE);
         self.expect_next(fault.page, done);
         Placed::Done
     }
@@ -378,7 +403,6 @@ impl Handler {
                 Err(Errno::EXIST) if done == 0 => {
                     // In a forked child a page may be present although its entry
                     // says otherwise (see `journal.rs`): the page is the truth.
-                    runtime.uffd().wake(page, PAGE);
                     (done, answer) = (1, Placed::Done);
                     break;
                 }
@@ -414,12 +438,10 @@ impl Handler {
             }
         }
         drop(order);
-        if done < found.len() {
-            // Threads that saw one of our pins wait to be woken.
-            runtime.uffd().wake(fault.page + done * PAGE, (found.len() - done) * PAGE);
-        }
         runtime.zero_pages.fetch_sub(zeros, Relaxed);
         freed.iter().flatten().for_each(|(name, owner)| runtime.free(*name, *owner));
+        // All of them: threads that saw one of our pins wait too.
+        runtime.uffd().wake(fault.page, found.len() * PAGE);
         if done > 0 {
             let counters = &runtime.slot().counters;
             counters.pages_faulted.fetch_add(1, Relaxed);
@@ -456,6 +478,7 @@ impl Handler {
         if fault.write {
             runtime.change_debt(PAGE as i64);
         }
+        runtime.uffd().wake(fault.page, done * PAGE);
         self.expect_next(fault.page, done);
         Placed::Done
     }

@@ -103,6 +103,7 @@ pub fn child() {
         }
         let mut order = runtime.order.lock();
         order.clear_deferred();
+        runtime.deferred.store(0, Relaxed);
         runtime.replay(&mut order);
     }
     runtime.forget_readers();
@@ -113,7 +114,7 @@ pub fn child() {
     runtime.debt.store(0, Relaxed);
     runtime.exhausted.store(false, Relaxed);
     runtime.set_uffd(None);
-    runtime.handler_call.store(-1, Relaxed);
+    runtime.follow.after_fork();
     let pid = sys::getpid();
     runtime.pid.store(pid, Relaxed);
     runtime.keep_out.after_fork(runtime.forked_by.load(Relaxed), sys::gettid());

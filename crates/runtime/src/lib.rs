@@ -32,6 +32,8 @@ mod evict;
 #[cfg(target_os = "linux")]
 mod fault;
 #[cfg(target_os = "linux")]
+mod follow;
+#[cfg(target_os = "linux")]
 mod fork;
 #[cfg(target_os = "linux")]
 mod interpose;

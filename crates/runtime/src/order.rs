@@ -44,6 +44,9 @@ pub struct Fault {
     pub write: bool,
 }
 
+/// Looks at the order lock before a handler sleeps: a few microseconds.
+const SPINS: usize = 100;
+
 /// What the order lock protects.
 pub struct Order {
     /// Block structures for reuse.
@@ -164,8 +167,15 @@ impl Runtime {
     /// Takes the order lock, for a handler: reads in place of the keeper
     /// while that is inside `mremap`, since nobody else would.
     pub fn lock_order(&self) -> Guard<'_, Order> {
-        if let Some(order) = self.order.try_lock() {
-            return order;
+        // Most holders have it for a microsecond or two; the keeper, who has it longer, says so.
+        for _ in 0..SPINS {
+            if let Some(order) = self.order.try_lock() {
+                return order;
+            }
+            if self.moving_to.load(Acquire) != 0 {
+                break;
+            }
+            core::hint::spin_loop();
         }
         loop {
             if self.moving_to.load(Acquire) != 0 {
@@ -240,7 +250,9 @@ impl Runtime {
 
     /// Keeps a fault for later, or lets its thread fault again.
     pub fn keep(&self, order: &mut Guard<'_, Order>, fault: Fault) {
-        if !order.defer(fault) {
+        if order.defer(fault) {
+            self.deferred.fetch_add(1, Release);
+        } else {
             self.uffd().wake(fault.page, PAGE);
         }
     }

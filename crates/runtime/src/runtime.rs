@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32,
 use memfold::store::{Memory, Owners, Ref, Tiered};
 
 use crate::arena::Arena;
+use crate::follow::Follow;
 use crate::keep::KeepOut;
 use crate::lock::Lock;
 use crate::order::{Order, Proxy};
@@ -114,8 +115,8 @@ pub struct Runtime {
     shared: AtomicPtr<Shared>,
     slot: AtomicPtr<Slot>,
     uffd: AtomicI32,
-    /// Wakes handlers that sleep in poll.
-    pub handler_call: AtomicI32,
+    /// Which handlers listen.
+    pub follow: Follow,
     /// Pages whose entry says zero.
     pub zero_pages: AtomicI64,
     /// Bytes that this process must still make free; see `watch.rs`.
@@ -136,6 +137,8 @@ pub struct Runtime {
     pub standby_goal: AtomicUsize,
     /// Readers of the store: odd while reading.
     reading: [AtomicU32; WORKERS],
+    /// Faults that were read and are still to be served.
+    pub deferred: AtomicU32,
     /// Handlers that serve a fault right now.
     pub serving: AtomicU32,
     /// Where the keeper keeps its list of mappings.
@@ -152,6 +155,8 @@ pub struct Runtime {
     pub proxy: Lock<Proxy>,
     /// Where the dense tier looks next.
     pub dense_at: AtomicUsize,
+    /// There may be blocks with pages of the fast tier.
+    pub fast_left: AtomicBool,
     /// Pages may be pinned for I/O: see `pins.rs`.
     pub pins_seen: AtomicBool,
     /// The kernel has UFFDIO_MOVE.
@@ -199,7 +204,7 @@ impl Runtime {
             shared: AtomicPtr::new(core::ptr::null_mut()),
             slot: AtomicPtr::new(core::ptr::null_mut()),
             uffd: AtomicI32::new(-1),
-            handler_call: AtomicI32::new(-1),
+            follow: Follow::new(),
             zero_pages: AtomicI64::new(0),
             debt: AtomicI64::new(0),
             given_back: AtomicU32::new(0),
@@ -210,6 +215,7 @@ impl Runtime {
             room: Bell::new(),
             standby_goal: AtomicUsize::new(0),
             reading: [const { AtomicU32::new(0) }; WORKERS],
+            deferred: AtomicU32::new(0),
             serving: AtomicU32::new(0),
             keeper_memory: AtomicUsize::new(0),
             call_wanted: AtomicBool::new(false),
@@ -218,6 +224,7 @@ impl Runtime {
             move_seen: AtomicBool::new(false),
             proxy: Lock::new(Proxy::new()),
             dense_at: AtomicUsize::new(0),
+            fast_left: AtomicBool::new(false),
             pins_seen: AtomicBool::new(false),
             can_move: AtomicBool::new(false),
             stop_wanted: AtomicBool::new(false),
@@ -342,10 +349,11 @@ impl Runtime {
     pub fn change_debt(&self, bytes: i64) {
         let before = self.debt.fetch_add(bytes, AcqRel);
         let after = before + bytes;
-        if before <= 0 && after > 0 {
+        let margin = self.margin.load(Relaxed);
+        // One compressor begins, the others help later.
+        if before <= 0 && after > 0 || before <= margin / 2 && after > margin / 2 {
             self.work.ring();
         }
-        let margin = self.margin.load(Relaxed);
         if before > margin && after <= margin {
             self.room.ring();
         }

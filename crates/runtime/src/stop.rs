@@ -48,7 +48,7 @@ impl Runtime {
             self.unregister_all(maps);
             self.quit_handlers.store(true, Release);
             while self.handlers.load(Acquire) > 0 {
-                let _ = sys::write(Fd(self.handler_call.load(Relaxed)), &1u64.to_ne_bytes());
+                self.follow.call_all();
                 sys::sched_yield();
             }
         }

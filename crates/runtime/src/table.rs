@@ -17,6 +17,7 @@
 //! - a page whose entry is not 0 is not present in its mapping.
 //! - Blocks are never unmapped, so a stale pointer to one is harmless.
 
+use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 use memfold::store::Ref;
@@ -186,6 +187,20 @@ impl Table {
 
     /// Calls `visit` with the base address of every block in the range.
     pub fn for_each_block(&self, start: usize, end: usize, mut visit: impl FnMut(usize, &'static Block)) {
+        let _ = self.visit_blocks(start, end, |base, block| {
+            visit(base, block);
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// As `for_each_block`, until `visit` says that it is enough. Looks at
+    /// every place for a block in every region that has any: not for each fault.
+    pub fn visit_blocks(
+        &self,
+        start: usize,
+        end: usize,
+        mut visit: impl FnMut(usize, &'static Block) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let last = end.min(END).div_ceil(BLOCK);
         let mut number = start / BLOCK;
         while number < last {
@@ -194,10 +209,11 @@ impl Table {
                 continue;
             }
             if let Some(block) = self.block(number * BLOCK) {
-                visit(number * BLOCK, block);
+                visit(number * BLOCK, block)?;
             }
             number += 1;
         }
+        ControlFlow::Continue(())
     }
 }
 

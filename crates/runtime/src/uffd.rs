@@ -14,6 +14,8 @@ const COPY: usize = 0xC028_AA03;
 const ZEROPAGE: usize = 0xC020_AA04;
 const MOVE: usize = 0xC028_AA05;
 const CONTINUE: usize = 0xC020_AA07;
+/// Mode of COPY and ZEROPAGE.
+const DONT_WAKE: u64 = 1;
 
 /// Features of the kernel's interface.
 #[allow(missing_docs)]
@@ -182,27 +184,33 @@ impl Uffd {
         let _ = unsafe { sys::ioctl(self.0, WAKE, &mut arg) };
     }
 
-    /// Fills missing pages with a copy and wakes who waits for them. Returns
-    /// the bytes done, or the error of the first page.
+    /// Fills missing pages with a copy. Returns the bytes done, or the error of
+    /// the first page. Who waits for them is to be woken afterwards, when the
+    /// caller holds no lock any more: a woken thread may take his CPU.
     ///
     /// # Safety
     /// The pages at `to` must be missing because the runtime took them away
     /// or because they were never touched, and `from` must hold what the
     /// program believes to be there.
     pub unsafe fn copy(&self, to: usize, from: *const u8, bytes: usize) -> Result<usize> {
-        let mut arg =
-            CopyArg { destination: to as u64, source: from as u64, bytes: bytes as u64, mode: 0, done: 0 };
+        let mut arg = CopyArg {
+            destination: to as u64,
+            source: from as u64,
+            bytes: bytes as u64,
+            mode: DONT_WAKE,
+            done: 0,
+        };
         // SAFETY: the structure is the one of UFFDIO_COPY; contents by contract.
         partial(unsafe { sys::ioctl(self.0, COPY, &mut arg) }, arg.done)
     }
 
-    /// Fills missing pages with zeros and wakes who waits for them.
+    /// Fills missing pages with zeros; wakes nobody, as `copy`.
     ///
     /// # Safety
     /// The program must believe that there are zeros.
     pub unsafe fn zero(&self, to: usize, bytes: usize) -> Result<usize> {
         let range = RangeArg { start: to as u64, bytes: bytes as u64 };
-        let mut arg = ZeroArg { range, mode: 0, done: 0 };
+        let mut arg = ZeroArg { range, mode: DONT_WAKE, done: 0 };
         // SAFETY: the structure is the one of UFFDIO_ZEROPAGE; contents by contract.
         partial(unsafe { sys::ioctl(self.0, ZEROPAGE, &mut arg) }, arg.done)
     }

@@ -14,6 +14,7 @@ use memfold::store::Tiered;
 use crate::compress::compressor;
 use crate::evict::Taken;
 use crate::fault::handler;
+use crate::follow::HANDLERS;
 use crate::interpose::{credentials, desk, ranges};
 use crate::maps;
 use crate::pagemap::Pagemap;
@@ -24,8 +25,6 @@ use crate::table::BLOCK;
 use crate::thread::{self, Descriptors};
 use crate::uffd::{Uffd, feature, kernel_features};
 
-/// Fault handlers at most: every reader of the descriptor is woken by every fault.
-const HANDLERS: usize = 4;
 /// Compressors at most.
 const COMPRESSORS: usize = 2;
 /// Mappings that are looked at at most.
@@ -127,7 +126,7 @@ impl Keeper {
             let wait = self.tick();
             let paging = runtime.slot().state.load(Relaxed) == state::PAGING;
             if runtime.call_wanted.swap(false, AcqRel) {
-                let _ = sys::write(Fd(runtime.handler_call.load(Relaxed)), &1u64.to_ne_bytes());
+                runtime.follow.call_all();
             }
             let more = paging && self.stage();
             if !more {
@@ -240,7 +239,7 @@ impl Keeper {
             count += 1;
         }
         for number in 0..COMPRESSORS.min(self.cpus as usize).max(1) {
-            thread::spawn(&runtime.arena, Descriptors::Shared, compressor, count + number)?;
+            thread::spawn(&runtime.arena, Descriptors::Shared, compressor, number << 8 | (count + number))?;
             runtime.compressors.fetch_add(1, AcqRel);
         }
         Ok(())
@@ -323,7 +322,7 @@ impl Keeper {
             return false;
         }
         let own = runtime.slot().resident.load(Relaxed);
-        let goal = (own / 16).clamp(4 << 20, 64 << 20);
+        let goal = (own / 32).clamp(2 << 20, 64 << 20);
         runtime.standby_goal.store((goal as usize / BLOCK).max(2), Relaxed);
         let (mut rounds, mut tries) = (0, 0);
         while runtime.debt.load(Acquire) > -(1 << 20)
@@ -401,7 +400,7 @@ impl Runtime {
             let wanted = feature::NEEDED | if moves { feature::MOVE } else { 0 };
             self.set_uffd(Some(Uffd::open(None, wanted)?));
             self.can_move.store(moves, Relaxed);
-            self.handler_call.store(sys::eventfd()?.0, Relaxed);
+            self.follow.open()?;
         }
         if !self.has_store() {
             let shared = self.shared();
