@@ -13,7 +13,9 @@
 //! that the block is what it believes and the moment when it is taken. But its
 //! own `mremap` waits until the message about it is read. So while the lock is
 //! held by somebody inside that call, a handler reads in its place, as soon as
-//! the pages can be seen to have moved: see [`Runtime::lock_order`].
+//! the move is done and its message on the way: see [`Runtime::lock_order`].
+//! That is so when the pages' new place is registered, which a second
+//! userfaultfd, the witness, finds out: it is refused there.
 
 use core::sync::atomic::Ordering::*;
 
@@ -137,9 +139,8 @@ pub struct Proxy {
 const PROXY: usize = 512;
 /// Faults among them at most; who finds no room faults again.
 const PROXY_FAULTS: usize = 256;
-/// Waiting longer than this for pages that should appear means that they
-/// were discarded meanwhile.
-const APPEAR_NS: u64 = 2_000_000;
+/// Looks for pages that should appear, before it is thought that there were none.
+const LOOKS: usize = 16;
 
 impl Proxy {
     /// Nothing read.
@@ -191,16 +192,18 @@ impl Runtime {
             sys::sched_yield();
             return;
         };
-        let begin = sys::now_ns();
-        loop {
+        // Nothing may be read before the keeper's pages have moved, nor if they moved without a message
+        // (then they go back): a thread whose event is read goes on, and must find them where they belong.
+        for looks in 1usize.. {
             let to = self.moving_to.load(Acquire);
             if to == 0 {
                 return;
             }
-            if sys::any_resident(to, BLOCK - to % BLOCK) || sys::now_ns() - begin > APPEAR_NS {
+            let seems = sys::any_resident(to, BLOCK - to % BLOCK) || looks % LOOKS == 0;
+            if seems && self.witness().is_taken(to) {
                 break;
             }
-            core::hint::spin_loop();
+            if looks % LOOKS == 0 { sys::sched_yield() } else { core::hint::spin_loop() }
         }
         while self.moving_to.load(Acquire) != 0 && proxy.count < PROXY {
             match self.uffd().next() {

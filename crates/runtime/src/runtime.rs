@@ -115,6 +115,7 @@ pub struct Runtime {
     shared: AtomicPtr<Shared>,
     slot: AtomicPtr<Slot>,
     uffd: AtomicI32,
+    witness: AtomicI32,
     /// Which handlers listen.
     pub follow: Follow,
     /// Pages whose entry says zero.
@@ -204,6 +205,7 @@ impl Runtime {
             shared: AtomicPtr::new(core::ptr::null_mut()),
             slot: AtomicPtr::new(core::ptr::null_mut()),
             uffd: AtomicI32::new(-1),
+            witness: AtomicI32::new(-1),
             follow: Follow::new(),
             zero_pages: AtomicI64::new(0),
             debt: AtomicI64::new(0),
@@ -253,9 +255,16 @@ impl Runtime {
         self.uffd.load(Relaxed) >= 0
     }
 
-    /// Sets the userfaultfd that all threads use from now on.
-    pub fn set_uffd(&self, uffd: Option<Uffd>) {
-        self.uffd.store(uffd.map_or(-1, |u| u.0.0), Release);
+    /// Sets the userfaultfd that all threads use from now on, and its witness
+    /// (see `order.rs`).
+    pub fn set_uffd(&self, both: Option<(Uffd, Uffd)>) {
+        self.witness.store(both.map_or(-1, |(_, witness)| witness.0.0), Release);
+        self.uffd.store(both.map_or(-1, |(uffd, _)| uffd.0.0), Release);
+    }
+
+    /// See `order.rs`.
+    pub fn witness(&self) -> Uffd {
+        Uffd(Fd(self.witness.load(Relaxed)))
     }
 
     /// The shared counters page.

@@ -248,6 +248,19 @@ impl Uffd {
         }
     }
 
+    /// Whether the page is registered with another userfaultfd of this process.
+    pub fn is_taken(&self, page: usize) -> bool {
+        const BUSY: Errno = Errno(16);
+        match self.register(page, PAGE) {
+            Ok(()) => {
+                // Should the page have been taken just now, this is refused, or does what is done next anyway.
+                let _ = self.unregister(page, PAGE);
+                false
+            }
+            Err(error) => error == BUSY,
+        }
+    }
+
     /// Reads the next message; `None` if there is none.
     pub fn next(&self) -> Option<Message> {
         let mut bytes = [0u8; MESSAGE_BYTES];

@@ -398,7 +398,7 @@ impl Runtime {
         if !self.has_uffd() {
             let moves = kernel_features(None).is_ok_and(|features| features & feature::MOVE != 0);
             let wanted = feature::NEEDED | if moves { feature::MOVE } else { 0 };
-            self.set_uffd(Some(Uffd::open(None, wanted)?));
+            self.set_uffd(Some((Uffd::open(None, wanted)?, Uffd::open(None, 0)?)));
             self.can_move.store(moves, Relaxed);
             self.follow.open()?;
         }
