@@ -16,11 +16,12 @@
 use core::sync::atomic::Ordering::*;
 
 use crate::lock::Guard;
+use crate::maps;
 use crate::order::Order;
 use crate::pagemap::Pagemap;
 use crate::runtime::Runtime;
 use crate::standby::page_id;
-use crate::sys::{self, Errno, PAGE, advice, prot};
+use crate::sys::{self, Errno, Fd, PAGE, advice, prot};
 use crate::table::{BLOCK, PAGES, State, index_in_block, page_number};
 use crate::uffd::Probe;
 
@@ -66,8 +67,8 @@ impl Range {
 }
 
 impl Runtime {
-    /// Takes away `start..end`, which lies in one block and in `mapping`.
-    pub fn evict(&self, pagemap: &Pagemap, start: usize, end: usize, mapping: (usize, usize)) -> Taken {
+    /// Takes away `start..end`, which lies in one block and in one mapping.
+    pub fn evict(&self, maps: Fd, pagemap: &Pagemap, start: usize, end: usize) -> Taken {
         debug_assert!(start / BLOCK == (end - 1) / BLOCK);
         let pages = (end - start) / PAGE;
         match pagemap.present(start, pages, index_in_block(start)) {
@@ -78,7 +79,7 @@ impl Runtime {
         let Some(slot) = self.standby.take_free() else { return Taken::Nothing };
         let to = self.standby.address(slot) + (start & (BLOCK - 1));
         let range = Range { start, bytes: end - start, to, slot };
-        let taken = self.evict_to(pagemap, range, mapping);
+        let taken = self.evict_to(maps, pagemap, range);
         match taken {
             Taken::Pages(pages) if pages > 0 => self.standby.enqueue(slot),
             _ => self.standby.give_back(slot),
@@ -86,11 +87,16 @@ impl Runtime {
         taken
     }
 
-    fn evict_to(&self, pagemap: &Pagemap, range: Range, mapping: (usize, usize)) -> Taken {
+    fn evict_to(&self, maps: Fd, pagemap: &Pagemap, range: Range) -> Taken {
         let mut order = self.order.lock();
         if order.forking || order.was_removed_lately(range.start, (sys::now_ns() / 1_000_000) as u32) {
             return Taken::Nothing;
         }
+        // As it is now: it may have grown since it was listed, or be another one.
+        let mapping = maps::private_anonymous_at(maps, range.start);
+        let Some(mapping) = mapping.filter(|now| range.start + range.bytes <= now.1) else {
+            return Taken::Stale;
+        };
         // The whole mapping: registering a part would split it, and system
         // calls like mremap that want one mapping would fail for the program.
         if self.uffd().register(mapping.0, mapping.1 - mapping.0).is_err() {

@@ -261,7 +261,9 @@ impl Handler {
     /// Waits while the process is too far over its share of the limit.
     fn wait_for_room(&self) {
         let runtime = self.runtime;
-        if runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed) {
+        if runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
+            || runtime.vain.load(Relaxed) == runtime.given_back.load(Relaxed)
+        {
             return;
         }
         let begin = sys::now_ns();
@@ -281,6 +283,10 @@ impl Handler {
                 || waited > WAIT_NS
                 || now - given_at > IDLE_NS
             {
+                if now - given_at > IDLE_NS {
+                    // Nobody else needs to wait for what does not come.
+                    runtime.vain.store(given, Relaxed);
+                }
                 runtime.slot().counters.throttled_ns.fetch_add(waited, Relaxed);
                 return;
             }

@@ -56,7 +56,9 @@ pub struct Order {
     /// Blocks taken out of the table whose contents have to be freed.
     condemned: SpareBlocks,
     condemned_count: usize,
+    /// A ring: who came first is served first.
     deferred: [Option<Fault>; DEFERRED],
+    deferred_first: usize,
     deferred_count: usize,
     removed_ms: [u32; REMOVED],
     /// A fork is under way: what changes is written to the journal.
@@ -73,6 +75,7 @@ impl Order {
             condemned: SpareBlocks::new(),
             condemned_count: 0,
             deferred: [None; DEFERRED],
+            deferred_first: 0,
             deferred_count: 0,
             removed_ms: [0; REMOVED],
             forking: false,
@@ -86,15 +89,17 @@ impl Order {
         if self.deferred_count == DEFERRED {
             return false;
         }
-        self.deferred[self.deferred_count] = Some(fault);
+        self.deferred[(self.deferred_first + self.deferred_count) % DEFERRED] = Some(fault);
         self.deferred_count += 1;
         true
     }
 
-    /// Takes a fault that was kept.
+    /// Takes the fault that was kept first.
     pub fn next_deferred(&mut self) -> Option<Fault> {
         self.deferred_count = self.deferred_count.checked_sub(1)?;
-        self.deferred[self.deferred_count].take()
+        let first = self.deferred_first;
+        self.deferred_first = (first + 1) % DEFERRED;
+        self.deferred[first].take()
     }
 
     /// Whether messages may be read: what an event does must be done or noted.
@@ -241,7 +246,10 @@ impl Runtime {
         while order.may_read() {
             let Some(message) = self.uffd().next() else { break };
             match message {
-                Message::Fault { page, write, .. } => self.keep(order, Fault { page, write }),
+                Message::Fault { page, write, tid } => {
+                    self.follow.note(tid);
+                    self.keep(order, Fault { page, write });
+                }
                 event => {
                     self.apply(order, event);
                     events += 1;

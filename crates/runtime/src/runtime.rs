@@ -124,6 +124,8 @@ pub struct Runtime {
     pub debt: AtomicI64,
     /// Times that memory was given back.
     pub given_back: AtomicU32,
+    /// The last number of `given_back` after which a wait was in vain.
+    pub vain: AtomicU32,
     /// Bytes that the debt may grow to before faults wait.
     pub margin: AtomicI64,
     /// Nothing is left that could be evicted.
@@ -210,6 +212,7 @@ impl Runtime {
             zero_pages: AtomicI64::new(0),
             debt: AtomicI64::new(0),
             given_back: AtomicU32::new(0),
+            vain: AtomicU32::new(u32::MAX),
             margin: AtomicI64::new(0),
             exhausted: AtomicBool::new(false),
             work: Bell::new(),

@@ -342,11 +342,7 @@ impl Keeper {
                 }
                 continue;
             };
-            // The mapping may have grown since it was listed.
-            let mapping = maps::private_anonymous_at(self.maps, start).filter(|now| end <= now.1);
-            let taken =
-                mapping.map_or(Taken::Stale, |mapping| runtime.evict(&self.pagemap, start, end, mapping));
-            match taken {
+            match runtime.evict(self.maps, &self.pagemap, start, end) {
                 Taken::Pages(pages) if pages > 0 => {
                     rounds = 0;
                     if runtime.debt.load(Relaxed) > 0 {

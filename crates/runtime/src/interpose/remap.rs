@@ -25,6 +25,8 @@ const DONTUNMAP: usize = 4;
 const FAILED: usize = usize::MAX;
 /// Mappings that are looked at in one go.
 const PIECES: usize = 64;
+/// How often a piece that turns out to be two is looked at again.
+const AGAIN: usize = 64;
 
 static MREMAP: Next = Next::call_of(c"mremap", sys::nr::MREMAP);
 
@@ -186,8 +188,10 @@ impl Move {
     /// As `mremap`.
     unsafe fn by_pieces(&self, mut pieces: Pieces) -> usize {
         let end = self.old + self.old_bytes;
+        let mut again = 0;
         loop {
             let mut next = end;
+            let mut split = false;
             for &(from, to) in &pieces.list[..pieces.count] {
                 let place = self.new + (from - self.old);
                 // The C library's function is this call; every piece is a whole or a part of one mapping.
@@ -195,12 +199,17 @@ impl Move {
                 let moved = unsafe {
                     sys::syscall(sys::nr::MREMAP, [from, to - from, to - from, self.flags, place, 0])
                 };
+                if moved == Err(Errno::FAULT) && again < AGAIN {
+                    // The runtime has registered a part of it just now: it is two mappings.
+                    (next, split, again) = (from, true, again + 1);
+                    break;
+                }
                 if moved.is_err() {
                     return result(moved) as usize;
                 }
                 next = to;
             }
-            if pieces.count < PIECES || next >= end {
+            if !split && (pieces.count < PIECES || next >= end) {
                 return self.new;
             }
             match keeping_errno(|| Pieces::of(next, end)) {
