@@ -42,6 +42,13 @@ struct Region {
     categories: u64,
 }
 
+/// What a search has found.
+struct Found<'a> {
+    regions: &'a [Region],
+    /// It came to the end of the range.
+    whole: bool,
+}
+
 /// An open pagemap of this process.
 pub struct Pagemap {
     fd: Fd,
@@ -69,13 +76,9 @@ impl Pagemap {
         sys::close(self.fd);
     }
 
-    fn scan<'a>(
-        &self,
-        start: usize,
-        end: usize,
-        max: u64,
-        regions: &'a mut [Region],
-    ) -> Option<&'a [Region]> {
+    /// `None` if this kernel can't search. Finds no more than there are
+    /// `regions`.
+    fn scan<'a>(&self, start: usize, end: usize, max: u64, regions: &'a mut [Region]) -> Option<Found<'a>> {
         if !self.can_scan.load(Relaxed) {
             return None;
         }
@@ -95,7 +98,7 @@ impl Pagemap {
         };
         // SAFETY: the structure is the one of PAGEMAP_SCAN; it only reports.
         match unsafe { sys::ioctl(self.fd, SCAN, &mut arg) } {
-            Ok(count) => Some(&regions[..count]),
+            Ok(count) => Some(Found { regions: &regions[..count], whole: arg.walk_end == arg.end }),
             Err(_) => {
                 self.can_scan.store(false, Relaxed);
                 None
@@ -109,7 +112,7 @@ impl Pagemap {
     pub fn first_present(&self, start: usize, end: usize) -> Option<usize> {
         let mut region = [Region::default(); 1];
         match self.scan(start, end, 1, &mut region) {
-            Some(found) => found.first().map(|r| r.start as usize),
+            Some(found) => found.regions.first().map(|r| r.start as usize),
             None => Some(start),
         }
     }
@@ -118,11 +121,14 @@ impl Pagemap {
     /// index of its first page in the block. `None` if there are pages of a
     /// file among them, or it can't be read.
     pub fn present(&self, start: usize, pages: usize, first: usize) -> Option<Present> {
-        let mut regions = [Region::default(); PAGES / 2 + 1];
+        // Neighbours of different kinds are regions of their own: as many as there are pages.
+        let mut regions = [Region::default(); PAGES];
         let mut present = Present { bits: [0; PAGES / 64], count: 0 };
         match self.scan(start, start + pages * PAGE, 0, &mut regions) {
+            // Pages that were not seen would be lost.
+            Some(found) if !found.whole => None,
             Some(found) => {
-                for region in found {
+                for region in found.regions {
                     if region.categories & IS_FILE != 0 && region.categories & IS_ZERO == 0 {
                         return None;
                     }
@@ -167,6 +173,31 @@ impl Present {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn neighbours_of_different_kinds_are_all_seen() {
+        let base = sys::map_anonymous(4 << 20, sys::prot::READ | sys::prot::WRITE).unwrap() as usize;
+        let start = base.next_multiple_of(crate::table::BLOCK);
+        // SAFETY: advice for fresh memory of our own.
+        unsafe { sys::madvise(start, PAGES * PAGE, sys::advice::NOHUGEPAGE) }.unwrap();
+        for index in 0..PAGES {
+            let page = (start + index * PAGE) as *mut u8;
+            // SAFETY: inside fresh memory of our own. Reading makes it the page of zeros, writing one of its own.
+            let _: () = unsafe {
+                if index % 2 == 0 {
+                    page.write_volatile(1)
+                } else {
+                    let _ = page.read_volatile();
+                }
+            };
+        }
+        let pagemap = Pagemap::open().unwrap();
+        assert_eq!(pagemap.present(start, PAGES, 0).unwrap().count as usize, PAGES);
+        let mut few = [Region::default(); 300];
+        if let Some(found) = pagemap.scan(start, start + PAGES * PAGE, 0, &mut few) {
+            assert!(!found.whole);
+        }
+    }
 
     #[test]
     fn both_ways_see_the_same_pages() {
