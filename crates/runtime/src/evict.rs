@@ -12,6 +12,16 @@
 //!
 //! Should the range not have been one registered mapping when it was moved,
 //! `sort_out` puts back what does not belong on standby.
+//!
+//! One gap is left between 1 and 2: a thread unmaps the range, another one is
+//! given the same addresses by the kernel and writes to them, and only then
+//! comes the move, which takes away what is not registered; until it is put
+//! back the writer would see zeros. It takes two threads of the program, and
+//! one that unmaps. So while a program with threads unmaps managed memory,
+//! UFFDIO_MOVE is used instead: the kernel refuses it as long as a message
+//! about such a change has not been read. It costs more (all CPUs are told to
+//! forget a page for each run of pages), so otherwise `mremap` is. UFFDIO_MOVE
+//! also refuses pages that are pinned for I/O: see `pins.rs`.
 
 use core::sync::atomic::Ordering::*;
 
@@ -30,6 +40,9 @@ const WORTH: u32 = 4;
 
 /// Pages in a row that may be refused before the rest of a block is left alone.
 const REFUSALS: u32 = 8;
+
+/// For so long after managed memory was unmapped, more of that is to be expected.
+const UNMAPPED_NS: u64 = 10_000_000_000;
 
 /// What came of trying to take a range away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,16 +106,22 @@ impl Runtime {
             return Taken::Nothing;
         }
         // As it is now: it may have grown since it was listed, or be another one.
-        let mapping = maps::private_anonymous_at(maps, range.start);
-        let Some(mapping) = mapping.filter(|now| range.start + range.bytes <= now.1) else {
-            return Taken::Stale;
+        let one_mapping = || {
+            let mapping = maps::private_anonymous_at(maps, range.start);
+            mapping.filter(|now| range.start + range.bytes <= now.1)
         };
+        let Some(mapping) = one_mapping() else { return Taken::Stale };
         // The whole mapping: registering a part would split it, and system
         // calls like mremap that want one mapping would fail for the program.
         if self.uffd().register(mapping.0, mapping.1 - mapping.0).is_err() {
             return Taken::Stale;
         }
         self.mark(mapping.0, mapping.1);
+        // Still one: what was not registered yet may have changed without a message, and a part of the range
+        // may be new. If it is one, and registered, whatever changes it from here on has to tell.
+        if one_mapping().is_none() {
+            return Taken::Stale;
+        }
         match self.uffd().probe(range.start) {
             Probe::Registered => {}
             Probe::Changing => return Taken::Busy,
@@ -111,8 +130,9 @@ impl Runtime {
         if self.table.make_block(range.start, &self.arena, &mut order.spare).is_none() {
             return Taken::Nothing;
         }
-        if self.pins_seen.load(Acquire) {
-            self.take_unpinned(&mut order, pagemap, range)
+        let refusable = self.can_move.load(Relaxed) && self.may_lose_addresses();
+        if self.pins_seen.load(Acquire) || refusable {
+            self.take_if_allowed(&mut order, pagemap, range)
         } else {
             self.take(&mut order, pagemap, range)
         }
@@ -176,7 +196,7 @@ impl Runtime {
             self.unmark(target, target + PAGE);
             // SAFETY: a page of a slot that nobody else uses yet.
             let readable = !file && unsafe { self.make_readable(target, PAGE) };
-            if readable && self.uffd().probe(source) != Probe::Unregistered {
+            if readable && self.witness().is_taken(source) {
                 let index = index_in_block(source);
                 bits[index / 64] |= 1 << (index % 64);
                 continue;
@@ -194,8 +214,15 @@ impl Runtime {
         }
     }
 
-    /// As `take`, by UFFDIO_MOVE, which refuses pages that are pinned for I/O.
-    fn take_unpinned(&self, order: &mut Guard<'_, Order>, pagemap: &Pagemap, range: Range) -> Taken {
+    /// Whether two threads of the program may be at it: see the module.
+    fn may_lose_addresses(&self) -> bool {
+        let threads = self.threaded.load(Relaxed) || self.keep_out.count() > 1;
+        let last = self.unmapped_ns.load(Relaxed);
+        threads && last != 0 && sys::now_ns().saturating_sub(last) < UNMAPPED_NS
+    }
+
+    /// As `take`, by UFFDIO_MOVE.
+    fn take_if_allowed(&self, order: &mut Guard<'_, Order>, pagemap: &Pagemap, range: Range) -> Taken {
         // SAFETY: a free slot of ours.
         let ready = unsafe { sys::map_over(range.to, range.bytes, prot::READ | prot::WRITE) }
             .and_then(|()| self.uffd().register(range.to, range.bytes));

@@ -75,6 +75,11 @@ impl KeepOut {
         self.overflow.store(1, Release);
     }
 
+    /// Ranges that were ever kept at once.
+    pub fn count(&self) -> usize {
+        self.high.load(Acquire)
+    }
+
     /// In a forked child: only the forking thread lives on, under a new id.
     pub fn after_fork(&self, old_tid: u32, new_tid: u32) {
         for range in &self.ranges[..self.high.load(Acquire)] {

@@ -298,11 +298,15 @@ impl Runtime {
                 order.note_removed(start, end);
                 self.drop_range(order, start, end);
             }
-            Message::Unmap { start, end } => self.drop_range(order, start, end),
+            Message::Unmap { start, end } => {
+                self.unmapped_ns.store(sys::now_ns(), Relaxed);
+                self.drop_range(order, start, end);
+            }
             Message::Remap { from, to, bytes } => {
                 if self.standby.contains(to) {
                     return;
                 }
+                self.unmapped_ns.store(sys::now_ns(), Relaxed);
                 self.drop_range(order, to, to + bytes);
                 self.move_range(order, from, to, bytes);
             }

@@ -271,20 +271,10 @@ fn thread_pointer() -> usize {
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     use core::fmt::Write;
-    struct Text([u8; 200], usize);
-    impl Write for Text {
-        fn write_str(&mut self, text: &str) -> core::fmt::Result {
-            for byte in text.bytes().take(self.0.len() - self.1) {
-                self.0[self.1] = byte;
-                self.1 += 1;
-            }
-            Ok(())
-        }
-    }
-    let mut text = Text([0; 200], 0);
+    let mut text = sys::Text::new();
     let _ = write!(text, "bug in memfold: {info}");
     if RUNTIME.pid.load(Relaxed) != 0 {
-        RUNTIME.say(core::str::from_utf8(&text.0[..text.1]).unwrap_or("bug in memfold"));
+        RUNTIME.say(text.as_str());
     }
     sys::abort()
 }

@@ -1,7 +1,9 @@
 //! The state of the runtime in one process, and what all its threads use.
 
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
+use core::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
+};
 
 use memfold::store::{Memory, Owners, Ref, Tiered};
 
@@ -116,6 +118,10 @@ pub struct Runtime {
     slot: AtomicPtr<Slot>,
     uffd: AtomicI32,
     witness: AtomicI32,
+    /// The program has, or had, several threads.
+    pub threaded: AtomicBool,
+    /// When the program last unmapped managed memory.
+    pub unmapped_ns: AtomicU64,
     /// Which handlers listen.
     pub follow: Follow,
     /// Pages whose entry says zero.
@@ -208,6 +214,8 @@ impl Runtime {
             slot: AtomicPtr::new(core::ptr::null_mut()),
             uffd: AtomicI32::new(-1),
             witness: AtomicI32::new(-1),
+            threaded: AtomicBool::new(false),
+            unmapped_ns: AtomicU64::new(0),
             follow: Follow::new(),
             zero_pages: AtomicI64::new(0),
             debt: AtomicI64::new(0),
@@ -346,6 +354,15 @@ impl Runtime {
     pub fn fail(&self, why: &str) -> ! {
         self.say(why);
         sys::abort()
+    }
+
+    /// As `fail`, for a page.
+    #[cold]
+    pub fn fail_at(&self, why: &str, page: usize, state: State) -> ! {
+        use core::fmt::Write;
+        let mut text = sys::Text::new();
+        let _ = write!(text, "{why}: page {page:#x}, {state:?}");
+        self.fail(text.as_str())
     }
 
     /// Ends the process because a block is damaged.

@@ -63,6 +63,7 @@ impl Runtime {
             self.fail("no memory is left to bring evicted pages back");
         };
         // Mappings may move while this goes on, so until a round finds nothing.
+        let mut left = (0, State::Empty);
         for _ in 0..1000 {
             let mut found = false;
             self.table.for_each_block(0, END, |base, block| {
@@ -70,8 +71,9 @@ impl Runtime {
                     return;
                 }
                 for index in 0..PAGES {
-                    if block.entries[index].load() != State::Empty {
-                        found = true;
+                    let state = block.entries[index].load();
+                    if state != State::Empty {
+                        (found, left) = (true, (base + index * PAGE, state));
                         handler.serve(Fault { page: base + index * PAGE, write: false });
                     }
                 }
@@ -80,7 +82,11 @@ impl Runtime {
                 return;
             }
         }
-        self.fail("evicted pages could not all be brought back before the runtime had to stop");
+        self.fail_at(
+            "an evicted page could not be brought back before the runtime had to stop",
+            left.0,
+            left.1,
+        );
     }
 
     fn unregister_all(&self, maps: Fd) {

@@ -409,12 +409,21 @@ pub unsafe fn map_over(at: usize, bytes: usize, protection: usize) -> Result<()>
 
 /// Size of an open file.
 pub fn file_size(fd: Fd) -> u64 {
+    // At offset 48 on both architectures.
+    status(fd).map_or(0, |status| status[6])
+}
+
+/// Links to an open file; a directory has one from each directory in it, and two more.
+pub fn links(fd: Fd) -> u64 {
+    let shift = if cfg!(target_arch = "aarch64") { 32 } else { 0 };
+    status(fd).map_or(0, |status| status[2] >> shift)
+}
+
+fn status(fd: Fd) -> Result<[u64; 32]> {
     let mut status = [0u64; 32];
-    // SAFETY: the kernel's structure is 144 bytes; the size stands at offset 48 on both architectures.
-    match unsafe { syscall(nr::FSTAT, [fd.0 as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0]) } {
-        Ok(_) => status[6],
-        Err(_) => 0,
-    }
+    // SAFETY: the kernel's structure is 144 bytes.
+    unsafe { syscall(nr::FSTAT, [fd.0 as usize, status.as_mut_ptr() as usize, 0, 0, 0, 0]) }?;
+    Ok(status)
 }
 
 /// One descriptor to poll.
@@ -548,4 +557,38 @@ pub fn eventfd() -> Result<Fd> {
     // SAFETY: makes a descriptor.
     unsafe { syscall(nr::EVENTFD2, [0, (o::NONBLOCK | o::CLOEXEC) as usize, 0, 0, 0, 0]) }
         .map(|f| Fd(f as i32))
+}
+
+/// Words for the supervisor, put together without allocating; cut off when too long.
+pub struct Text {
+    bytes: [u8; 200],
+    length: usize,
+}
+
+impl Text {
+    /// Nothing written yet.
+    pub fn new() -> Self {
+        Text { bytes: [0; 200], length: 0 }
+    }
+
+    /// What was written.
+    pub fn as_str(&self) -> &str {
+        core::str::from_utf8(&self.bytes[..self.length]).unwrap_or("(words that are no text)")
+    }
+}
+
+impl core::fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        for byte in text.bytes().take(self.bytes.len() - self.length) {
+            self.bytes[self.length] = byte;
+            self.length += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Self::new()
+    }
 }

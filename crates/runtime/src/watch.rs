@@ -273,10 +273,24 @@ impl Keeper {
         });
         self.count = if listed.is_ok() { count } else { 0 };
         self.listed_ns = sys::now_ns();
+        self.look_for_threads();
         runtime.look_for_pins();
         let (_, address) = self.at;
         let index = self.candidates[..self.count].iter().position(|(_, end)| *end > address);
         self.at = index.map_or((0, 0), |index| (index, address));
+    }
+
+    /// Threads that were not made by `pthread_create` are seen here.
+    fn look_for_threads(&self) {
+        let runtime = self.runtime;
+        if runtime.threaded.load(Relaxed) {
+            return;
+        }
+        let Ok(tasks) = sys::open_own(c"/proc/self/task", o::RDONLY | o::DIRECTORY) else { return };
+        let threads = sys::links(tasks).saturating_sub(2);
+        sys::close(tasks);
+        let own = 1 + runtime.handlers.load(Relaxed) + runtime.compressors.load(Relaxed);
+        runtime.threaded.store(threads > u64::from(own) + 1, Relaxed);
     }
 
     /// The next range under the hand; `None` at the end of a round.
