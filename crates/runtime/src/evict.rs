@@ -102,7 +102,7 @@ impl Runtime {
 
     fn evict_to(&self, maps: Fd, pagemap: &Pagemap, range: Range) -> Taken {
         let mut order = self.order.lock();
-        if order.forking || order.was_removed_lately(range.start, (sys::now_ns() / 1_000_000) as u32) {
+        if order.forking || order.was_removed_lately(range.start, self.discarding.load(SeqCst)) {
             return Taken::Nothing;
         }
         // As it is now: it may have grown since it was listed, or be another one.
@@ -201,8 +201,9 @@ impl Runtime {
                 bits[index / 64] |= 1 << (index % 64);
                 continue;
             }
+            // What is left behind stays mapped: the kernel must not give a place on standby to the program.
             // SAFETY: the page returns to where it came from a moment ago.
-            if unsafe { sys::mremap_to(target, PAGE, source, false) }.is_err() {
+            if unsafe { sys::mremap_to(target, PAGE, source, true) }.is_err() {
                 self.fail(
                     "a page that was taken away from a mapping that changed meanwhile could not be put back",
                 );

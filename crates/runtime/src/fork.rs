@@ -107,6 +107,7 @@ pub fn child() {
         runtime.replay(&mut order);
     }
     runtime.forget_readers();
+    runtime.discarding.store(0, Relaxed);
     runtime.serving.store(0, Relaxed);
     runtime.stoppable.store(0, Relaxed);
     runtime.paused.store(0, Relaxed);

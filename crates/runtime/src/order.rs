@@ -61,6 +61,8 @@ pub struct Order {
     deferred_first: usize,
     deferred_count: usize,
     removed_ms: [u32; REMOVED],
+    /// When nobody was discarding.
+    quiet_ms: u32,
     /// A fork is under way: what changes is written to the journal.
     pub forking: bool,
     /// See `journal.rs`.
@@ -78,6 +80,7 @@ impl Order {
             deferred_first: 0,
             deferred_count: 0,
             removed_ms: [0; REMOVED],
+            quiet_ms: 0,
             forking: false,
             journal: Journal::new(),
         }
@@ -113,19 +116,32 @@ impl Order {
         self.deferred_count = 0;
     }
 
-    /// Whether contents of the block were discarded a moment ago.
-    pub fn was_removed_lately(&self, address: usize, now_ms: u32) -> bool {
+    /// Whether a thread may still be discarding contents of the block: its
+    /// event has been read, but it does so only afterwards. One that called the
+    /// C library's function is known (`discarding` is the number of those);
+    /// one that makes the system call itself is given time.
+    pub fn was_removed_lately(&mut self, address: usize, discarding: u32) -> bool {
+        let now = now_ms();
+        if discarding == 0 {
+            self.quiet_ms = now;
+        }
         let at = self.removed_ms[address / BLOCK % REMOVED];
-        at != 0 && now_ms.wrapping_sub(at) < REMOVE_GRACE_MS
+        let unknown = (self.quiet_ms.wrapping_sub(at) as i32) < 0;
+        at != 0 && (now.wrapping_sub(at) < REMOVE_GRACE_MS || unknown)
     }
 
     fn note_removed(&mut self, start: usize, end: usize) {
-        let now = ((sys::now_ns() / 1_000_000) as u32).max(1);
+        let now = now_ms();
         let (first, last) = (start / BLOCK, end.div_ceil(BLOCK));
         for number in first..last.min(first + REMOVED) {
             self.removed_ms[number % REMOVED] = now;
         }
     }
+}
+
+/// Never zero.
+fn now_ms() -> u32 {
+    ((sys::now_ns() / 1_000_000) as u32).max(1)
 }
 
 impl Default for Order {

@@ -118,6 +118,8 @@ pub struct Runtime {
     slot: AtomicPtr<Slot>,
     uffd: AtomicI32,
     witness: AtomicI32,
+    /// Threads that are just discarding memory, as far as they do it by the C library.
+    pub discarding: AtomicU32,
     /// The program has, or had, several threads.
     pub threaded: AtomicBool,
     /// When the program last unmapped managed memory.
@@ -214,6 +216,7 @@ impl Runtime {
             slot: AtomicPtr::new(core::ptr::null_mut()),
             uffd: AtomicI32::new(-1),
             witness: AtomicI32::new(-1),
+            discarding: AtomicU32::new(0),
             threaded: AtomicBool::new(false),
             unmapped_ns: AtomicU64::new(0),
             follow: Follow::new(),

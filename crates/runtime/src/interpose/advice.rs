@@ -3,9 +3,11 @@
 //! The child's view of a range that the parent gives to `MADV_WIPEONFORK` is
 //! the kernel's business: empty. So nothing of it may be in the page table:
 //! it is brought back and kept out. `MADV_DONTFORK` is remembered, because
-//! the runtime uses the same mark for purposes of its own.
+//! the runtime uses the same mark for purposes of its own. Who discards
+//! memory is counted while he does: see `Order::was_removed_lately`.
 
 use core::ffi::c_int;
+use core::sync::atomic::Ordering::*;
 
 use super::desk;
 use super::next::{Next, is_managed, is_paging, keeping_errno};
@@ -16,6 +18,8 @@ use crate::table::BLOCK;
 
 const WIPEONFORK: usize = 18;
 const KEEPONFORK: usize = 19;
+const FREE: usize = 8;
+const DONTNEED_LOCKED: usize = 24;
 
 static MADVISE: Next = Next::call_of(c"madvise", sys::nr::MADVISE);
 static MUNMAP: Next = Next::call_of(c"munmap", sys::nr::MUNMAP);
@@ -31,10 +35,26 @@ pub static ALL: [&Next; 2] = [&MADVISE, &MUNMAP];
 pub unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: c_int) -> c_int {
     let advice = advice as usize;
     let about_fork = matches!(advice, WIPEONFORK | KEEPONFORK | advice::DONTFORK | advice::DOFORK);
+    let discards = matches!(advice, advice::DONTNEED | FREE | DONTNEED_LOCKED);
+    if discards {
+        RUNTIME.discarding.fetch_add(1, SeqCst);
+    }
+    let end = start.saturating_add(bytes).next_multiple_of(PAGE);
+    // Before it is so: another thread may fork in between.
+    if advice == advice::DONTFORK && is_managed() {
+        keeping_errno(|| PROGRAM_DONTFORK.add(start, end));
+    }
     // SAFETY: passed on to the caller.
     let result = unsafe { MADVISE.call([start, bytes, advice]) } as c_int;
-    if about_fork && result == 0 && is_managed() {
-        keeping_errno(|| note(start, start + bytes.next_multiple_of(PAGE), advice));
+    if discards {
+        RUNTIME.discarding.fetch_sub(1, SeqCst);
+    }
+    if about_fork && is_managed() {
+        if result == 0 {
+            keeping_errno(|| note(start, end, advice));
+        } else if advice == advice::DONTFORK {
+            keeping_errno(|| PROGRAM_DONTFORK.remove(start, end));
+        }
     }
     result
 }
@@ -50,14 +70,13 @@ fn note(start: usize, end: usize, advice: usize) {
             }
         }
         KEEPONFORK => PROGRAM_WIPED.remove(start, end),
-        advice::DONTFORK => PROGRAM_DONTFORK.add(start, end),
-        _ => PROGRAM_DONTFORK.remove(start, end),
+        advice::DOFORK => PROGRAM_DONTFORK.remove(start, end),
+        _ => {}
     }
 }
 
 /// Makes everything resident that is evicted of a range.
 fn bring_back(start: usize, end: usize) {
-    use core::sync::atomic::Ordering::*;
     RUNTIME.table.for_each_block(start, end, |base, block| {
         if block.evicted.load(Acquire) != 0 {
             let (from, to) = (start.max(base), end.min(base + BLOCK));
