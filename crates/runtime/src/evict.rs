@@ -111,6 +111,10 @@ impl Runtime {
             mapping.filter(|now| range.start + range.bytes <= now.1)
         };
         let Some(mapping) = one_mapping() else { return Taken::Stale };
+        // Nothing is registered while it is not known what was there before: see `late.rs`.
+        if self.uffd().probe(range.start) == Probe::Changing {
+            return Taken::Busy;
+        }
         // The whole mapping: registering a part would split it, and system
         // calls like mremap that want one mapping would fail for the program.
         if self.uffd().register(mapping.0, mapping.1 - mapping.0).is_err() {
@@ -119,13 +123,14 @@ impl Runtime {
         self.mark(mapping.0, mapping.1);
         // Still one: what was not registered yet may have changed without a message, and a part of the range
         // may be new. If it is one, and registered, whatever changes it from here on has to tell.
-        if one_mapping().is_none() {
-            return Taken::Stale;
-        }
+        let still = one_mapping().is_some();
         match self.uffd().probe(range.start) {
-            Probe::Registered => {}
-            Probe::Changing => return Taken::Busy,
-            Probe::Unregistered => return Taken::Stale,
+            Probe::Registered if still => {}
+            Probe::Changing => {
+                order.late.doubtful = mapping;
+                return Taken::Busy;
+            }
+            _ => return Taken::Stale,
         }
         if self.table.make_block(range.start, &self.arena, &mut order.spare).is_none() {
             return Taken::Nothing;

@@ -123,11 +123,8 @@ impl Handler {
     /// Reads messages until one is a fault that may be served now.
     fn next_fault(&self, order: &mut Guard<'_, Order>) -> Option<Fault> {
         let runtime = self.runtime;
-        if let Some(fault) = order.next_deferred() {
-            runtime.deferred.fetch_sub(1, Relaxed);
-            return Some(fault);
-        }
-        while order.may_read() {
+        // Applying an event may read others, and keep faults for later.
+        while order.deferred_count() == 0 && order.may_read() {
             match runtime.uffd().next()? {
                 Message::Fault { page, write, tid } => {
                     runtime.follow.note(tid);
@@ -136,7 +133,9 @@ impl Handler {
                 event => runtime.apply(order, event),
             }
         }
-        None
+        let fault = order.next_deferred()?;
+        runtime.deferred.fetch_sub(1, Relaxed);
+        Some(fault)
     }
 
     /// Serves a fault while nothing may change but the journal.

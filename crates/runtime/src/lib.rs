@@ -42,6 +42,8 @@ mod journal;
 #[cfg(target_os = "linux")]
 mod keep;
 #[cfg(target_os = "linux")]
+mod late;
+#[cfg(target_os = "linux")]
 mod lock;
 #[cfg(target_os = "linux")]
 mod maps;

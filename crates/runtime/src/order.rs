@@ -22,6 +22,7 @@ use core::sync::atomic::Ordering::*;
 use memfold::store::Ref;
 
 use crate::journal::{Journal, Record};
+use crate::late::Late;
 use crate::lock::Guard;
 use crate::runtime::Runtime;
 use crate::standby;
@@ -63,6 +64,12 @@ pub struct Order {
     removed_ms: [u32; REMOVED],
     /// When nobody was discarding.
     quiet_ms: u32,
+    /// Events that were read in the keeper's place, to be applied next: a ring.
+    events: [Message; PROXY],
+    events_first: usize,
+    events_count: usize,
+    /// See `late.rs`.
+    pub late: Late,
     /// A fork is under way: what changes is written to the journal.
     pub forking: bool,
     /// See `journal.rs`.
@@ -81,6 +88,10 @@ impl Order {
             deferred_count: 0,
             removed_ms: [0; REMOVED],
             quiet_ms: 0,
+            events: [Message::Other; PROXY],
+            events_first: 0,
+            events_count: 0,
+            late: Late::new(),
             forking: false,
             journal: Journal::new(),
         }
@@ -97,12 +108,46 @@ impl Order {
         true
     }
 
+    /// Faults that were kept.
+    pub fn deferred_count(&self) -> usize {
+        self.deferred_count
+    }
+
     /// Takes the fault that was kept first.
     pub fn next_deferred(&mut self) -> Option<Fault> {
         self.deferred_count = self.deferred_count.checked_sub(1)?;
         let first = self.deferred_first;
         self.deferred_first = (first + 1) % DEFERRED;
         self.deferred[first].take()
+    }
+
+    /// Adds an event to be applied later; `false` if there is no room.
+    pub fn push_event(&mut self, event: Message) -> bool {
+        if self.events_count == PROXY {
+            return false;
+        }
+        let at = (self.events_first + self.events_count) % PROXY;
+        self.events[at] = event;
+        self.events_count += 1;
+        true
+    }
+
+    /// The event to be applied after `number` others.
+    pub fn event(&self, number: usize) -> Option<Message> {
+        (number < self.events_count).then(|| self.events[(self.events_first + number) % PROXY])
+    }
+
+    /// Whether there are such.
+    pub fn has_events(&self) -> bool {
+        self.events_count > 0
+    }
+
+    /// The event to be applied next, of those that were read in the keeper's place.
+    pub fn next_event(&mut self) -> Option<Message> {
+        self.events_count = self.events_count.checked_sub(1)?;
+        let first = self.events_first;
+        self.events_first = (first + 1) % PROXY;
+        Some(self.events[first])
     }
 
     /// Whether messages may be read: what an event does must be done or noted.
@@ -250,8 +295,12 @@ impl Runtime {
         for index in 0..core::mem::take(&mut proxy.count) {
             match proxy.messages[index] {
                 Message::Fault { page, write, .. } => self.keep(order, Fault { page, write }),
-                event => self.apply(order, event),
+                event => drop(order.push_event(event)),
             }
+        }
+        drop(proxy);
+        if let Some(event) = order.next_event() {
+            self.apply(order, event);
         }
     }
 
@@ -284,18 +333,24 @@ impl Runtime {
         }
     }
 
-    /// Applies an event to the page table, or notes it during a fork.
+    /// Applies an event to the page table, or notes it during a fork; and with
+    /// it those that had to be read meanwhile.
     pub fn apply(&self, order: &mut Guard<'_, Order>, event: Message) {
-        if order.forking {
-            order.journal.add(Record::Event(event));
-        } else {
-            self.apply_now(order, event);
+        let mut next = Some(event);
+        while let Some(event) = next {
+            if order.forking {
+                order.journal.add(Record::Event(event));
+            } else {
+                self.apply_now(order, event);
+            }
+            next = order.next_event();
         }
     }
 
     /// After a fork: does what was noted.
     pub fn replay(&self, order: &mut Guard<'_, Order>) {
         order.forking = false;
+        order.late.enabled = false;
         let journal = core::mem::take(&mut order.journal);
         journal.replay(|record| match record {
             Record::Event(event) => self.apply_now(order, event),
@@ -305,10 +360,11 @@ impl Runtime {
                 }
             }
         });
+        order.late.enabled = true;
         order.journal = journal;
     }
 
-    fn apply_now(&self, order: &mut Guard<'_, Order>, event: Message) {
+    pub fn apply_now(&self, order: &mut Guard<'_, Order>, event: Message) {
         match event {
             Message::Remove { start, end } => {
                 order.note_removed(start, end);
@@ -316,15 +372,19 @@ impl Runtime {
             }
             Message::Unmap { start, end } => {
                 self.unmapped_ns.store(sys::now_ns(), Relaxed);
-                self.drop_range(order, start, end);
+                self.drop_unmapped(order, start, end);
+                self.settle_late(order);
             }
             Message::Remap { from, to, bytes } => {
                 if self.standby.contains(to) {
                     return;
                 }
                 self.unmapped_ns.store(sys::now_ns(), Relaxed);
+                self.let_late_first(order, to, to + bytes);
                 self.drop_range(order, to, to + bytes);
                 self.move_range(order, from, to, bytes);
+                order.late.note_arrived(to, to + bytes);
+                self.settle_late(order);
             }
             Message::Fault { .. } | Message::Other => {}
         }
@@ -386,11 +446,16 @@ impl Runtime {
 
     /// Gives entries of a moved range to the new addresses.
     fn move_range(&self, order: &mut Guard<'_, Order>, from: usize, to: usize, bytes: usize) {
+        let another =
+            !crate::interpose::leaves_behind(from) && self.speaks_of_another(order, from, from + bytes);
         self.table.for_each_block(from, from + bytes, |base, block| {
             if block.evicted.load(Relaxed) == 0 {
                 return;
             }
             for page in (from.max(base)..(from + bytes).min(base + BLOCK)).step_by(PAGE) {
+                if another && self.is_there(order, page) {
+                    continue;
+                }
                 let entry = &block.entries[index_in_block(page)];
                 let state = self.take_over(entry);
                 match state {

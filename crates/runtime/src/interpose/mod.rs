@@ -21,11 +21,14 @@
 //! | `namespaces` | `unshare`, `setns`: only for processes with one thread |
 //! | `advice` | `madvise` and `munmap`: what a forked child gets |
 //!
-//! The runtime's own side of it is in `credentials`, `desk` and `ranges`.
+//! The runtime's own side of it is in `credentials`, `desk`, `leaving` and `ranges`.
 
 pub mod credentials;
 pub mod desk;
+mod leaving;
 pub mod ranges;
+
+pub use leaving::leaves_behind;
 
 #[cfg(feature = "preload")]
 mod advice;

@@ -13,6 +13,7 @@
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use super::desk;
+use super::leaving;
 use super::next::{Next, errno, is_managed, is_paging, keeping_errno, result, set_errno};
 use super::ranges;
 use crate::maps;
@@ -54,6 +55,9 @@ pub unsafe extern "C" fn mremap(
     }
     let at = if is_paging() {
         let wanted = Move { old, old_bytes: whole(old_bytes), bytes: whole(bytes), flags, new };
+        if flags & DONTUNMAP != 0 {
+            leaving::note(old, old.saturating_add(whole(old_bytes)));
+        }
         // SAFETY: passed on to the caller.
         unsafe { wanted.carry_out(now) }
     } else {

@@ -1,0 +1,174 @@
+//! Events that come late.
+//!
+//! The kernel tells of an unmapped or moved range after it has let go of the
+//! address space. So when one thread frees a range, and another thread's
+//! mapping is moved to the same addresses at once, the message about the
+//! second may come before that about the first:
+//!
+//! ```text
+//!   thread 1   munmap(Z) ............................ message "Z unmapped"
+//!   thread 2             mremap(C -> Z) message "C moved to Z"
+//! ```
+//!
+//! Taken as they come, the pages of C would be forgotten. What tells the two
+//! orders apart:
+//! - As long as a message is on its way the kernel says so ([`Probe::Changing`]):
+//!   without one nothing can be late.
+//! - Entries at the place where a mapping arrives belong to one that left it,
+//!   and whose message is late: that one is read first.
+//! - If there are none, the arrived range is remembered until no message is on
+//!   its way. Should one say meanwhile that the range was unmapped, or moved
+//!   away, although a managed mapping is there, it speaks of the one before;
+//!   unless a message on its way tells that another one has arrived since.
+//!   (A move that leaves a mapping behind, MREMAP_DONTUNMAP, is known from the
+//!   interposed function.)
+
+use crate::lock::Guard;
+use crate::order::{Fault, Order};
+use crate::runtime::Runtime;
+use crate::sys::{self, PAGE};
+use crate::table::{State, index_in_block};
+use crate::uffd::{Message, Probe};
+
+/// Ranges that are remembered at most.
+const ARRIVED: usize = 32;
+/// Messages that may be waited for, one inside the other.
+const DEPTH: u32 = 8;
+/// A message that is on its way comes within this time, ns; else it is another one that is on its way.
+const PATIENCE_NS: u64 = 50_000_000;
+
+/// What is remembered. Under the order lock.
+pub struct Late {
+    arrived: [(usize, usize); ARRIVED],
+    count: usize,
+    depth: u32,
+    /// Registered while something was on its way: that a mapping is there proves nothing.
+    pub doubtful: (usize, usize),
+    /// Not while events are applied that were read long ago.
+    pub enabled: bool,
+}
+
+impl Late {
+    /// Nothing.
+    pub const fn new() -> Self {
+        Late { arrived: [(0, 0); ARRIVED], count: 0, depth: 0, doubtful: (0, 0), enabled: true }
+    }
+
+    /// A mapping has arrived at this range.
+    pub fn note_arrived(&mut self, start: usize, end: usize) {
+        if self.enabled {
+            self.arrived[self.count % ARRIVED] = (start, end);
+            self.count += 1;
+        }
+    }
+
+    fn arrived(&self) -> &[(usize, usize)] {
+        &self.arrived[..self.count.min(ARRIVED)]
+    }
+
+    fn has_arrived(&self, page: usize) -> bool {
+        self.enabled && self.arrived().iter().any(|(start, end)| (*start..*end).contains(&page))
+    }
+}
+
+impl Default for Late {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Runtime {
+    fn is_changing(&self, address: usize) -> bool {
+        self.uffd().probe(address) == Probe::Changing
+    }
+
+    /// Forgets what was remembered if nothing is on its way.
+    pub fn settle_late(&self, order: &mut Guard<'_, Order>) {
+        if (order.late.count > 0 || order.late.doubtful.1 > 0) && !self.is_changing(order.late.arrived[0].0) {
+            order.late.count = 0;
+            order.late.doubtful = (0, 0);
+        }
+    }
+
+    /// A mapping is about to arrive at the range: applies first what tells
+    /// where the one before has gone.
+    pub fn let_late_first(&self, order: &mut Guard<'_, Order>, start: usize, end: usize) {
+        if !order.late.enabled || order.late.depth >= DEPTH {
+            return;
+        }
+        order.late.depth += 1;
+        let begin = sys::now_ns();
+        while self.keeps_any(start, end)
+            && (order.has_events() || self.is_changing(start))
+            && sys::now_ns() - begin < PATIENCE_NS
+        {
+            match order.next_event().or_else(|| self.uffd().next()) {
+                Some(Message::Fault { page, write, .. }) => self.keep(order, Fault { page, write }),
+                Some(event) => self.apply_now(order, event),
+                None => sys::sched_yield(),
+            }
+        }
+        order.late.depth -= 1;
+    }
+
+    /// Whether anything is kept of a range.
+    fn keeps_any(&self, start: usize, end: usize) -> bool {
+        let mut any = false;
+        self.table.for_each_block(start, end, |base, block| {
+            let (from, to) = (start.max(base), end.min(base + crate::table::BLOCK));
+            any |= (from..to)
+                .step_by(PAGE)
+                .any(|page| block.entries[index_in_block(page)].load() != State::Empty);
+        });
+        any
+    }
+
+    /// Whether the message that the range was left speaks of a mapping before
+    /// the one that has arrived there: one has, and no other is about to.
+    pub fn speaks_of_another(&self, order: &mut Guard<'_, Order>, start: usize, end: usize) -> bool {
+        let overlaps = |range: &(usize, usize)| range.0 < end && start < range.1;
+        let late = &order.late;
+        if !late.enabled || !late.arrived().iter().any(overlaps) || overlaps(&late.doubtful) {
+            return false;
+        }
+        let begin = sys::now_ns();
+        let mut looked = 0;
+        loop {
+            while let Some(event) = order.event(looked) {
+                looked += 1;
+                if matches!(event, Message::Remap { to, bytes, .. } if overlaps(&(to, to + bytes))) {
+                    return false;
+                }
+            }
+            if !self.is_changing(start) || sys::now_ns() - begin > PATIENCE_NS {
+                return true;
+            }
+            match self.uffd().next() {
+                Some(Message::Fault { page, write, .. }) => self.keep(order, Fault { page, write }),
+                Some(event) if order.push_event(event) => {}
+                Some(_) => self.fail("more messages came than there is room for"),
+                None => sys::sched_yield(),
+            }
+        }
+    }
+
+    /// Whether a managed mapping is there now, to which what is kept of the page belongs.
+    pub fn is_there(&self, order: &Guard<'_, Order>, page: usize) -> bool {
+        order.late.has_arrived(page) && self.witness().is_taken(page)
+    }
+
+    /// A range was unmapped: forgets what was kept of it.
+    pub fn drop_unmapped(&self, order: &mut Guard<'_, Order>, start: usize, end: usize) {
+        if !self.speaks_of_another(order, start, end) {
+            return self.drop_range(order, start, end);
+        }
+        self.table.for_each_block(start, end, |base, block| {
+            for page in (start.max(base)..end.min(base + crate::table::BLOCK)).step_by(PAGE) {
+                let kept = block.entries[index_in_block(page)].load() != State::Empty;
+                if kept && !self.is_there(order, page) {
+                    self.drop_page(block, page);
+                }
+            }
+        });
+    }
+}
