@@ -33,7 +33,7 @@ use crate::uffd::{Message, Probe};
 /// Ranges that are remembered at most.
 const ARRIVED: usize = 32;
 /// Messages that may be waited for, one inside the other.
-const DEPTH: u32 = 8;
+const DEPTH: usize = 8;
 /// A message that is on its way comes within this time, ns; else it is another one that is on its way.
 const PATIENCE_NS: u64 = 50_000_000;
 
@@ -41,7 +41,9 @@ const PATIENCE_NS: u64 = 50_000_000;
 pub struct Late {
     arrived: [(usize, usize); ARRIVED],
     count: usize,
-    depth: u32,
+    /// Where mappings arrive whose messages have been read and wait for late ones.
+    arriving: [(usize, usize); DEPTH],
+    depth: usize,
     /// Registered while something was on its way: that a mapping is there proves nothing.
     pub doubtful: (usize, usize),
     /// Not while events are applied that were read long ago.
@@ -51,7 +53,14 @@ pub struct Late {
 impl Late {
     /// Nothing.
     pub const fn new() -> Self {
-        Late { arrived: [(0, 0); ARRIVED], count: 0, depth: 0, doubtful: (0, 0), enabled: true }
+        Late {
+            arrived: [(0, 0); ARRIVED],
+            count: 0,
+            arriving: [(0, 0); DEPTH],
+            depth: 0,
+            doubtful: (0, 0),
+            enabled: true,
+        }
     }
 
     /// A mapping has arrived at this range.
@@ -96,6 +105,8 @@ impl Runtime {
         if !order.late.enabled || order.late.depth >= DEPTH {
             return;
         }
+        let depth = order.late.depth;
+        order.late.arriving[depth] = (start, end);
         order.late.depth += 1;
         let begin = sys::now_ns();
         while self.keeps_any(start, end)
@@ -129,6 +140,10 @@ impl Runtime {
         let overlaps = |range: &(usize, usize)| range.0 < end && start < range.1;
         let late = &order.late;
         if !late.enabled || !late.arrived().iter().any(overlaps) || overlaps(&late.doubtful) {
+            return false;
+        }
+        // One that waits for this very message?
+        if late.arriving[..late.depth].iter().any(overlaps) {
             return false;
         }
         let begin = sys::now_ns();
