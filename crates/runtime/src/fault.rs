@@ -125,6 +125,7 @@ impl Handler {
         let runtime = self.runtime;
         // Applying an event may read others, and keep faults for later.
         while order.deferred_count() == 0 && order.may_read() {
+            runtime.settle_late(order);
             match runtime.uffd().next()? {
                 Message::Fault { page, write, tid } => {
                     runtime.follow.note(tid);

@@ -91,7 +91,8 @@ impl Runtime {
         self.uffd().probe(address) == Probe::Changing
     }
 
-    /// Forgets what was remembered if nothing is on its way.
+    /// Forgets what was remembered if nothing is on its way. Before every
+    /// message is read: a thread that goes on may soon unmap what has arrived.
     pub fn settle_late(&self, order: &mut Guard<'_, Order>) {
         if (order.late.count > 0 || order.late.doubtful.1 > 0) && !self.is_changing(order.late.arrived[0].0) {
             order.late.count = 0;

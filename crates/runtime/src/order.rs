@@ -309,6 +309,7 @@ impl Runtime {
     pub fn drain(&self, order: &mut Guard<'_, Order>) -> usize {
         let mut events = 0;
         while order.may_read() {
+            self.settle_late(order);
             let Some(message) = self.uffd().next() else { break };
             match message {
                 Message::Fault { page, write, tid } => {
