@@ -222,9 +222,8 @@ impl Runtime {
 
     /// Whether two threads of the program may be at it: see the module.
     fn may_lose_addresses(&self) -> bool {
-        let threads = self.threaded.load(Relaxed) || self.keep_out.count() > 1;
         let last = self.unmapped_ns.load(Relaxed);
-        threads && last != 0 && sys::now_ns().saturating_sub(last) < UNMAPPED_NS
+        self.is_threaded() && last != 0 && sys::now_ns().saturating_sub(last) < UNMAPPED_NS
     }
 
     /// As `take`, by UFFDIO_MOVE.

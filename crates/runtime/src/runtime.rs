@@ -315,6 +315,11 @@ impl Runtime {
         self.store.store(store as *const _ as *mut _, Release);
     }
 
+    /// Whether the program has, or had, several threads.
+    pub fn is_threaded(&self) -> bool {
+        self.threaded.load(Relaxed) || self.keep_out.count() > 1
+    }
+
     /// Frees a blob that no entry names any more.
     pub fn free(&self, found: Ref, owner: u64) {
         if self.store().store().free(found, owner, &Entries).is_err() {

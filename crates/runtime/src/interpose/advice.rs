@@ -76,7 +76,7 @@ fn note(start: usize, end: usize, advice: usize) {
 }
 
 /// Makes everything resident that is evicted of a range.
-fn bring_back(start: usize, end: usize) {
+pub fn bring_back(start: usize, end: usize) {
     RUNTIME.table.for_each_block(start, end, |base, block| {
         if block.evicted.load(Acquire) != 0 {
             let (from, to) = (start.max(base), end.min(base + BLOCK));

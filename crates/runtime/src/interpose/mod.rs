@@ -60,5 +60,6 @@ pub unsafe fn after_fork() {
         for set in ranges::ALL {
             set.reset_in_child();
         }
+        ranges::MOVING.reset_in_child();
     }
 }

@@ -14,11 +14,13 @@ pub static PROGRAM_DONTFORK: Ranges = Ranges::new();
 pub static PROGRAM_WIPED: Ranges = Ranges::new();
 /// Ranges that the program has locked.
 pub static PROGRAM_LOCKED: Ranges = Ranges::new();
+/// Ranges that a thread of the program is about to move: see `remap.rs`.
+pub static MOVING: Ranges = Ranges::new();
 
 /// The first range that must not be evicted and begins before `end` and ends
 /// after `start`.
 pub fn first_kept(start: usize, end: usize) -> Option<(usize, usize)> {
-    let kept = [&PROGRAM_LOCKED, &PROGRAM_WIPED];
+    let kept = [&PROGRAM_LOCKED, &PROGRAM_WIPED, &MOVING];
     if kept.iter().any(|set| set.has_overflowed()) {
         return Some((start, end));
     }
@@ -42,7 +44,7 @@ pub fn for_each_inherited(start: usize, end: usize, mut visit: impl FnMut(usize,
     }
 }
 
-/// All sets.
+/// All that the program has said, of ranges that it owns.
 pub static ALL: [&Ranges; 3] = [&PROGRAM_DONTFORK, &PROGRAM_WIPED, &PROGRAM_LOCKED];
 
 /// Whether the program has said anything.

@@ -12,6 +12,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
+use super::advice;
 use super::desk;
 use super::leaving;
 use super::next::{Next, errno, is_managed, is_paging, keeping_errno, result, set_errno};
@@ -26,6 +27,8 @@ const DONTUNMAP: usize = 4;
 const FAILED: usize = usize::MAX;
 /// Mappings that are looked at in one go.
 const PIECES: usize = 64;
+/// What is moved is brought back first if it is at most this part of the limit.
+const PART: u64 = 8;
 /// How often a piece that turns out to be two is looked at again.
 const AGAIN: usize = 64;
 
@@ -58,8 +61,13 @@ pub unsafe extern "C" fn mremap(
         if flags & DONTUNMAP != 0 {
             leaving::note(old, old.saturating_add(whole(old_bytes)));
         }
+        let whole_here = wanted.bring_back();
         // SAFETY: passed on to the caller.
-        unsafe { wanted.carry_out(now) }
+        let at = unsafe { wanted.carry_out(now) };
+        if whole_here {
+            keeping_errno(|| ranges::MOVING.remove(wanted.old, wanted.old + wanted.old_bytes));
+        }
+        at
     } else {
         now()
     };
@@ -89,6 +97,25 @@ struct Pieces {
 }
 
 impl Move {
+    /// In a program with threads: makes all of it resident, and keeps it so
+    /// until it has moved. What is evicted is found again through messages of
+    /// the kernel, which may come in another order than what they tell of (see
+    /// `late.rs`); what is resident moves with its mapping. Not where that
+    /// would take a large part of the limit.
+    fn bring_back(&self) -> bool {
+        let Some(end) = self.old.checked_add(self.old_bytes) else { return false };
+        let limit = RUNTIME.shared().limit_bytes.load(Relaxed);
+        if !RUNTIME.is_threaded() || self.old_bytes == 0 || self.old_bytes as u64 > limit / PART {
+            return false;
+        }
+        keeping_errno(|| {
+            ranges::MOVING.add(self.old, end);
+            desk::let_evictions_end();
+            advice::bring_back(self.old, end);
+        });
+        true
+    }
+
     /// # Safety
     /// As `mremap`; `now` is the kernel's.
     unsafe fn carry_out(&self, now: impl Fn() -> usize) -> usize {
