@@ -7,6 +7,8 @@ PREFIX  := /usr/local
 DESTDIR :=
 PYTHON  := python3
 TORTURE := $(abspath $(TARGET))/torture
+# Those that are done within half a minute each.
+SMALL := python-json sqlite g++ redis
 PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
 .DEFAULT_GOAL := help
@@ -25,21 +27,21 @@ build: setup ## the command and its preload library, in release
 demo: build ## a Python program plainly and in a third of its memory
 	@$(PYTHON) tests/programs/demo.py --memfold $(MEMFOLD)
 
-test: build test-unit test-torture test-checks ## every test that fits into three minutes
+test: build test-unit test-torture test-checks test-small ## every test that fits into a few minutes
 
 test-unit: setup
 	cargo test --release --quiet --workspace --exclude memfold-bench
 
 test-torture: build
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
-	scripts/torture.sh $(MEMFOLD) $(TORTURE)/torture 16 quick
+	scripts/torture.sh $(MEMFOLD) $(TORTURE)/torture 28 quick
 
 test-checks:
 	cd tests/programs && $(PYTHON) -B -m unittest -q test_checks
 
-test-small: build ## real programs with small loads, at the limits that are the goal
-	@scripts/setup.sh packages $$($(PROGRAMS) --missing-packages)
-	$(PROGRAMS) --budget 80
+test-small: build ## some real programs with small loads, at the limits that are the goal
+	@scripts/setup.sh packages $$($(PROGRAMS) --missing-packages $(SMALL))
+	$(PROGRAMS) $(SMALL)
 
 test-programs: build ## all programs with larger loads
 	@scripts/setup.sh packages $$($(PROGRAMS) --big --missing-packages)
