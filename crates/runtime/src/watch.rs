@@ -9,7 +9,7 @@
 
 use core::sync::atomic::Ordering::*;
 
-use memfold::store::Tiered;
+use memfold::store::{Tiered, Tuning};
 
 use crate::compress::compressor;
 use crate::evict::Taken;
@@ -42,6 +42,10 @@ const LARGE_BSS: usize = 1 << 20;
 const PUBLISH_NS: u64 = 10_000_000;
 /// Nothing was found to take away: this long nobody looks again.
 const FRUITLESS_NS: u64 = 10_000_000;
+/// A limit is held when it is passed by no more than 5 % and this.
+const TOLERANCE: u64 = 8 << 20;
+/// It may be passed by more for so long before the process is ended, if it is to be.
+const FULL_NS: u64 = 500_000_000;
 /// Ticks are this far apart at most and at least, ns.
 const SLOWEST_TICK: u64 = 100_000_000;
 const FASTEST_TICK: u64 = 1_000_000;
@@ -62,6 +66,8 @@ struct Keeper {
     /// After a fruitless round: when to begin another.
     next_round_ns: u64,
     told: bool,
+    /// Since when the limit's tolerance is passed; 0 if it is not.
+    full_since_ns: u64,
 }
 
 /// Entry of the keeper thread. `paging` is 1 in a forked child whose parent
@@ -104,6 +110,7 @@ impl Keeper {
             published_ns: 0,
             next_round_ns: 0,
             told: false,
+            full_since_ns: 0,
         })
     }
 
@@ -177,11 +184,28 @@ impl Keeper {
             }
             let share = share.min(spare.max(0));
             runtime.margin.store(margin as i64, Relaxed);
+            self.end_if_full(tree, limit, now);
             let before = runtime.debt.load(Acquire);
             runtime.change_debt(share - before);
         }
         let room = (-over).max(0) as u64;
         (room / (GROWTH_PER_MS * self.cpus) * 1_000_000).clamp(FASTEST_TICK, SLOWEST_TICK)
+    }
+
+    /// Ends the process if it is to be ended when its data do not compress enough.
+    fn end_if_full(&mut self, tree: u64, limit: u64, now: u64) {
+        let runtime = self.runtime;
+        let kill = runtime.shared().on_full.load(Relaxed) == shared::on_full::KILL;
+        if !kill || tree <= limit + limit / 20 + TOLERANCE {
+            self.full_since_ns = 0;
+        } else if self.full_since_ns == 0 {
+            self.full_since_ns = now;
+        } else if now - self.full_since_ns > FULL_NS {
+            runtime.fail(
+                "the data do not compress enough for the limit: the process is ended (--on-full kill). Give it a higher \
+                 limit, or let it grow (--on-full grow).",
+            );
+        }
     }
 
     /// Writes the gauges of this process.
@@ -427,6 +451,8 @@ impl Runtime {
             unsafe { place.write(Tiered::new(StoreMemory(&self.arena), fast, dense)) };
             // SAFETY: initialised just now, alive for ever.
             self.set_store(unsafe { &*place });
+            let fill_ratio = shared.fill_ratio.load(Relaxed).clamp(1, 64) as u8;
+            self.store().store().set_tuning(Tuning { fill_ratio, ..Tuning::DEFAULT });
         }
         self.standby.init(&self.arena)
     }
