@@ -190,6 +190,23 @@ impl Runtime {
         self.keeper.ring();
     }
 
+    /// In the child: forgets what is kept of memory that it has not inherited.
+    /// Other memory may be mapped there later, and must begin empty.
+    pub fn drop_uninherited(&self, maps: sys::Fd) {
+        let mut order = self.order.lock();
+        let (mut buffer, mut end) = ([0u8; 8192], 0);
+        let read = crate::maps::for_each(maps, &mut buffer, |mapping| {
+            if mapping.is_private_anonymous() {
+                self.drop_range(&mut order, end, mapping.start);
+                end = mapping.end;
+            }
+        });
+        if read.is_err() {
+            self.fail("a forked process can't read /proc/self/maps: it does not know what it has inherited");
+        }
+        self.drop_range(&mut order, end, crate::table::END);
+    }
+
     /// In the child, by its keeper: registers everything that has evicted pages.
     pub fn register_evicted(&self) -> sys::Result<()> {
         let mut failed = false;
@@ -255,6 +272,11 @@ impl Runtime {
         else {
             self.fail("a forked process can't get its evicted pages back");
         };
+        let Ok(maps) = sys::open_own(c"/proc/self/maps", sys::o::RDONLY) else {
+            self.fail("a forked process can't see what it has inherited");
+        };
+        self.drop_uninherited(maps);
+        sys::close(maps);
         let Ok(pagemap) = crate::pagemap::Pagemap::open() else {
             self.fail("a forked process can't see which of its pages are there");
         };

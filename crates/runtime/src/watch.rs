@@ -222,6 +222,7 @@ impl Keeper {
     /// In a forked child: serves what the parent had evicted.
     fn take_up(&mut self) {
         let runtime = self.runtime;
+        runtime.drop_uninherited(self.maps);
         let ready = runtime
             .make_ready()
             .and_then(|()| runtime.register_evicted())
