@@ -295,7 +295,8 @@ impl Runtime {
         for index in 0..core::mem::take(&mut proxy.count) {
             match proxy.messages[index] {
                 Message::Fault { page, write, .. } => self.keep(order, Fault { page, write }),
-                event => drop(order.push_event(event)),
+                event if order.push_event(event) => {}
+                _ => self.fail("more messages came than there is room for"),
             }
         }
         drop(proxy);
@@ -365,6 +366,7 @@ impl Runtime {
         order.journal = journal;
     }
 
+    /// Applies an event to the page table. It may read others, and leave them to the caller.
     pub fn apply_now(&self, order: &mut Guard<'_, Order>, event: Message) {
         match event {
             Message::Remove { start, end } => {

@@ -276,6 +276,8 @@ impl Keeper {
         let mut buffer = [0u8; 16 << 10];
         let (candidates, mut count) = (&mut *self.candidates, 0);
         let mut file_end = 0;
+        // The library's own data, however large it is: handlers can't bring it back.
+        let statics = runtime as *const Runtime as usize;
         let listed = maps::for_each(self.maps, &mut buffer, |mapping| {
             let (start, end) = (mapping.start, mapping.end);
             // What follows a file's data is its zero-initialised data. That of the C library is used in a
@@ -290,7 +292,9 @@ impl Keeper {
             if follows_file || end - start < SMALLEST {
                 return;
             }
-            let own = runtime.arena.overlaps(start, end) || runtime.standby.overlaps(start, end);
+            let own = runtime.arena.overlaps(start, end)
+                || runtime.standby.overlaps(start, end)
+                || (start..end).contains(&statics);
             if mapping.is_private_anonymous() && !own && count < CANDIDATES && end <= crate::table::END {
                 candidates[count] = (start, end);
                 count += 1;
