@@ -36,6 +36,8 @@ const STREAMS: usize = 8;
 const WAIT_NS: u64 = 20_000_000;
 /// ... nor this long without any memory being given back meanwhile.
 const IDLE_NS: u64 = 2_000_000;
+/// The same for fresh memory.
+const GROWTH_IDLE_NS: u64 = 10_000_000;
 /// Pages of zeros given at once at most, to a stream of touches of fresh memory.
 const ZERO_RUN: usize = PAGES;
 
@@ -216,7 +218,7 @@ impl Handler {
                 State::Pinned(_) => return,
                 State::Standby(_) => self.rescue(fault, run),
                 State::Stored(_) | State::Zero => {
-                    self.wait_for_room();
+                    self.wait_for_room(false);
                     let placed = self.restore(fault, run);
                     if placed == Placed::Done {
                         self.runtime.shared().note_fault(sys::now_ns() - begin);
@@ -224,7 +226,7 @@ impl Handler {
                     placed
                 }
                 State::Empty => {
-                    self.wait_for_room();
+                    self.wait_for_room(true);
                     self.give_zeros(fault, run)
                 }
             };
@@ -258,14 +260,17 @@ impl Handler {
         }
     }
 
-    /// Waits while the process is too far over its share of the limit.
-    fn wait_for_room(&self) {
+    /// Waits while the process is too far over its share of the limit. Fresh
+    /// memory waits longer, whether others have waited in vain or not: on a busy
+    /// machine it would grow faster than the compressors get a CPU.
+    fn wait_for_room(&self, growth: bool) {
         let runtime = self.runtime;
         if runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
-            || runtime.vain.load(Relaxed) == runtime.given_back.load(Relaxed)
+            || !growth && runtime.vain.load(Relaxed) == runtime.given_back.load(Relaxed)
         {
             return;
         }
+        let idle = if growth { GROWTH_IDLE_NS } else { IDLE_NS };
         let begin = sys::now_ns();
         let (mut given, mut given_at) = (runtime.given_back.load(Relaxed), begin);
         loop {
@@ -281,9 +286,9 @@ impl Handler {
                 || runtime.pause.load(Relaxed) != 0
                 || runtime.stop_wanted.load(Relaxed)
                 || waited > WAIT_NS
-                || now - given_at > IDLE_NS
+                || now - given_at > idle
             {
-                if now - given_at > IDLE_NS {
+                if now - given_at > idle {
                     // Nobody else needs to wait for what does not come.
                     runtime.vain.store(given, Relaxed);
                 }
