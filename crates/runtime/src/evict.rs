@@ -25,6 +25,7 @@
 
 use core::sync::atomic::Ordering::*;
 
+use crate::interpose::ranges;
 use crate::lock::Guard;
 use crate::maps;
 use crate::order::Order;
@@ -80,14 +81,28 @@ impl Range {
 }
 
 impl Runtime {
-    /// Takes away `start..end`, which lies in one block and in one mapping.
-    pub fn evict(&self, maps: Fd, pagemap: &Pagemap, start: usize, end: usize) -> Taken {
+    /// Takes away `start..end`, which lies in one block and in one mapping;
+    /// if another process has most of it too, only if `shared_too`.
+    pub fn evict(
+        &self,
+        maps: Fd,
+        pagemap: &Pagemap,
+        start: usize,
+        end: usize,
+        shared_too: bool,
+    ) -> Taken {
         debug_assert!(start / BLOCK == (end - 1) / BLOCK);
-        let pages = (end - start) / PAGE;
-        match pagemap.present(start, pages, index_in_block(start)) {
+        let (pages, first) = ((end - start) / PAGE, index_in_block(start));
+        match pagemap.present(start, pages, first) {
             None => return Taken::Stale,
             Some(present) if present.count < WORTH.min(pages as u32) => return Taken::Nothing,
-            Some(_) => {}
+            Some(present) => {
+                // Memory is free only when the last one has given it up, and then each has its own copy in its store.
+                let shared = || present.count - pagemap.exclusive(start, pages, first).count.min(present.count);
+                if self.has_forked.load(Relaxed) && !shared_too && shared() * 2 > present.count {
+                    return Taken::Nothing;
+                }
+            }
         }
         let Some(slot) = self.standby.take_free() else { return Taken::Nothing };
         let to = self.standby.address(slot) + (start & (BLOCK - 1));
@@ -102,35 +117,14 @@ impl Runtime {
 
     fn evict_to(&self, maps: Fd, pagemap: &Pagemap, range: Range) -> Taken {
         let mut order = self.order.lock();
+        if ranges::first_kept(range.start, range.start + range.bytes).is_some() {
+            return Taken::Busy;
+        }
         if order.forking || order.was_removed_lately(range.start, self.discarding.load(SeqCst)) {
             return Taken::Nothing;
         }
-        // As it is now: it may have grown since it was listed, or be another one.
-        let one_mapping = || {
-            let mapping = maps::private_anonymous_at(maps, range.start);
-            mapping.filter(|now| range.start + range.bytes <= now.1)
-        };
-        let Some(mapping) = one_mapping() else { return Taken::Stale };
-        // Nothing is registered while it is not known what was there before: see `late.rs`.
-        if self.uffd().probe(range.start) == Probe::Changing {
-            return Taken::Busy;
-        }
-        // The whole mapping: registering a part would split it, and system
-        // calls like mremap that want one mapping would fail for the program.
-        if self.uffd().register(mapping.0, mapping.1 - mapping.0).is_err() {
-            return Taken::Stale;
-        }
-        self.mark(mapping.0, mapping.1);
-        // Still one: what was not registered yet may have changed without a message, and a part of the range
-        // may be new. If it is one, and registered, whatever changes it from here on has to tell.
-        let still = one_mapping().is_some();
-        match self.uffd().probe(range.start) {
-            Probe::Registered if still => {}
-            Probe::Changing => {
-                order.late.doubtful = mapping;
-                return Taken::Busy;
-            }
-            _ => return Taken::Stale,
+        if let Err(taken) = self.register_mapping(&mut order, maps, range.start, range.start + range.bytes) {
+            return taken;
         }
         if self.table.make_block(range.start, &self.arena, &mut order.spare).is_none() {
             return Taken::Nothing;
@@ -140,6 +134,50 @@ impl Runtime {
             self.take_if_allowed(&mut order, pagemap, range)
         } else {
             self.take(&mut order, pagemap, range)
+        }
+    }
+
+    /// Registers the one mapping that holds a range. When this returns well,
+    /// whatever changes the range from here on has to tell.
+    fn register_mapping(
+        &self,
+        order: &mut Guard<'_, Order>,
+        maps: Fd,
+        start: usize,
+        end: usize,
+    ) -> Result<(), Taken> {
+        // As it is now: it may have grown since it was listed, or be another one.
+        let one_mapping = || maps::private_anonymous_at(maps, start).filter(|now| end <= now.1);
+        let Some(mapping) = one_mapping() else { return Err(Taken::Stale) };
+        // Nothing is registered while it is not known what was there before: see `late.rs`.
+        if self.uffd().probe(start) == Probe::Changing {
+            return Err(Taken::Busy);
+        }
+        // The whole mapping: registering a part would split it, and system
+        // calls like mremap that want one mapping would fail for the program.
+        if self.uffd().register(mapping.0, mapping.1 - mapping.0).is_err() {
+            return Err(Taken::Stale);
+        }
+        self.mark(mapping.0, mapping.1);
+        // Still one: what was not registered yet may have changed without a message, and a part of the range
+        // may be new. If it is one, and registered, whatever changes it from here on has to tell.
+        let still = one_mapping().is_some();
+        match self.uffd().probe(start) {
+            Probe::Registered if still => Ok(()),
+            Probe::Changing => {
+                order.late.doubtful = mapping;
+                Err(Taken::Busy)
+            }
+            _ => Err(Taken::Stale),
+        }
+    }
+
+    /// Registers a mapping of which nothing is to be evicted yet, so that its
+    /// growth is noticed. If it can't be done now it is no harm.
+    pub fn register_fresh(&self, maps: Fd, start: usize, end: usize) {
+        let mut order = self.order.lock();
+        if !order.forking {
+            let _ = self.register_mapping(&mut order, maps, start, end);
         }
     }
 
@@ -237,7 +275,7 @@ impl Runtime {
                 let index = index_in_block(range.start + offset);
                 offset < range.bytes && before.bits[index / 64] >> (index % 64) & 1 != 0
             };
-            let (mut offset, mut refused) = (0, 0);
+            let (mut offset, mut refused, mut made_own) = (0, 0, 0);
             while offset < range.bytes && refused < REFUSALS {
                 let mut run = 0;
                 while there(offset + run) {
@@ -255,6 +293,10 @@ impl Runtime {
                         refused = 0;
                     }
                     Err(Errno::INVAL | Errno::SRCH | Errno::NOMEM | Errno::AGAIN) => break,
+                    Err(Errno::BUSY) if offset >= made_own && self.has_forked.load(Relaxed) => {
+                        made_own = offset + run;
+                        self.make_own(pagemap, range.start + offset, run);
+                    }
                     // Pinned, shared after a fork, or gone meanwhile: it stays.
                     Err(_) => {
                         offset += PAGE;
@@ -267,6 +309,18 @@ impl Runtime {
         match pagemap.present(range.to, range.pages(), range.first()) {
             Some(present) => Taken::Pages(self.write_entries(order, range, &present.bits)),
             None => self.fail("what was moved to standby can't be seen there"),
+        }
+    }
+
+    /// Pages that were shared with a forked process that is gone are refused by UFFDIO_MOVE until they are written.
+    #[cold]
+    fn make_own(&self, pagemap: &Pagemap, start: usize, bytes: usize) {
+        let exclusive = pagemap.exclusive(start, bytes / PAGE, 0);
+        for index in 0..bytes / PAGE {
+            if exclusive.bits[index / 64] >> (index % 64) & 1 != 0 {
+                // A refusal says that it stays shared: so it is not moved.
+                let _ = sys::write_back_in_place(start + index * PAGE);
+            }
         }
     }
 

@@ -37,9 +37,12 @@ const WAIT_NS: u64 = 20_000_000;
 /// ... nor this long without any memory being given back meanwhile.
 const IDLE_NS: u64 = 2_000_000;
 /// The same for fresh memory.
-const GROWTH_IDLE_NS: u64 = 10_000_000;
-/// Pages of zeros given at once at most, to a stream of touches of fresh memory.
+const GROWTH_WAIT_NS: u64 = 500_000_000;
+const GROWTH_IDLE_NS: u64 = 20_000_000;
+/// Pages of zeros given at once at most, to a stream of touches of fresh memory ...
 const ZERO_RUN: usize = PAGES;
+/// ... and while memory must be made free: the kernel does not tell when they are written.
+const SHORT_ZERO_RUN: usize = 16;
 
 /// Faults that follow each other upwards.
 #[derive(Clone, Copy, Default)]
@@ -270,7 +273,8 @@ impl Handler {
         {
             return;
         }
-        let idle = if growth { GROWTH_IDLE_NS } else { IDLE_NS };
+        let (idle, longest) =
+            if growth { (GROWTH_IDLE_NS, GROWTH_WAIT_NS) } else { (IDLE_NS, WAIT_NS) };
         let begin = sys::now_ns();
         let (mut given, mut given_at) = (runtime.given_back.load(Relaxed), begin);
         loop {
@@ -285,7 +289,7 @@ impl Handler {
                 || runtime.exhausted.load(Relaxed)
                 || runtime.pause.load(Relaxed) != 0
                 || runtime.stop_wanted.load(Relaxed)
-                || waited > WAIT_NS
+                || waited > longest
                 || now - given_at > idle
             {
                 if now - given_at > idle {
@@ -306,6 +310,9 @@ impl Handler {
     fn rescue(&mut self, fault: Fault, run: usize) -> Placed {
         let runtime = self.runtime;
         let mut order = runtime.lock_order();
+        if order.forking {
+            return self.fault_again(fault);
+        }
         let mut done = 0;
         while done < run.min(RUN) {
             let page = fault.page + done * PAGE;
@@ -390,9 +397,12 @@ impl Handler {
                 _ => false,
             }
         };
-        let intact = (0..found.len()).take_while(|i| still(*i)).count();
+        let mut intact = (0..found.len()).take_while(|i| still(*i)).count();
         let mut done = 0;
         let mut answer = Placed::Retry;
+        if order.forking {
+            (intact, answer) = (0, self.fault_again(fault));
+        }
         while done < intact {
             let (page, bytes) = (fault.page + done * PAGE, (intact - done) * PAGE);
             let from = self.worker.pages[done * PAGE..].as_ptr();
@@ -467,8 +477,12 @@ impl Handler {
     fn give_zeros(&mut self, fault: Fault, run: usize) -> Placed {
         let runtime = self.runtime;
         let mut order = runtime.lock_order();
+        if order.forking {
+            return self.fault_again(fault);
+        }
         let empty = |page: usize| runtime.table.entry(page).is_none_or(|entry| entry.load() == State::Empty);
         let room = PAGES - fault.page / PAGE % PAGES;
+        let run = if runtime.debt.load(Relaxed) > 0 { run.min(SHORT_ZERO_RUN) } else { run };
         let count = (0..run.min(room)).take_while(|i| empty(fault.page + i * PAGE)).count();
         if count == 0 {
             return Placed::Retry;
@@ -487,10 +501,18 @@ impl Handler {
         }
         drop(order);
         if fault.write {
-            runtime.change_debt(PAGE as i64);
+            // Most likely all of them will be written.
+            runtime.change_debt((done * PAGE) as i64);
         }
         runtime.uffd().wake(fault.page, done * PAGE);
         self.expect_next(fault.page, done);
+        Placed::Done
+    }
+
+    /// A fork began after the fault was read: the table may be out of date now, and only the journal knows.
+    #[cold]
+    fn fault_again(&self, fault: Fault) -> Placed {
+        self.runtime.uffd().wake(fault.page, PAGE);
         Placed::Done
     }
 

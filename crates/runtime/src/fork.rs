@@ -32,6 +32,7 @@ impl Runtime {
 pub fn prepare(touch: fn()) {
     let runtime = &RUNTIME;
     core::mem::forget(runtime.life.lock());
+    runtime.has_forked.store(true, Relaxed);
     runtime.forked_by.store(sys::gettid(), Relaxed);
     if !runtime.is_paging() {
         hold_common_locks();
@@ -48,6 +49,10 @@ pub fn prepare(touch: fn()) {
         let _ = sys::futex_wait(&runtime.paused, paused, Some(1_000_000), false);
         runtime.keeper.ring();
         runtime.work.ring();
+    }
+    // See `pause_unmarked`.
+    while runtime.moving.load(SeqCst) != 0 {
+        sys::sched_yield();
     }
     touch();
     {
@@ -108,6 +113,7 @@ pub fn child() {
     }
     runtime.forget_readers();
     runtime.discarding.store(0, Relaxed);
+    runtime.moving.store(0, Relaxed);
     runtime.serving.store(0, Relaxed);
     runtime.stoppable.store(0, Relaxed);
     runtime.paused.store(0, Relaxed);
@@ -154,9 +160,13 @@ impl Runtime {
             return;
         }
         let mut buffer = [0u8; 8192];
-        self.for_each_marked(maps, &mut buffer, |start, end| {
-            crate::interpose::ranges::for_each_inherited(start, end, |from, to| self.unmark(from, to));
-        });
+        // While mappings are listed one may move from where the list has not come to where it has been. Who moves
+        // by the C library's function takes its mark away; `realloc` moves without: for that a second look.
+        for _ in 0..if self.is_threaded() { 2 } else { 1 } {
+            self.for_each_marked(maps, &mut buffer, |start, end| {
+                crate::interpose::ranges::for_each_inherited(start, end, |from, to| self.unmark(from, to));
+            });
+        }
         self.pause_here();
         self.for_each_marked(maps, &mut buffer, |start, end| {
             if self.uffd().probe(start) == crate::uffd::Probe::Registered {

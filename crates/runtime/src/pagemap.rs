@@ -11,6 +11,8 @@ use crate::table::PAGES;
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 const FILE: u64 = 1 << 61;
+/// No other process has the page mapped (Linux 4.2).
+const EXCLUSIVE: u64 = 1 << 56;
 
 const SCAN: usize = 0xC060_6610;
 const IS_FILE: u64 = 1 << 2;
@@ -142,16 +144,24 @@ impl Pagemap {
         }
     }
 
-    fn read(&self, start: usize, pages: usize, first: usize, mut present: Present) -> Option<Present> {
+    /// The words of `/proc/self/pagemap` for some pages of one block.
+    fn words(&self, start: usize, pages: usize) -> Option<[u64; PAGES]> {
         let mut raw = [0u8; PAGES * 8];
         let wanted = &mut raw[..pages * 8];
         if sys::pread(self.fd, wanted, (start / PAGE * 8) as u64) != Ok(pages * 8) {
             return None;
         }
-        for (index, bytes) in wanted.chunks_exact(8).enumerate() {
-            let mut word = [0u8; 8];
-            word.copy_from_slice(bytes);
-            let word = u64::from_ne_bytes(word);
+        let mut words = [0; PAGES];
+        for (word, bytes) in words.iter_mut().zip(wanted.chunks_exact(8)) {
+            let mut raw = [0u8; 8];
+            raw.copy_from_slice(bytes);
+            *word = u64::from_ne_bytes(raw);
+        }
+        Some(words)
+    }
+
+    fn read(&self, start: usize, pages: usize, first: usize, mut present: Present) -> Option<Present> {
+        for (index, word) in self.words(start, pages)?[..pages].iter().enumerate() {
             if word & (PRESENT | SWAPPED) != 0 {
                 if word & FILE != 0 {
                     return None;
@@ -160,6 +170,18 @@ impl Pagemap {
             }
         }
         Some(present)
+    }
+
+    /// As `present`, only pages that no other process has mapped.
+    pub fn exclusive(&self, start: usize, pages: usize, first: usize) -> Present {
+        let mut exclusive = Present { bits: [0; PAGES / 64], count: 0 };
+        let words = self.words(start, pages).unwrap_or([0; PAGES]);
+        for (index, word) in words[..pages].iter().enumerate() {
+            if word & PRESENT != 0 && word & EXCLUSIVE != 0 {
+                exclusive.add(first + index);
+            }
+        }
+        exclusive
     }
 }
 

@@ -120,10 +120,14 @@ pub struct Runtime {
     witness: AtomicI32,
     /// Threads that are just discarding memory, as far as they do it by the C library.
     pub discarding: AtomicU32,
+    /// Threads that are just moving memory, as far as they do it by the C library.
+    pub moving: AtomicU32,
     /// The program has, or had, several threads.
     pub threaded: AtomicBool,
     /// When the program last unmapped managed memory.
     pub unmapped_ns: AtomicU64,
+    /// The program has forked, or was forked: pages may be shared.
+    pub has_forked: AtomicBool,
     /// Which handlers listen.
     pub follow: Follow,
     /// Pages whose entry says zero.
@@ -217,8 +221,10 @@ impl Runtime {
             uffd: AtomicI32::new(-1),
             witness: AtomicI32::new(-1),
             discarding: AtomicU32::new(0),
+            moving: AtomicU32::new(0),
             threaded: AtomicBool::new(false),
             unmapped_ns: AtomicU64::new(0),
+            has_forked: AtomicBool::new(false),
             follow: Follow::new(),
             zero_pages: AtomicI64::new(0),
             debt: AtomicI64::new(0),

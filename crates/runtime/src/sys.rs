@@ -20,6 +20,7 @@ impl Errno {
     pub const AGAIN: Errno = Errno(11);
     pub const NOMEM: Errno = Errno(12);
     pub const FAULT: Errno = Errno(14);
+    pub const BUSY: Errno = Errno(16);
     pub const EXIST: Errno = Errno(17);
     pub const INVAL: Errno = Errno(22);
     pub const NOSYS: Errno = Errno(38);
@@ -381,6 +382,19 @@ pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32, shared: bool
     let operation = if shared { 1 } else { 129 };
     // SAFETY: waking touches no memory of ours.
     let _ = unsafe { syscall(nr::FUTEX, [word.as_ptr() as usize, operation, count as usize, 0, 0, 0]) };
+}
+
+/// Writes to a page what is there, atomically, so that a page that was shared
+/// with a process which is gone becomes this process's own. Refused where
+/// the page is not there: a plain touch would wait for it to be brought back.
+///
+/// The operation is FUTEX_WAKE_OP: word |= 0, and nobody is woken.
+pub fn write_back_in_place(page: usize) -> Result<()> {
+    static NOBODY: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
+    const OR_0_IF_EQUAL_7FF: usize = 2 << 28 | 0x7ff;
+    let args = [NOBODY.as_ptr() as usize, 5 | 128, 0, 0, page, OR_0_IF_EQUAL_7FF];
+    // SAFETY: changes no byte.
+    unsafe { syscall(nr::FUTEX, args) }.map(drop)
 }
 
 /// Reads records of a directory.

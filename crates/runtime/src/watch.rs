@@ -42,6 +42,10 @@ const LARGE_BSS: usize = 1 << 20;
 const PUBLISH_NS: u64 = 10_000_000;
 /// Nothing was found to take away: this long nobody looks again.
 const FRUITLESS_NS: u64 = 10_000_000;
+/// Ranges that are looked at between two ticks.
+const TRIES: usize = 8;
+/// So often descriptors are looked at.
+const PINS_NS: u64 = 10_000_000;
 /// A limit is held when it is passed by no more than 5 % and this.
 const TOLERANCE: u64 = 8 << 20;
 /// It may be passed by more for so long before the process is ended, if it is to be.
@@ -59,12 +63,25 @@ struct Keeper {
     cpus: u64,
     candidates: &'static mut [(usize, usize)],
     count: usize,
+    /// Those that were registered because the process grew.
+    watched: &'static mut [(usize, usize)],
+    watched_count: usize,
+    /// What was resident when they were listed, bytes.
+    listed_resident: u64,
     /// Where the hand of the clock stands: mapping and address.
     at: (usize, usize),
     listed_ns: u64,
     published_ns: u64,
-    /// After a fruitless round: when to begin another.
+    /// What this round has taken away, bytes, and when it began.
+    round_bytes: u64,
+    round_ns: u64,
+    /// It takes pages that other processes share too.
+    shared_too: bool,
+    /// The last round took away next to nothing; when to begin another.
+    fruitless: bool,
     next_round_ns: u64,
+    /// When descriptors were last looked at.
+    pins_ns: u64,
     told: bool,
     /// Since when the limit's tolerance is passed; 0 if it is not.
     full_since_ns: u64,
@@ -78,8 +95,8 @@ extern "C" fn keeper(paging: usize) -> ! {
     let inherited = paging != 0;
     let place = RUNTIME.keeper_memory.load(Relaxed) as *mut (usize, usize);
     // SAFETY: memory of the arena, made for the one keeper of this process; pairs of numbers may be zero.
-    let candidates = unsafe { core::slice::from_raw_parts_mut(place, CANDIDATES) };
-    match Keeper::new(candidates) {
+    let lists = unsafe { core::slice::from_raw_parts_mut(place, 2 * CANDIDATES) };
+    match Keeper::new(lists) {
         Ok(mut keeper) => {
             if inherited {
                 keeper.take_up();
@@ -96,7 +113,8 @@ extern "C" fn keeper(paging: usize) -> ! {
 }
 
 impl Keeper {
-    fn new(candidates: &'static mut [(usize, usize)]) -> Result<Self> {
+    fn new(lists: &'static mut [(usize, usize)]) -> Result<Self> {
+        let (candidates, watched) = lists.split_at_mut(CANDIDATES);
         Ok(Keeper {
             runtime: &RUNTIME,
             statm: sys::open_own(c"/proc/self/statm", o::RDONLY)?,
@@ -105,10 +123,18 @@ impl Keeper {
             cpus: sys::allowed_cpus().iter().map(|w| u64::from(w.count_ones())).sum(),
             candidates,
             count: 0,
+            watched,
+            watched_count: 0,
+            listed_resident: 0,
             at: (0, 0),
             listed_ns: 0,
             published_ns: 0,
+            round_bytes: 0,
+            round_ns: sys::now_ns(),
+            shared_too: false,
+            fruitless: false,
             next_round_ns: 0,
+            pins_ns: 0,
             told: false,
             full_since_ns: 0,
         })
@@ -163,7 +189,9 @@ impl Keeper {
         let limit = shared.limit_bytes.load(Relaxed);
         let margin = (limit / 64).clamp(1 << 20, 8 << 20);
         let tree = shared.tree_resident();
-        let over = tree as i64 - (limit - margin.min(limit)) as i64;
+        let paranoid = shared.flags.load(Relaxed) & shared::flags::PARANOID != 0;
+        let over =
+            if paranoid { own as i64 / 2 } else { tree as i64 - (limit - margin.min(limit)) as i64 };
         let paging = slot.state.load(Relaxed) == state::PAGING;
         if over > -(4 << 20) && !paging {
             self.start_paging();
@@ -173,12 +201,12 @@ impl Keeper {
             let overhead = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
             let floor = (limit / FLOOR).clamp(2 << 20, 64 << 20);
             let spare = own.saturating_sub(overhead) as i64 - floor as i64;
-            let share = if over > 0 && tree > 0 {
+            let share = if over > 0 && tree > 0 && !paranoid {
                 (over as i128 * i128::from(own) / i128::from(tree)) as i64
             } else {
                 over
             };
-            let exhausted = share > spare;
+            let exhausted = paranoid || share > spare || self.fruitless && runtime.standby.queued() == 0;
             if runtime.exhausted.swap(exhausted, Relaxed) != exhausted {
                 runtime.room.ring();
             }
@@ -187,6 +215,10 @@ impl Keeper {
             self.end_if_full(tree, limit, now);
             let before = runtime.debt.load(Acquire);
             runtime.change_debt(share - before);
+            if share > 0 && own > self.listed_resident + margin / 2 && now - self.listed_ns > FASTEST_TICK {
+                self.list();
+                self.watch_growth();
+            }
         }
         let room = (-over).max(0) as u64;
         (room / (GROWTH_PER_MS * self.cpus) * 1_000_000).clamp(FASTEST_TICK, SLOWEST_TICK)
@@ -270,9 +302,23 @@ impl Keeper {
         Ok(())
     }
 
+    /// Registers what has appeared since the mappings were last listed: from
+    /// now on its growth waits for room, like that of what is registered already.
+    fn watch_growth(&mut self) {
+        for index in 0..self.count {
+            let (start, end) = self.candidates[index];
+            if self.watched[..self.watched_count].binary_search(&(start, end)).is_err() {
+                self.runtime.register_fresh(self.maps, start, end);
+            }
+        }
+        self.watched[..self.count].copy_from_slice(&self.candidates[..self.count]);
+        self.watched_count = self.count;
+    }
+
     /// Lists the mappings whose pages may be taken away.
     fn list(&mut self) {
         let runtime = self.runtime;
+        self.listed_resident = runtime.slot().resident.load(Relaxed);
         let mut buffer = [0u8; 16 << 10];
         let (candidates, mut count) = (&mut *self.candidates, 0);
         let mut file_end = 0;
@@ -357,20 +403,25 @@ impl Keeper {
     /// go on at once.
     fn stage(&mut self) -> bool {
         let runtime = self.runtime;
-        runtime.look_for_pins();
+        let now = sys::now_ns();
+        if now < self.next_round_ns {
+            return false;
+        }
+        if now - self.pins_ns > PINS_NS {
+            self.pins_ns = now;
+            runtime.look_for_pins();
+        }
         if runtime.pins_seen.load(Acquire) && !runtime.can_move.load(Relaxed) {
             return self.nothing_left();
-        }
-        if sys::now_ns() < self.next_round_ns {
-            return false;
         }
         let own = runtime.slot().resident.load(Relaxed);
         let goal = (own / 32).clamp(2 << 20, 64 << 20);
         runtime.standby_goal.store((goal as usize / BLOCK).max(2), Relaxed);
-        let (mut rounds, mut tries) = (0, 0);
-        while runtime.debt.load(Acquire) > -(1 << 20)
-            && (runtime.standby.pages.load(Relaxed) * PAGE as u64) < goal
-        {
+        for _ in 0..TRIES {
+            let wanted = goal.saturating_sub(runtime.standby.pages.load(Relaxed) * PAGE as u64);
+            if wanted == 0 || runtime.debt.load(Acquire) <= -(1 << 20) {
+                return false;
+            }
             if runtime.pause.load(Relaxed) != 0 {
                 return true;
             }
@@ -379,29 +430,42 @@ impl Keeper {
                 self.list();
             }
             let Some((start, end)) = self.next_range() else {
-                rounds += 1;
-                if rounds == 2 {
-                    return self.nothing_left();
+                if !self.end_round(wanted) {
+                    return false;
                 }
                 continue;
             };
-            match runtime.evict(self.maps, &self.pagemap, start, end) {
+            match runtime.evict(self.maps, &self.pagemap, start, end, self.shared_too) {
                 Taken::Pages(pages) if pages > 0 => {
-                    rounds = 0;
+                    self.round_bytes += u64::from(pages) * PAGE as u64;
                     if runtime.debt.load(Relaxed) > 0 {
                         runtime.work.ring();
                     }
                 }
                 // Others want the order lock too.
-                Taken::Pages(_) | Taken::Nothing => sys::sched_yield(),
-                Taken::Busy => sys::sched_yield(),
+                Taken::Pages(_) | Taken::Nothing | Taken::Busy => sys::sched_yield(),
                 Taken::Stale => self.list(),
             }
-            tries += 1;
-            if tries % 8 == 0 {
-                return true;
-            }
         }
+        true
+    }
+
+    /// The hand has come round. Returns whether another round is worth it now.
+    fn end_round(&mut self, wanted: u64) -> bool {
+        let fruitful = core::mem::take(&mut self.round_bytes) >= wanted / 4;
+        let now = sys::now_ns();
+        let took_ns = now - core::mem::replace(&mut self.round_ns, now);
+        let had_shared = core::mem::replace(&mut self.shared_too, false);
+        if fruitful {
+            self.fruitless = false;
+            return true;
+        }
+        if !had_shared && self.runtime.has_forked.load(Relaxed) {
+            self.shared_too = true;
+            return true;
+        }
+        self.nothing_left();
+        self.next_round_ns = now + took_ns.saturating_mul(4).clamp(FRUITLESS_NS, 20 * FRUITLESS_NS);
         false
     }
 
@@ -409,6 +473,7 @@ impl Keeper {
     fn nothing_left(&mut self) -> bool {
         let runtime = self.runtime;
         self.next_round_ns = sys::now_ns() + FRUITLESS_NS;
+        self.fruitless = true;
         if runtime.standby.queued() == 0 && runtime.debt.load(Relaxed) > 0 {
             runtime.exhausted.store(true, Relaxed);
             runtime.room.ring();
@@ -421,7 +486,7 @@ impl Runtime {
     /// Starts the keeper thread; `inherited` as for [`keeper`].
     pub fn start_keeper(&'static self, inherited: bool) -> Result<()> {
         if self.keeper_memory.load(Relaxed) == 0 {
-            let place = self.arena.reserve(CANDIDATES * 16, PAGE).ok_or(sys::Errno::NOMEM)?;
+            let place = self.arena.reserve(2 * CANDIDATES * 16, PAGE).ok_or(sys::Errno::NOMEM)?;
             self.keeper_memory.store(place as usize, Relaxed);
         }
         thread::spawn(&self.arena, Descriptors::Own, keeper, usize::from(inherited)).map(drop)
