@@ -140,6 +140,10 @@ pub struct Runtime {
     pub vain: AtomicU32,
     /// Bytes that the debt may grow to before faults wait.
     pub margin: AtomicI64,
+    /// The limit is near: who gets much memory at once tells the keeper.
+    pub watches_growth: AtomicBool,
+    /// What was got since the keeper has last looked, bytes.
+    pub unseen_growth: AtomicUsize,
     /// Nothing is left that could be evicted.
     pub exhausted: AtomicBool,
     /// Compressors sleep here.
@@ -231,6 +235,8 @@ impl Runtime {
             given_back: AtomicU32::new(0),
             vain: AtomicU32::new(u32::MAX),
             margin: AtomicI64::new(0),
+            watches_growth: AtomicBool::new(false),
+            unseen_growth: AtomicUsize::new(0),
             exhausted: AtomicBool::new(false),
             work: Bell::new(),
             keeper: Bell::new(),

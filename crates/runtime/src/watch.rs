@@ -30,7 +30,7 @@ const COMPRESSORS: usize = 2;
 /// Mappings that are looked at at most.
 const CANDIDATES: usize = 65_536;
 /// The fastest that one CPU can fill memory, bytes a ms.
-const GROWTH_PER_MS: u64 = 2 << 20;
+const GROWTH_PER_MS: u64 = 4 << 20;
 /// A process keeps this part of the limit resident whatever happens: with
 /// less it would do nothing but fault.
 const FLOOR: u64 = 32;
@@ -42,6 +42,10 @@ const LARGE_BSS: usize = 1 << 20;
 const PUBLISH_NS: u64 = 10_000_000;
 /// Nothing was found to take away: this long nobody looks again.
 const FRUITLESS_NS: u64 = 10_000_000;
+/// Paging starts when there is less room than this for each CPU, bytes: starting takes some milliseconds.
+const START_ROOM: i64 = 32 << 20;
+/// New mappings are registered when there is less room than this, bytes.
+const WATCH_ROOM: i64 = 24 << 20;
 /// Ranges that are looked at between two ticks.
 const TRIES: usize = 8;
 /// So often descriptors are looked at.
@@ -67,7 +71,7 @@ struct Keeper {
     watched: &'static mut [(usize, usize)],
     watched_count: usize,
     /// What was resident when they were listed, bytes.
-    listed_resident: u64,
+    watched_resident: u64,
     /// Where the hand of the clock stands: mapping and address.
     at: (usize, usize),
     listed_ns: u64,
@@ -125,7 +129,7 @@ impl Keeper {
             count: 0,
             watched,
             watched_count: 0,
-            listed_resident: 0,
+            watched_resident: 0,
             at: (0, 0),
             listed_ns: 0,
             published_ns: 0,
@@ -155,7 +159,7 @@ impl Keeper {
             }
             let seen = runtime.keeper.now();
             credentials::adopt();
-            desk::serve(self.maps);
+            desk::serve(self.maps, || self.watch_growth());
             let wait = self.tick();
             let paging = runtime.slot().state.load(Relaxed) == state::PAGING;
             if runtime.call_wanted.swap(false, AcqRel) {
@@ -193,7 +197,8 @@ impl Keeper {
         let over =
             if paranoid { own as i64 / 2 } else { tree as i64 - (limit - margin.min(limit)) as i64 };
         let paging = slot.state.load(Relaxed) == state::PAGING;
-        if over > -(4 << 20) && !paging {
+        let early = START_ROOM * self.cpus.min(4) as i64;
+        if over > -early && !paging {
             self.start_paging();
         }
         if paging {
@@ -215,8 +220,11 @@ impl Keeper {
             self.end_if_full(tree, limit, now);
             let before = runtime.debt.load(Acquire);
             runtime.change_debt(share - before);
-            if share > 0 && own > self.listed_resident + margin / 2 && now - self.listed_ns > FASTEST_TICK {
-                self.list();
+            // Faults on what is registered are slower than those on fresh memory: not before it is needed.
+            let near = over > -(WATCH_ROOM.min(limit as i64 / 4));
+            runtime.watches_growth.store(near, Relaxed);
+            let grown = own > self.watched_resident + margin / 2 || self.watched_count == 0;
+            if near && grown && now - self.listed_ns > FASTEST_TICK {
                 self.watch_growth();
             }
         }
@@ -305,6 +313,12 @@ impl Keeper {
     /// Registers what has appeared since the mappings were last listed: from
     /// now on its growth waits for room, like that of what is registered already.
     fn watch_growth(&mut self) {
+        if self.runtime.slot().state.load(Relaxed) != state::PAGING {
+            return;
+        }
+        self.runtime.unseen_growth.store(0, Relaxed);
+        self.watched_resident = self.runtime.slot().resident.load(Relaxed);
+        self.list();
         for index in 0..self.count {
             let (start, end) = self.candidates[index];
             if self.watched[..self.watched_count].binary_search(&(start, end)).is_err() {
@@ -318,7 +332,6 @@ impl Keeper {
     /// Lists the mappings whose pages may be taken away.
     fn list(&mut self) {
         let runtime = self.runtime;
-        self.listed_resident = runtime.slot().resident.load(Relaxed);
         let mut buffer = [0u8; 16 << 10];
         let (candidates, mut count) = (&mut *self.candidates, 0);
         let mut file_end = 0;
@@ -422,7 +435,7 @@ impl Keeper {
             if wanted == 0 || runtime.debt.load(Acquire) <= -(1 << 20) {
                 return false;
             }
-            if runtime.pause.load(Relaxed) != 0 {
+            if runtime.pause.load(Relaxed) != 0 || desk::is_asked() {
                 return true;
             }
             crate::interpose::credentials::adopt();

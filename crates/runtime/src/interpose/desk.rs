@@ -37,6 +37,12 @@ pub fn let_evictions_end() -> bool {
     ask(0, 0)
 }
 
+/// Has all mappings registered that have appeared. `false` if the keeper does
+/// not answer.
+pub fn watch_growth() -> bool {
+    ask(usize::MAX, 0)
+}
+
 /// Has all private anonymous mappings registered that overlap the range, so
 /// that those which differ in nothing else become one. `false` if the keeper
 /// does not answer.
@@ -76,22 +82,30 @@ fn wait() -> bool {
     }
 }
 
-/// The keeper calls this between two evictions; `maps` is its open
-/// `/proc/self/maps`.
+/// Whether somebody asks.
 #[inline(always)]
-pub fn serve(maps: Fd) {
-    if STATE.load(SeqCst) == ASKED {
-        serve_now(maps);
+pub fn is_asked() -> bool {
+    STATE.load(SeqCst) == ASKED
+}
+
+/// The keeper calls this between two evictions; `maps` is its open
+/// `/proc/self/maps`, `watch` registers what has appeared.
+#[inline(always)]
+pub fn serve(maps: Fd, watch: impl FnMut()) {
+    if is_asked() {
+        serve_now(maps, watch);
     }
 }
 
 #[cold]
-fn serve_now(maps: Fd) {
+fn serve_now(maps: Fd, mut watch: impl FnMut()) {
     if STATE.compare_exchange(ASKED, SERVING, SeqCst, Relaxed).is_err() {
         return;
     }
     let (start, end) = (START.load(Relaxed), END.load(Relaxed));
-    if start < end && RUNTIME.has_uffd() {
+    if start == usize::MAX {
+        watch();
+    } else if start < end && RUNTIME.has_uffd() {
         RUNTIME.unsplit(maps, start, end);
     }
     STATE.store(DONE, Release);

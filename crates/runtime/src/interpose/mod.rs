@@ -20,6 +20,7 @@
 //! | `pins` | what makes the kernel hold on to pages |
 //! | `namespaces` | `unshare`, `setns`: only for processes with one thread |
 //! | `advice` | `madvise` and `munmap`: what a forked child gets |
+//! | `growth` | `mmap`, `malloc` and their relatives: much memory at once near the limit |
 //!
 //! The runtime's own side of it is in `credentials`, `desk`, `leaving` and `ranges`.
 
@@ -32,6 +33,8 @@ pub use leaving::leaves_behind;
 
 #[cfg(feature = "preload")]
 mod advice;
+#[cfg(feature = "preload")]
+mod growth;
 #[cfg(feature = "preload")]
 mod identity;
 #[cfg(feature = "preload")]

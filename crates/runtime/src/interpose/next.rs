@@ -152,8 +152,8 @@ static BIND: extern "C" fn() = bind_all;
 
 /// Called by the loader.
 extern "C" fn bind_all() {
-    use super::{advice, identity, locked, namespaces, pins, remap, seccomp};
-    let all: [&[&Next]; 7] = [
+    use super::{advice, growth, identity, locked, namespaces, pins, remap, seccomp};
+    let all: [&[&Next]; 8] = [
         &identity::ALL,
         &locked::ALL,
         &seccomp::ALL,
@@ -161,6 +161,7 @@ extern "C" fn bind_all() {
         &pins::ALL,
         &namespaces::ALL,
         &advice::ALL,
+        &growth::ALL,
     ];
     for next in all.into_iter().flatten() {
         next.bind();

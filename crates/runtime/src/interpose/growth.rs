@@ -1,0 +1,168 @@
+//! Functions by which a program gets much memory at once. What it gets is
+//! fresh, so the runtime is told nothing when it is filled, until its mapping
+//! is registered. While the limit is near, the thread that gets it waits for
+//! that; from then on filling it waits for room, page by page (`fault.rs`).
+//!
+//! Of the allocator's functions only large requests are looked at: small ones
+//! pay for a comparison. What they make the heap grow by, the keeper sees at
+//! its next look.
+
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::*;
+
+use super::desk;
+use super::next::{Next, is_paging, keeping_errno};
+use crate::runtime::RUNTIME;
+use crate::sys;
+
+/// Requests below this are not looked at, bytes.
+const LARGE: usize = 64 << 10;
+const PRIVATE: c_int = 2;
+const ANONYMOUS: c_int = 0x20;
+const FAILED: usize = usize::MAX;
+
+static MMAP: Next = Next::call_of(c"mmap", sys::nr::MMAP);
+static MMAP64: Next = Next::call_of(c"mmap64", sys::nr::MMAP);
+static MALLOC: Next = Next::library(c"malloc");
+static CALLOC: Next = Next::library(c"calloc");
+static REALLOC: Next = Next::library(c"realloc");
+static POSIX_MEMALIGN: Next = Next::library(c"posix_memalign");
+static ALIGNED_ALLOC: Next = Next::library(c"aligned_alloc");
+
+/// All of them.
+pub static ALL: [&Next; 7] =
+    [&MMAP, &MMAP64, &MALLOC, &CALLOC, &REALLOC, &POSIX_MEMALIGN, &ALIGNED_ALLOC];
+
+/// The program has got memory that it may fill at once.
+#[inline(always)]
+fn got(bytes: usize) {
+    if RUNTIME.watches_growth.load(Relaxed) {
+        got_near_limit(bytes);
+    }
+}
+
+#[cold]
+fn got_near_limit(bytes: usize) {
+    let unseen = RUNTIME.unseen_growth.fetch_add(bytes, AcqRel) + bytes;
+    if unseen as i64 >= RUNTIME.margin.load(Relaxed) / 8 && is_paging() {
+        keeping_errno(desk::watch_growth);
+    }
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap(
+    start: usize,
+    bytes: usize,
+    protection: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: usize,
+) -> usize {
+    let given = [start, bytes, protection as usize, flags as usize, file as usize, offset];
+    // SAFETY: passed on to the caller.
+    let at = unsafe { MMAP.call(given) } as usize;
+    mapped(at, bytes, protection, flags);
+    at
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mmap64(
+    start: usize,
+    bytes: usize,
+    protection: c_int,
+    flags: c_int,
+    file: c_int,
+    offset: usize,
+) -> usize {
+    let given = [start, bytes, protection as usize, flags as usize, file as usize, offset];
+    // SAFETY: passed on to the caller.
+    let at = unsafe { MMAP64.call(given) } as usize;
+    mapped(at, bytes, protection, flags);
+    at
+}
+
+#[inline(always)]
+fn mapped(at: usize, bytes: usize, protection: c_int, flags: c_int) {
+    if at != FAILED && protection != 0 && flags & (PRIVATE | ANONYMOUS) == PRIVATE | ANONYMOUS {
+        got(bytes);
+    }
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn malloc(bytes: usize) -> usize {
+    // SAFETY: passed on to the caller.
+    let at = unsafe { MALLOC.call([bytes]) } as usize;
+    if bytes >= LARGE && at != 0 {
+        got(bytes);
+    }
+    at
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn calloc(count: usize, bytes: usize) -> usize {
+    // SAFETY: passed on to the caller.
+    let at = unsafe { CALLOC.call([count, bytes]) } as usize;
+    let whole = count.wrapping_mul(bytes);
+    if whole >= LARGE && at != 0 {
+        got(whole);
+    }
+    at
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn realloc(old: usize, bytes: usize) -> usize {
+    // SAFETY: passed on to the caller.
+    let at = unsafe { REALLOC.call([old, bytes]) } as usize;
+    if bytes >= LARGE && at != 0 {
+        got(bytes);
+    }
+    at
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_memalign(place: *mut usize, alignment: usize, bytes: usize) -> c_int {
+    // SAFETY: passed on to the caller.
+    let failed = unsafe { POSIX_MEMALIGN.call([place as usize, alignment, bytes]) } as c_int;
+    if failed == 0 && bytes >= LARGE {
+        got(bytes);
+    }
+    failed
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aligned_alloc(alignment: usize, bytes: usize) -> usize {
+    // SAFETY: passed on to the caller.
+    let at = unsafe { ALIGNED_ALLOC.call([alignment, bytes]) } as usize;
+    if bytes >= LARGE && at != 0 {
+        got(bytes);
+    }
+    at
+}
