@@ -44,6 +44,9 @@ pub extern "C" fn compressor(argument: usize) -> ! {
             continue;
         }
         RUNTIME.store().store().maintain(&Entries, MAINTAIN);
+        if RUNTIME.squeeze.load(Relaxed) && RUNTIME.densify_some(&mut worker) {
+            continue;
+        }
         let least = if helps { RUNTIME.margin.load(Relaxed) / 2 } else { 0 };
         let worked = RUNTIME.debt.load(Acquire) > least && RUNTIME.compress_oldest(&mut worker)
             || !helps && RUNTIME.densify_some(&mut worker);

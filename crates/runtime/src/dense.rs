@@ -15,7 +15,15 @@ use crate::sys::PAGE;
 use crate::table::{BLOCK, Block, END, PAGES, State, page_number};
 use crate::worker::Worker;
 
+/// Pages between two times that who waits for room is told that there is progress.
+const PROGRESS: usize = 32;
+
 impl Runtime {
+    /// Whether there may be room to gain by the dense tier.
+    pub fn can_densify(&self) -> bool {
+        self.fast_left.load(Relaxed) && self.store().has_dense()
+    }
+
     /// The tier for pages that are compressed now. When what is compressed
     /// takes a large part of the memory there is, room is worth more than time.
     pub fn tier(&self) -> Tier {
@@ -62,11 +70,15 @@ impl Runtime {
 
     fn densify_block(&self, worker: &mut Worker, base: usize, block: &Block) {
         for index in 0..PAGES {
-            if self.pause.load(Relaxed) != 0 || self.debt.load(Relaxed) > 0 && self.standby.queued() > 0 {
+            let urgent = self.debt.load(Relaxed) > 0 && self.standby.queued() > 0;
+            if self.pause.load(Relaxed) != 0 || urgent && !self.squeeze.load(Relaxed) {
                 block.fast.fetch_add(1, Relaxed);
                 return;
             }
             self.densify_page(worker, base + index * PAGE, block, index);
+            if index % PROGRESS == 0 {
+                self.given_back.fetch_add(1, Relaxed);
+            }
         }
     }
 

@@ -268,8 +268,11 @@ impl Handler {
     /// machine it would grow faster than the compressors get a CPU.
     fn wait_for_room(&self, growth: bool) {
         let runtime = self.runtime;
-        if runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
-            || !growth && runtime.vain.load(Relaxed) == runtime.given_back.load(Relaxed)
+        let room = || {
+            runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
+                && !(growth && runtime.squeeze.load(Relaxed))
+        };
+        if room() || !growth && runtime.vain.load(Relaxed) == runtime.given_back.load(Relaxed)
         {
             return;
         }
@@ -285,7 +288,7 @@ impl Handler {
             if runtime.given_back.load(Relaxed) != given {
                 (given, given_at) = (runtime.given_back.load(Relaxed), now);
             }
-            if runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
+            if room()
                 || runtime.exhausted.load(Relaxed)
                 || runtime.pause.load(Relaxed) != 0
                 || runtime.stop_wanted.load(Relaxed)

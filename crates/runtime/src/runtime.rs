@@ -144,6 +144,9 @@ pub struct Runtime {
     pub watches_growth: AtomicBool,
     /// What was got since the keeper has last looked, bytes.
     pub unseen_growth: AtomicUsize,
+    /// No more can be evicted, but what is compressed can be made denser:
+    /// growth waits for that.
+    pub squeeze: AtomicBool,
     /// Nothing is left that could be evicted.
     pub exhausted: AtomicBool,
     /// Compressors sleep here.
@@ -237,6 +240,7 @@ impl Runtime {
             margin: AtomicI64::new(0),
             watches_growth: AtomicBool::new(false),
             unseen_growth: AtomicUsize::new(0),
+            squeeze: AtomicBool::new(false),
             exhausted: AtomicBool::new(false),
             work: Bell::new(),
             keeper: Bell::new(),

@@ -211,7 +211,13 @@ impl Keeper {
             } else {
                 over
             };
-            let exhausted = paranoid || share > spare || self.fruitless && runtime.standby.queued() == 0;
+            let full = share > spare || self.fruitless && runtime.standby.queued() == 0;
+            let squeeze = full && !paranoid && share > margin as i64 && runtime.can_densify();
+            if squeeze && !runtime.squeeze.load(Relaxed) {
+                runtime.work.ring();
+            }
+            runtime.squeeze.store(squeeze, Relaxed);
+            let exhausted = paranoid || full && !squeeze;
             if runtime.exhausted.swap(exhausted, Relaxed) != exhausted {
                 runtime.room.ring();
             }

@@ -69,6 +69,11 @@ impl<M: Memory> Tiered<M> {
         &self.store
     }
 
+    /// Whether there are two tiers.
+    pub fn has_dense(&self) -> bool {
+        self.dense.is_some()
+    }
+
     /// Bytes of memory that a [`Workspace`] for blocks of `len` bytes takes.
     pub fn workspace_bytes(&self, len: usize) -> usize {
         self.workspace_parts(len).iter().map(|part| part + Scratch::ALIGN).sum()
