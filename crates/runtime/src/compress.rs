@@ -2,7 +2,9 @@
 //! long as the process owes memory.
 //!
 //! A slot is worked through in groups of pages: compress each, write the
-//! entries of the group under the order lock, give the group's pages back.
+//! entries of the group under the order lock, give the group's pages back. A
+//! block may have been nearly empty, so a group is so many pages that are
+//! there, wherever they lie in the slot.
 
 use core::sync::atomic::Ordering::*;
 
@@ -16,7 +18,7 @@ use crate::thread;
 use crate::worker::Worker;
 
 /// Pages between two times that memory is given back.
-const GROUP: usize = 16;
+const GROUP: usize = 32;
 
 /// Bytes of blobs that are moved between two slots at most, to close holes.
 const MAINTAIN: usize = 1 << 20;
@@ -59,6 +61,23 @@ pub extern "C" fn compressor(argument: usize) -> ! {
     }
 }
 
+/// Some pages of a slot: their places in it, ascending.
+struct Pages {
+    index: [u16; GROUP],
+    count: usize,
+}
+
+impl Pages {
+    fn new() -> Self {
+        Pages { index: [0; GROUP], count: 0 }
+    }
+
+    fn add(&mut self, index: usize) {
+        self.index[self.count] = index as u16;
+        self.count += 1;
+    }
+}
+
 /// What came of compressing some pages.
 struct Done {
     /// Pages to do again since they got another owner meanwhile.
@@ -74,51 +93,64 @@ impl Runtime {
         if self.standby.queued() < self.standby_goal.load(Relaxed) {
             self.keeper.ring();
         }
-        let mut group = 0;
-        while group < PAGES / GROUP {
-            self.compress_group(worker, slot, group * GROUP);
-            group += 1;
-            if self.pause.load(Relaxed) != 0 {
-                // What is left stays on standby; the slot is taken up again later.
-                if group < PAGES / GROUP {
+        let held = self.standby.slot(slot);
+        let mut pages = Pages::new();
+        for word in 0..PAGES / 64 {
+            let mut bits = held.present[word].load(Relaxed);
+            while bits != 0 {
+                pages.add(word * 64 + bits.trailing_zeros() as usize);
+                bits &= bits - 1;
+                if pages.count < GROUP {
+                    continue;
+                }
+                self.compress_group(worker, slot, &mut pages);
+                if self.pause.load(Relaxed) != 0 {
+                    // What is left stays on standby; the slot is taken up again later.
                     self.standby.enqueue(slot);
                     return true;
                 }
             }
         }
+        if pages.count > 0 {
+            self.compress_group(worker, slot, &mut pages);
+        }
         self.standby.give_back(slot);
         true
     }
 
-    fn compress_group(&self, worker: &mut Worker, slot: u32, first: usize) {
+    /// Compresses some pages of a slot, and gives them back at once: that
+    /// stops all CPUs on which the program runs, however few pages they are.
+    fn compress_group(&self, worker: &mut Worker, slot: u32, pages: &mut Pages) {
         let held = self.standby.slot(slot);
-        let present = (held.present[first / 64].load(Relaxed) >> (first % 64)) & ((1 << GROUP) - 1);
-        if present == 0 {
-            return;
-        }
-        let mut todo = present;
+        let Pages { index, count } = core::mem::replace(pages, Pages::new());
+        let mut todo = u64::MAX >> (64 - count);
         let mut used = 0i64;
         while todo != 0 {
-            let done = self.compress_pages(worker, slot, first, todo);
+            let done = self.compress_pages(worker, slot, &index, todo);
             todo = done.again;
             used += done.stored_bytes;
         }
-        held.present[first / 64].fetch_and(!(((1 << GROUP) - 1) << (first % 64)), Relaxed);
+        for index in &index[..count] {
+            let index = usize::from(*index);
+            held.present[index / 64].fetch_and(!(1 << (index % 64)), Relaxed);
+        }
+        let (first, last) = (usize::from(index[0]), usize::from(index[count - 1]));
         let at = self.standby.address(slot) + first * PAGE;
-        // SAFETY: no entry names these pages any more, and this thread holds the slot.
-        let _ = unsafe { sys::madvise(at, GROUP * PAGE, advice::DONTNEED) };
+        // SAFETY: no entry names these pages any more, between them are none, and this thread holds the slot.
+        let _ = unsafe { sys::madvise(at, (last + 1 - first) * PAGE, advice::DONTNEED) };
         self.given_back.fetch_add(1, Relaxed);
-        self.change_debt(used - i64::from(present.count_ones()) * PAGE as i64);
+        self.change_debt(used - (count * PAGE) as i64);
     }
 
-    /// Compresses the pages in `todo` and writes their entries.
-    fn compress_pages(&self, worker: &mut Worker, slot: u32, first: usize, todo: u64) -> Done {
+    /// Compresses the pages in `todo`, a bit for each of `pages`, and writes their entries.
+    fn compress_pages(&self, worker: &mut Worker, slot: u32, pages: &[u16; GROUP], todo: u64) -> Done {
         let held = self.standby.slot(slot);
         let mut made: [(u64, Option<State>); GROUP] = [(0, None); GROUP];
         let mut same_filled = 0;
         let tier = self.tier();
-        for (offset, made) in made.iter_mut().enumerate().filter(|(offset, _)| todo >> offset & 1 != 0) {
-            let (index, id) = (first + offset, page_id(slot, first + offset));
+        for (number, made) in made.iter_mut().enumerate().filter(|(number, _)| todo >> number & 1 != 0) {
+            let index = usize::from(pages[number]);
+            let id = page_id(slot, index);
             let owner = held.owners[index].load(Relaxed);
             let entry = self.table.entry(owner as usize * PAGE);
             if entry.is_none_or(|entry| entry.load() != State::Standby(id)) {
@@ -134,14 +166,15 @@ impl Runtime {
         let mut useless: [Option<(Ref, u64)>; GROUP] = [None; GROUP];
         let mut compressed = 0;
         let order = self.order.lock();
-        for (offset, (owner, state)) in made.iter().enumerate() {
-            let id = page_id(slot, first + offset);
+        for (number, (owner, state)) in made.iter().enumerate() {
+            let index = usize::from(pages[number]);
+            let id = page_id(slot, index);
             let Some(state) = *state else {
                 // It seemed void; but perhaps its mapping was just being moved.
-                let owner = held.owners[first + offset].load(Relaxed);
+                let owner = held.owners[index].load(Relaxed);
                 let entry = self.table.entry(owner as usize * PAGE);
-                if todo >> offset & 1 != 0 && entry.is_some_and(|entry| entry.load() == State::Standby(id)) {
-                    again |= 1 << offset;
+                if todo >> number & 1 != 0 && entry.is_some_and(|entry| entry.load() == State::Standby(id)) {
+                    again |= 1 << number;
                 }
                 continue;
             };
@@ -160,11 +193,11 @@ impl Runtime {
                 }
                 continue;
             }
-            if held.owners[first + offset].load(Relaxed) != *owner {
-                again |= 1 << offset;
+            if held.owners[index].load(Relaxed) != *owner {
+                again |= 1 << number;
             }
             if let State::Stored(name) = state {
-                useless[offset] = Some((name, *owner));
+                useless[number] = Some((name, *owner));
             }
         }
         drop(order);
@@ -198,4 +231,4 @@ impl Runtime {
     }
 }
 
-const _: () = assert!(64 % GROUP == 0 && BLOCK == PAGES * PAGE);
+const _: () = assert!(GROUP <= 64 && PAGES <= u16::MAX as usize && BLOCK == PAGES * PAGE);

@@ -39,10 +39,8 @@ const IDLE_NS: u64 = 2_000_000;
 /// The same for fresh memory.
 const GROWTH_WAIT_NS: u64 = 500_000_000;
 const GROWTH_IDLE_NS: u64 = 20_000_000;
-/// Pages of zeros given at once at most, to a stream of touches of fresh memory ...
+/// Times that the page of zeros is given at once at most, to a stream of touches of fresh memory.
 const ZERO_RUN: usize = PAGES;
-/// ... and while memory must be made free: the kernel does not tell when they are written.
-const SHORT_ZERO_RUN: usize = 16;
 
 /// Faults that follow each other upwards.
 #[derive(Clone, Copy, Default)]
@@ -476,7 +474,9 @@ impl Handler {
         answer
     }
 
-    /// Gives fresh pages: zeros, a run of them to a stream of touches.
+    /// Gives fresh pages, a run of them to a stream of touches. To who reads,
+    /// the kernel's page of zeros. To who writes, pages of their own: to replace
+    /// the page of zeros later, the kernel would stop all CPUs for each.
     fn give_zeros(&mut self, fault: Fault, run: usize) -> Placed {
         let runtime = self.runtime;
         let mut order = runtime.lock_order();
@@ -485,15 +485,25 @@ impl Handler {
         }
         let empty = |page: usize| runtime.table.entry(page).is_none_or(|entry| entry.load() == State::Empty);
         let room = PAGES - fault.page / PAGE % PAGES;
-        let run = if runtime.debt.load(Relaxed) > 0 { run.min(SHORT_ZERO_RUN) } else { run };
+        let run = if fault.write { run.min(RUN) } else { run };
         let count = (0..run.min(room)).take_while(|i| empty(fault.page + i * PAGE)).count();
         if count == 0 {
             return Placed::Retry;
         }
+        if fault.write {
+            self.worker.pages[..count * PAGE].fill(0);
+        }
         let mut done = 0;
         for pages in [count, 1] {
             // SAFETY: nothing is kept of these pages, under the lock: they are fresh or discarded.
-            match unsafe { runtime.uffd().zero(fault.page, pages * PAGE) } {
+            let given = unsafe {
+                if fault.write {
+                    runtime.uffd().copy(fault.page, self.worker.pages.as_ptr(), pages * PAGE)
+                } else {
+                    runtime.uffd().zero(fault.page, pages * PAGE)
+                }
+            };
+            match given {
                 Ok(bytes) => {
                     done = bytes / PAGE;
                     break;
@@ -504,7 +514,6 @@ impl Handler {
         }
         drop(order);
         if fault.write {
-            // Most likely all of them will be written.
             runtime.change_debt((done * PAGE) as i64);
         }
         runtime.uffd().wake(fault.page, done * PAGE);
