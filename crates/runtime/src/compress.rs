@@ -114,6 +114,9 @@ impl Runtime {
         if pages.count > 0 {
             self.compress_group(worker, slot, &mut pages);
         }
+        if let Some(block) = self.table.block(held.home.load(Relaxed)) {
+            block.judge(held.taken.load(Relaxed), held.rescued.load(Relaxed));
+        }
         self.standby.give_back(slot);
         true
     }

@@ -83,14 +83,7 @@ impl Range {
 impl Runtime {
     /// Takes away `start..end`, which lies in one block and in one mapping;
     /// if another process has most of it too, only if `shared_too`.
-    pub fn evict(
-        &self,
-        maps: Fd,
-        pagemap: &Pagemap,
-        start: usize,
-        end: usize,
-        shared_too: bool,
-    ) -> Taken {
+    pub fn evict(&self, maps: Fd, pagemap: &Pagemap, start: usize, end: usize, shared_too: bool) -> Taken {
         debug_assert!(start / BLOCK == (end - 1) / BLOCK);
         let (pages, first) = ((end - start) / PAGE, index_in_block(start));
         match pagemap.present(start, pages, first) {
@@ -98,7 +91,8 @@ impl Runtime {
             Some(present) if present.count < WORTH.min(pages as u32) => return Taken::Nothing,
             Some(present) => {
                 // Memory is free only when the last one has given it up, and then each has its own copy in its store.
-                let shared = || present.count - pagemap.exclusive(start, pages, first).count.min(present.count);
+                let shared =
+                    || present.count - pagemap.exclusive(start, pages, first).count.min(present.count);
                 if self.has_forked.load(Relaxed) && !shared_too && shared() * 2 > present.count {
                     return Taken::Nothing;
                 }
@@ -361,6 +355,9 @@ impl Runtime {
         }
         block.evicted.fetch_add(live, Relaxed);
         held.live.store(live, Relaxed);
+        held.home.store(range.start & !(BLOCK - 1), Relaxed);
+        held.taken.store(live, Relaxed);
+        held.rescued.store(0, Relaxed);
         self.standby.pages.fetch_add(u64::from(live), Relaxed);
         self.slot().counters.blocks_evicted.fetch_add(1, Relaxed);
         live

@@ -270,12 +270,10 @@ impl Handler {
             runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
                 && !(growth && runtime.squeeze.load(Relaxed))
         };
-        if room() || !growth && runtime.vain.load(Relaxed) == runtime.given_back.load(Relaxed)
-        {
+        if room() || !growth && runtime.vain.load(Relaxed) == runtime.given_back.load(Relaxed) {
             return;
         }
-        let (idle, longest) =
-            if growth { (GROWTH_IDLE_NS, GROWTH_WAIT_NS) } else { (IDLE_NS, WAIT_NS) };
+        let (idle, longest) = if growth { (GROWTH_IDLE_NS, GROWTH_WAIT_NS) } else { (IDLE_NS, WAIT_NS) };
         let begin = sys::now_ns();
         let (mut given, mut given_at) = (runtime.given_back.load(Relaxed), begin);
         loop {
@@ -332,6 +330,7 @@ impl Handler {
             entry.store(State::Empty);
             block.evicted.fetch_sub(1, Relaxed);
             runtime.standby.forget(id);
+            runtime.standby.slot(id >> 9).rescued.fetch_add(1, Relaxed);
             done += 1;
         }
         drop(order);

@@ -56,7 +56,7 @@ pub mod flags {
     pub const PARANOID: u32 = 1;
     /// Resolve faults in the faulting thread by SIGBUS (not transparent).
     pub const SIGBUS: u32 = 2;
-    /// Keep no reserve for the store (to measure what the reserve is good for).
+    /// The store asks for memory when it has none left, not before (to measure what the reserve is good for).
     pub const NO_RESERVE: u32 = 4;
 }
 

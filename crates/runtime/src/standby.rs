@@ -39,6 +39,13 @@ pub struct Slot {
     pub present: [AtomicU64; PAGES / 64],
     /// Pages that are still wanted.
     pub live: AtomicU32,
+    /// The block that it was taken from, how many pages it had, and how many
+    /// of them were touched since.
+    pub home: AtomicUsize,
+    /// See `home`.
+    pub taken: AtomicU32,
+    /// See `home`.
+    pub rescued: AtomicU32,
 }
 
 struct Queue {

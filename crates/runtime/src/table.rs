@@ -30,6 +30,8 @@ pub const BLOCK: usize = 2 << 20;
 /// Pages of a block.
 pub const PAGES: usize = BLOCK / PAGE;
 const FAN: usize = 8192;
+/// A block that is always in use is taken away in one of 2 to this power rounds.
+const HOTTEST: u32 = 5;
 /// First address that the table does not know.
 pub const END: usize = FAN * FAN * BLOCK;
 
@@ -106,6 +108,10 @@ pub struct Block {
     pub evicted: AtomicU32,
     /// Pages compressed by the fast codec since the dense tier has looked; a hint.
     pub fast: AtomicU32,
+    /// How often in a row most of it was touched while it was on standby.
+    pub heat: AtomicU32,
+    /// Rounds of the hand for which it is left alone.
+    pub rest: AtomicU32,
     /// Where it was, once it is condemned.
     pub base: AtomicUsize,
     /// Next block of the list of free or condemned blocks.
@@ -130,6 +136,20 @@ pub fn page_number(address: usize) -> u64 {
 /// Index of a page in its block.
 pub fn index_in_block(address: usize) -> usize {
     address / PAGE % PAGES
+}
+
+impl Block {
+    /// Whether it is left alone this time.
+    pub fn rests(&self) -> bool {
+        self.rest.fetch_update(Relaxed, Relaxed, |rounds| rounds.checked_sub(1)).is_ok()
+    }
+
+    /// Learns from what came of its time on standby.
+    pub fn judge(&self, taken: u32, rescued: u32) {
+        let heat = if rescued * 2 > taken { (self.heat.load(Relaxed) + 1).min(HOTTEST) } else { 0 };
+        self.heat.store(heat, Relaxed);
+        self.rest.store(if heat == 0 { 0 } else { 1 << heat }, Relaxed);
+    }
 }
 
 impl Table {
@@ -262,6 +282,8 @@ impl SpareBlocks {
     pub fn put(&mut self, block: &'static Block) {
         block.evicted.store(0, Relaxed);
         block.fast.store(0, Relaxed);
+        block.heat.store(0, Relaxed);
+        block.rest.store(0, Relaxed);
         block.next.store(self.first, Relaxed);
         self.first = block as *const Block as *mut Block;
     }
@@ -270,5 +292,29 @@ impl SpareBlocks {
 impl Default for SpareBlocks {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_in_use_are_left_alone_longer_and_longer() {
+        let arena = Arena::new();
+        let mut spare = SpareBlocks::new();
+        let block = spare.take(&arena).unwrap();
+        let rounds =
+            |block: &Block| core::iter::repeat_with(|| block.rests()).take_while(|rests| *rests).count();
+        assert_eq!(rounds(block), 0);
+        let waits = [0; 7].map(|_| {
+            block.judge(100, 51);
+            rounds(block)
+        });
+        assert_eq!(waits, [2, 4, 8, 16, 32, 32, 32]);
+        block.judge(100, 50);
+        assert_eq!(rounds(block), 0);
+        block.judge(10, 9);
+        assert_eq!(rounds(block), 2);
     }
 }

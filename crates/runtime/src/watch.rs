@@ -21,7 +21,7 @@ use crate::pagemap::Pagemap;
 use crate::runtime::{RUNTIME, Runtime, StoreMemory};
 use crate::shared::{self, state};
 use crate::sys::{self, Fd, PAGE, Result, o};
-use crate::table::BLOCK;
+use crate::table::{BLOCK, Block};
 use crate::thread::{self, Descriptors};
 use crate::uffd::{Uffd, feature, kernel_features};
 
@@ -79,6 +79,8 @@ struct Keeper {
     /// What this round has taken away, bytes, and when it began.
     round_bytes: u64,
     round_ns: u64,
+    /// Blocks left alone in this round because they are in use.
+    round_rested: u32,
     /// It takes pages that other processes share too.
     shared_too: bool,
     /// The last round took away next to nothing; when to begin another.
@@ -135,6 +137,7 @@ impl Keeper {
             published_ns: 0,
             round_bytes: 0,
             round_ns: sys::now_ns(),
+            round_rested: 0,
             shared_too: false,
             fruitless: false,
             next_round_ns: 0,
@@ -194,8 +197,7 @@ impl Keeper {
         let margin = (limit / 64).clamp(1 << 20, 8 << 20);
         let tree = shared.tree_resident();
         let paranoid = shared.flags.load(Relaxed) & shared::flags::PARANOID != 0;
-        let over =
-            if paranoid { own as i64 / 2 } else { tree as i64 - (limit - margin.min(limit)) as i64 };
+        let over = if paranoid { own as i64 / 2 } else { tree as i64 - (limit - margin.min(limit)) as i64 };
         let paging = slot.state.load(Relaxed) == state::PAGING;
         let early = START_ROOM * self.cpus.min(4) as i64;
         if over > -early && !paging {
@@ -454,6 +456,10 @@ impl Keeper {
                 }
                 continue;
             };
+            if runtime.table.block(start).is_some_and(Block::rests) {
+                self.round_rested += 1;
+                continue;
+            }
             match runtime.evict(self.maps, &self.pagemap, start, end, self.shared_too) {
                 Taken::Pages(pages) if pages > 0 => {
                     self.round_bytes += u64::from(pages) * PAGE as u64;
@@ -471,7 +477,8 @@ impl Keeper {
 
     /// The hand has come round. Returns whether another round is worth it now.
     fn end_round(&mut self, wanted: u64) -> bool {
-        let fruitful = core::mem::take(&mut self.round_bytes) >= wanted / 4;
+        let rested = core::mem::take(&mut self.round_rested) > 0;
+        let fruitful = core::mem::take(&mut self.round_bytes) >= wanted / 4 || rested;
         let now = sys::now_ns();
         let took_ns = now - core::mem::replace(&mut self.round_ns, now);
         let had_shared = core::mem::replace(&mut self.shared_too, false);
@@ -540,7 +547,8 @@ impl Runtime {
             unsafe { place.write(Tiered::new(StoreMemory(&self.arena), fast, dense)) };
             // SAFETY: initialised just now, alive for ever.
             self.set_store(unsafe { &*place });
-            let fill_ratio = shared.fill_ratio.load(Relaxed).clamp(1, 64) as u8;
+            let no_reserve = shared.flags.load(Relaxed) & shared::flags::NO_RESERVE != 0;
+            let fill_ratio = if no_reserve { 64 } else { shared.fill_ratio.load(Relaxed).clamp(1, 64) as u8 };
             self.store().store().set_tuning(Tuning { fill_ratio, ..Tuning::DEFAULT });
         }
         self.standby.init(&self.arena)

@@ -30,8 +30,7 @@ static POSIX_MEMALIGN: Next = Next::library(c"posix_memalign");
 static ALIGNED_ALLOC: Next = Next::library(c"aligned_alloc");
 
 /// All of them.
-pub static ALL: [&Next; 7] =
-    [&MMAP, &MMAP64, &MALLOC, &CALLOC, &REALLOC, &POSIX_MEMALIGN, &ALIGNED_ALLOC];
+pub static ALL: [&Next; 7] = [&MMAP, &MMAP64, &MALLOC, &CALLOC, &REALLOC, &POSIX_MEMALIGN, &ALIGNED_ALLOC];
 
 /// The program has got memory that it may fill at once.
 #[inline(always)]

@@ -1,0 +1,256 @@
+//! What becomes of a limit: held while a program grows at full speed on all
+//! CPUs, given up when the data do not compress, and what a damaged block does.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use common::{compile, finish, run_with, said, stats};
+
+const MIB: u64 = 1 << 20;
+
+/// Fills `argv[1]` MiB in blocks of 1 MiB, by two threads; every page differs,
+/// and `argv[2]` of 64 words are random. Reads all of it back.
+const GROW: &str = r#"
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#define BLOCKS 4096
+#define WORDS (1 << 17)
+static uint64_t *blocks[BLOCKS];
+static size_t wanted, noise, next;
+static uint64_t word(size_t block, size_t i)
+{
+    uint64_t z = block * WORDS + i + 0x9e3779b97f4a7c15;
+    if (i % 64 >= noise)
+        return (block * WORDS + i) / 512;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+static void *fill(void *unused)
+{
+    for (size_t block; (block = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < wanted;) {
+        uint64_t *at = malloc(WORDS * sizeof *at);
+        if (at == NULL)
+            abort();
+        for (size_t i = 0; i < WORDS; i++)
+            at[i] = word(block, i);
+        blocks[block] = at;
+    }
+    return unused;
+}
+int main(int argc, char **argv)
+{
+    pthread_t threads[2];
+    wanted = strtoull(argv[1], NULL, 0);
+    noise = strtoull(argv[2], NULL, 0);
+    for (int i = 0; i < 2; i++)
+        pthread_create(&threads[i], NULL, fill, NULL);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    for (size_t block = 0; block < wanted; block++)
+        for (size_t i = 0; i < WORDS; i++)
+            if (blocks[block][i] != word(block, i)) {
+                printf("wrong: block %zu, word %zu\n", block, i);
+                return 1;
+            }
+    puts("right");
+    return argc == 0;
+}
+"#;
+
+/// Fills 4 MiB of noise and then far more of what compresses; looks for those
+/// pages of noise that are away, flips a bit in each copy of one outside of
+/// its own memory, and reads it.
+const DAMAGE: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#define PAGES 1024
+#define MORE ((size_t)160 << 20)
+static uint64_t page_word(size_t page, size_t i)
+{
+    uint64_t z = page * 512 + i + 0x9e3779b97f4a7c15;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+int main(void)
+{
+    uint64_t *noise = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint64_t *more = mmap(NULL, MORE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (size_t i = 0; i < PAGES * 512; i++)
+        noise[i] = page_word(i / 512, i % 512);
+    for (size_t round = 0; round < 2; round++)
+        for (size_t i = 0; i < MORE / 8; i++)
+            more[i] = i / 16 + round;
+    int pagemap = open("/proc/self/pagemap", O_RDONLY), memory = open("/proc/self/mem", O_RDWR);
+    for (size_t page = 0; page < PAGES; page++) {
+        uint64_t entry;
+        if (pread(pagemap, &entry, 8, ((uintptr_t)noise / 4096 + page) * 8) != 8)
+            return 3;
+        if (entry >> 63)
+            continue;
+        /* In the middle of the page; made anew where no other copy is left of it. */
+        size_t found = 0;
+        FILE *maps = fopen("/proc/self/maps", "r");
+        char line[512];
+        while (fgets(line, sizeof line, maps)) {
+            uintptr_t start, end;
+            char mode[8];
+            if (sscanf(line, "%lx-%lx %7s", &start, &end, mode) != 3 || mode[0] != 'r' || mode[1] != 'w')
+                continue;
+            if (strstr(line, "stack") || strstr(line, "heap") || start == (uintptr_t)noise || start == (uintptr_t)more)
+                continue;
+            static char buffer[1 << 16];
+            for (uintptr_t at = start; at < end; at += sizeof buffer) {
+                size_t length = end - at < sizeof buffer ? end - at : sizeof buffer;
+                /* The buffers of this very search are no copies. */
+                if (at < (uintptr_t)buffer + sizeof buffer && (uintptr_t)buffer < at + length)
+                    continue;
+                if (pread(memory, buffer, length, at) != (ssize_t)length)
+                    continue;
+                uint64_t first = page_word(page, 256), second = page_word(page, 257);
+                for (size_t i = 0; i + 16 <= length; i++)
+                    if (memcmp(buffer + i, &first, 8) == 0 && memcmp(buffer + i + 8, &second, 8) == 0) {
+                        char changed = buffer[i] ^ 4;
+                        if (pwrite(memory, &changed, 1, at + i) == 1)
+                            found++;
+                    }
+            }
+        }
+        fclose(maps);
+        fprintf(stderr, "page %zu: %zu copies\n", page, found);
+        if (found != 1)
+            continue;
+        uint64_t got = noise[page * 512 + 256];
+        printf("%s\n", got == page_word(page, 256) ? "as it was" : "a wrong word");
+        return 4;
+    }
+    puts("no page was away");
+    return 5;
+}
+"#;
+
+fn start(options: &[&str], words: &[&str]) -> Child {
+    let mut command = run_with(options, words);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Private anonymous memory of a process's children, bytes, each page once.
+fn resident_below(pid: u32) -> u64 {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let sum = |child: &str| {
+        let rollup = fs::read_to_string(format!("/proc/{child}/smaps_rollup")).unwrap_or_default();
+        let line = rollup.lines().find(|line| line.starts_with("Pss_Anon:"));
+        line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0) << 10
+    };
+    children.split_whitespace().map(sum).sum()
+}
+
+fn program(directory: &Path) -> Option<String> {
+    Some(compile(directory, "grow", GROW, &["-pthread"])?.to_str()?.to_owned())
+}
+
+#[test]
+fn growth_at_full_speed() {
+    let here = tempfile::tempdir().unwrap();
+    let Some(grow) = program(here.path()) else { return };
+    let json = here.path().join("s.json");
+    let limit = 64 * MIB;
+    let mut child =
+        start(&["--limit", "64M", "--stats", json.to_str().unwrap(), "--"], &[&grow, "192", "12"]);
+    let (mut samples, mut peak) = (0, 0);
+    while child.try_wait().unwrap().is_none() {
+        peak = peak.max(resident_below(child.id()));
+        samples += 1;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let said = said(child.wait_with_output().unwrap());
+    assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
+    assert!(samples > 10, "{samples} samples");
+    assert!(peak > limit / 2, "{peak} bytes at most: nothing was tried");
+    assert!(peak <= limit * 105 / 100 + 8 * MIB, "{peak} bytes at most, {}", said.err);
+    let stats = stats(&json);
+    assert!(stats["peak_logical_bytes"].as_u64().unwrap() > 190 * MIB, "{stats}");
+}
+
+#[test]
+fn data_that_do_not_compress() {
+    let here = tempfile::tempdir().unwrap();
+    let Some(grow) = program(here.path()) else { return };
+    let words = [grow.as_str(), "160", "64"];
+    let said = finish(run_with(&["--limit", "48M", "--"], &words));
+    assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
+    assert!(said.err.contains("did not compress enough"), "{}", said.err);
+
+    let said = finish(run_with(&["--limit", "48M", "--on-full", "kill", "--"], &words));
+    assert_eq!((said.status, said.out.as_str()), (128 + 6, ""), "{}", said.err);
+    assert!(said.err.contains("--on-full grow") && said.err.contains("higher limit"), "{}", said.err);
+}
+
+#[test]
+fn every_fill_ratio_and_no_reserve() {
+    let here = tempfile::tempdir().unwrap();
+    let Some(grow) = program(here.path()) else { return };
+    for option in [&["--fill-ratio", "16/64"][..], &["--fill-ratio", "64/64"], &["--no-reserve"]] {
+        let options = [&["--limit", "32M"], option, &["--"]].concat();
+        let said = finish(run_with(&options, &[&grow, "64", "12"]));
+        assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{option:?}: {}", said.err);
+    }
+}
+
+#[test]
+fn evicting_all_the_time() {
+    let here = tempfile::tempdir().unwrap();
+    let Some(grow) = program(here.path()) else { return };
+    let json = here.path().join("s.json");
+    let options = ["--limit", "4G", "--paranoid", "--stats", json.to_str().unwrap(), "--"];
+    let said = finish(run_with(&options, &[&grow, "48", "12"]));
+    assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
+    assert!(stats(&json)["pages_compressed"].as_u64().unwrap() > 5000, "far below the limit too");
+}
+
+#[test]
+fn a_damaged_block_is_never_handed_out() {
+    let here = tempfile::tempdir().unwrap();
+    let Some(damage) = compile(here.path(), "damage", DAMAGE, &[]) else { return };
+    let said = finish(run_with(&["--limit", "48M", "--"], &[damage.to_str().unwrap()]));
+    assert_eq!((said.status, said.out.as_str()), (128 + 6, ""), "{}", said.err);
+    assert!(said.err.contains("copies") && said.err.contains("damaged"), "{}", said.err);
+}
+
+#[test]
+fn a_program_that_forks_keeps_what_was_evicted() {
+    let Some(python) = ["/usr/bin/python3", "python3"].into_iter().find(|name| {
+        Command::new(name).args(["-c", "pass"]).output().is_ok_and(|output| output.status.success())
+    }) else {
+        eprintln!("skipped: there is no python3");
+        return;
+    };
+    let script = "
+import os
+data = [bytes(str(i), 'ascii') * 300 for i in range(40000)]
+for child in range(3):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if all(d == bytes(str(i), 'ascii') * 300 for i, d in enumerate(data)) else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    data.append(b'parent' * 500000)
+    assert data.pop() and all(d == bytes(str(i), 'ascii') * 300 for i, d in enumerate(data))
+print('right')
+";
+    let said = finish(run_with(&["--limit", "24M", "--"], &[python, "-c", script]));
+    assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
+}
