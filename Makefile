@@ -34,7 +34,7 @@ test-unit: setup
 
 test-torture: build
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
-	scripts/torture.sh $(MEMFOLD) $(TORTURE)/torture 28 quick
+	scripts/torture.sh $(MEMFOLD) $(TORTURE)/torture 57 quick
 
 test-checks:
 	cd tests/programs && $(PYTHON) -B -m unittest -q test_checks

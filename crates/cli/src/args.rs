@@ -66,9 +66,6 @@ pub struct RunArgs {
     /// Evict all the time, whatever the limit
     #[arg(long, hide = true)]
     pub paranoid: bool,
-    /// Resolve faults in the faulting thread
-    #[arg(long, hide = true)]
-    pub sigbus: bool,
     /// Keep no reserve for the store
     #[arg(long, hide = true)]
     pub no_reserve: bool,

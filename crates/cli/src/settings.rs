@@ -36,11 +36,9 @@ impl Settings {
     /// Checks the options.
     pub fn new(args: &RunArgs) -> Result<Self, Failure> {
         let mut flags = 0;
-        for (wanted, bit) in [
-            (args.paranoid, shared::flags::PARANOID),
-            (args.sigbus, shared::flags::SIGBUS),
-            (args.no_reserve, shared::flags::NO_RESERVE),
-        ] {
+        for (wanted, bit) in
+            [(args.paranoid, shared::flags::PARANOID), (args.no_reserve, shared::flags::NO_RESERVE)]
+        {
             flags |= if wanted { bit } else { 0 };
         }
         Ok(Self {

@@ -188,3 +188,128 @@ impl Runtime {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::panic::AssertUnwindSafe;
+    use core::sync::atomic::Ordering::*;
+    use std::panic::{catch_unwind, resume_unwind};
+    use std::sync::{Mutex, MutexGuard};
+    use std::{eprintln, thread};
+
+    use super::*;
+    use crate::runtime::RUNTIME;
+    use crate::sys::prot;
+    use crate::table::BLOCK;
+    use crate::uffd::{Uffd, feature};
+
+    const BYTES: usize = 8 * PAGE;
+
+    /// The one runtime, with userfaultfds of its own; `None` where they may not be opened.
+    fn runtime() -> Option<MutexGuard<'static, ()>> {
+        static ONE: Mutex<()> = Mutex::new(());
+        let one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !RUNTIME.has_uffd() {
+            let open = |features| Uffd::open(None, features).ok();
+            let Some(both) = open(feature::NEEDED).zip(open(0)) else {
+                eprintln!("skipped: userfaultfd may not be opened here");
+                return None;
+            };
+            RUNTIME.set_uffd(Some(both));
+        }
+        Some(one)
+    }
+
+    /// Memory of 8 pages at the start of a block of its own.
+    fn memory() -> usize {
+        let start = sys::map_anonymous(2 * BLOCK, prot::READ | prot::WRITE).unwrap() as usize;
+        start.next_multiple_of(BLOCK)
+    }
+
+    fn registered() -> usize {
+        let start = memory();
+        RUNTIME.uffd().register(start, BYTES).unwrap();
+        start
+    }
+
+    /// As if its pages had been evicted: `number` of them, all zeros.
+    fn keep(order: &mut Guard<'_, Order>, start: usize, number: usize) {
+        let block = RUNTIME.table.make_block(start, &RUNTIME.arena, &mut order.spare).unwrap();
+        for entry in &block.entries[..number] {
+            entry.store(State::Zero);
+            block.evicted.fetch_add(1, Relaxed);
+            RUNTIME.zero_pages.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn kept(start: usize) -> usize {
+        let state = |page: usize| RUNTIME.table.entry(page).map_or(State::Empty, |entry| entry.load());
+        (start..start + BYTES).step_by(PAGE).filter(|page| state(*page) != State::Empty).count()
+    }
+
+    /// Runs `work` while the message of a thread that unmaps is on its way.
+    fn while_changing(work: impl FnOnce(&mut Guard<'_, Order>)) {
+        let elsewhere = registered();
+        // SAFETY: memory of this test.
+        let thread = thread::spawn(move || unsafe { sys::munmap(elsewhere, BYTES) });
+        let mut order = RUNTIME.order.lock();
+        while !RUNTIME.is_changing(elsewhere) {
+            thread::yield_now();
+        }
+        // A failure must not leave the thread waiting for ever.
+        let worked = catch_unwind(AssertUnwindSafe(|| work(&mut order)));
+        RUNTIME.drain(&mut order);
+        while let Some(event) = order.next_event() {
+            RUNTIME.apply_now(&mut order, event);
+        }
+        drop(order);
+        thread.join().unwrap().unwrap();
+        worked.unwrap_or_else(|panic| resume_unwind(panic));
+    }
+
+    #[test]
+    fn a_message_about_the_mapping_before_leaves_what_has_arrived() {
+        let Some(_one) = runtime() else { return };
+        let (from, to) = (memory(), registered());
+        while_changing(|order| {
+            keep(order, from, 5);
+            RUNTIME.apply_now(order, Message::Remap { from, to, bytes: BYTES });
+            assert_eq!((kept(from), kept(to)), (0, 5));
+            RUNTIME.apply_now(order, Message::Unmap { start: to, end: to + BYTES });
+            assert_eq!(kept(to), 5);
+        });
+        assert_eq!(kept(to), 5);
+        // Nothing is on its way any more: the next one means this mapping.
+        let order = &mut RUNTIME.order.lock();
+        RUNTIME.settle_late(order);
+        RUNTIME.apply_now(order, Message::Unmap { start: to, end: to + BYTES });
+        assert_eq!(kept(to), 0);
+    }
+
+    #[test]
+    fn what_has_arrived_and_is_gone_again_is_forgotten() {
+        let Some(_one) = runtime() else { return };
+        let (from, to) = (memory(), registered());
+        while_changing(|order| {
+            keep(order, from, 3);
+            RUNTIME.apply_now(order, Message::Remap { from, to, bytes: BYTES });
+            // No managed mapping is there.
+            RUNTIME.uffd().unregister(to, BYTES).unwrap();
+            RUNTIME.apply_now(order, Message::Unmap { start: to, end: to + BYTES });
+            assert_eq!(kept(to), 0);
+        });
+    }
+
+    #[test]
+    fn who_is_in_the_way_goes_first() {
+        let Some(_one) = runtime() else { return };
+        let (from, to, next) = (memory(), registered(), registered());
+        while_changing(|order| {
+            keep(order, from, 2);
+            keep(order, to, 7);
+            assert!(order.push_event(Message::Remap { from: to, to: next, bytes: BYTES }));
+            RUNTIME.apply_now(order, Message::Remap { from, to, bytes: BYTES });
+            assert_eq!((kept(from), kept(to), kept(next)), (0, 2, 7));
+        });
+    }
+}

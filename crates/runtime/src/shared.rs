@@ -54,8 +54,6 @@ pub mod on_full {
 pub mod flags {
     /// Evict all the time, whatever the limit: finds faults in tests.
     pub const PARANOID: u32 = 1;
-    /// Resolve faults in the faulting thread by SIGBUS (not transparent).
-    pub const SIGBUS: u32 = 2;
     /// The store asks for memory when it has none left, not before (to measure what the reserve is good for).
     pub const NO_RESERVE: u32 = 4;
 }
