@@ -198,6 +198,11 @@ impl Shared {
             .saturating_add_signed(self.resident_correction.load(Relaxed))
     }
 
+    /// Processes that have more than this much resident, bytes.
+    pub fn larger_than(&self, bytes: u64) -> usize {
+        self.live_slots().filter(|slot| slot.resident.load(Relaxed) > bytes).count()
+    }
+
     /// The slots that belong to a process.
     pub fn live_slots(&self) -> impl Iterator<Item = &Slot> {
         self.slots.iter().filter(|s| s.pid.load(Acquire) != 0)

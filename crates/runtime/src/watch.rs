@@ -46,6 +46,8 @@ const FRUITLESS_NS: u64 = 10_000_000;
 const START_ROOM: i64 = 32 << 20;
 /// New mappings are registered when there is less room than this, bytes.
 const WATCH_ROOM: i64 = 24 << 20;
+/// Processes for which room is left to grow, at most.
+const GROWING: usize = 4;
 /// Ranges that are looked at between two ticks.
 const TRIES: usize = 8;
 /// So often descriptors are looked at.
@@ -197,7 +199,9 @@ impl Keeper {
         let margin = (limit / 64).clamp(1 << 20, 8 << 20);
         let tree = shared.tree_resident();
         let paranoid = shared.flags.load(Relaxed) & shared::flags::PARANOID != 0;
-        let over = if paranoid { own as i64 / 2 } else { tree as i64 - (limit - margin.min(limit)) as i64 };
+        // Each process that grows may pass the goal by a margin before it waits.
+        let headroom = margin * shared.larger_than(limit / 16).clamp(1, GROWING) as u64;
+        let over = if paranoid { own as i64 / 2 } else { tree as i64 - (limit - headroom.min(limit)) as i64 };
         let paging = slot.state.load(Relaxed) == state::PAGING;
         let early = START_ROOM * self.cpus.min(4) as i64;
         if over > -early && !paging {
