@@ -23,6 +23,14 @@ const GROUP: usize = 32;
 /// Bytes of blobs that are moved between two slots at most, to close holes.
 const MAINTAIN: usize = 1 << 20;
 
+/// A compressor that has nothing to do stays awake until no fault has come for so long, ns.
+const AWAKE_NS: u64 = 100_000;
+/// Looks for work between two looks at the clock, a few microseconds.
+const SPINS: usize = 200;
+/// If these take so long, somebody else wants the CPU, ns: it is left to him for a while.
+const WANTED_NS: u64 = 300_000;
+const LEFT_NS: u64 = 20_000_000;
+
 /// Entry of a compressor thread; the argument is its number among the
 /// workers, and above that its number among the compressors. All but the
 /// first work only when the first falls behind: the program wants the CPUs too.
@@ -56,6 +64,9 @@ pub extern "C" fn compressor(argument: usize) -> ! {
             let now = sys::thread_cpu_ns();
             RUNTIME.slot().counters.runtime_cpu_ns.fetch_add(now - cpu, Relaxed);
             cpu = now;
+            if !helps && RUNTIME.stay_awake(seen) {
+                continue;
+            }
             RUNTIME.work.wait(seen, 200_000_000);
         }
     }
@@ -87,6 +98,43 @@ struct Done {
 }
 
 impl Runtime {
+    /// While one thread faults again and again: waits for work without
+    /// sleeping. A thread that is woken goes to an idle CPU if there is one, and
+    /// then each of its faults goes from one CPU to another and back, which takes
+    /// four times as long. With two CPUs it stays where its handler is, as long
+    /// as the other one is not idle. Returns whether there is work.
+    fn stay_awake(&self, seen: u32) -> bool {
+        let begin = sys::now_ns();
+        if !self.two_cpus.load(Relaxed)
+            || self.follow.is_spread()
+            || begin < self.sleep_until_ns.load(Relaxed)
+        {
+            return false;
+        }
+        let faults = &self.slot().counters.pages_faulted;
+        let (mut known, mut since, mut looked) = (faults.load(Relaxed), begin, begin);
+        loop {
+            for _ in 0..SPINS {
+                if self.work.now() != seen || self.pause.load(Relaxed) != 0 {
+                    return true;
+                }
+                core::hint::spin_loop();
+            }
+            let (now, count) = (sys::now_ns(), faults.load(Relaxed));
+            if now - looked > WANTED_NS {
+                // Somebody else has run here meanwhile: the CPU is not idle anyway.
+                self.sleep_until_ns.store(now + LEFT_NS, Relaxed);
+                return false;
+            }
+            looked = now;
+            if count != known {
+                (known, since) = (count, now);
+            } else if now - since > AWAKE_NS {
+                return false;
+            }
+        }
+    }
+
     /// Compresses the oldest slot. `false` if there is none.
     fn compress_oldest(&self, worker: &mut Worker) -> bool {
         let Some(slot) = self.standby.take_oldest() else { return false };

@@ -30,12 +30,12 @@ impl Runtime {
         if self.is_tight() { Tier::Dense } else { Tier::Fast }
     }
 
-    /// Whether the store takes more than 5/8 of what the process may have.
+    /// Whether the store takes more than 3/4 of what the process may have.
     pub fn is_tight(&self) -> bool {
         let slot = self.slot();
         let store = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
         let may_have = (slot.resident.load(Relaxed) as i64 - self.debt.load(Relaxed)).max(0) as u64;
-        store * 8 > may_have * 5
+        store * 4 > may_have * 3
     }
 
     /// Compresses what is left of the fast tier in one block again. `false`

@@ -36,9 +36,10 @@ const STREAMS: usize = 8;
 const WAIT_NS: u64 = 20_000_000;
 /// ... nor this long without any memory being given back meanwhile.
 const IDLE_NS: u64 = 2_000_000;
-/// The same for fresh memory.
-const GROWTH_WAIT_NS: u64 = 500_000_000;
-const GROWTH_IDLE_NS: u64 = 20_000_000;
+/// The same for fresh memory, and for all when the limit is passed by this many margins.
+const FAR: i64 = 2;
+const FAR_WAIT_NS: u64 = 2_000_000_000;
+const FAR_IDLE_NS: u64 = 200_000_000;
 /// Times that the page of zeros is given at once at most, to a stream of touches of fresh memory.
 const ZERO_RUN: usize = PAGES;
 
@@ -262,18 +263,18 @@ impl Handler {
     }
 
     /// Waits while the process is too far over its share of the limit. Fresh
-    /// memory waits longer, whether others have waited in vain or not: on a busy
-    /// machine it would grow faster than the compressors get a CPU.
+    /// memory waits longer, whether others have waited in vain or not.
     fn wait_for_room(&self, growth: bool) {
         let runtime = self.runtime;
         let room = || {
             runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
                 && !(growth && runtime.squeeze.load(Relaxed))
         };
-        if room() || !growth && runtime.vain.load(Relaxed) == runtime.given_back.load(Relaxed) {
+        // Far over the limit nobody gives up soon: on a busy machine it may take long until a compressor gets a CPU.
+        let far = || growth || runtime.debt.load(Relaxed) > FAR * runtime.margin.load(Relaxed);
+        if room() || !far() && runtime.vain.load(Relaxed) == runtime.given_back.load(Relaxed) {
             return;
         }
-        let (idle, longest) = if growth { (GROWTH_IDLE_NS, GROWTH_WAIT_NS) } else { (IDLE_NS, WAIT_NS) };
         let begin = sys::now_ns();
         let (mut given, mut given_at) = (runtime.given_back.load(Relaxed), begin);
         loop {
@@ -281,6 +282,7 @@ impl Handler {
             credentials::adopt();
             let now = sys::now_ns();
             let waited = now - begin;
+            let (idle, longest) = if far() { (FAR_IDLE_NS, FAR_WAIT_NS) } else { (IDLE_NS, WAIT_NS) };
             if runtime.given_back.load(Relaxed) != given {
                 (given, given_at) = (runtime.given_back.load(Relaxed), now);
             }

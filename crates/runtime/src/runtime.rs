@@ -124,6 +124,10 @@ pub struct Runtime {
     pub moving: AtomicU32,
     /// The program has, or had, several threads.
     pub threaded: AtomicBool,
+    /// The process may use two CPUs, and no more.
+    pub two_cpus: AtomicBool,
+    /// Until then the compressor leaves an idle CPU idle.
+    pub sleep_until_ns: AtomicU64,
     /// When the program last unmapped managed memory.
     pub unmapped_ns: AtomicU64,
     /// The program has forked, or was forked: pages may be shared.
@@ -230,6 +234,8 @@ impl Runtime {
             discarding: AtomicU32::new(0),
             moving: AtomicU32::new(0),
             threaded: AtomicBool::new(false),
+            two_cpus: AtomicBool::new(false),
+            sleep_until_ns: AtomicU64::new(0),
             unmapped_ns: AtomicU64::new(0),
             has_forked: AtomicBool::new(false),
             follow: Follow::new(),

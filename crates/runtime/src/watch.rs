@@ -309,6 +309,7 @@ impl Keeper {
         let runtime = self.runtime;
         let cpus = sys::allowed_cpus();
         let numbers = (0..1024).filter(|cpu| cpus[cpu / 64] >> (cpu % 64) & 1 != 0);
+        runtime.two_cpus.store(self.cpus == 2, Relaxed);
         let mut count = 0;
         for (number, cpu) in numbers.take(HANDLERS).enumerate() {
             thread::spawn(&runtime.arena, Descriptors::Shared, handler, cpu << 8 | number)?;
