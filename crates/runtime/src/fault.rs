@@ -36,8 +36,7 @@ const STREAMS: usize = 8;
 const WAIT_NS: u64 = 20_000_000;
 /// ... nor this long without any memory being given back meanwhile.
 const IDLE_NS: u64 = 2_000_000;
-/// The same for fresh memory, and for all when the limit is passed by this many margins.
-const FAR: i64 = 2;
+/// The same for fresh memory, and for all when the limit is passed by far.
 const FAR_WAIT_NS: u64 = 2_000_000_000;
 const FAR_IDLE_NS: u64 = 200_000_000;
 /// Times that the page of zeros is given at once at most, to a stream of touches of fresh memory.
@@ -271,7 +270,8 @@ impl Handler {
                 && !(growth && runtime.squeeze.load(Relaxed))
         };
         // Far over the limit nobody gives up soon: on a busy machine it may take long until a compressor gets a CPU.
-        let far = || growth || runtime.debt.load(Relaxed) > FAR * runtime.margin.load(Relaxed);
+        // Unless whole rounds have shown that the limit can't be held.
+        let far = || (growth || runtime.is_far_over()) && !runtime.hopeless.load(Relaxed);
         if room() || !far() && runtime.vain.load(Relaxed) == runtime.given_back.load(Relaxed) {
             return;
         }

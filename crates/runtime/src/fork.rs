@@ -18,7 +18,7 @@
 use core::sync::atomic::Ordering::*;
 
 use crate::runtime::{RUNTIME, Runtime};
-use crate::shared::state;
+use crate::shared::{Slot, state};
 use crate::sys::{self, PAGE};
 use crate::table::{BLOCK, PAGES, State};
 
@@ -31,7 +31,10 @@ impl Runtime {
 /// Before the fork, in the forking thread.
 pub fn prepare(touch: fn()) {
     let runtime = &RUNTIME;
+    // A handler that forks while this one is under way would wait for it for ever.
+    let mask = sys::block_signals();
     core::mem::forget(runtime.life.lock());
+    runtime.fork_mask.store(mask, Relaxed);
     runtime.has_forked.store(true, Relaxed);
     runtime.forked_by.store(sys::gettid(), Relaxed);
     if !runtime.is_paging() {
@@ -87,8 +90,10 @@ pub fn parent() {
         runtime.call_handlers();
         runtime.resume();
     }
+    let mask = runtime.fork_mask.load(Relaxed);
     // SAFETY: taken in `prepare` by this very thread.
     unsafe { runtime.life.release_forgotten() };
+    sys::restore_signals(mask);
 }
 
 /// After the fork, in the child.
@@ -117,6 +122,7 @@ pub fn child() {
     runtime.serving.store(0, Relaxed);
     runtime.stoppable.store(0, Relaxed);
     runtime.paused.store(0, Relaxed);
+    runtime.keeper_paused.store(false, Relaxed);
     runtime.pause.store(0, Relaxed);
     runtime.debt.store(0, Relaxed);
     runtime.exhausted.store(false, Relaxed);
@@ -126,8 +132,18 @@ pub fn child() {
     runtime.pid.store(pid, Relaxed);
     runtime.keep_out.after_fork(runtime.forked_by.load(Relaxed), sys::gettid());
     let image = runtime.slot().image.load(Relaxed);
-    let Some(slot) = runtime.shared().take_slot(pid) else {
+    let Some(slot) = runtime.take_slot(runtime.shared(), pid) else {
+        // More processes than can be managed: this one goes on without the runtime, and without its parent's slot.
+        // SAFETY: a slot is made of atomic numbers.
+        static NOBODY: Slot = unsafe { core::mem::zeroed() };
+        runtime.set_shared(runtime.shared(), &NOBODY);
         runtime.restore_in_place();
+        NOBODY.state.store(state::STOPPED, Relaxed);
+        runtime.stopped.store(true, Relaxed);
+        runtime.compressors.store(0, Relaxed);
+        runtime.handlers.store(0, Relaxed);
+        runtime.watches_growth.store(false, Relaxed);
+        end_in_child();
         return;
     };
     slot.image.store(image, Relaxed);
@@ -148,8 +164,13 @@ pub fn child() {
             runtime.restore_in_place();
         }
     }
+    end_in_child();
+}
+
+fn end_in_child() {
     // SAFETY: taken in `prepare` by the thread that is this one's origin.
-    unsafe { runtime.life.reset_in_child() };
+    unsafe { RUNTIME.life.reset_in_child() };
+    sys::restore_signals(RUNTIME.fork_mask.load(Relaxed));
 }
 
 impl Runtime {
@@ -167,7 +188,9 @@ impl Runtime {
                 crate::interpose::ranges::for_each_inherited(start, end, |from, to| self.unmark(from, to));
             });
         }
+        self.keeper_paused.store(true, SeqCst);
         self.pause_here();
+        self.keeper_paused.store(false, SeqCst);
         self.for_each_marked(maps, &mut buffer, |start, end| {
             if self.uffd().probe(start) == crate::uffd::Probe::Registered {
                 self.mark(start, end);
@@ -265,8 +288,12 @@ impl Runtime {
         // Unmapped in the parent while the fork was under way, or several mappings: page by page.
         let mut order = self.order.lock();
         for page in (from..to).step_by(PAGE) {
-            if self.uffd().register(page, PAGE).is_err() {
-                self.drop_range(&mut order, page, page + PAGE);
+            match self.uffd().register(page, PAGE) {
+                Ok(()) => {}
+                Err(sys::Errno::NOMEM) => self.fail(
+                    "a forked process can't have so many mappings (vm.max_map_count) as its evicted pages need",
+                ),
+                Err(_) => self.drop_range(&mut order, page, page + PAGE),
             }
         }
         true
@@ -278,11 +305,11 @@ impl Runtime {
             return;
         }
         let (Ok(memory), Some(mut worker)) =
-            (sys::open_own(c"/proc/self/mem", sys::o::RDWR), crate::worker::Worker::new(self, 0))
+            (sys::open_own(c"/proc/thread-self/mem", sys::o::RDWR), crate::worker::Worker::new(self, 0))
         else {
             self.fail("a forked process can't get its evicted pages back");
         };
-        let Ok(maps) = sys::open_own(c"/proc/self/maps", sys::o::RDONLY) else {
+        let Ok(maps) = sys::open_own(c"/proc/thread-self/maps", sys::o::RDONLY) else {
             self.fail("a forked process can't see what it has inherited");
         };
         self.drop_uninherited(maps);

@@ -21,7 +21,7 @@ use crate::sys::PAGE;
 use crate::uffd::Message;
 
 /// Records at most.
-const RECORDS: usize = 65_536;
+const RECORDS: usize = 1 << 20;
 const SERVED: u64 = 1;
 const REMOVE: u64 = 2;
 const UNMAP: u64 = 3;

@@ -34,8 +34,11 @@ use crate::uffd::{Message, Probe};
 const ARRIVED: usize = 32;
 /// Messages that may be waited for, one inside the other.
 const DEPTH: usize = 8;
-/// A message that is on its way comes within this time, ns; else it is another one that is on its way.
-const PATIENCE_NS: u64 = 50_000_000;
+/// What is in the way of a mapping is always explained by a message that is on its way; on a busy machine it
+/// may be long before its thread gets a CPU. Nobody holds it up, so this is never reached, ns.
+const PATIENCE_NS: u64 = 10_000_000_000;
+/// Where there may be no such message and others come all the time, it is looked for so long, ns.
+const DOUBT_NS: u64 = 500_000_000;
 
 /// What is remembered. Under the order lock.
 pub struct Late {
@@ -156,7 +159,7 @@ impl Runtime {
                     return false;
                 }
             }
-            if !self.is_changing(start) || sys::now_ns() - begin > PATIENCE_NS {
+            if !self.is_changing(start) || sys::now_ns() - begin > DOUBT_NS {
                 return true;
             }
             match self.uffd().next() {

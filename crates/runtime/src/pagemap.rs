@@ -69,7 +69,7 @@ pub struct Present {
 impl Pagemap {
     /// Opens it.
     pub fn open() -> sys::Result<Self> {
-        let fd = sys::open_own(c"/proc/self/pagemap", sys::o::RDONLY)?;
+        let fd = sys::open_own(c"/proc/thread-self/pagemap", sys::o::RDONLY)?;
         Ok(Pagemap { fd, can_scan: AtomicBool::new(true) })
     }
 

@@ -38,7 +38,7 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     let Some(path) = (unsafe { find(environment, ENV_SHARED) }) else { return };
     let Some(shared) = map(path) else { return };
     let pid = sys::getpid();
-    let Some(slot) = shared.take_slot(pid) else { return };
+    let Some(slot) = RUNTIME.take_slot(shared, pid) else { return };
     slot.image.store((argv as u64).wrapping_sub(8), Relaxed);
     RUNTIME.pid.store(pid, Relaxed);
     RUNTIME.set_shared(shared, slot);
@@ -50,7 +50,10 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     }
     if RUNTIME.start_keeper(false).is_err() {
         RUNTIME.say("can't start a thread: this process is not managed");
+        RUNTIME.stopped.store(true, Release);
+        return;
     }
+    RUNTIME.wait_for_start();
 }
 
 extern "C" fn prepare() {

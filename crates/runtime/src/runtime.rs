@@ -151,6 +151,8 @@ pub struct Runtime {
     /// No more can be evicted, but what is compressed can be made denser:
     /// growth waits for that.
     pub squeeze: AtomicBool,
+    /// All that can be evicted was, again and again, and the limit is passed by far all the same.
+    pub hopeless: AtomicBool,
     /// Nothing is left that could be evicted.
     pub exhausted: AtomicBool,
     /// Compressors sleep here.
@@ -201,6 +203,8 @@ pub struct Runtime {
     pub handlers: AtomicU32,
     /// Unused places for what new threads are to run.
     pub starts: Lock<Starts>,
+    /// Signal mask of the thread that forks.
+    pub fork_mask: AtomicU64,
     /// Thread that forks, or forked last.
     pub forked_by: AtomicU32,
     /// Held while paging starts, and during a fork.
@@ -209,6 +213,8 @@ pub struct Runtime {
     pub pause: AtomicU32,
     /// Threads of the keeper and compressors that have stopped.
     pub paused: AtomicU32,
+    /// The keeper is one of them.
+    pub keeper_paused: AtomicBool,
     /// Threads that stop on request.
     pub stoppable: AtomicU32,
     /// Process id.
@@ -247,6 +253,7 @@ impl Runtime {
             watches_growth: AtomicBool::new(false),
             unseen_growth: AtomicUsize::new(0),
             squeeze: AtomicBool::new(false),
+            hopeless: AtomicBool::new(false),
             exhausted: AtomicBool::new(false),
             work: Bell::new(),
             keeper: Bell::new(),
@@ -272,10 +279,12 @@ impl Runtime {
             compressors: AtomicU32::new(0),
             handlers: AtomicU32::new(0),
             starts: Lock::new(Starts(core::ptr::null_mut())),
+            fork_mask: AtomicU64::new(0),
             forked_by: AtomicU32::new(0),
             life: Lock::new(()),
             pause: AtomicU32::new(0),
             paused: AtomicU32::new(0),
+            keeper_paused: AtomicBool::new(false),
             stoppable: AtomicU32::new(0),
             pid: AtomicU32::new(0),
         }
@@ -402,6 +411,11 @@ impl Runtime {
             "a compressed block is damaged (its checksum does not match): the process is ended, so that it can't \
              go on with wrong data. The cause is faulty memory, a stray write of the program, or a bug of memfold.",
         )
+    }
+
+    /// Whether much more must be made free than what faults wait for.
+    pub fn is_far_over(&self) -> bool {
+        self.debt.load(Relaxed) > 2 * self.margin.load(Relaxed)
     }
 
     /// Moves the debt and wakes who waits for its change.

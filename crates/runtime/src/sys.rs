@@ -533,6 +533,13 @@ pub fn block_signals() -> u64 {
     old
 }
 
+/// Whether there is no process of this number.
+pub fn is_gone(pid: u32) -> bool {
+    // SAFETY: signal 0 only asks.
+    let asked = unsafe { syscall(nr::KILL, [pid as usize, 0, 0, 0, 0, 0]) };
+    asked == Err(Errno::SRCH)
+}
+
 /// Sets the signal mask of the calling thread.
 pub fn restore_signals(mask: u64) {
     // SAFETY: reads `mask`, which is live.

@@ -19,7 +19,7 @@ use crate::interpose::{credentials, desk, ranges};
 use crate::maps;
 use crate::pagemap::Pagemap;
 use crate::runtime::{RUNTIME, Runtime, StoreMemory};
-use crate::shared::{self, state};
+use crate::shared::{self, Shared, Slot, state};
 use crate::sys::{self, Fd, PAGE, Result, o};
 use crate::table::{BLOCK, Block};
 use crate::thread::{self, Descriptors};
@@ -44,12 +44,16 @@ const PUBLISH_NS: u64 = 10_000_000;
 const FRUITLESS_NS: u64 = 10_000_000;
 /// Paging starts when there is less room than this for each CPU, bytes: starting takes some milliseconds.
 const START_ROOM: i64 = 32 << 20;
+/// A program waits no longer than this for that, ns.
+const START_NS: u64 = 1_000_000_000;
 /// New mappings are registered when there is less room than this, bytes.
 const WATCH_ROOM: i64 = 24 << 20;
 /// Processes for which room is left to grow, at most.
 const GROWING: usize = 4;
+/// After so many rounds in vain it is known that the limit can't be held.
+const HOPELESS: u32 = 3;
 /// Ranges that are looked at between two ticks.
-const TRIES: usize = 8;
+const TRIES: usize = 3;
 /// So often descriptors are looked at.
 const PINS_NS: u64 = 10_000_000;
 /// A limit is held when it is passed by no more than 5 % and this.
@@ -83,6 +87,8 @@ struct Keeper {
     round_ns: u64,
     /// Blocks left alone in this round because they are in use.
     round_rested: u32,
+    /// Rounds in a row after which the limit was passed by far.
+    hopeless_rounds: u32,
     /// It takes pages that other processes share too.
     shared_too: bool,
     /// The last round took away next to nothing; when to begin another.
@@ -113,7 +119,9 @@ extern "C" fn keeper(paging: usize) -> ! {
         }
         Err(_) => {
             RUNTIME.slot().state.store(state::STOPPED, Relaxed);
-            RUNTIME.say("can't read /proc/self: this process is not managed");
+            RUNTIME.stopped.store(true, Release);
+            RUNTIME.room.ring();
+            RUNTIME.say("can't read /proc: this process is not managed");
             RUNTIME.tell_child(2);
             thread::exit()
         }
@@ -121,12 +129,13 @@ extern "C" fn keeper(paging: usize) -> ! {
 }
 
 impl Keeper {
+    /// All of this is the keeper's own view: that of the process is empty once its first thread has ended.
     fn new(lists: &'static mut [(usize, usize)]) -> Result<Self> {
         let (candidates, watched) = lists.split_at_mut(CANDIDATES);
         Ok(Keeper {
             runtime: &RUNTIME,
-            statm: sys::open_own(c"/proc/self/statm", o::RDONLY)?,
-            maps: sys::open_own(c"/proc/self/maps", o::RDONLY)?,
+            statm: sys::open_own(c"/proc/thread-self/statm", o::RDONLY)?,
+            maps: sys::open_own(c"/proc/thread-self/maps", o::RDONLY)?,
             pagemap: Pagemap::open()?,
             cpus: sys::allowed_cpus().iter().map(|w| u64::from(w.count_ones())).sum(),
             candidates,
@@ -140,6 +149,7 @@ impl Keeper {
             round_bytes: 0,
             round_ns: sys::now_ns(),
             round_rested: 0,
+            hopeless_rounds: 0,
             shared_too: false,
             fruitless: false,
             next_round_ns: 0,
@@ -224,16 +234,20 @@ impl Keeper {
             }
             runtime.squeeze.store(squeeze, Relaxed);
             let exhausted = paranoid || full && !squeeze;
+            self.end_if_full(full && !squeeze && !paranoid, tree, limit, now);
             if runtime.exhausted.swap(exhausted, Relaxed) != exhausted {
                 runtime.room.ring();
             }
             let share = share.min(spare.max(0));
             runtime.margin.store(margin as i64, Relaxed);
-            self.end_if_full(tree, limit, now);
             let before = runtime.debt.load(Acquire);
             runtime.change_debt(share - before);
+            if share <= margin as i64 {
+                self.hopeless_rounds = 0;
+                runtime.hopeless.store(false, Relaxed);
+            }
             // Faults on what is registered are slower than those on fresh memory: not before it is needed.
-            let near = over > -(WATCH_ROOM.min(limit as i64 / 4));
+            let near = over > -(WATCH_ROOM.min(limit as i64 / 2));
             runtime.watches_growth.store(near, Relaxed);
             let grown = own > self.watched_resident + margin / 2 || self.watched_count == 0;
             if near && grown && now - self.listed_ns > FASTEST_TICK {
@@ -244,11 +258,11 @@ impl Keeper {
         (room / (GROWTH_PER_MS * self.cpus) * 1_000_000).clamp(FASTEST_TICK, SLOWEST_TICK)
     }
 
-    /// Ends the process if it is to be ended when its data do not compress enough.
-    fn end_if_full(&mut self, tree: u64, limit: u64, now: u64) {
+    /// Ends the process if it is to be ended when its data do not compress enough. `full`: it can't give back its share.
+    fn end_if_full(&mut self, full: bool, tree: u64, limit: u64, now: u64) {
         let runtime = self.runtime;
         let kill = runtime.shared().on_full.load(Relaxed) == shared::on_full::KILL;
-        if !kill || tree <= limit + limit / 20 + TOLERANCE {
+        if !kill || !full || tree <= limit + limit / 20 + TOLERANCE {
             self.full_since_ns = 0;
         } else if self.full_since_ns == 0 {
             self.full_since_ns = now;
@@ -486,6 +500,8 @@ impl Keeper {
         let fruitful = core::mem::take(&mut self.round_bytes) >= wanted / 4 || rested;
         let now = sys::now_ns();
         let took_ns = now - core::mem::replace(&mut self.round_ns, now);
+        self.hopeless_rounds = if self.runtime.is_far_over() { self.hopeless_rounds + 1 } else { 0 };
+        self.runtime.hopeless.store(self.hopeless_rounds >= HOPELESS, Relaxed);
         let had_shared = core::mem::replace(&mut self.shared_too, false);
         if fruitful {
             self.fruitless = false;
@@ -514,6 +530,35 @@ impl Keeper {
 }
 
 impl Runtime {
+    /// Takes a slot for this process. Once the supervisor has ended, those of processes that have ended are free.
+    pub fn take_slot(&self, shared: &'static Shared, pid: u32) -> Option<&'static Slot> {
+        shared.take_slot(pid).or_else(|| {
+            if !sys::is_gone(shared.supervisor.load(Relaxed)) {
+                return None;
+            }
+            shared
+                .live_slots()
+                .filter(|slot| sys::is_gone(slot.pid.load(Relaxed)))
+                .for_each(|slot| shared.free_slot(slot));
+            shared.take_slot(pid)
+        })
+    }
+
+    /// At the start of a program: waits until paging has begun if it is to begin
+    /// at once, because the limit is small or near.
+    pub fn wait_for_start(&self) {
+        let (shared, begin) = (self.shared(), sys::now_ns());
+        let cpus: u32 = sys::allowed_cpus().iter().map(|word| word.count_ones()).sum();
+        let early = START_ROOM as u64 * u64::from(cpus.min(4));
+        if shared.tree_resident() + early <= shared.limit_bytes.load(Relaxed) {
+            return;
+        }
+        while self.slot().state.load(Acquire) < state::PAGING && sys::now_ns() - begin < START_NS {
+            let seen = self.room.now();
+            self.room.wait(seen, 100_000);
+        }
+    }
+
     /// Starts the keeper thread; `inherited` as for [`keeper`].
     pub fn start_keeper(&'static self, inherited: bool) -> Result<()> {
         if self.keeper_memory.load(Relaxed) == 0 {

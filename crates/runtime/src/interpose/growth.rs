@@ -3,9 +3,10 @@
 //! is registered. While the limit is near, the thread that gets it waits for
 //! that; from then on filling it waits for room, page by page (`fault.rs`).
 //!
-//! Of the allocator's functions only large requests are looked at: small ones
-//! pay for a comparison. What they make the heap grow by, the keeper sees at
-//! its next look.
+//! The allocator makes its heap larger by system calls of its own, in small
+//! steps that are filled at once: registering what is there always comes too
+//! late. So near the limit small requests are counted too, and after some of
+//! them their thread waits for room itself. Far from it they pay for a comparison.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
@@ -15,8 +16,10 @@ use super::next::{Next, is_paging, keeping_errno};
 use crate::runtime::RUNTIME;
 use crate::sys;
 
-/// Requests below this are not looked at, bytes.
+/// Requests below this are not looked at but near the limit, bytes.
 const LARGE: usize = 64 << 10;
+/// Nobody waits longer than this for room, ns.
+const WAIT_NS: u64 = 2_000_000_000;
 const PRIVATE: c_int = 2;
 const ANONYMOUS: c_int = 0x20;
 const FAILED: usize = usize::MAX;
@@ -43,9 +46,35 @@ fn got(bytes: usize) {
 #[cold]
 fn got_near_limit(bytes: usize) {
     let unseen = RUNTIME.unseen_growth.fetch_add(bytes, AcqRel) + bytes;
-    if unseen as i64 >= RUNTIME.margin.load(Relaxed) / 8 && is_paging() {
-        keeping_errno(desk::watch_growth);
+    let margin = RUNTIME.margin.load(Relaxed);
+    if (unseen as i64) < margin / 8 || !is_paging() {
+        return;
     }
+    if bytes < LARGE && RUNTIME.debt.load(Relaxed) <= 0 {
+        RUNTIME.unseen_growth.store(0, Relaxed);
+        return;
+    }
+    keeping_errno(|| {
+        desk::watch_growth();
+        let begin = sys::now_ns();
+        while RUNTIME.debt.load(Acquire) > margin
+            && !RUNTIME.exhausted.load(Relaxed)
+            && !RUNTIME.hopeless.load(Relaxed)
+            && RUNTIME.pause.load(Relaxed) == 0
+            && is_paging()
+            && sys::now_ns() - begin < WAIT_NS
+        {
+            let seen = RUNTIME.room.now();
+            RUNTIME.work.ring();
+            RUNTIME.room.wait(seen, 1_000_000);
+        }
+    });
+}
+
+/// Whether a request is looked at.
+#[inline(always)]
+fn counts(bytes: usize) -> bool {
+    bytes >= LARGE || RUNTIME.watches_growth.load(Relaxed)
 }
 
 /// As the C library's.
@@ -103,7 +132,7 @@ fn mapped(at: usize, bytes: usize, protection: c_int, flags: c_int) {
 pub unsafe extern "C" fn malloc(bytes: usize) -> usize {
     // SAFETY: passed on to the caller.
     let at = unsafe { MALLOC.call([bytes]) } as usize;
-    if bytes >= LARGE && at != 0 {
+    if counts(bytes) && at != 0 {
         got(bytes);
     }
     at
@@ -118,7 +147,7 @@ pub unsafe extern "C" fn calloc(count: usize, bytes: usize) -> usize {
     // SAFETY: passed on to the caller.
     let at = unsafe { CALLOC.call([count, bytes]) } as usize;
     let whole = count.wrapping_mul(bytes);
-    if whole >= LARGE && at != 0 {
+    if counts(whole) && at != 0 {
         got(whole);
     }
     at
@@ -132,7 +161,7 @@ pub unsafe extern "C" fn calloc(count: usize, bytes: usize) -> usize {
 pub unsafe extern "C" fn realloc(old: usize, bytes: usize) -> usize {
     // SAFETY: passed on to the caller.
     let at = unsafe { REALLOC.call([old, bytes]) } as usize;
-    if bytes >= LARGE && at != 0 {
+    if counts(bytes) && at != 0 {
         got(bytes);
     }
     at
@@ -146,7 +175,7 @@ pub unsafe extern "C" fn realloc(old: usize, bytes: usize) -> usize {
 pub unsafe extern "C" fn posix_memalign(place: *mut usize, alignment: usize, bytes: usize) -> c_int {
     // SAFETY: passed on to the caller.
     let failed = unsafe { POSIX_MEMALIGN.call([place as usize, alignment, bytes]) } as c_int;
-    if failed == 0 && bytes >= LARGE {
+    if failed == 0 && counts(bytes) {
         got(bytes);
     }
     failed
@@ -160,7 +189,7 @@ pub unsafe extern "C" fn posix_memalign(place: *mut usize, alignment: usize, byt
 pub unsafe extern "C" fn aligned_alloc(alignment: usize, bytes: usize) -> usize {
     // SAFETY: passed on to the caller.
     let at = unsafe { ALIGNED_ALLOC.call([alignment, bytes]) } as usize;
-    if bytes >= LARGE && at != 0 {
+    if counts(bytes) && at != 0 {
         got(bytes);
     }
     at

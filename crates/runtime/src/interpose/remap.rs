@@ -261,7 +261,7 @@ impl Move {
 impl Pieces {
     /// The first mappings in the range; `None` if they can't be listed.
     fn of(start: usize, end: usize) -> Option<Self> {
-        let fd = sys::open(c"/proc/self/maps", o::RDONLY | o::CLOEXEC).ok()?;
+        let fd = sys::open(c"/proc/thread-self/maps", o::RDONLY | o::CLOEXEC).ok()?;
         let mut found = Pieces { list: [(0, 0); PIECES], count: 0, alike: true };
         let (mut buffer, mut at, mut permissions) = ([0u8; 4096], start, None);
         let listed = maps::for_each(fd, &mut buffer, |mapping| {
