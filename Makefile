@@ -7,7 +7,7 @@ PREFIX  := /usr/local
 DESTDIR :=
 PYTHON  := python3
 TORTURE := $(abspath $(TARGET))/torture
-# Those that are done within half a minute each.
+# Those that are done within a minute each, on an idle machine.
 SMALL := python-json sqlite g++ redis
 PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
