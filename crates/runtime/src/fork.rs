@@ -22,6 +22,9 @@ use crate::shared::{Slot, state};
 use crate::sys::{self, PAGE};
 use crate::table::{BLOCK, PAGES, State};
 
+const NO_UFFD: &str =
+    "a forked process may not open a userfaultfd of its own: all its memory was brought back";
+
 impl Runtime {
     fn is_paging(&self) -> bool {
         self.slot().state.load(Acquire) == state::PAGING
@@ -126,6 +129,8 @@ pub fn child() {
     runtime.pause.store(0, Relaxed);
     runtime.debt.store(0, Relaxed);
     runtime.exhausted.store(false, Relaxed);
+    runtime.hopeless.store(false, Relaxed);
+    runtime.squeeze.store(false, Relaxed);
     runtime.set_uffd(None);
     runtime.follow.after_fork();
     let pid = sys::getpid();
@@ -137,7 +142,8 @@ pub fn child() {
         // SAFETY: a slot is made of atomic numbers.
         static NOBODY: Slot = unsafe { core::mem::zeroed() };
         runtime.set_shared(runtime.shared(), &NOBODY);
-        runtime.restore_in_place();
+        runtime
+            .restore_in_place("too many processes: one more was forked, and all its memory was brought back");
         NOBODY.state.store(state::STOPPED, Relaxed);
         runtime.stopped.store(true, Relaxed);
         runtime.compressors.store(0, Relaxed);
@@ -154,14 +160,14 @@ pub fn child() {
     if runtime.stopped.load(Relaxed) {
         slot.state.store(state::STOPPED, Relaxed);
     } else if runtime.start_keeper(paging).is_err() {
-        runtime.restore_in_place();
+        runtime.restore_in_place(NO_UFFD);
         slot.state.store(state::STOPPED, Relaxed);
     } else if paging {
         while runtime.child_ready.load(Acquire) == 0 {
             let _ = sys::futex_wait(&runtime.child_ready, 0, None, false);
         }
         if runtime.child_ready.load(Acquire) == 2 {
-            runtime.restore_in_place();
+            runtime.restore_in_place(NO_UFFD);
         }
     }
     end_in_child();
@@ -300,7 +306,7 @@ impl Runtime {
     }
 
     /// Brings every evicted page back for good: no userfaultfd serves this process.
-    pub fn restore_in_place(&'static self) {
+    pub fn restore_in_place(&'static self, why: &str) {
         if !self.has_store() {
             return;
         }
@@ -333,7 +339,7 @@ impl Runtime {
         sys::close(memory);
         pagemap.close();
         self.slot().state.store(state::STOPPED, Relaxed);
-        self.say("a forked process may not open a userfaultfd of its own: all its memory was brought back");
+        self.say(why);
     }
 
     fn restore_page(

@@ -60,6 +60,8 @@ mod runtime;
 #[cfg(target_os = "linux")]
 mod standby;
 #[cfg(target_os = "linux")]
+mod start;
+#[cfg(target_os = "linux")]
 mod stop;
 #[cfg(target_os = "linux")]
 mod sys;

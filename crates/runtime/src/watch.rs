@@ -9,8 +9,6 @@
 
 use core::sync::atomic::Ordering::*;
 
-use memfold::store::{Tiered, Tuning};
-
 use crate::compress::compressor;
 use crate::evict::Taken;
 use crate::fault::handler;
@@ -18,17 +16,17 @@ use crate::follow::HANDLERS;
 use crate::interpose::{credentials, desk, ranges};
 use crate::maps;
 use crate::pagemap::Pagemap;
-use crate::runtime::{RUNTIME, Runtime, StoreMemory};
-use crate::shared::{self, Shared, Slot, state};
+use crate::runtime::{RUNTIME, Runtime};
+use crate::shared::{self, state};
 use crate::sys::{self, Fd, PAGE, Result, o};
 use crate::table::{BLOCK, Block};
 use crate::thread::{self, Descriptors};
-use crate::uffd::{Uffd, feature, kernel_features};
+use crate::uffd::Probe;
 
 /// Compressors at most.
 const COMPRESSORS: usize = 2;
 /// Mappings that are looked at at most.
-const CANDIDATES: usize = 65_536;
+pub const CANDIDATES: usize = 65_536;
 /// The fastest that one CPU can fill memory, bytes a ms.
 const GROWTH_PER_MS: u64 = 4 << 20;
 /// A process keeps this part of the limit resident whatever happens: with
@@ -43,9 +41,7 @@ const PUBLISH_NS: u64 = 10_000_000;
 /// Nothing was found to take away: this long nobody looks again.
 const FRUITLESS_NS: u64 = 10_000_000;
 /// Paging starts when there is less room than this for each CPU, bytes: starting takes some milliseconds.
-const START_ROOM: i64 = 32 << 20;
-/// A program waits no longer than this for that, ns.
-const START_NS: u64 = 1_000_000_000;
+pub const START_ROOM: i64 = 32 << 20;
 /// New mappings are registered when there is less room than this, bytes.
 const WATCH_ROOM: i64 = 24 << 20;
 /// Processes for which room is left to grow, at most.
@@ -73,10 +69,7 @@ struct Keeper {
     cpus: u64,
     candidates: &'static mut [(usize, usize)],
     count: usize,
-    /// Those that were registered because the process grew.
-    watched: &'static mut [(usize, usize)],
-    watched_count: usize,
-    /// What was resident when they were listed, bytes.
+    /// What was resident when new mappings were last registered, bytes.
     watched_resident: u64,
     /// Where the hand of the clock stands: mapping and address.
     at: (usize, usize),
@@ -103,14 +96,14 @@ struct Keeper {
 
 /// Entry of the keeper thread. `paging` is 1 in a forked child whose parent
 /// has evicted pages.
-extern "C" fn keeper(paging: usize) -> ! {
+pub extern "C" fn keeper(paging: usize) -> ! {
     // The table was copied from the creator: nothing in it is ours.
     sys::close_all();
     let inherited = paging != 0;
     let place = RUNTIME.keeper_memory.load(Relaxed) as *mut (usize, usize);
     // SAFETY: memory of the arena, made for the one keeper of this process; pairs of numbers may be zero.
-    let lists = unsafe { core::slice::from_raw_parts_mut(place, 2 * CANDIDATES) };
-    match Keeper::new(lists) {
+    let candidates = unsafe { core::slice::from_raw_parts_mut(place, CANDIDATES) };
+    match Keeper::new(candidates) {
         Ok(mut keeper) => {
             if inherited {
                 keeper.take_up();
@@ -130,8 +123,7 @@ extern "C" fn keeper(paging: usize) -> ! {
 
 impl Keeper {
     /// All of this is the keeper's own view: that of the process is empty once its first thread has ended.
-    fn new(lists: &'static mut [(usize, usize)]) -> Result<Self> {
-        let (candidates, watched) = lists.split_at_mut(CANDIDATES);
+    fn new(candidates: &'static mut [(usize, usize)]) -> Result<Self> {
         Ok(Keeper {
             runtime: &RUNTIME,
             statm: sys::open_own(c"/proc/thread-self/statm", o::RDONLY)?,
@@ -140,8 +132,6 @@ impl Keeper {
             cpus: sys::allowed_cpus().iter().map(|w| u64::from(w.count_ones())).sum(),
             candidates,
             count: 0,
-            watched,
-            watched_count: 0,
             watched_resident: 0,
             at: (0, 0),
             listed_ns: 0,
@@ -249,7 +239,7 @@ impl Keeper {
             // Faults on what is registered are slower than those on fresh memory: not before it is needed.
             let near = over > -(WATCH_ROOM.min(limit as i64 / 2));
             runtime.watches_growth.store(near, Relaxed);
-            let grown = own > self.watched_resident + margin / 2 || self.watched_count == 0;
+            let grown = own > self.watched_resident + margin / 2;
             if near && grown && now - self.listed_ns > FASTEST_TICK {
                 self.watch_growth();
             }
@@ -337,8 +327,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Registers what has appeared since the mappings were last listed: from
-    /// now on its growth waits for room, like that of what is registered already.
+    /// Registers what is not registered yet: from now on its growth waits for
+    /// room, like that of what is.
     fn watch_growth(&mut self) {
         if self.runtime.slot().state.load(Relaxed) != state::PAGING {
             return;
@@ -348,12 +338,10 @@ impl Keeper {
         self.list();
         for index in 0..self.count {
             let (start, end) = self.candidates[index];
-            if self.watched[..self.watched_count].binary_search(&(start, end)).is_err() {
+            if self.runtime.uffd().probe(start) == Probe::Unregistered {
                 self.runtime.register_fresh(self.maps, start, end);
             }
         }
-        self.watched[..self.count].copy_from_slice(&self.candidates[..self.count]);
-        self.watched_count = self.count;
     }
 
     /// Lists the mappings whose pages may be taken away.
@@ -526,81 +514,5 @@ impl Keeper {
             runtime.room.ring();
         }
         false
-    }
-}
-
-impl Runtime {
-    /// Takes a slot for this process. Once the supervisor has ended, those of processes that have ended are free.
-    pub fn take_slot(&self, shared: &'static Shared, pid: u32) -> Option<&'static Slot> {
-        shared.take_slot(pid).or_else(|| {
-            if !sys::is_gone(shared.supervisor.load(Relaxed)) {
-                return None;
-            }
-            shared
-                .live_slots()
-                .filter(|slot| sys::is_gone(slot.pid.load(Relaxed)))
-                .for_each(|slot| shared.free_slot(slot));
-            shared.take_slot(pid)
-        })
-    }
-
-    /// At the start of a program: waits until paging has begun if it is to begin
-    /// at once, because the limit is small or near.
-    pub fn wait_for_start(&self) {
-        let (shared, begin) = (self.shared(), sys::now_ns());
-        let cpus: u32 = sys::allowed_cpus().iter().map(|word| word.count_ones()).sum();
-        let early = START_ROOM as u64 * u64::from(cpus.min(4));
-        if shared.tree_resident() + early <= shared.limit_bytes.load(Relaxed) {
-            return;
-        }
-        while self.slot().state.load(Acquire) < state::PAGING && sys::now_ns() - begin < START_NS {
-            let seen = self.room.now();
-            self.room.wait(seen, 100_000);
-        }
-    }
-
-    /// Starts the keeper thread; `inherited` as for [`keeper`].
-    pub fn start_keeper(&'static self, inherited: bool) -> Result<()> {
-        if self.keeper_memory.load(Relaxed) == 0 {
-            let place = self.arena.reserve(2 * CANDIDATES * 16, PAGE).ok_or(sys::Errno::NOMEM)?;
-            self.keeper_memory.store(place as usize, Relaxed);
-        }
-        thread::spawn(&self.arena, Descriptors::Own, keeper, usize::from(inherited)).map(drop)
-    }
-
-    fn tell_child(&self, ready: u32) {
-        self.child_ready.store(ready, Release);
-        sys::futex_wake(&self.child_ready, 1, false);
-    }
-
-    /// Opens what paging needs; once.
-    pub fn make_ready(&'static self) -> Result<()> {
-        if !self.has_uffd() {
-            let moves = kernel_features(None).is_ok_and(|features| features & feature::MOVE != 0);
-            let wanted = feature::NEEDED | if moves { feature::MOVE } else { 0 };
-            self.set_uffd(Some((Uffd::open(None, wanted)?, Uffd::open(None, 0)?)));
-            self.can_move.store(moves, Relaxed);
-            self.follow.open()?;
-        }
-        if !self.has_store() {
-            let shared = self.shared();
-            let mut text = [0u8; 64];
-            let fast = memfold_codec::codec(shared::load_text(&shared.codec_fast, &mut text)).ok();
-            let mut text = [0u8; 64];
-            let dense = memfold_codec::codec(shared::load_text(&shared.codec_dense, &mut text)).ok();
-            let Some(fast) = fast.or_else(|| memfold_codec::codec("lz4").ok()) else {
-                return Err(sys::Errno::INVAL);
-            };
-            let place = self.arena.reserve(size_of::<Tiered<StoreMemory>>(), 64).ok_or(sys::Errno::NOMEM)?;
-            let place = place as *mut Tiered<StoreMemory>;
-            // SAFETY: fresh exclusive memory of the right size and alignment.
-            unsafe { place.write(Tiered::new(StoreMemory(&self.arena), fast, dense)) };
-            // SAFETY: initialised just now, alive for ever.
-            self.set_store(unsafe { &*place });
-            let no_reserve = shared.flags.load(Relaxed) & shared::flags::NO_RESERVE != 0;
-            let fill_ratio = if no_reserve { 64 } else { shared.fill_ratio.load(Relaxed).clamp(1, 64) as u8 };
-            self.store().store().set_tuning(Tuning { fill_ratio, ..Tuning::DEFAULT });
-        }
-        self.standby.init(&self.arena)
     }
 }

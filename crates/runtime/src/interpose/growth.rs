@@ -6,7 +6,7 @@
 //! The allocator makes its heap larger by system calls of its own, in small
 //! steps that are filled at once: registering what is there always comes too
 //! late. So near the limit small requests are counted too, and after some of
-//! them their thread waits for room itself. Far from it they pay for a comparison.
+//! them their thread waits for room itself. Far from it each request pays for one look.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
@@ -16,7 +16,7 @@ use super::next::{Next, is_paging, keeping_errno};
 use crate::runtime::RUNTIME;
 use crate::sys;
 
-/// Requests below this are not looked at but near the limit, bytes.
+/// Requests below this make the heap grow, if anything: what it has grown by can't be watched, bytes.
 const LARGE: usize = 64 << 10;
 /// Nobody waits longer than this for room, ns.
 const WAIT_NS: u64 = 2_000_000_000;
@@ -35,9 +35,12 @@ static ALIGNED_ALLOC: Next = Next::library(c"aligned_alloc");
 /// All of them.
 pub static ALL: [&Next; 7] = [&MMAP, &MMAP64, &MALLOC, &CALLOC, &REALLOC, &POSIX_MEMALIGN, &ALIGNED_ALLOC];
 
-/// The program has got memory that it may fill at once.
+/// The program has got memory that it may fill at once, if `done`.
 #[inline(always)]
-fn got(bytes: usize) {
+fn got(done: bool, bytes: usize) {
+    if !done {
+        return;
+    }
     if RUNTIME.watches_growth.load(Relaxed) {
         got_near_limit(bytes);
     }
@@ -69,12 +72,6 @@ fn got_near_limit(bytes: usize) {
             RUNTIME.room.wait(seen, 1_000_000);
         }
     });
-}
-
-/// Whether a request is looked at.
-#[inline(always)]
-fn counts(bytes: usize) -> bool {
-    bytes >= LARGE || RUNTIME.watches_growth.load(Relaxed)
 }
 
 /// As the C library's.
@@ -119,9 +116,8 @@ pub unsafe extern "C" fn mmap64(
 
 #[inline(always)]
 fn mapped(at: usize, bytes: usize, protection: c_int, flags: c_int) {
-    if at != FAILED && protection != 0 && flags & (PRIVATE | ANONYMOUS) == PRIVATE | ANONYMOUS {
-        got(bytes);
-    }
+    let fresh = protection != 0 && flags & (PRIVATE | ANONYMOUS) == PRIVATE | ANONYMOUS;
+    got(at != FAILED && fresh, bytes);
 }
 
 /// As the C library's.
@@ -132,9 +128,7 @@ fn mapped(at: usize, bytes: usize, protection: c_int, flags: c_int) {
 pub unsafe extern "C" fn malloc(bytes: usize) -> usize {
     // SAFETY: passed on to the caller.
     let at = unsafe { MALLOC.call([bytes]) } as usize;
-    if counts(bytes) && at != 0 {
-        got(bytes);
-    }
+    got(at != 0, bytes);
     at
 }
 
@@ -146,10 +140,7 @@ pub unsafe extern "C" fn malloc(bytes: usize) -> usize {
 pub unsafe extern "C" fn calloc(count: usize, bytes: usize) -> usize {
     // SAFETY: passed on to the caller.
     let at = unsafe { CALLOC.call([count, bytes]) } as usize;
-    let whole = count.wrapping_mul(bytes);
-    if counts(whole) && at != 0 {
-        got(whole);
-    }
+    got(at != 0, count.wrapping_mul(bytes));
     at
 }
 
@@ -161,9 +152,7 @@ pub unsafe extern "C" fn calloc(count: usize, bytes: usize) -> usize {
 pub unsafe extern "C" fn realloc(old: usize, bytes: usize) -> usize {
     // SAFETY: passed on to the caller.
     let at = unsafe { REALLOC.call([old, bytes]) } as usize;
-    if counts(bytes) && at != 0 {
-        got(bytes);
-    }
+    got(at != 0, bytes);
     at
 }
 
@@ -175,9 +164,7 @@ pub unsafe extern "C" fn realloc(old: usize, bytes: usize) -> usize {
 pub unsafe extern "C" fn posix_memalign(place: *mut usize, alignment: usize, bytes: usize) -> c_int {
     // SAFETY: passed on to the caller.
     let failed = unsafe { POSIX_MEMALIGN.call([place as usize, alignment, bytes]) } as c_int;
-    if failed == 0 && counts(bytes) {
-        got(bytes);
-    }
+    got(failed == 0, bytes);
     failed
 }
 
@@ -189,8 +176,6 @@ pub unsafe extern "C" fn posix_memalign(place: *mut usize, alignment: usize, byt
 pub unsafe extern "C" fn aligned_alloc(alignment: usize, bytes: usize) -> usize {
     // SAFETY: passed on to the caller.
     let at = unsafe { ALIGNED_ALLOC.call([alignment, bytes]) } as usize;
-    if counts(bytes) && at != 0 {
-        got(bytes);
-    }
+    got(at != 0, bytes);
     at
 }

@@ -1,0 +1,94 @@
+//! How the runtime begins in a process: its slot in the shared page, its
+//! keeper, and what paging needs. Nothing of the last is made before the limit
+//! comes near.
+
+use core::sync::atomic::Ordering::*;
+
+use memfold::store::{Tiered, Tuning};
+
+use crate::runtime::{Runtime, StoreMemory};
+use crate::shared::{self, Shared, Slot, state};
+use crate::sys::{self, PAGE, Result};
+use crate::thread::{self, Descriptors};
+use crate::uffd::{Uffd, feature, kernel_features};
+use crate::watch::{CANDIDATES, START_ROOM, keeper};
+
+/// A program waits no longer than this for paging to begin, ns.
+const START_NS: u64 = 1_000_000_000;
+
+impl Runtime {
+    /// Takes a slot for this process. Once the supervisor has ended, those of processes that have ended are free.
+    pub fn take_slot(&self, shared: &'static Shared, pid: u32) -> Option<&'static Slot> {
+        shared.take_slot(pid).or_else(|| {
+            if !sys::is_gone(shared.supervisor.load(Relaxed)) {
+                return None;
+            }
+            shared
+                .live_slots()
+                .filter(|slot| sys::is_gone(slot.pid.load(Relaxed)))
+                .for_each(|slot| shared.free_slot(slot));
+            shared.take_slot(pid)
+        })
+    }
+
+    /// At the start of a program: waits until paging has begun if it is to begin
+    /// at once, because the limit is small or near.
+    pub fn wait_for_start(&self) {
+        let (shared, begin) = (self.shared(), sys::now_ns());
+        let cpus: u32 = sys::allowed_cpus().iter().map(|word| word.count_ones()).sum();
+        let early = START_ROOM as u64 * u64::from(cpus.min(4));
+        if shared.tree_resident() + early <= shared.limit_bytes.load(Relaxed) {
+            return;
+        }
+        while self.slot().state.load(Acquire) < state::PAGING && sys::now_ns() - begin < START_NS {
+            let seen = self.room.now();
+            self.room.wait(seen, 100_000);
+        }
+    }
+
+    /// Starts the keeper thread; `inherited` as for [`keeper`].
+    pub fn start_keeper(&'static self, inherited: bool) -> Result<()> {
+        if self.keeper_memory.load(Relaxed) == 0 {
+            let place = self.arena.reserve(CANDIDATES * 16, PAGE).ok_or(sys::Errno::NOMEM)?;
+            self.keeper_memory.store(place as usize, Relaxed);
+        }
+        thread::spawn(&self.arena, Descriptors::Own, keeper, usize::from(inherited)).map(drop)
+    }
+
+    /// Tells the forking thread, in the child, whether its pages are served.
+    pub fn tell_child(&self, ready: u32) {
+        self.child_ready.store(ready, Release);
+        sys::futex_wake(&self.child_ready, 1, false);
+    }
+
+    /// Opens what paging needs; once.
+    pub fn make_ready(&'static self) -> Result<()> {
+        if !self.has_uffd() {
+            let moves = kernel_features(None).is_ok_and(|features| features & feature::MOVE != 0);
+            let wanted = feature::NEEDED | if moves { feature::MOVE } else { 0 };
+            self.set_uffd(Some((Uffd::open(None, wanted)?, Uffd::open(None, 0)?)));
+            self.can_move.store(moves, Relaxed);
+            self.follow.open()?;
+        }
+        if !self.has_store() {
+            let shared = self.shared();
+            let mut text = [0u8; 64];
+            let fast = memfold_codec::codec(shared::load_text(&shared.codec_fast, &mut text)).ok();
+            let mut text = [0u8; 64];
+            let dense = memfold_codec::codec(shared::load_text(&shared.codec_dense, &mut text)).ok();
+            let Some(fast) = fast.or_else(|| memfold_codec::codec("lz4").ok()) else {
+                return Err(sys::Errno::INVAL);
+            };
+            let place = self.arena.reserve(size_of::<Tiered<StoreMemory>>(), 64).ok_or(sys::Errno::NOMEM)?;
+            let place = place as *mut Tiered<StoreMemory>;
+            // SAFETY: fresh exclusive memory of the right size and alignment.
+            unsafe { place.write(Tiered::new(StoreMemory(&self.arena), fast, dense)) };
+            // SAFETY: initialised just now, alive for ever.
+            self.set_store(unsafe { &*place });
+            let no_reserve = shared.flags.load(Relaxed) & shared::flags::NO_RESERVE != 0;
+            let fill_ratio = if no_reserve { 64 } else { shared.fill_ratio.load(Relaxed).clamp(1, 64) as u8 };
+            self.store().store().set_tuning(Tuning { fill_ratio, ..Tuning::DEFAULT });
+        }
+        self.standby.init(&self.arena)
+    }
+}
