@@ -6,10 +6,11 @@
 #include "stack.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #define THREADS 4
 
-enum wait { IN_READ, IN_COND, IN_WORK, WAITS };
+enum wait { IN_READ, IN_OPEN, IN_COND, IN_WORK, WAITS };
 
 struct victim {
     pthread_t thread;
@@ -17,6 +18,7 @@ struct victim {
     enum wait wait;
     uint64_t id;
     int pipe[2];
+    char fifo[300];
     pthread_mutex_t mutex;
     pthread_cond_t cond;
     _Atomic bool settled;
@@ -79,6 +81,12 @@ static __attribute__((noinline)) void block(struct victim *victim, unsigned dept
         while (for_ever)
             if (read(victim->pipe[0], &byte, 1) >= 0 || errno != EINTR)
                 fail("a read from an empty pipe ended");
+    } else if (victim->wait == IN_OPEN) {
+        atomic_store(&victim->settled, true);
+        /* The same: nobody writes into it. */
+        while (for_ever)
+            if (open(victim->fifo, O_RDONLY | O_CLOEXEC) >= 0 || errno != EINTR)
+                fail("a FIFO that nobody writes into could be opened");
     } else if (victim->wait == IN_COND) {
         must_zero(pthread_mutex_lock(&victim->mutex));
         pthread_cleanup_push(unlock, victim);
@@ -123,6 +131,9 @@ static void victim_start(struct victim *victim, struct rng *rng)
     victim->wait = (enum wait)rng_below(rng, WAITS);
     victim->slot = slot_take("cancelled");
     must(pipe2(victim->pipe, O_CLOEXEC));
+    snprintf(victim->fifo, sizeof victim->fifo, "%s/torture-%d-%016lx", options.dir, getpid(), (unsigned long)victim->id);
+    if (victim->wait == IN_OPEN)
+        must(mkfifo(victim->fifo, 0600));
     must_zero(pthread_mutex_init(&victim->mutex, NULL));
     must_zero(pthread_cond_init(&victim->cond, NULL));
     must_zero(pthread_create(&victim->thread, NULL, victim_main, victim));
@@ -141,6 +152,8 @@ static void victim_cancel(struct victim *victim)
     if (atomic_load(&victim->cleaned) != 7)
         fail("%u of 7 cleanup handlers ran in a cancelled thread", atomic_load(&victim->cleaned));
     slot_release(victim->slot);
+    if (victim->wait == IN_OPEN)
+        must(unlink(victim->fifo));
     must_zero(pthread_mutex_lock(&victim->mutex));
     must_zero(pthread_mutex_unlock(&victim->mutex));
     must_zero(pthread_mutex_destroy(&victim->mutex));

@@ -48,6 +48,8 @@ mod lock;
 #[cfg(target_os = "linux")]
 mod maps;
 #[cfg(target_os = "linux")]
+mod mounts;
+#[cfg(target_os = "linux")]
 mod order;
 #[cfg(target_os = "linux")]
 mod pagemap;

@@ -4,12 +4,15 @@
 //! its physical place. If `mremap` takes such a page away and a copy of it
 //! comes back, what is written afterwards is lost. UFFDIO_MOVE refuses pinned
 //! pages. It is slower for sparse blocks, so it is used only in processes
-//! where pins have been seen: direct I/O, io_uring, asynchronous I/O. Without
+//! where pins have been seen: direct I/O, io_uring, asynchronous I/O, and files
+//! of mounts that may do direct I/O by themselves (`mounts.rs`). Without
 //! it (before Linux 6.8) such processes are left alone.
 
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::*;
 
+use crate::maps::decimal;
+use crate::mounts::Mounts;
 use crate::runtime::Runtime;
 use crate::sys::{self, Fd, o};
 
@@ -18,15 +21,20 @@ const DIRECT: u32 = 0o40000;
 #[cfg(target_arch = "aarch64")]
 const DIRECT: u32 = 0o200000;
 
+/// How the names of files begin that the kernel keeps in memory.
+const INTERNAL: [&[u8]; 6] =
+    [b"/memfd:", b"/dev/zero (deleted)", b"/anon_hugepage", b"/SYSV", b"/dmabuf:", b"/[aio]"];
+
 /// Descriptors that are looked at in one go; with more, the first ones.
 const LOOK_AT: usize = 4096;
 
 impl Runtime {
     /// Looks for descriptors that can pin pages. Once seen is for ever.
-    pub fn look_for_pins(&self) {
+    pub fn look_for_pins(&self, mounts: &mut Mounts) {
         if self.pins_seen.load(Relaxed) {
             return;
         }
+        mounts.refresh(&self.mounts);
         let flags = o::RDONLY | o::CLOEXEC | o::DIRECTORY;
         let Ok(directory) = sys::open(c"/proc/self/fd", flags) else { return };
         let mut buffer = [0u8; 4096];
@@ -40,7 +48,7 @@ impl Runtime {
                 let record = u16::from_ne_bytes([buffer[at + 16], buffer[at + 17]]) as usize;
                 if let Ok(name) = CStr::from_bytes_until_nul(&buffer[at + 19..at + record]) {
                     seen += 1;
-                    if name.to_bytes()[0] != b'.' && self.can_pin(directory, name) {
+                    if name.to_bytes()[0] != b'.' && self.can_pin(mounts, directory, name) {
                         self.pins_seen.store(true, Release);
                     }
                 }
@@ -50,7 +58,7 @@ impl Runtime {
         sys::close(directory);
     }
 
-    fn can_pin(&self, directory: Fd, name: &CStr) -> bool {
+    fn can_pin(&self, mounts: &Mounts, directory: Fd, name: &CStr) -> bool {
         let mut target = [0u8; 64];
         let Ok(length) = sys::readlink_at(directory, name, &mut target) else { return false };
         if target[..length].starts_with(b"anon_inode:[io_uring]") {
@@ -60,28 +68,42 @@ impl Runtime {
         if target[0] != b'/' {
             return false;
         }
+        let number = name.to_bytes();
         let mut path = [0u8; 40];
         let prefix = b"/proc/self/fdinfo/";
-        let name = name.to_bytes();
-        if prefix.len() + name.len() >= path.len() {
+        if prefix.len() + number.len() >= path.len() {
             return false;
         }
         path[..prefix.len()].copy_from_slice(prefix);
-        path[prefix.len()..prefix.len() + name.len()].copy_from_slice(name);
+        path[prefix.len()..prefix.len() + number.len()].copy_from_slice(number);
         let Ok(path) = CStr::from_bytes_until_nul(&path) else { return false };
         let Ok(info) = sys::open(path, o::RDONLY | o::CLOEXEC) else { return false };
         let mut text = [0u8; 128];
         let length = sys::read(info, &mut text).unwrap_or(0);
         sys::close(info);
-        flags_of(&text[..length]).is_some_and(|flags| flags & DIRECT != 0)
+        let Some((flags, mount)) = parse(&text[..length]) else { return false };
+        if flags & DIRECT != 0 || self.mounts.has(mount) {
+            return true;
+        }
+        // Files of the kernel's own have no mount that is listed. Others may come from where this process can't look.
+        let internal = INTERNAL.iter().any(|start| target.starts_with(start));
+        !mounts.is_ordinary(mount)
+            && !internal
+            && sys::file_info(directory, name).is_ok_and(|info| info.is_regular)
     }
 }
 
-/// The octal number after `flags:`.
-fn flags_of(text: &[u8]) -> Option<u32> {
-    let text = core::str::from_utf8(text).ok()?;
-    let rest = &text[text.find("flags:")? + 6..];
-    u32::from_str_radix(rest.lines().next()?.trim(), 8).ok()
+/// `flags` (octal) and `mnt_id` of a descriptor.
+fn parse(text: &[u8]) -> Option<(u32, u64)> {
+    let mut flags = None;
+    for line in text.split(|byte| *byte == b'\n') {
+        if let Some(value) = line.strip_prefix(b"flags:") {
+            flags = u32::from_str_radix(core::str::from_utf8(value).ok()?.trim(), 8).ok();
+        } else if let Some(value) = line.strip_prefix(b"mnt_id:") {
+            return Some((flags?, decimal(value.trim_ascii())?));
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -91,14 +113,15 @@ mod tests {
 
     #[test]
     fn direct_files_are_noticed() {
-        assert_eq!(flags_of(b"pos:\t0\nflags:\t0140002\nmnt_id:\t9\n"), Some(0o140002));
-        assert_eq!(flags_of(b"nothing"), None);
-        RUNTIME.look_for_pins();
+        assert_eq!(parse(b"pos:\t0\nflags:\t0140002\nmnt_id:\t9\nino:\t1\n"), Some((0o140002, 9)));
+        assert_eq!(parse(b"nothing"), None);
+        let mut mounts = Mounts::open();
+        RUNTIME.look_for_pins(&mut mounts);
         assert!(!RUNTIME.pins_seen.load(Relaxed));
         // Not every file system knows direct I/O; where it does, it must be seen.
         let path = std::ffi::CString::new(std::env::current_exe().unwrap().to_str().unwrap()).unwrap();
         if let Ok(fd) = sys::open(&path, o::RDONLY | DIRECT as i32) {
-            RUNTIME.look_for_pins();
+            RUNTIME.look_for_pins(&mut mounts);
             assert!(RUNTIME.pins_seen.load(Relaxed));
             sys::close(fd);
             RUNTIME.pins_seen.store(false, Relaxed);

@@ -11,6 +11,7 @@ use crate::arena::Arena;
 use crate::follow::Follow;
 use crate::keep::KeepOut;
 use crate::lock::Lock;
+use crate::mounts::PinningMounts;
 use crate::order::{Order, Proxy};
 use crate::shared::{Shared, Slot};
 use crate::standby::Standby;
@@ -187,6 +188,8 @@ pub struct Runtime {
     pub fast_left: AtomicBool,
     /// Pages may be pinned for I/O: see `pins.rs`.
     pub pins_seen: AtomicBool,
+    /// Files on these may pin them.
+    pub mounts: PinningMounts,
     /// The kernel has UFFDIO_MOVE.
     pub can_move: AtomicBool,
     /// The program asked the runtime to stop: see `stop.rs`.
@@ -271,6 +274,7 @@ impl Runtime {
             dense_at: AtomicUsize::new(0),
             fast_left: AtomicBool::new(false),
             pins_seen: AtomicBool::new(false),
+            mounts: PinningMounts::new(),
             can_move: AtomicBool::new(false),
             stop_wanted: AtomicBool::new(false),
             stopped: AtomicBool::new(false),

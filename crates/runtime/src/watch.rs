@@ -15,6 +15,7 @@ use crate::fault::handler;
 use crate::follow::HANDLERS;
 use crate::interpose::{credentials, desk, ranges};
 use crate::maps;
+use crate::mounts::Mounts;
 use crate::pagemap::Pagemap;
 use crate::runtime::{RUNTIME, Runtime};
 use crate::shared::{self, state};
@@ -89,6 +90,7 @@ struct Keeper {
     next_round_ns: u64,
     /// When descriptors were last looked at.
     pins_ns: u64,
+    mounts: Mounts,
     told: bool,
     /// Since when the limit's tolerance is passed; 0 if it is not.
     full_since_ns: u64,
@@ -144,6 +146,7 @@ impl Keeper {
             fruitless: false,
             next_round_ns: 0,
             pins_ns: 0,
+            mounts: Mounts::open(),
             told: false,
             full_since_ns: 0,
         })
@@ -309,8 +312,10 @@ impl Keeper {
         runtime.slot().state.store(state::PAGING, Release);
     }
 
-    fn start_threads(&self) -> Result<()> {
+    fn start_threads(&mut self) -> Result<()> {
         let runtime = self.runtime;
+        // From here on whoever opens a file looks at its mount (`interpose/pins.rs`).
+        self.mounts.refresh(&runtime.mounts);
         let cpus = sys::allowed_cpus();
         let numbers = (0..1024).filter(|cpu| cpus[cpu / 64] >> (cpu % 64) & 1 != 0);
         runtime.two_cpus.store(self.cpus == 2, Relaxed);
@@ -377,7 +382,7 @@ impl Keeper {
         self.count = if listed.is_ok() { count } else { 0 };
         self.listed_ns = sys::now_ns();
         self.look_for_threads();
-        runtime.look_for_pins();
+        runtime.look_for_pins(&mut self.mounts);
         let (_, address) = self.at;
         let index = self.candidates[..self.count].iter().position(|(_, end)| *end > address);
         self.at = index.map_or((0, 0), |index| (index, address));
@@ -437,7 +442,7 @@ impl Keeper {
         }
         if now - self.pins_ns > PINS_NS {
             self.pins_ns = now;
-            runtime.look_for_pins();
+            runtime.look_for_pins(&mut self.mounts);
         }
         if runtime.pins_seen.load(Acquire) && !runtime.can_move.load(Relaxed) {
             return self.nothing_left();

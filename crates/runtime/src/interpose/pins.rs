@@ -53,9 +53,18 @@ const fn open_of(name: &'static core::ffi::CStr) -> Next {
     Next::library(name)
 }
 
+/// A file was opened: whether reading it may pin pages is known now. What was
+/// opened before paging began, the keeper looks at then.
+#[cold]
+fn opened(file: c_int) {
+    if file >= 0 && !RUNTIME.pins_seen.load(Relaxed) && is_paging() && RUNTIME.mounts.holds(sys::Fd(file)) {
+        note();
+    }
+}
+
 /// Defines functions that open files or change their flags. They are points
-/// where a thread may be cancelled: they end in the call of the next one, with
-/// nothing left to undo.
+/// where a thread may be cancelled: then their frame is unwound, with nothing
+/// in it to be undone.
 macro_rules! opens {
     ($($count:literal: $name:ident($($argument:ident: $type:ty),+) $when:expr, is $next:ident $made:expr;)+) => {
         $(
@@ -72,11 +81,16 @@ macro_rules! opens {
                     note();
                 }
                 // SAFETY: passed on to the caller.
-                unsafe { $next.call([$($argument as usize),+]) as c_int }
+                let file = unsafe { $next.call([$($argument as usize),+]) as c_int };
+                if RUNTIME.mounts.any() {
+                    keeping_errno(|| opened(file));
+                }
+                file
             }
         )+
         /// All of them.
-        pub static ALL: [&Next; 3 $(+ $count)+] = [&READV, &WRITEV, &VMSPLICE $(, &$next)+];
+        pub static ALL: [&Next; 10 $(+ $count)+] =
+            [&READV, &WRITEV, &VMSPLICE, &FOPEN, &FOPEN64, &FREOPEN, &FREOPEN64, &FILENO, &FCNTL, &FCNTL64 $(, &$next)+];
     };
 }
 
@@ -93,10 +107,68 @@ opens! {
         is OPENAT_2 Next::call_of(c"__openat_2", sys::nr::OPENAT);
     1: __openat64_2(at: usize, path: usize, flags: c_int) flags & O_DIRECT != 0,
         is OPENAT64_2 Next::call_of(c"__openat64_2", sys::nr::OPENAT);
-    1: fcntl(file: usize, command: c_int, argument: usize) command == F_SETFL && argument as c_int & O_DIRECT != 0,
-        is FCNTL Next::call_of(c"fcntl", sys::nr::FCNTL);
-    1: fcntl64(file: usize, command: c_int, argument: usize) command == F_SETFL && argument as c_int & O_DIRECT != 0,
-        is FCNTL64 Next::call_of(c"fcntl64", sys::nr::FCNTL);
+}
+
+static FOPEN: Next = Next::library(c"fopen");
+static FOPEN64: Next = Next::library(c"fopen64");
+static FREOPEN: Next = Next::library(c"freopen");
+static FREOPEN64: Next = Next::library(c"freopen64");
+static FILENO: Next = Next::library(c"fileno");
+
+/// Defines functions that open streams.
+macro_rules! streams {
+    ($($name:ident($($argument:ident),+) is $next:ident;)+) => {
+        $(
+            /// As the C library's.
+            ///
+            /// # Safety
+            /// As the C library's.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name($($argument: usize),+) -> usize {
+                // SAFETY: passed on to the caller.
+                let stream = unsafe { $next.call([$($argument),+]) as usize };
+                if stream != 0 && RUNTIME.mounts.any() {
+                    // SAFETY: the stream was opened just now.
+                    keeping_errno(|| opened(unsafe { FILENO.call([stream]) as c_int }));
+                }
+                stream
+            }
+        )+
+    };
+}
+
+streams! {
+    fopen(path, mode) is FOPEN;
+    fopen64(path, mode) is FOPEN64;
+    freopen(path, mode, old) is FREOPEN;
+    freopen64(path, mode, old) is FREOPEN64;
+}
+
+/// Defines functions that change a descriptor's flags.
+macro_rules! changes {
+    ($($name:ident is $next:ident $text:literal;)+) => {
+        $(
+            static $next: Next = Next::call_of($text, sys::nr::FCNTL);
+
+            /// As the C library's.
+            ///
+            /// # Safety
+            /// As the C library's.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(file: usize, command: c_int, argument: usize) -> c_int {
+                if command == F_SETFL && argument as c_int & O_DIRECT != 0 {
+                    note();
+                }
+                // SAFETY: passed on to the caller.
+                unsafe { $next.call([file, command as usize, argument]) as c_int }
+            }
+        )+
+    };
+}
+
+changes! {
+    fcntl is FCNTL c"fcntl";
+    fcntl64 is FCNTL64 c"fcntl64";
 }
 
 static READV: Next = Next::call_of(c"process_vm_readv", nr::PROCESS_VM_READV);

@@ -45,6 +45,7 @@ mod numbers {
     pub const SCHED_YIELD: usize = 24;
     pub const PRCTL: usize = 157;
     pub const KILL: usize = 62;
+    pub const STATX: usize = 332;
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -92,6 +93,7 @@ mod numbers {
     pub const SCHED_YIELD: usize = 124;
     pub const PRCTL: usize = 167;
     pub const KILL: usize = 129;
+    pub const STATX: usize = 291;
 }
 
 pub use numbers::*;
