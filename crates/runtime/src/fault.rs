@@ -1,6 +1,6 @@
 //! Handlers: threads that bring pages back when the program touches them.
 //!
-//! There is one for each CPU (at most four), bound to it, because waking a
+//! There is one for two CPUs (at most four), bound to one, because waking a
 //! thread on the faulting CPU costs a quarter of waking one elsewhere. Each
 //! waits for messages, takes the order lock to read one, and serves it:
 //!

@@ -319,8 +319,10 @@ impl Keeper {
         let cpus = sys::allowed_cpus();
         let numbers = (0..1024).filter(|cpu| cpus[cpu / 64] >> (cpu % 64) & 1 != 0);
         runtime.two_cpus.store(self.cpus == 2, Relaxed);
+        // The other half of the CPUs runs those who fault, and compressors: see `follow.rs`.
+        let handlers = (self.cpus as usize / 2).clamp(1, HANDLERS);
         let mut count = 0;
-        for (number, cpu) in numbers.take(HANDLERS).enumerate() {
+        for (number, cpu) in numbers.take(handlers).enumerate() {
             thread::spawn(&runtime.arena, Descriptors::Shared, handler, cpu << 8 | number)?;
             runtime.handlers.fetch_add(1, AcqRel);
             count += 1;
