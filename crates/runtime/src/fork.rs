@@ -25,12 +25,6 @@ use crate::table::{BLOCK, PAGES, State};
 const NO_UFFD: &str =
     "a forked process may not open a userfaultfd of its own: all its memory was brought back";
 
-impl Runtime {
-    fn is_paging(&self) -> bool {
-        self.slot().state.load(Acquire) == state::PAGING
-    }
-}
-
 /// Before the fork, in the forking thread.
 pub fn prepare(touch: fn()) {
     let runtime = &RUNTIME;
@@ -136,7 +130,6 @@ pub fn child() {
     let pid = sys::getpid();
     runtime.pid.store(pid, Relaxed);
     runtime.keep_out.after_fork(runtime.forked_by.load(Relaxed), sys::gettid());
-    let image = runtime.slot().image.load(Relaxed);
     let Some(slot) = runtime.take_slot(runtime.shared(), pid) else {
         // More processes than can be managed: this one goes on without the runtime, and without its parent's slot.
         // SAFETY: a slot is made of atomic numbers.
@@ -144,7 +137,7 @@ pub fn child() {
         runtime.set_shared(runtime.shared(), &NOBODY);
         runtime
             .restore_in_place("too many processes: one more was forked, and all its memory was brought back");
-        NOBODY.state.store(state::STOPPED, Relaxed);
+        runtime.set_state(state::STOPPED);
         runtime.stopped.store(true, Relaxed);
         runtime.compressors.store(0, Relaxed);
         runtime.handlers.store(0, Relaxed);
@@ -152,16 +145,17 @@ pub fn child() {
         end_in_child();
         return;
     };
-    slot.image.store(image, Relaxed);
+    slot.image.store(runtime.image.load(Relaxed), Relaxed);
     runtime.set_shared(runtime.shared(), slot);
+    runtime.set_state(state::WATCHING);
     runtime.child_ready.store(0, Relaxed);
     runtime.compressors.store(0, Relaxed);
     runtime.handlers.store(0, Relaxed);
     if runtime.stopped.load(Relaxed) {
-        slot.state.store(state::STOPPED, Relaxed);
+        runtime.set_state(state::STOPPED);
     } else if runtime.start_keeper(paging).is_err() {
         runtime.restore_in_place(NO_UFFD);
-        slot.state.store(state::STOPPED, Relaxed);
+        runtime.set_state(state::STOPPED);
     } else if paging {
         while runtime.child_ready.load(Acquire) == 0 {
             let _ = sys::futex_wait(&runtime.child_ready, 0, None, false);
@@ -338,7 +332,7 @@ impl Runtime {
         });
         sys::close(memory);
         pagemap.close();
-        self.slot().state.store(state::STOPPED, Relaxed);
+        self.set_state(state::STOPPED);
         self.say(why);
     }
 

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::*};
 
 use crate::fork;
 use crate::runtime::{RUNTIME, Start};
-use crate::shared::{ENV_SHARED, Shared};
+use crate::shared::{ENV_SHARED, Shared, state};
 use crate::sys::{self, o};
 
 unsafe extern "C" {
@@ -39,9 +39,12 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     let Some(shared) = map(path) else { return };
     let pid = sys::getpid();
     let Some(slot) = RUNTIME.take_slot(shared, pid) else { return };
-    slot.image.store((argv as u64).wrapping_sub(8), Relaxed);
+    let image = (argv as u64).wrapping_sub(8);
+    RUNTIME.image.store(image, Relaxed);
+    slot.image.store(image, Relaxed);
     RUNTIME.pid.store(pid, Relaxed);
     RUNTIME.set_shared(shared, slot);
+    RUNTIME.set_state(state::WATCHING);
     keep_thread(pid);
     // SAFETY: looks up and registers functions that live as long as the process.
     unsafe {
@@ -50,6 +53,7 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     }
     if RUNTIME.start_keeper(false).is_err() {
         RUNTIME.say("can't start a thread: this process is not managed");
+        RUNTIME.set_state(state::STOPPED);
         RUNTIME.stopped.store(true, Release);
         return;
     }

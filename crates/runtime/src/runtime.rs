@@ -13,7 +13,7 @@ use crate::keep::KeepOut;
 use crate::lock::Lock;
 use crate::mounts::PinningMounts;
 use crate::order::{Order, Proxy};
-use crate::shared::{Shared, Slot};
+use crate::shared::{Shared, Slot, state};
 use crate::standby::Standby;
 use crate::sys::{self, Fd, PAGE, advice};
 use crate::table::{State, Table};
@@ -222,6 +222,10 @@ pub struct Runtime {
     pub stoppable: AtomicU32,
     /// Process id.
     pub pid: AtomicU32,
+    /// See [`Runtime::state`].
+    state: AtomicU32,
+    /// Which program image this is: see [`Slot::image`].
+    pub image: AtomicU64,
 }
 
 /// The one runtime of this process.
@@ -291,6 +295,8 @@ impl Runtime {
             keeper_paused: AtomicBool::new(false),
             stoppable: AtomicU32::new(0),
             pid: AtomicU32::new(0),
+            state: AtomicU32::new(0),
+            image: AtomicU64::new(0),
         }
     }
 
@@ -326,6 +332,26 @@ impl Runtime {
     pub fn slot(&self) -> &'static Slot {
         // SAFETY: as in `shared`; a slot lies inside the shared page.
         unsafe { &*self.slot.load(Relaxed) }
+    }
+
+    /// How far the runtime is in this process: one of [`state`]. The slot has
+    /// a copy for others to read. Decisions are taken by this one: a child is
+    /// born with it, when its parent's slot may be another's already.
+    #[inline(always)]
+    pub fn state(&self) -> u32 {
+        self.state.load(Acquire)
+    }
+
+    /// Changes [`Runtime::state`].
+    pub fn set_state(&self, state: u32) {
+        self.state.store(state, Release);
+        self.slot().state.store(state, Relaxed);
+    }
+
+    /// Whether anything may be evicted in this process.
+    #[inline(always)]
+    pub fn is_paging(&self) -> bool {
+        self.state() == state::PAGING
     }
 
     /// Sets both.

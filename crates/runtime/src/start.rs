@@ -40,7 +40,7 @@ impl Runtime {
         if shared.tree_resident() + early <= shared.limit_bytes.load(Relaxed) {
             return;
         }
-        while self.slot().state.load(Acquire) < state::PAGING && sys::now_ns() - begin < START_NS {
+        while self.state() < state::PAGING && sys::now_ns() - begin < START_NS {
             let seen = self.room.now();
             self.room.wait(seen, 100_000);
         }

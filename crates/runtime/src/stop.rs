@@ -22,7 +22,7 @@ impl Runtime {
         }
         let paging = {
             let _still = self.life.lock();
-            let paging = self.slot().state.load(Acquire) == state::PAGING;
+            let paging = self.is_paging();
             self.stop_wanted.store(true, Release);
             paging
         };
@@ -53,7 +53,7 @@ impl Runtime {
             }
         }
         self.standby.close();
-        self.slot().state.store(state::STOPPED, Release);
+        self.set_state(state::STOPPED);
         self.stopped.store(true, Release);
         self.room.ring();
     }

@@ -113,7 +113,7 @@ pub extern "C" fn keeper(paging: usize) -> ! {
             keeper.run()
         }
         Err(_) => {
-            RUNTIME.slot().state.store(state::STOPPED, Relaxed);
+            RUNTIME.set_state(state::STOPPED);
             RUNTIME.stopped.store(true, Release);
             RUNTIME.room.ring();
             RUNTIME.say("can't read /proc: this process is not managed");
@@ -155,21 +155,19 @@ impl Keeper {
     fn run(&mut self) -> ! {
         let runtime = self.runtime;
         runtime.stoppable.fetch_add(1, AcqRel);
-        let slot = runtime.slot();
-        let _ = slot.state.compare_exchange(0, state::WATCHING, Relaxed, Relaxed);
         let mut cpu = 0;
         loop {
             runtime.pause_unmarked(self.maps);
             if runtime.stop_wanted.load(Acquire) {
                 runtime.stoppable.fetch_sub(1, AcqRel);
-                runtime.stop_now(self.maps, runtime.slot().state.load(Relaxed) == state::PAGING);
+                runtime.stop_now(self.maps, runtime.is_paging());
                 thread::exit();
             }
             let seen = runtime.keeper.now();
             credentials::adopt();
             desk::serve(self.maps, || self.watch_growth());
             let wait = self.tick();
-            let paging = runtime.slot().state.load(Relaxed) == state::PAGING;
+            let paging = runtime.is_paging();
             if runtime.call_wanted.swap(false, AcqRel) {
                 runtime.follow.call_all();
             }
@@ -205,7 +203,7 @@ impl Keeper {
         // Each process that grows may pass the goal by a margin before it waits.
         let headroom = margin * shared.larger_than(limit / 16).clamp(1, GROWING) as u64;
         let over = if paranoid { own as i64 / 2 } else { tree as i64 - (limit - headroom.min(limit)) as i64 };
-        let paging = slot.state.load(Relaxed) == state::PAGING;
+        let paging = runtime.is_paging();
         let early = START_ROOM * self.cpus.min(4) as i64;
         if over > -early && !paging {
             self.start_paging();
@@ -287,11 +285,11 @@ impl Keeper {
             .and_then(|()| runtime.register_evicted())
             .and_then(|()| self.start_threads());
         if ready.is_ok() {
-            runtime.slot().state.store(state::PAGING, Release);
+            runtime.set_state(state::PAGING);
             runtime.tell_child(1);
         } else {
             self.told = true;
-            runtime.slot().state.store(state::STOPPED, Release);
+            runtime.set_state(state::STOPPED);
             runtime.tell_child(2);
         }
     }
@@ -305,11 +303,11 @@ impl Keeper {
         let Some(_alive) = runtime.life.try_lock() else { return };
         if runtime.make_ready().and_then(|()| self.start_threads()).is_err() {
             self.told = true;
-            runtime.slot().state.store(state::STOPPED, Relaxed);
+            runtime.set_state(state::STOPPED);
             runtime.say("userfaultfd can't be opened in this process: it is not managed");
             return;
         }
-        runtime.slot().state.store(state::PAGING, Release);
+        runtime.set_state(state::PAGING);
     }
 
     fn start_threads(&mut self) -> Result<()> {
@@ -337,7 +335,7 @@ impl Keeper {
     /// Registers what is not registered yet: from now on its growth waits for
     /// room, like that of what is.
     fn watch_growth(&mut self) {
-        if self.runtime.slot().state.load(Relaxed) != state::PAGING {
+        if !self.runtime.is_paging() {
             return;
         }
         self.runtime.unseen_growth.store(0, Relaxed);

@@ -4,7 +4,6 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
 use crate::runtime::RUNTIME;
-use crate::shared::state;
 use crate::sys::{self, Errno};
 
 unsafe extern "C" {
@@ -135,7 +134,7 @@ pub fn is_managed_here() -> bool {
 /// Whether anything of this memory may be evicted now.
 #[inline(always)]
 pub fn is_paging() -> bool {
-    is_managed() && RUNTIME.slot().state.load(Acquire) == state::PAGING
+    is_managed() && RUNTIME.is_paging()
 }
 
 /// Keeps `errno` as it was over what the runtime does after a call.
