@@ -81,6 +81,8 @@ pub struct Stats {
     pub pages_rescued: u64,
     /// Blocks taken away.
     pub blocks_evicted: u64,
+    /// The limit was passed, and nothing was left to be compressed.
+    pub is_full: bool,
 }
 
 /// Times of faults in microseconds.
@@ -151,6 +153,7 @@ impl Stats {
             pages_prefetched: count("pages_prefetched"),
             pages_rescued: count("pages_rescued"),
             blocks_evicted: count("blocks_evicted"),
+            is_full: count("full_looks") > 0,
         }
     }
 
@@ -187,7 +190,10 @@ impl Stats {
         }
         let mut line = format!("{} were kept in {peak} (limit {limit})", Human(self.peak_logical_bytes));
         if self.passed_limit() {
-            line += ", which is more than the limit: the data did not compress enough";
+            line += match self.is_full {
+                true => ", which is more than the limit: nothing more could be compressed",
+                false => ", for a moment more than the limit: memory grew faster than it could be compressed",
+            };
         }
         line += &format!("; {} pages compressed", grouped(self.pages_compressed));
         if let Some(ratio) = self.compression_ratio {

@@ -12,9 +12,10 @@ use crate::sys::{self, PAGE, advice, prot};
 
 /// Pieces that can be reserved at most.
 const PIECES: usize = 64;
-/// Address space asked for at once; less is taken where an address-space
-/// limit forbids that much.
+/// Address space asked for at once, unless it is limited.
 const PIECE_BYTES: usize = 64 << 30;
+/// Of limited address space a piece takes this part.
+const LIMITED: usize = 32;
 /// Memory is made usable in steps of this size.
 const STEP: usize = 1 << 20;
 const SMALLEST_PIECE: usize = 4 << 20;
@@ -80,7 +81,9 @@ impl Arena {
         if state.pieces == PIECES {
             return None;
         }
-        let mut want = PIECE_BYTES.max(at_least.next_multiple_of(PAGE));
+        let piece =
+            sys::address_space_limit().map_or(PIECE_BYTES, |limit| (limit / LIMITED).min(PIECE_BYTES));
+        let mut want = piece.max(SMALLEST_PIECE).next_multiple_of(PAGE).max(at_least.next_multiple_of(PAGE));
         let start = loop {
             match sys::map_anonymous(want, prot::NONE) {
                 Ok(start) => break start as usize,

@@ -144,6 +144,8 @@ pub struct Counters {
     pub runtime_cpu_ns: AtomicU64,
     /// Time that the program's threads waited for room, ns.
     pub throttled_ns: AtomicU64,
+    /// Looks of the keeper that found the limit passed and nothing left to be compressed.
+    pub full_looks: AtomicU64,
 }
 
 /// One process.
@@ -276,7 +278,7 @@ impl Slot {
 
 impl Counters {
     /// Names and values, for statistics.
-    pub fn each(&self) -> [(&'static str, &AtomicU64); 9] {
+    pub fn each(&self) -> [(&'static str, &AtomicU64); 10] {
         [
             ("pages_compressed", &self.pages_compressed),
             ("pages_same_filled", &self.pages_same_filled),
@@ -287,6 +289,7 @@ impl Counters {
             ("blocks_evicted", &self.blocks_evicted),
             ("runtime_cpu_ns", &self.runtime_cpu_ns),
             ("throttled_ns", &self.throttled_ns),
+            ("full_looks", &self.full_looks),
         ]
     }
 

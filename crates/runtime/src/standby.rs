@@ -24,6 +24,10 @@ use crate::table::{BLOCK, PAGES};
 
 /// Slots at most.
 pub const SLOTS: usize = 4096;
+/// Of limited address space the slots take this part.
+const LIMITED: usize = 16;
+/// With fewer slots paging does not work.
+const FEWEST: usize = 8;
 
 /// Name of a page on standby: slot number and index in the slot.
 pub fn page_id(slot: u32, index: usize) -> u32 {
@@ -62,6 +66,8 @@ struct Queue {
 pub struct Standby {
     base: AtomicUsize,
     slots: AtomicUsize,
+    /// Slots that there are.
+    count: AtomicUsize,
     queue: Lock<Queue>,
     /// Live pages in all queued slots.
     pub pages: AtomicU64,
@@ -74,6 +80,7 @@ impl Standby {
         Standby {
             base: AtomicUsize::new(0),
             slots: AtomicUsize::new(0),
+            count: AtomicUsize::new(0),
             queue: Lock::new(queue),
             pages: AtomicU64::new(0),
         }
@@ -84,9 +91,12 @@ impl Standby {
         if self.base.load(Relaxed) != 0 {
             return Ok(());
         }
-        let raw = sys::map_anonymous((SLOTS + 1) * BLOCK, prot::NONE)? as usize;
-        let slots = arena.reserve(SLOTS * size_of::<Slot>(), PAGE).ok_or(sys::Errno::NOMEM)? as usize;
+        let limited = sys::address_space_limit().map_or(SLOTS, |limit| limit / LIMITED / BLOCK);
+        let count = limited.clamp(FEWEST, SLOTS);
+        let raw = sys::map_anonymous((count + 1) * BLOCK, prot::NONE)? as usize;
+        let slots = arena.reserve(count * size_of::<Slot>(), PAGE).ok_or(sys::Errno::NOMEM)? as usize;
         self.slots.store(slots, Relaxed);
+        self.count.store(count, Relaxed);
         self.base.store(raw.next_multiple_of(BLOCK), Release);
         Ok(())
     }
@@ -96,20 +106,24 @@ impl Standby {
         let base = self.base.load(Acquire);
         if base != 0 {
             // SAFETY: no entry names a page on standby, and no compressor lives.
-            let _ = unsafe { sys::map_over(base, SLOTS * BLOCK, prot::NONE) };
+            let _ = unsafe { sys::map_over(base, self.bytes(), prot::NONE) };
         }
+    }
+
+    fn bytes(&self) -> usize {
+        self.count.load(Relaxed) * BLOCK
     }
 
     /// Whether the address lies in a slot.
     pub fn contains(&self, address: usize) -> bool {
         let base = self.base.load(Acquire);
-        base != 0 && (base..base + SLOTS * BLOCK).contains(&address)
+        base != 0 && (base..base + self.bytes()).contains(&address)
     }
 
     /// Whether a range overlaps the slots.
     pub fn overlaps(&self, start: usize, end: usize) -> bool {
         let base = self.base.load(Acquire);
-        base != 0 && start < base + SLOTS * BLOCK && base < end
+        base != 0 && start < base + self.bytes() && base < end
     }
 
     /// Address of a slot.
@@ -124,8 +138,8 @@ impl Standby {
 
     /// What is known of a slot.
     pub fn slot(&self, slot: u32) -> &Slot {
-        assert!((slot as usize) < SLOTS);
-        // SAFETY: the array has SLOTS zeroed entries and lives for ever.
+        assert!((slot as usize) < self.count.load(Relaxed));
+        // SAFETY: the array has `count` zeroed entries and lives for ever.
         unsafe { &*(self.slots.load(Acquire) as *const Slot).add(slot as usize) }
     }
 
@@ -136,7 +150,7 @@ impl Standby {
             queue.free_count -= 1;
             return Some(u32::from(queue.free[queue.free_count]));
         }
-        if queue.fresh < SLOTS {
+        if queue.fresh < self.count.load(Relaxed) {
             queue.fresh += 1;
             return Some(queue.fresh as u32 - 1);
         }

@@ -512,6 +512,15 @@ pub fn eventfd() -> Result<Fd> {
         .map(|f| Fd(f as i32))
 }
 
+/// How much address space the process may have, if that is limited (`ulimit -v`), in bytes.
+pub fn address_space_limit() -> Option<usize> {
+    const ADDRESS_SPACE: usize = 9;
+    let mut limits = [u64::MAX; 2];
+    // SAFETY: the kernel writes two numbers.
+    unsafe { syscall(nr::PRLIMIT64, [0, ADDRESS_SPACE, 0, limits.as_mut_ptr() as usize, 0, 0]) }.ok()?;
+    (limits[0] != u64::MAX).then_some(limits[0] as usize)
+}
+
 /// Words for the supervisor, put together without allocating; cut off when too long.
 pub struct Text {
     bytes: [u8; 200],

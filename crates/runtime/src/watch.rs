@@ -253,9 +253,15 @@ impl Keeper {
     fn end_if_full(&mut self, full: bool, tree: u64, limit: u64, now: u64) {
         let runtime = self.runtime;
         let kill = runtime.shared().on_full.load(Relaxed) == shared::on_full::KILL;
-        if !kill || !full || tree <= limit + limit / 20 + TOLERANCE {
+        if !full || tree <= limit + limit / 20 + TOLERANCE {
             self.full_since_ns = 0;
-        } else if self.full_since_ns == 0 {
+            return;
+        }
+        runtime.slot().counters.full_looks.fetch_add(1, Relaxed);
+        if !kill {
+            return;
+        }
+        if self.full_since_ns == 0 {
             self.full_since_ns = now;
         } else if now - self.full_since_ns > FULL_NS {
             runtime.fail(

@@ -6,15 +6,17 @@
 //! The allocator makes its heap larger by system calls of its own, in small
 //! steps that are filled at once: registering what is there always comes too
 //! late. So near the limit small requests are counted too, and after some of
-//! them their thread waits for room itself. Far from it each request pays for one look.
+//! them their thread waits for room itself. Memory of a block that was evicted
+//! before is registered already and does not count. Far from the limit each
+//! request pays for one look.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
 
 use super::desk;
-use super::next::{Next, is_paging, keeping_errno};
+use super::next::{Next, is_managed, is_paging, keeping_errno};
 use crate::runtime::RUNTIME;
-use crate::sys;
+use crate::sys::{self, advice};
 
 /// Requests below this make the heap grow, if anything: what it has grown by can't be watched, bytes.
 const LARGE: usize = 64 << 10;
@@ -22,6 +24,11 @@ const LARGE: usize = 64 << 10;
 const WAIT_NS: u64 = 2_000_000_000;
 const PRIVATE: c_int = 2;
 const ANONYMOUS: c_int = 0x20;
+const POPULATE: c_int = 0x8000;
+const HUGETLB: c_int = 0x40000;
+const WRITABLE: c_int = 2;
+/// MAP_POPULATE is done in pieces of this size, bytes.
+const PIECE: usize = 1 << 20;
 const FAILED: usize = usize::MAX;
 
 static MMAP: Next = Next::call_of(c"mmap", sys::nr::MMAP);
@@ -35,13 +42,13 @@ static ALIGNED_ALLOC: Next = Next::library(c"aligned_alloc");
 /// All of them.
 pub static ALL: [&Next; 7] = [&MMAP, &MMAP64, &MALLOC, &CALLOC, &REALLOC, &POSIX_MEMALIGN, &ALIGNED_ALLOC];
 
-/// The program has got memory that it may fill at once, if `done`.
+/// The program has got memory that it may fill at once; `at` is 0 if it has not.
 #[inline(always)]
-fn got(done: bool, bytes: usize) {
-    if !done {
+fn got(at: usize, bytes: usize) {
+    if at == 0 {
         return;
     }
-    if RUNTIME.watches_growth.load(Relaxed) {
+    if RUNTIME.watches_growth.load(Relaxed) && RUNTIME.table.block(at).is_none() {
         got_near_limit(bytes);
     }
 }
@@ -74,50 +81,65 @@ fn got_near_limit(bytes: usize) {
     });
 }
 
-/// As the C library's.
-///
-/// # Safety
-/// As the C library's.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmap(
-    start: usize,
-    bytes: usize,
-    protection: c_int,
-    flags: c_int,
-    file: c_int,
-    offset: usize,
-) -> usize {
-    let given = [start, bytes, protection as usize, flags as usize, file as usize, offset];
-    // SAFETY: passed on to the caller.
-    let at = unsafe { MMAP.call(given) } as usize;
-    mapped(at, bytes, protection, flags);
-    at
+/// Defines functions that map memory.
+macro_rules! maps {
+    ($($name:ident is $next:ident;)+) => {
+        $(
+            /// As the C library's.
+            ///
+            /// # Safety
+            /// As the C library's.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(
+                start: usize,
+                bytes: usize,
+                protection: c_int,
+                flags: c_int,
+                file: c_int,
+                offset: usize,
+            ) -> usize {
+                let fresh = protection != 0 && flags & (PRIVATE | ANONYMOUS | HUGETLB) == PRIVATE | ANONYMOUS;
+                let fill = fresh && flags & POPULATE != 0 && bytes >= LARGE && is_managed() && passes_limit(bytes);
+                let flags = if fill { flags & !POPULATE } else { flags };
+                let given = [start, bytes, protection as usize, flags as usize, file as usize, offset];
+                // SAFETY: passed on to the caller.
+                let at = unsafe { $next.call(given) } as usize;
+                if fresh && at != FAILED && RUNTIME.watches_growth.load(Relaxed) {
+                    got_near_limit(bytes);
+                }
+                if fill && at != FAILED {
+                    keeping_errno(|| populate(at, bytes, protection));
+                }
+                at
+            }
+        )+
+    };
 }
 
-/// As the C library's.
-///
-/// # Safety
-/// As the C library's.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mmap64(
-    start: usize,
-    bytes: usize,
-    protection: c_int,
-    flags: c_int,
-    file: c_int,
-    offset: usize,
-) -> usize {
-    let given = [start, bytes, protection as usize, flags as usize, file as usize, offset];
-    // SAFETY: passed on to the caller.
-    let at = unsafe { MMAP64.call(given) } as usize;
-    mapped(at, bytes, protection, flags);
-    at
+maps! {
+    mmap is MMAP;
+    mmap64 is MMAP64;
 }
 
-#[inline(always)]
-fn mapped(at: usize, bytes: usize, protection: c_int, flags: c_int) {
-    let fresh = protection != 0 && flags & (PRIVATE | ANONYMOUS) == PRIVATE | ANONYMOUS;
-    got(at != FAILED && fresh, bytes);
+/// Whether so much memory, filled by the kernel at once, could pass the limit.
+#[cold]
+fn passes_limit(bytes: usize) -> bool {
+    let shared = RUNTIME.shared();
+    shared.tree_resident() + bytes as u64 > shared.limit_bytes.load(Relaxed)
+}
+
+/// Fills fresh memory piece by piece, each when there is room for it: what
+/// MAP_POPULATE does, which the kernel would do all at once. As there, nobody
+/// is told when it fails.
+fn populate(at: usize, bytes: usize, protection: c_int) {
+    let advice = if protection & WRITABLE != 0 { advice::POPULATE_WRITE } else { advice::POPULATE_READ };
+    for start in (at..at + bytes).step_by(PIECE) {
+        // SAFETY: the mapping was made just now for the caller, who does not have it yet.
+        let _ = unsafe { sys::madvise(start, PIECE.min(at + bytes - start), advice) };
+        if RUNTIME.watches_growth.load(Relaxed) {
+            got_near_limit(PIECE);
+        }
+    }
 }
 
 /// As the C library's.
@@ -128,7 +150,7 @@ fn mapped(at: usize, bytes: usize, protection: c_int, flags: c_int) {
 pub unsafe extern "C" fn malloc(bytes: usize) -> usize {
     // SAFETY: passed on to the caller.
     let at = unsafe { MALLOC.call([bytes]) } as usize;
-    got(at != 0, bytes);
+    got(at, bytes);
     at
 }
 
@@ -140,7 +162,7 @@ pub unsafe extern "C" fn malloc(bytes: usize) -> usize {
 pub unsafe extern "C" fn calloc(count: usize, bytes: usize) -> usize {
     // SAFETY: passed on to the caller.
     let at = unsafe { CALLOC.call([count, bytes]) } as usize;
-    got(at != 0, count.wrapping_mul(bytes));
+    got(at, count.wrapping_mul(bytes));
     at
 }
 
@@ -152,7 +174,7 @@ pub unsafe extern "C" fn calloc(count: usize, bytes: usize) -> usize {
 pub unsafe extern "C" fn realloc(old: usize, bytes: usize) -> usize {
     // SAFETY: passed on to the caller.
     let at = unsafe { REALLOC.call([old, bytes]) } as usize;
-    got(at != 0, bytes);
+    got(at, bytes);
     at
 }
 
@@ -164,7 +186,8 @@ pub unsafe extern "C" fn realloc(old: usize, bytes: usize) -> usize {
 pub unsafe extern "C" fn posix_memalign(place: *mut usize, alignment: usize, bytes: usize) -> c_int {
     // SAFETY: passed on to the caller.
     let failed = unsafe { POSIX_MEMALIGN.call([place as usize, alignment, bytes]) } as c_int;
-    got(failed == 0, bytes);
+    // SAFETY: written by the call that succeeded.
+    got(if failed == 0 { unsafe { *place } } else { 0 }, bytes);
     failed
 }
 
@@ -176,6 +199,6 @@ pub unsafe extern "C" fn posix_memalign(place: *mut usize, alignment: usize, byt
 pub unsafe extern "C" fn aligned_alloc(alignment: usize, bytes: usize) -> usize {
     // SAFETY: passed on to the caller.
     let at = unsafe { ALIGNED_ALLOC.call([alignment, bytes]) } as usize;
-    got(at != 0, bytes);
+    got(at, bytes);
     at
 }

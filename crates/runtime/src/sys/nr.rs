@@ -46,6 +46,7 @@ mod numbers {
     pub const PRCTL: usize = 157;
     pub const KILL: usize = 62;
     pub const STATX: usize = 332;
+    pub const PRLIMIT64: usize = 302;
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -94,6 +95,7 @@ mod numbers {
     pub const PRCTL: usize = 167;
     pub const KILL: usize = 129;
     pub const STATX: usize = 291;
+    pub const PRLIMIT64: usize = 261;
 }
 
 pub use numbers::*;
