@@ -184,6 +184,8 @@ pub struct Runtime {
     pub proxy: Lock<Proxy>,
     /// Where the dense tier looks next.
     pub dense_at: AtomicUsize,
+    /// Some more room would spare many faults: see `dense.rs`.
+    pub room_pays: AtomicBool,
     /// There may be blocks with pages of the fast tier.
     pub fast_left: AtomicBool,
     /// Pages may be pinned for I/O: see `pins.rs`.
@@ -276,6 +278,7 @@ impl Runtime {
             move_seen: AtomicBool::new(false),
             proxy: Lock::new(Proxy::new()),
             dense_at: AtomicUsize::new(0),
+            room_pays: AtomicBool::new(false),
             fast_left: AtomicBool::new(false),
             pins_seen: AtomicBool::new(false),
             mounts: PinningMounts::new(),

@@ -57,6 +57,9 @@ const PINS_NS: u64 = 10_000_000;
 const TOLERANCE: u64 = 8 << 20;
 /// It may be passed by more for so long before the process is ended, if it is to be.
 const FULL_NS: u64 = 500_000_000;
+/// Touched pages between two decisions what room is worth, and which part of them must have been on standby.
+const JUDGED: u64 = 1024;
+const PAYS: u64 = 32;
 /// Ticks are this far apart at most and at least, ns.
 const SLOWEST_TICK: u64 = 100_000_000;
 const FASTEST_TICK: u64 = 1_000_000;
@@ -92,6 +95,8 @@ struct Keeper {
     pins_ns: u64,
     mounts: Mounts,
     told: bool,
+    /// Pages found on standby and in the store when it was last decided what room is worth.
+    judged: (u64, u64),
     /// Since when the limit's tolerance is passed; 0 if it is not.
     full_since_ns: u64,
 }
@@ -148,6 +153,7 @@ impl Keeper {
             pins_ns: 0,
             mounts: Mounts::open(),
             told: false,
+            judged: (0, 0),
             full_since_ns: 0,
         })
     }
@@ -272,7 +278,7 @@ impl Keeper {
     }
 
     /// Writes the gauges of this process.
-    fn publish(&self) {
+    fn publish(&mut self) {
         let (runtime, slot) = (self.runtime, self.runtime.slot());
         let stats = runtime.store().store().stats();
         let zeros = runtime.zero_pages.load(Relaxed).max(0) as u64;
@@ -280,6 +286,13 @@ impl Keeper {
         slot.payload.store(stats.payload_bytes, Relaxed);
         slot.overhead.store(stats.overhead_bytes(), Relaxed);
         slot.standby.store(runtime.standby.pages.load(Relaxed) * PAGE as u64, Relaxed);
+        let (rescued, faulted) =
+            (slot.counters.pages_rescued.load(Relaxed), slot.counters.pages_faulted.load(Relaxed));
+        let new = (rescued.saturating_sub(self.judged.0), faulted.saturating_sub(self.judged.1));
+        if new.0 + new.1 >= JUDGED {
+            self.judged = (rescued, faulted);
+            runtime.room_pays.store(new.0 * PAYS >= new.0 + new.1, Relaxed);
+        }
     }
 
     /// In a forked child: serves what the parent had evicted.
