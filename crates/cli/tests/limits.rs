@@ -241,8 +241,11 @@ fn memory_that_the_kernel_fills_at_once() {
 fn little_address_space() {
     let here = tempfile::tempdir().unwrap();
     let Some(populate) = compile(here.path(), "populate", POPULATE, &[]) else { return };
-    let script = format!("ulimit -v 1000000; exec {} 160", populate.display());
-    let (peak, said) = most_of(start(&["--limit", "64M", "--"], &["sh", "-c", &script]));
+    let folded = run_with(&["--limit", "64M", "--"], &[populate.to_str().unwrap(), "160"]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -v 1000000; exec \"$@\"", "sh"]).arg(folded.get_program());
+    command.args(folded.get_args()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let (peak, said) = most_of(command.spawn().unwrap());
     assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
     assert!(peak > 32 * MIB, "{peak} bytes at most: nothing was tried");
     assert!(peak <= 64 * MIB * 105 / 100 + 8 * MIB, "{peak} bytes at most, {}", said.err);
@@ -258,6 +261,8 @@ fn data_that_do_not_compress() {
     assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
     assert!(said.err.contains("nothing more could be compressed"), "{}", said.err);
 
+    // It passes its limit for longer than half a second.
+    let words = [grow.as_str(), "640", "64"];
     let said = finish(run_with(&["--limit", "48M", "--on-full", "kill", "--"], &words));
     assert_eq!((said.status, said.out.as_str()), (128 + 6, ""), "{}", said.err);
     assert!(said.err.contains("--on-full grow") && said.err.contains("higher limit"), "{}", said.err);

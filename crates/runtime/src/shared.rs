@@ -144,7 +144,7 @@ pub struct Counters {
     pub runtime_cpu_ns: AtomicU64,
     /// Time that the program's threads waited for room, ns.
     pub throttled_ns: AtomicU64,
-    /// Looks of the keeper that found the limit passed and nothing left to be compressed.
+    /// Looks of the keeper that found the limit passed and nothing left to be taken away.
     pub full_looks: AtomicU64,
 }
 

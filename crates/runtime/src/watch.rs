@@ -231,7 +231,11 @@ impl Keeper {
             }
             runtime.squeeze.store(squeeze, Relaxed);
             let exhausted = paranoid || full && !squeeze;
-            self.end_if_full(full && !squeeze && !paranoid, tree, limit, now);
+            let passed = tree > limit + limit / 20 + TOLERANCE;
+            if full && passed && !paranoid {
+                slot.counters.full_looks.fetch_add(1, Relaxed);
+            }
+            self.end_if_full(full && passed && !squeeze && !paranoid, now);
             if runtime.exhausted.swap(exhausted, Relaxed) != exhausted {
                 runtime.room.ring();
             }
@@ -255,19 +259,14 @@ impl Keeper {
         (room / (GROWTH_PER_MS * self.cpus) * 1_000_000).clamp(FASTEST_TICK, SLOWEST_TICK)
     }
 
-    /// Ends the process if it is to be ended when its data do not compress enough. `full`: it can't give back its share.
-    fn end_if_full(&mut self, full: bool, tree: u64, limit: u64, now: u64) {
+    /// Ends the process if it is to be ended when its data do not compress
+    /// enough. `full`: the limit is passed and it can't give back its share.
+    fn end_if_full(&mut self, full: bool, now: u64) {
         let runtime = self.runtime;
         let kill = runtime.shared().on_full.load(Relaxed) == shared::on_full::KILL;
-        if !full || tree <= limit + limit / 20 + TOLERANCE {
+        if !kill || !full {
             self.full_since_ns = 0;
-            return;
-        }
-        runtime.slot().counters.full_looks.fetch_add(1, Relaxed);
-        if !kill {
-            return;
-        }
-        if self.full_since_ns == 0 {
+        } else if self.full_since_ns == 0 {
             self.full_since_ns = now;
         } else if now - self.full_since_ns > FULL_NS {
             runtime.fail(
@@ -320,10 +319,15 @@ impl Keeper {
             return;
         }
         let Some(_alive) = runtime.life.try_lock() else { return };
-        if runtime.make_ready().and_then(|()| self.start_threads()).is_err() {
+        if let Err(error) = runtime.make_ready().and_then(|()| self.start_threads()) {
             self.told = true;
             runtime.set_state(state::STOPPED);
-            runtime.say("userfaultfd can't be opened in this process: it is not managed");
+            runtime.say(match error {
+                sys::Errno::NOMEM => {
+                    "too little address space is left (ulimit -v): this process is not managed"
+                }
+                _ => "userfaultfd can't be opened in this process: it is not managed",
+            });
             return;
         }
         runtime.set_state(state::PAGING);

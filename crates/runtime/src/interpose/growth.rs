@@ -16,6 +16,7 @@ use core::sync::atomic::Ordering::*;
 use super::desk;
 use super::next::{Next, is_managed, is_paging, keeping_errno};
 use crate::runtime::RUNTIME;
+use crate::shared::state;
 use crate::sys::{self, advice};
 
 /// Requests below this make the heap grow, if anything: what it has grown by can't be watched, bytes.
@@ -66,19 +67,23 @@ fn got_near_limit(bytes: usize) {
     }
     keeping_errno(|| {
         desk::watch_growth();
-        let begin = sys::now_ns();
-        while RUNTIME.debt.load(Acquire) > margin
-            && !RUNTIME.exhausted.load(Relaxed)
-            && !RUNTIME.hopeless.load(Relaxed)
-            && RUNTIME.pause.load(Relaxed) == 0
-            && is_paging()
-            && sys::now_ns() - begin < WAIT_NS
-        {
-            let seen = RUNTIME.room.now();
-            RUNTIME.work.ring();
-            RUNTIME.room.wait(seen, 1_000_000);
-        }
+        wait_for_room();
     });
+}
+
+fn wait_for_room() {
+    let begin = sys::now_ns();
+    while RUNTIME.debt.load(Acquire) > RUNTIME.margin.load(Relaxed)
+        && !RUNTIME.exhausted.load(Relaxed)
+        && !RUNTIME.hopeless.load(Relaxed)
+        && RUNTIME.pause.load(Relaxed) == 0
+        && is_paging()
+        && sys::now_ns() - begin < WAIT_NS
+    {
+        let seen = RUNTIME.room.now();
+        RUNTIME.work.ring();
+        RUNTIME.room.wait(seen, 1_000_000);
+    }
 }
 
 /// Defines functions that map memory.
@@ -125,7 +130,8 @@ maps! {
 #[cold]
 fn passes_limit(bytes: usize) -> bool {
     let shared = RUNTIME.shared();
-    shared.tree_resident() + bytes as u64 > shared.limit_bytes.load(Relaxed)
+    RUNTIME.state() != state::STOPPED
+        && shared.tree_resident() + bytes as u64 > shared.limit_bytes.load(Relaxed)
 }
 
 /// Fills fresh memory piece by piece, each when there is room for it: what
@@ -136,9 +142,11 @@ fn populate(at: usize, bytes: usize, protection: c_int) {
     for start in (at..at + bytes).step_by(PIECE) {
         // SAFETY: the mapping was made just now for the caller, who does not have it yet.
         let _ = unsafe { sys::madvise(start, PIECE.min(at + bytes - start), advice) };
-        if RUNTIME.watches_growth.load(Relaxed) {
-            got_near_limit(PIECE);
+        // The keeper has a look after each piece, however busy the machine is.
+        if RUNTIME.state() != state::STOPPED {
+            desk::watch_growth();
         }
+        wait_for_room();
     }
 }
 
