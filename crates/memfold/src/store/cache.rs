@@ -100,17 +100,6 @@ pub(super) fn copied() {
     }
 }
 
-/// Copies `bytes`.
-///
-/// # Safety
-///
-/// As for `copy_nonoverlapping`.
-#[cfg(not(target_arch = "x86_64"))]
-pub(super) unsafe fn copy_away(from: *const u8, to: *mut u8, bytes: usize) {
-    // SAFETY: handed on.
-    unsafe { ptr::copy_nonoverlapping(from, to, bytes) };
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
