@@ -26,6 +26,8 @@ const WAIT_NS: u64 = 2_000_000_000;
 const PRIVATE: c_int = 2;
 const ANONYMOUS: c_int = 0x20;
 const POPULATE: c_int = 0x8000;
+/// With this MAP_POPULATE does nothing.
+const NONBLOCK: c_int = 0x10000;
 const HUGETLB: c_int = 0x40000;
 const WRITABLE: c_int = 2;
 /// MAP_POPULATE is done in pieces of this size, bytes.
@@ -104,7 +106,7 @@ macro_rules! maps {
                 offset: usize,
             ) -> usize {
                 let fresh = protection != 0 && flags & (PRIVATE | ANONYMOUS | HUGETLB) == PRIVATE | ANONYMOUS;
-                let fill = fresh && flags & POPULATE != 0 && bytes >= LARGE && is_managed() && passes_limit(bytes);
+                let fill = fresh && flags & (POPULATE | NONBLOCK) == POPULATE && bytes >= LARGE && is_managed() && passes_limit(bytes);
                 let flags = if fill { flags & !POPULATE } else { flags };
                 let given = [start, bytes, protection as usize, flags as usize, file as usize, offset];
                 // SAFETY: passed on to the caller.
