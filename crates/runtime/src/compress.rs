@@ -198,7 +198,7 @@ impl Runtime {
         let held = self.standby.slot(slot);
         let mut made: [(u64, Option<State>); GROUP] = [(0, None); GROUP];
         let mut same_filled = 0;
-        let tier = self.tier();
+        let tier = self.tier(held.shared.load(Relaxed));
         for (number, made) in made.iter_mut().enumerate().filter(|(number, _)| todo >> number & 1 != 0) {
             let index = usize::from(pages[number]);
             let id = page_id(slot, index);

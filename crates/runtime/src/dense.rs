@@ -30,10 +30,12 @@ impl Runtime {
         self.fast_left.load(Relaxed) && self.store().has_dense()
     }
 
-    /// The tier for pages that are compressed now. When what is compressed
-    /// takes a large part of the memory there is, room is worth more than time.
-    pub fn tier(&self) -> Tier {
-        if self.is_tight() { Tier::Dense } else { Tier::Fast }
+    /// The tier for pages that are compressed now, which other processes have
+    /// too if `shared`. When what is compressed takes a large part of the memory
+    /// there is, room is worth more than time. So it is when several processes
+    /// each make a copy of what they share before the first page is free.
+    pub fn tier(&self, shared: bool) -> Tier {
+        if shared || self.is_tight() { Tier::Dense } else { Tier::Fast }
     }
 
     /// Whether the store takes more than 3/4 of what the process may have; or

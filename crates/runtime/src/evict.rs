@@ -86,6 +86,7 @@ impl Runtime {
     pub fn evict(&self, maps: Fd, pagemap: &Pagemap, start: usize, end: usize, shared_too: bool) -> Taken {
         debug_assert!(start / BLOCK == (end - 1) / BLOCK);
         let (pages, first) = ((end - start) / PAGE, index_in_block(start));
+        let mostly_shared;
         match pagemap.present(start, pages, first) {
             None => return Taken::Stale,
             Some(present) if present.count < WORTH.min(pages as u32) => return Taken::Nothing,
@@ -93,12 +94,14 @@ impl Runtime {
                 // Memory is free only when the last one has given it up, and then each has its own copy in its store.
                 let shared =
                     || present.count - pagemap.exclusive(start, pages, first).count.min(present.count);
-                if self.has_forked.load(Relaxed) && !shared_too && shared() * 2 > present.count {
+                mostly_shared = self.has_forked.load(Relaxed) && shared() * 2 > present.count;
+                if mostly_shared && !shared_too {
                     return Taken::Nothing;
                 }
             }
         }
         let Some(slot) = self.standby.take_free() else { return Taken::Nothing };
+        self.standby.slot(slot).shared.store(mostly_shared, Relaxed);
         let to = self.standby.address(slot) + (start & (BLOCK - 1));
         let range = Range { start, bytes: end - start, to, slot };
         let taken = self.evict_to(maps, pagemap, range);
@@ -149,7 +152,7 @@ impl Runtime {
         }
         // The whole mapping: registering a part would split it, and system
         // calls like mremap that want one mapping would fail for the program.
-        if self.uffd().register(mapping.0, mapping.1 - mapping.0).is_err() {
+        if self.register(mapping.0, mapping.1 - mapping.0).is_err() {
             return Err(Taken::Stale);
         }
         self.mark(mapping.0, mapping.1);
@@ -313,7 +316,10 @@ impl Runtime {
         for index in 0..bytes / PAGE {
             if exclusive.bits[index / 64] >> (index % 64) & 1 != 0 {
                 // A refusal says that it stays shared: so it is not moved.
-                let _ = sys::write_back_in_place(start + index * PAGE);
+                // Protected it would make this thread wait for a handler, who may wait for this thread.
+                let page = start + index * PAGE;
+                let _ = self.uffd().protect(page, PAGE, false);
+                let _ = sys::write_back_in_place(page);
             }
         }
     }

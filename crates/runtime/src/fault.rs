@@ -12,6 +12,8 @@
 //! | stored | decompressed outside of the lock, put in place under it |
 //! | pinned | somebody else is at it, and wakes the thread when done |
 //!
+//! A write to a page that is protected (see `copies.rs`) only waits for room.
+//!
 //! While faults are sequential, a growing run of pages (1 to 32) is brought
 //! back at once.
 
@@ -27,7 +29,7 @@ use crate::runtime::{RUNTIME, Runtime};
 use crate::sys::{self, Errno, PAGE, PollFd};
 use crate::table::{BLOCK, PAGES, State, page_number};
 use crate::thread;
-use crate::uffd::Message;
+use crate::uffd::{Message, Touch};
 use crate::worker::{RUN, Worker};
 
 /// Sequential streams that a handler follows at the same time.
@@ -39,6 +41,8 @@ const IDLE_NS: u64 = 2_000_000;
 /// The same for fresh memory, and for all when the limit is passed by far.
 const FAR_WAIT_NS: u64 = 2_000_000_000;
 const FAR_IDLE_NS: u64 = 200_000_000;
+/// Pages of which copies are let be made at once.
+const COPIES: usize = 16;
 /// Times that the page of zeros is given at once at most, to a stream of touches of fresh memory.
 const ZERO_RUN: usize = PAGES;
 
@@ -130,9 +134,9 @@ impl Handler {
         while order.deferred_count() == 0 && order.may_read() {
             runtime.settle_late(order);
             match runtime.uffd().next()? {
-                Message::Fault { page, write, tid } => {
+                Message::Fault { page, touch, tid } => {
                     runtime.follow.note(tid);
-                    return Some(Fault { page, write });
+                    return Some(Fault { page, touch });
                 }
                 event => runtime.apply(order, event),
             }
@@ -146,6 +150,11 @@ impl Handler {
     fn serve_during_fork(&mut self, order: &mut Guard<'_, Order>, fault: Fault) {
         let runtime = self.runtime;
         let page = fault.page;
+        if fault.touch == Touch::Protected {
+            let _ = runtime.uffd().protect(page, PAGE, false);
+            runtime.uffd().wake(page, PAGE);
+            return;
+        }
         let home = order.journal.find(page);
         let state =
             home.and_then(|home| runtime.table.entry(home)).map_or(State::Empty, |entry| entry.load());
@@ -212,6 +221,10 @@ impl Handler {
     /// Serves a fault.
     pub fn serve(&mut self, fault: Fault) {
         let begin = sys::now_ns();
+        if fault.touch == Touch::Protected {
+            self.let_copy(fault);
+            return;
+        }
         let run = self.run_length(fault.page);
         loop {
             let state = self.runtime.table.entry(fault.page).map_or(State::Empty, |entry| entry.load());
@@ -305,6 +318,31 @@ impl Handler {
             runtime.drain(&mut runtime.lock_order());
             runtime.room.wait(seen, 1_000_000);
         }
+    }
+
+    /// Lets a thread write to a page that is shared with a forked process, once there is room for the copy.
+    fn let_copy(&self, fault: Fault) {
+        let runtime = self.runtime;
+        self.wait_for_room(true);
+        // While there is room, for its neighbours too.
+        let roomy = runtime.debt.load(Relaxed) <= 0;
+        let around = (fault.page & !(COPIES * PAGE - 1), COPIES * PAGE);
+        let ranges = [around, (fault.page, PAGE)];
+        for (start, bytes) in ranges.into_iter().skip(usize::from(!roomy)) {
+            match runtime.uffd().protect(start, bytes, false) {
+                Ok(()) => {
+                    runtime.change_debt(bytes as i64);
+                    return;
+                }
+                // An event has not been read yet: the thread tries again, and comes here again.
+                Err(Errno::AGAIN) => {
+                    runtime.drain(&mut runtime.lock_order());
+                    break;
+                }
+                Err(_) => {}
+            }
+        }
+        runtime.uffd().wake(fault.page, PAGE);
     }
 
     /// Copies pages back from standby.
@@ -486,19 +524,19 @@ impl Handler {
         }
         let empty = |page: usize| runtime.table.entry(page).is_none_or(|entry| entry.load() == State::Empty);
         let room = PAGES - fault.page / PAGE % PAGES;
-        let run = if fault.write { run.min(RUN) } else { run };
+        let run = if fault.touch == Touch::Write { run.min(RUN) } else { run };
         let count = (0..run.min(room)).take_while(|i| empty(fault.page + i * PAGE)).count();
         if count == 0 {
             return Placed::Retry;
         }
-        if fault.write {
+        if fault.touch == Touch::Write {
             self.worker.pages[..count * PAGE].fill(0);
         }
         let mut done = 0;
         for pages in [count, 1] {
             // SAFETY: nothing is kept of these pages, under the lock: they are fresh or discarded.
             let given = unsafe {
-                if fault.write {
+                if fault.touch == Touch::Write {
                     runtime.uffd().copy(fault.page, self.worker.pages.as_ptr(), pages * PAGE)
                 } else {
                     runtime.uffd().zero(fault.page, pages * PAGE)
@@ -514,7 +552,7 @@ impl Handler {
             }
         }
         drop(order);
-        if fault.write {
+        if fault.touch == Touch::Write {
             runtime.change_debt((done * PAGE) as i64);
         }
         runtime.uffd().wake(fault.page, done * PAGE);

@@ -175,10 +175,10 @@ fn end_in_child() {
 
 impl Runtime {
     /// The keeper's part: while it stops for a fork, no mapping carries the
-    /// mark that it is not to be inherited.
-    pub fn pause_unmarked(&self, maps: sys::Fd) {
+    /// mark that it is not to be inherited. Returns whether there was one.
+    pub fn pause_unmarked(&self, maps: sys::Fd) -> bool {
         if self.pause.load(Acquire) == 0 {
-            return;
+            return false;
         }
         let mut buffer = [0u8; 8192];
         // While mappings are listed one may move from where the list has not come to where it has been. Who moves
@@ -196,6 +196,7 @@ impl Runtime {
                 self.mark(start, end);
             }
         });
+        true
     }
 
     fn for_each_marked(&self, maps: sys::Fd, buffer: &mut [u8], mut visit: impl FnMut(usize, usize)) {
@@ -262,7 +263,7 @@ impl Runtime {
     /// Registers a range of blocks; if it is not all private anonymous
     /// memory, those runs of pages in it that are evicted.
     fn register_pages(&self, start: usize, end: usize) -> bool {
-        if self.uffd().register(start, end - start).is_ok() {
+        if self.register(start, end - start).is_ok() {
             return true;
         }
         let mut ok = true;
@@ -282,13 +283,13 @@ impl Runtime {
     }
 
     fn register_run(&self, from: usize, to: usize) -> bool {
-        if from == to || self.uffd().register(from, to - from).is_ok() {
+        if from == to || self.register(from, to - from).is_ok() {
             return true;
         }
         // Unmapped in the parent while the fork was under way, or several mappings: page by page.
         let mut order = self.order.lock();
         for page in (from..to).step_by(PAGE) {
-            match self.uffd().register(page, PAGE) {
+            match self.register(page, PAGE) {
                 Ok(()) => {}
                 Err(sys::Errno::NOMEM) => self.fail(
                     "a forked process can't have so many mappings (vm.max_map_count) as its evicted pages need",

@@ -118,7 +118,7 @@ impl Runtime {
             && sys::now_ns() - begin < PATIENCE_NS
         {
             match order.next_event().or_else(|| self.uffd().next()) {
-                Some(Message::Fault { page, write, .. }) => self.keep(order, Fault { page, write }),
+                Some(Message::Fault { page, touch, .. }) => self.keep(order, Fault { page, touch }),
                 Some(event) => self.apply_now(order, event),
                 None => sys::sched_yield(),
             }
@@ -163,7 +163,7 @@ impl Runtime {
                 return true;
             }
             match self.uffd().next() {
-                Some(Message::Fault { page, write, .. }) => self.keep(order, Fault { page, write }),
+                Some(Message::Fault { page, touch, .. }) => self.keep(order, Fault { page, touch }),
                 Some(event) if order.push_event(event) => {}
                 Some(_) => self.fail("more messages came than there is room for"),
                 None => sys::sched_yield(),

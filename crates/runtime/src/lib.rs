@@ -26,6 +26,8 @@ mod arena;
 #[cfg(target_os = "linux")]
 mod compress;
 #[cfg(target_os = "linux")]
+mod copies;
+#[cfg(target_os = "linux")]
 mod dense;
 #[cfg(target_os = "linux")]
 mod evict;

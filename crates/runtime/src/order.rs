@@ -28,7 +28,7 @@ use crate::runtime::Runtime;
 use crate::standby;
 use crate::sys::{self, PAGE};
 use crate::table::{BLOCK, Block, Entry, PAGES, SpareBlocks, State, index_in_block, page_number};
-use crate::uffd::Message;
+use crate::uffd::{Message, Touch};
 
 /// Faults that were read while looking for events.
 const DEFERRED: usize = 64;
@@ -43,8 +43,8 @@ pub const REMOVE_GRACE_MS: u32 = 500;
 pub struct Fault {
     /// The page's address.
     pub page: usize,
-    /// Whether the thread wants to write.
-    pub write: bool,
+    /// What the thread wants.
+    pub touch: Touch,
 }
 
 /// Looks at the order lock before a handler sleeps: a few microseconds.
@@ -294,7 +294,7 @@ impl Runtime {
         let mut proxy = self.proxy.lock();
         for index in 0..core::mem::take(&mut proxy.count) {
             match proxy.messages[index] {
-                Message::Fault { page, write, .. } => self.keep(order, Fault { page, write }),
+                Message::Fault { page, touch, .. } => self.keep(order, Fault { page, touch }),
                 event if order.push_event(event) => {}
                 _ => self.fail("more messages came than there is room for"),
             }
@@ -313,9 +313,9 @@ impl Runtime {
             self.settle_late(order);
             let Some(message) = self.uffd().next() else { break };
             match message {
-                Message::Fault { page, write, tid } => {
+                Message::Fault { page, touch, tid } => {
                     self.follow.note(tid);
-                    self.keep(order, Fault { page, write });
+                    self.keep(order, Fault { page, touch });
                 }
                 event => {
                     self.apply(order, event);

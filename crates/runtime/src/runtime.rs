@@ -194,6 +194,8 @@ pub struct Runtime {
     pub mounts: PinningMounts,
     /// The kernel has UFFDIO_MOVE.
     pub can_move: AtomicBool,
+    /// The kernel can write-protect pages.
+    pub can_protect: AtomicBool,
     /// The program asked the runtime to stop: see `stop.rs`.
     pub stop_wanted: AtomicBool,
     /// The runtime has stopped.
@@ -283,6 +285,7 @@ impl Runtime {
             pins_seen: AtomicBool::new(false),
             mounts: PinningMounts::new(),
             can_move: AtomicBool::new(false),
+            can_protect: AtomicBool::new(false),
             stop_wanted: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             quit_compressors: AtomicBool::new(false),

@@ -15,7 +15,7 @@
 //!   one compressor. Only its holder gives its pages back.
 //! - `owners` and the entries that name a slot change under the order lock.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 use crate::arena::Arena;
 use crate::lock::Lock;
@@ -50,6 +50,8 @@ pub struct Slot {
     pub taken: AtomicU32,
     /// See `home`.
     pub rescued: AtomicU32,
+    /// Other processes had most of its pages too: compressing them frees nothing before those do it.
+    pub shared: AtomicBool,
 }
 
 struct Queue {

@@ -64,10 +64,11 @@ impl Runtime {
     /// Opens what paging needs; once.
     pub fn make_ready(&'static self) -> Result<()> {
         if !self.has_uffd() {
-            let moves = kernel_features(None).is_ok_and(|features| features & feature::MOVE != 0);
-            let wanted = feature::NEEDED | if moves { feature::MOVE } else { 0 };
+            let offered = kernel_features(None).unwrap_or(0);
+            let wanted = feature::NEEDED | offered & (feature::MOVE | feature::WRITE_PROTECT);
             self.set_uffd(Some((Uffd::open(None, wanted)?, Uffd::open(None, 0)?)));
-            self.can_move.store(moves, Relaxed);
+            self.can_move.store(wanted & feature::MOVE != 0, Relaxed);
+            self.can_protect.store(wanted & feature::WRITE_PROTECT != 0, Relaxed);
             self.follow.open()?;
         }
         if !self.has_store() {

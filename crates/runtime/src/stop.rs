@@ -12,6 +12,7 @@ use crate::runtime::{Runtime, WORKERS};
 use crate::shared::state;
 use crate::sys::{self, Fd, PAGE, advice};
 use crate::table::{END, PAGES, State};
+use crate::uffd::Touch;
 
 impl Runtime {
     /// Brings everything back and ends the runtime in this process. Returns
@@ -74,7 +75,7 @@ impl Runtime {
                     let state = block.entries[index].load();
                     if state != State::Empty {
                         (found, left) = (true, (base + index * PAGE, state));
-                        handler.serve(Fault { page: base + index * PAGE, write: false });
+                        handler.serve(Fault { page: base + index * PAGE, touch: Touch::Read });
                     }
                 }
             });

@@ -13,13 +13,21 @@ const WAKE: usize = 0x8010_AA02;
 const COPY: usize = 0xC028_AA03;
 const ZEROPAGE: usize = 0xC020_AA04;
 const MOVE: usize = 0xC028_AA05;
+const WRITEPROTECT: usize = 0xC018_AA06;
 const CONTINUE: usize = 0xC020_AA07;
+/// Flags of a fault's message.
+const FLAG_WRITE: usize = 1;
+const FLAG_WP: usize = 2;
+/// Modes of REGISTER.
+const MISSING: u64 = 1;
+const WP: u64 = 2;
 /// Mode of COPY and ZEROPAGE.
 const DONT_WAKE: u64 = 1;
 
 /// Features of the kernel's interface.
 #[allow(missing_docs)]
 pub mod feature {
+    pub const WRITE_PROTECT: u64 = 1 << 0;
     pub const EVENT_REMAP: u64 = 1 << 2;
     pub const EVENT_REMOVE: u64 = 1 << 3;
     pub const EVENT_UNMAP: u64 = 1 << 6;
@@ -29,15 +37,26 @@ pub mod feature {
     pub const NEEDED: u64 = EVENT_REMAP | EVENT_REMOVE | EVENT_UNMAP | THREAD_ID;
 }
 
+/// What a thread wanted of a page when it had to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Touch {
+    /// To read a missing page.
+    Read,
+    /// To write to a missing page.
+    Write,
+    /// To write to a page that is there, but write-protected.
+    Protected,
+}
+
 /// What the kernel has to say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
-    /// A thread touched a missing page.
+    /// A thread touched a missing or write-protected page.
     Fault {
         /// The page's address.
         page: usize,
-        /// Whether it wants to write.
-        write: bool,
+        /// What it wants.
+        touch: Touch,
         /// The thread.
         tid: u32,
     },
@@ -95,6 +114,11 @@ struct RegisterArg {
     range: RangeArg,
     mode: u64,
     ioctls: u64,
+}
+#[repr(C)]
+struct ProtectArg {
+    range: RangeArg,
+    mode: u64,
 }
 #[repr(C)]
 struct CopyArg {
@@ -163,11 +187,29 @@ impl Uffd {
 
     /// Registers a range for missing pages.
     pub fn register(&self, start: usize, bytes: usize) -> Result<()> {
+        self.register_for(MISSING, start, bytes)
+    }
+
+    /// Registers a range for missing and write-protected pages; what is registered for the ones already, for both.
+    pub fn register_protectable(&self, start: usize, bytes: usize) -> Result<()> {
+        self.register_for(MISSING | WP, start, bytes)
+    }
+
+    fn register_for(&self, mode: u64, start: usize, bytes: usize) -> Result<()> {
         let range = RangeArg { start: start as u64, bytes: bytes as u64 };
-        let mut arg = RegisterArg { range, mode: 1, ioctls: 0 };
+        let mut arg = RegisterArg { range, mode, ioctls: 0 };
         // SAFETY: the structure is the one of UFFDIO_REGISTER. Missing pages
         // of the range are served by the handlers from now on.
         unsafe { sys::ioctl(self.0, REGISTER, &mut arg) }.map(drop)
+    }
+
+    /// Write-protects the pages of the range that are there, or lifts that, and
+    /// wakes who waits for it. Refused where not all is registered for it.
+    pub fn protect(&self, start: usize, bytes: usize, on: bool) -> Result<()> {
+        let range = RangeArg { start: start as u64, bytes: bytes as u64 };
+        let mut arg = ProtectArg { range, mode: u64::from(on) };
+        // SAFETY: the structure is the one of UFFDIO_WRITEPROTECT; contents stay.
+        unsafe { sys::ioctl(self.0, WRITEPROTECT, &mut arg) }.map(drop)
     }
 
     /// Takes a registration back.
@@ -297,7 +339,14 @@ fn decode(bytes: &[u8; MESSAGE_BYTES]) -> Message {
         u64::from_ne_bytes(raw) as usize
     };
     match bytes[0] {
-        0x12 => Message::Fault { page: word(1) & !(PAGE - 1), write: word(0) & 1 != 0, tid: word(2) as u32 },
+        0x12 => {
+            let touch = match word(0) {
+                flags if flags & FLAG_WP != 0 => Touch::Protected,
+                flags if flags & FLAG_WRITE != 0 => Touch::Write,
+                _ => Touch::Read,
+            };
+            Message::Fault { page: word(1) & !(PAGE - 1), touch, tid: word(2) as u32 }
+        }
         0x14 => Message::Remap { from: word(0), to: word(1), bytes: word(2) },
         0x15 => Message::Remove { start: word(0), end: word(1) },
         0x16 => Message::Unmap { start: word(0), end: word(1) },

@@ -63,6 +63,8 @@ const PAYS: u64 = 32;
 /// Ticks are this far apart at most and at least, ns.
 const SLOWEST_TICK: u64 = 100_000_000;
 const FASTEST_TICK: u64 = 1_000_000;
+/// Protecting shared pages may take this part of the time.
+const PROTECT_SHARE: u64 = 32;
 
 /// What the keeper thread has for itself.
 struct Keeper {
@@ -75,6 +77,9 @@ struct Keeper {
     count: usize,
     /// What was resident when new mappings were last registered, bytes.
     watched_resident: u64,
+    /// After a fork: pages are shared that are not protected yet. When they may be, at the earliest.
+    unprotected: bool,
+    protect_ns: u64,
     /// Where the hand of the clock stands: mapping and address.
     at: (usize, usize),
     listed_ns: u64,
@@ -140,6 +145,8 @@ impl Keeper {
             candidates,
             count: 0,
             watched_resident: 0,
+            unprotected: RUNTIME.has_forked.load(Relaxed),
+            protect_ns: 0,
             at: (0, 0),
             listed_ns: 0,
             published_ns: 0,
@@ -163,7 +170,9 @@ impl Keeper {
         runtime.stoppable.fetch_add(1, AcqRel);
         let mut cpu = 0;
         loop {
-            runtime.pause_unmarked(self.maps);
+            if runtime.pause_unmarked(self.maps) {
+                self.unprotected = true;
+            }
             if runtime.stop_wanted.load(Acquire) {
                 runtime.stoppable.fetch_sub(1, AcqRel);
                 runtime.stop_now(self.maps, runtime.is_paging());
@@ -254,6 +263,9 @@ impl Keeper {
             if near && grown && now - self.listed_ns > FASTEST_TICK {
                 self.watch_growth();
             }
+            if near && self.unprotected && now > self.protect_ns {
+                self.protect_shared();
+            }
         }
         let room = (-over).max(0) as u64;
         (room / (GROWTH_PER_MS * self.cpus) * 1_000_000).clamp(FASTEST_TICK, SLOWEST_TICK)
@@ -304,6 +316,8 @@ impl Keeper {
             .and_then(|()| self.start_threads());
         if ready.is_ok() {
             runtime.set_state(state::PAGING);
+            // The first look protects what is shared, before the child goes on.
+            self.tick();
             runtime.tell_child(1);
         } else {
             self.told = true;
@@ -370,6 +384,25 @@ impl Keeper {
                 self.runtime.register_fresh(self.maps, start, end);
             }
         }
+    }
+
+    /// Protects what a fork has made shared: see `copies.rs`.
+    fn protect_shared(&mut self) {
+        self.unprotected = false;
+        let runtime = self.runtime;
+        if !runtime.protects() {
+            return;
+        }
+        let begin = sys::now_ns();
+        self.list();
+        for index in 0..self.count {
+            let (start, end) = self.candidates[index];
+            runtime.register_fresh(self.maps, start, end);
+            runtime.protect_shared(&self.pagemap, start, end);
+        }
+        // Of a program that forks all the time this takes a small part of its time.
+        let now = sys::now_ns();
+        self.protect_ns = now + PROTECT_SHARE * (now - begin);
     }
 
     /// Lists the mappings whose pages may be taken away.

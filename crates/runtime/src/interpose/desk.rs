@@ -139,7 +139,7 @@ impl Runtime {
             let managed = mapping.is_private_anonymous() && !own && to <= crate::table::END;
             if from < end && start < to && managed {
                 // Refused where the program has a userfaultfd of its own: then it stays as it is.
-                if self.uffd().register(from, to - from).is_ok() {
+                if self.register(from, to - from).is_ok() {
                     self.mark(from, to);
                 }
             }

@@ -1,0 +1,64 @@
+//! Copies after a fork, made to wait for room.
+//!
+//! Who writes to a page that a forked process has too gets a copy of it from
+//! the kernel, which tells nobody: parent and children that write to all they
+//! share would pass the limit by as much as that. So near the limit such pages
+//! are write-protected after the fork, in the parent and in the child before
+//! it goes on. A write to one is a message to the handlers, who let the thread
+//! wait for room, as for fresh memory, and lift the protection.
+//!
+//! ```text
+//!  fork ──> shared pages, protected ──(write: message, room)──> not protected ──(the kernel)──> a copy
+//! ```
+//!
+//! It is about when, never about what: contents come from the kernel alone. A
+//! page that loses its protection early, or never had it, is only a copy that
+//! did not wait.
+
+use core::sync::atomic::Ordering::*;
+
+use crate::pagemap::Pagemap;
+use crate::runtime::Runtime;
+use crate::sys::{PAGE, Result};
+use crate::table::{BLOCK, PAGES, index_in_block};
+
+impl Runtime {
+    /// Registers a range. After a fork for write-protected pages too: all
+    /// mappings alike, since the kernel joins only neighbours that are alike.
+    pub fn register(&self, start: usize, bytes: usize) -> Result<()> {
+        if self.protects() {
+            self.uffd().register_protectable(start, bytes)
+        } else {
+            self.uffd().register(start, bytes)
+        }
+    }
+
+    /// Whether pages are write-protected in this process.
+    pub fn protects(&self) -> bool {
+        self.can_protect.load(Relaxed) && self.has_forked.load(Relaxed)
+    }
+
+    /// Protects the pages of a registered mapping that other processes have too. What can't be is left as it is.
+    pub fn protect_shared(&self, pagemap: &Pagemap, start: usize, end: usize) {
+        let mut at = start;
+        while let Some(from) = pagemap.first_present(at, end).filter(|from| *from < end) {
+            let to = end.min((from / BLOCK + 1) * BLOCK);
+            at = to;
+            let (pages, first) = ((to - from) / PAGE, index_in_block(from));
+            let Some(present) = pagemap.present(from, pages, first) else { continue };
+            let exclusive = pagemap.exclusive(from, pages, first);
+            let shared = |index: usize| {
+                let (word, bit) = (index / 64, index % 64);
+                index < PAGES && (present.bits[word] & !exclusive.bits[word]) >> bit & 1 != 0
+            };
+            let mut index = first;
+            while index < first + pages {
+                let run = (index..first + pages).take_while(|i| shared(*i)).count();
+                if run > 0 {
+                    let _ = self.uffd().protect(from + (index - first) * PAGE, run * PAGE, true);
+                }
+                index += run.max(1);
+            }
+        }
+    }
+}
