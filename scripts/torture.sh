@@ -18,7 +18,7 @@ rows="96M 128M 4
 128M 160M 3
 96M 128M 4 --paranoid"
 if [ "${4:-}" = quick ]; then
-    for case in malloc random protect shared threads io context signals spawn exec brk code filemap eintr fuse daemon,random; do
+    for case in malloc madvise random protect shared threads io context signals spawn exec brk code filemap eintr fuse daemon,random; do
         rows="$rows
 60M 100M 3 --only $case"
     done

@@ -1,12 +1,16 @@
 /*
  * madvise: advice that throws pages away (DONTNEED, FREE), that is about fork (DONTFORK,
- * WIPEONFORK), and that must change nothing that can be seen (COLD, PAGEOUT, WILLNEED, POPULATE).
+ * WIPEONFORK), that makes guard pages (GUARD_INSTALL), and that must change nothing that can be seen (COLD, PAGEOUT, WILLNEED, POPULATE).
  */
 #include "torture.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#define MADV_GUARD_REMOVE 103
 #endif
 
 struct advised {
@@ -164,6 +168,45 @@ static void over_fork(struct advised *advised, struct rng *rng, size_t page, siz
         check_page(advised, page + i);
 }
 
+/* Guard pages, while pages around them are taken away and come back. */
+static void guard(struct advised *advised, struct rng *rng, size_t page, size_t count)
+{
+    uint8_t *at = region_at(&advised->region, page);
+    struct child child;
+    step("MADV_GUARD_INSTALL");
+    if (madvise(at, count * PAGE, MADV_GUARD_INSTALL) != 0) {
+        if (errno != EINVAL)
+            fail_errno("MADV_GUARD_INSTALL");
+        return; /* before Linux 6.13 */
+    }
+    region_zeroed(&advised->region, page, count);
+    memset(advised->freed + page, 0, count);
+    for (int i = 0; i < 100; i++) {
+        size_t other = rng_below(rng, advised->region.pages);
+        if (other < page || other >= page + count)
+            check_page(advised, other);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!faults_on_read(at + i * PAGE))
+            fail("  the guard page at address %p is gone", (void *)(at + i * PAGE));
+    if (rng_chance(rng, 10)) {
+        if (child_fork(&child, "guard")) {
+            for (size_t i = 0; i < count; i++)
+                if (!faults_on_read(at + i * PAGE))
+                    fail("  the guard page at address %p is gone in the child", (void *)(at + i * PAGE));
+            child_end();
+        }
+        child_expect(&child, 0);
+    }
+    step("MADV_GUARD_REMOVE");
+    must(madvise(at, count * PAGE, MADV_GUARD_REMOVE));
+    for (size_t i = 0; i < count; i++) {
+        region_check(&advised->region, page + i);
+        if (rng_chance(rng, 70))
+            region_write(&advised->region, page + i, rng);
+    }
+}
+
 static void op(struct trial *trial)
 {
     struct advised *advised = trial->state;
@@ -176,6 +219,8 @@ static void op(struct trial *trial)
             dontneed(advised, rng, page, count);
         else if (roll < 65)
             give_free(advised, rng, page, count);
+        else if (roll < 75)
+            guard(advised, rng, page, count);
         else if (roll < 97)
             hint(advised, rng, page, count);
         else

@@ -9,7 +9,8 @@
 //! - a first write to a shared page makes a copy: at most one page for every
 //!   fault that the process has had since;
 //! - a shared page that one process gives back is still there for the other:
-//!   at most as much as the process has become smaller.
+//!   at most as much as the process has become smaller, or as much as was
+//!   evicted of such pages: evicted ones come back in runs, several a fault.
 //!
 //! So what is taken off the tree's sum is never more than what is really
 //! counted twice, and the limit is never passed in silence.
@@ -33,6 +34,8 @@ pub struct Forks {
     measured: u64,
     /// At most so much of it is not true any more.
     eroded: u64,
+    /// Shared pages evicted until then, bytes.
+    unshared: u64,
     /// Members it was measured over, as they were then.
     then: HashMap<i32, Then>,
     next: Instant,
@@ -53,7 +56,16 @@ impl Forks {
     /// Nothing is shared.
     pub fn new(now: Instant) -> Self {
         let then = HashMap::new();
-        Self { measured: 0, eroded: 0, then, next: now, next_if_doubtful: now, whole: true, used: false }
+        Self {
+            measured: 0,
+            eroded: 0,
+            unshared: 0,
+            then,
+            next: now,
+            next_if_doubtful: now,
+            whole: true,
+            used: false,
+        }
     }
 
     /// Bytes that the sum over all members counts more than once, at least.
@@ -75,17 +87,20 @@ impl Forks {
         }
     }
 
-    /// Sees how much of the last measurement may have become untrue.
-    pub fn erode(&mut self, now: Instant) {
+    /// Sees how much of the last measurement may have become untrue; `unshared` are the bytes of shared pages that
+    /// were evicted, in all.
+    pub fn erode(&mut self, unshared: u64, now: Instant) {
         if self.measured == 0 {
             return;
         }
         self.eroded = 0;
+        let mut smaller = 0;
         for (pid, then) in &self.then {
             match (procfs::stat(*pid), procfs::anonymous(*pid)) {
                 (Some(stat), Some(bytes)) if bytes > 0 => {
                     let copied = stat.faults.saturating_sub(then.faults) * PAGE;
-                    self.eroded += copied + then.bytes.saturating_sub(bytes);
+                    self.eroded += copied;
+                    smaller += then.bytes.saturating_sub(bytes);
                 }
                 _ => {
                     self.whole = false;
@@ -94,13 +109,14 @@ impl Forks {
                 }
             }
         }
+        self.eroded += smaller.max(unshared.saturating_sub(self.unshared));
         if self.eroded > self.measured / 8 {
             self.next = self.next.min(self.next_if_doubtful.max(now));
         }
     }
 
     /// Measures if it is time to, or if the members are others than before.
-    pub fn measure(&mut self, members: &[i32], now: Instant) {
+    pub fn measure(&mut self, members: &[i32], unshared: u64, now: Instant) {
         let same = members.len() == self.then.len() && members.iter().all(|pid| self.then.contains_key(pid));
         if same && now < self.next {
             return;
@@ -115,8 +131,7 @@ impl Forks {
             .collect();
         let all: u64 = before.iter().map(|(_, then)| then.bytes).sum();
         let largest = before.iter().map(|(_, then)| then.bytes).max().unwrap_or(0);
-        self.measured = 0;
-        self.eroded = 0;
+        (self.measured, self.eroded, self.unshared) = (0, 0, unshared);
         self.whole = before.len() == members.len();
         // However it is shared, the largest member's pages are there once.
         if all - largest >= SMALL {

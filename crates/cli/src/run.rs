@@ -77,10 +77,19 @@ fn make_group() -> Option<Group> {
 /// shared page added.
 fn environment(library: &std::path::Path, page: &SharedPage) -> Vec<(OsString, OsString)> {
     const PRELOAD: &str = "LD_PRELOAD";
+    // A program with AddressSanitizer refuses to start after a library that was preloaded, unless told not to look.
+    const ASAN: &str = "ASAN_OPTIONS";
+    let mut asan = std::env::var_os(ASAN).unwrap_or_default();
+    asan.push(if asan.is_empty() { "" } else { ":" });
+    asan.push("verify_asan_link_order=0");
     let preload = preload::with_users_own(library, std::env::var_os(PRELOAD).as_deref());
     std::env::vars_os()
-        .filter(|(name, _)| name != PRELOAD && name != shared::ENV_SHARED)
-        .chain([(PRELOAD.into(), preload), (shared::ENV_SHARED.into(), page.path().into())])
+        .filter(|(name, _)| name != PRELOAD && name != shared::ENV_SHARED && name != ASAN)
+        .chain([
+            (PRELOAD.into(), preload),
+            (shared::ENV_SHARED.into(), page.path().into()),
+            (ASAN.into(), asan),
+        ])
         .collect()
 }
 

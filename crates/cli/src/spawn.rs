@@ -1,4 +1,4 @@
-//! Starting the program, with nothing of it changed but two variables of its
+//! Starting the program, with nothing of it changed but three variables of its
 //! environment.
 //!
 //! The standard library's `Command` is not used: it resets the signal mask

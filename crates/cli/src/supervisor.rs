@@ -176,6 +176,7 @@ impl<'a> Supervisor<'a> {
     /// Looks at the tree once. Returns what is resident.
     fn sample(&mut self, now: Instant) -> u64 {
         let before = self.sum_of_gauges();
+        let copied = self.shared.copied.load(Relaxed);
         let mut managed = self.tree.sample(now);
         if self.tree.scan_is_due(now) || self.tree.forks.is_due(now) {
             for member in self.tree.scan(now) {
@@ -205,6 +206,7 @@ impl<'a> Supervisor<'a> {
             None => (sum.saturating_sub(twice), sum.saturating_sub(twice), -(twice as i64)),
         };
         shared.resident_correction.store(correction, Relaxed);
+        shared.copied_seen.store(copied, Relaxed);
         shared.note_peaks();
         self.note(now, certain);
         self.print_messages();

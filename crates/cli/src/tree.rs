@@ -163,7 +163,7 @@ impl Tree {
                 _ => {}
             }
         }
-        self.forks.erode(now);
+        self.forks.erode(self.shared.unshared.load(Relaxed), now);
         Resident { known: managed.sum(), least: managed.least(), new }
     }
 
@@ -206,7 +206,8 @@ impl Tree {
         let cost = sys::cpu_time().saturating_sub(begin);
         self.next_scan = now + (cost * SCAN_SHARE).clamp(Duration::from_millis(100), Duration::from_secs(2));
         self.earliest_scan = now + (cost * FORCED_SCAN_SHARE).max(Duration::from_millis(5));
-        self.forks.measure(&self.families(), Instant::now());
+        let unshared = self.shared.unshared.load(Relaxed);
+        self.forks.measure(&self.families(), unshared, Instant::now());
         news
     }
 

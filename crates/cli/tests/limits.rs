@@ -6,6 +6,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use common::{compile, finish, run_with, said, stats};
@@ -231,13 +232,20 @@ fn start(options: &[&str], words: &[&str]) -> Child {
     command.spawn().unwrap()
 }
 
-/// Private anonymous memory of a process's children, bytes, each page once.
+/// What is measured here is when things happen: one test at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Private anonymous memory of all below a process, bytes, each page once.
 fn resident_below(pid: u32) -> u64 {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     let sum = |child: &str| {
+        let below = child.parse().map_or(0, resident_below);
         let rollup = fs::read_to_string(format!("/proc/{child}/smaps_rollup")).unwrap_or_default();
         let line = rollup.lines().find(|line| line.starts_with("Pss_Anon:"));
-        line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0) << 10
+        line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0) * 1024 + below
     };
     children.split_whitespace().map(sum).sum()
 }
@@ -266,6 +274,7 @@ fn holds(limit: u64, mut child: Child) -> usize {
 
 #[test]
 fn growth_at_full_speed() {
+    let _alone = alone();
     let here = tempfile::tempdir().unwrap();
     let Some(grow) = program(here.path()) else { return };
     let json = here.path().join("s.json");
@@ -280,6 +289,7 @@ fn growth_at_full_speed() {
 
 #[test]
 fn memory_that_the_kernel_fills_at_once() {
+    let _alone = alone();
     let here = tempfile::tempdir().unwrap();
     let Some(populate) = compile(here.path(), "populate", POPULATE, &[]) else { return };
     holds(64 * MIB, start(&["--limit", "64M", "--"], &[populate.to_str().unwrap(), "160"]));
@@ -288,6 +298,7 @@ fn memory_that_the_kernel_fills_at_once() {
 /// Copies that the kernel makes, without telling, when forked processes write to what they share.
 #[test]
 fn copies_after_a_fork() {
+    let _alone = alone();
     let here = tempfile::tempdir().unwrap();
     let Some(share) = compile(here.path(), "share", SHARE, &[]) else { return };
     for round in 0..2 {
@@ -299,6 +310,7 @@ fn copies_after_a_fork() {
 
 #[test]
 fn little_address_space() {
+    let _alone = alone();
     let here = tempfile::tempdir().unwrap();
     let Some(populate) = compile(here.path(), "populate", POPULATE, &[]) else { return };
     let folded = run_with(&["--limit", "64M", "--"], &[populate.to_str().unwrap(), "160"]);
@@ -310,6 +322,7 @@ fn little_address_space() {
 
 #[test]
 fn data_that_do_not_compress() {
+    let _alone = alone();
     let here = tempfile::tempdir().unwrap();
     let Some(grow) = program(here.path()) else { return };
     let words = [grow.as_str(), "160", "64"];
@@ -326,6 +339,7 @@ fn data_that_do_not_compress() {
 
 #[test]
 fn every_fill_ratio_and_no_reserve() {
+    let _alone = alone();
     let here = tempfile::tempdir().unwrap();
     let Some(grow) = program(here.path()) else { return };
     for option in [&["--fill-ratio", "16/64"][..], &["--fill-ratio", "64/64"], &["--no-reserve"]] {
@@ -337,6 +351,7 @@ fn every_fill_ratio_and_no_reserve() {
 
 #[test]
 fn evicting_all_the_time() {
+    let _alone = alone();
     let here = tempfile::tempdir().unwrap();
     let Some(grow) = program(here.path()) else { return };
     let json = here.path().join("s.json");
@@ -348,6 +363,7 @@ fn evicting_all_the_time() {
 
 #[test]
 fn a_damaged_block_is_never_handed_out() {
+    let _alone = alone();
     let here = tempfile::tempdir().unwrap();
     let Some(damage) = compile(here.path(), "damage", DAMAGE, &[]) else { return };
     let said = finish(run_with(&["--limit", "48M", "--"], &[damage.to_str().unwrap()]));
@@ -357,6 +373,7 @@ fn a_damaged_block_is_never_handed_out() {
 
 #[test]
 fn a_program_that_forks_keeps_what_was_evicted() {
+    let _alone = alone();
     let Some(python) = ["/usr/bin/python3", "python3"].into_iter().find(|name| {
         Command::new(name).args(["-c", "pass"]).output().is_ok_and(|output| output.status.success())
     }) else {

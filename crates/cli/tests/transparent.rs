@@ -55,8 +55,9 @@ fn environment() {
     let preload = said.out.lines().find_map(|line| line.strip_prefix("LD_PRELOAD=")).unwrap();
     assert!(preload.contains("libmemfold_preload") && !preload.contains(' '), "{preload}");
     assert!(said.out.contains("MEMFOLD_SHARED=/proc/"), "{}", said.out);
+    assert!(said.out.contains("ASAN_OPTIONS=verify_asan_link_order=0\n"), "{}", said.out);
     // Nothing else was added.
-    assert_eq!(said.out.lines().count(), 5, "{}", said.out);
+    assert_eq!(said.out.lines().count(), 6, "{}", said.out);
 }
 
 #[test]

@@ -190,7 +190,15 @@ impl Runtime {
         // SAFETY: no entry names these pages any more, between them are none, and this thread holds the slot.
         let _ = unsafe { sys::madvise(at, (last + 1 - first) * PAGE, advice::DONTNEED) };
         self.given_back.fetch_add(1, Relaxed);
-        self.change_debt(used - (count * PAGE) as i64);
+        let bytes = (count * PAGE) as u64;
+        if held.shared.load(Relaxed) {
+            // Others still have them: this process is smaller, but nothing is free.
+            self.shared().copied.fetch_add(bytes, Relaxed);
+            self.shared().unshared.fetch_add(bytes, Relaxed);
+            self.change_debt(used);
+        } else {
+            self.change_debt(used - bytes as i64);
+        }
     }
 
     /// Compresses the pages in `todo`, a bit for each of `pages`, and writes their entries.

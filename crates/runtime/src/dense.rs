@@ -35,12 +35,12 @@ impl Runtime {
     /// there is, room is worth more than time. So it is when several processes
     /// each make a copy of what they share before the first page is free.
     pub fn tier(&self, shared: bool) -> Tier {
-        if shared || self.is_tight() { Tier::Dense } else { Tier::Fast }
+        if shared || self.is_short() { Tier::Dense } else { Tier::Fast }
     }
 
     /// Whether the store takes more than 3/4 of what the process may have; or
     /// half of it, when a little more room would spare many faults.
-    pub fn is_tight(&self) -> bool {
+    fn is_tight(&self) -> bool {
         let slot = self.slot();
         let store = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
         let may_have = (slot.resident.load(Relaxed) as i64 - self.debt.load(Relaxed)).max(0) as u64;
@@ -48,10 +48,15 @@ impl Runtime {
         store * 4 > may_have * share
     }
 
+    /// Room is worth more than time: the store is large, or there is nothing else to be gained.
+    fn is_short(&self) -> bool {
+        self.is_tight() || self.squeeze.load(Relaxed)
+    }
+
     /// Compresses what is left of the fast tier in one block again. `false`
     /// if there is none.
     pub fn densify_some(&self, worker: &mut Worker) -> bool {
-        if !self.fast_left.load(Relaxed) || !self.is_tight() {
+        if !self.fast_left.load(Relaxed) || !self.is_short() {
             return false;
         }
         let from = self.dense_at.load(Relaxed);

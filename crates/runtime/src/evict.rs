@@ -29,7 +29,7 @@ use crate::interpose::ranges;
 use crate::lock::Guard;
 use crate::maps;
 use crate::order::Order;
-use crate::pagemap::Pagemap;
+use crate::pagemap::{Pagemap, Present};
 use crate::runtime::Runtime;
 use crate::standby::page_id;
 use crate::sys::{self, Errno, Fd, PAGE, advice, prot};
@@ -199,16 +199,23 @@ impl Runtime {
         self.unmark(range.to, range.to + range.bytes);
         // SAFETY: nobody else uses the slot yet.
         let readable = unsafe { self.make_readable(range.to, range.bytes) };
-        let present = pagemap.present(range.to, range.pages(), range.first());
+        let mut present = pagemap.present(range.to, range.pages(), range.first());
         // Whoever read in our place is done once its lock can be had; only then is its word final.
         drop(self.proxy.lock());
         let seen = self.move_seen.load(Acquire);
         let taken = match present {
-            Some(present) if result.is_ok() && seen && readable => {
-                Taken::Pages(self.write_entries(order, range, &present.bits))
+            Some(ref mut present) if result.is_ok() && seen && readable => {
+                if present.swapped_count > 0 {
+                    self.sort_out_guards(range, present);
+                }
+                Taken::Pages(self.write_entries(order, range, &present.all()))
             }
-            _ if result.is_err() && present.is_none_or(|present| present.count == 0) => {
-                if result == Err(Errno::FAULT) { Taken::Stale } else { Taken::Nothing }
+            _ if result.is_err() && present.is_none_or(|present| present.all() == [0; PAGES / 64]) => {
+                if result == Err(Errno::FAULT) {
+                    Taken::Stale
+                } else {
+                    Taken::Nothing
+                }
             }
             _ => self.sort_out(order, pagemap, range),
         };
@@ -227,7 +234,7 @@ impl Runtime {
             let (source, target) = (range.start + offset, range.to + offset);
             let (file, there) = match pagemap.present(target, 1, 0) {
                 None => (true, true),
-                Some(present) => (false, present.count == 1),
+                Some(present) => (false, present.count + present.swapped_count == 1),
             };
             if !there {
                 continue;
@@ -238,20 +245,44 @@ impl Runtime {
             let readable = !file && unsafe { self.make_readable(target, PAGE) };
             if readable && self.witness().is_taken(source) {
                 let index = index_in_block(source);
-                bits[index / 64] |= 1 << (index % 64);
+                if is_guard(target) {
+                    guard_again(self, source);
+                } else {
+                    bits[index / 64] |= 1 << (index % 64);
+                }
                 continue;
             }
-            // What is left behind stays mapped: the kernel must not give a place on standby to the program.
-            // SAFETY: the page returns to where it came from a moment ago.
-            if unsafe { sys::mremap_to(target, PAGE, source, true) }.is_err() {
-                self.fail(
-                    "a page that was taken away from a mapping that changed meanwhile could not be put back",
-                );
-            }
+            self.put_back(target, source);
         }
         match self.write_entries(order, range, &bits) {
             0 => Taken::Stale,
             pages => Taken::Pages(pages),
+        }
+    }
+
+    /// Takes guard pages out of `present` that the program made after the range
+    /// was looked at, and makes them again where they were. Who touches one
+    /// meanwhile waits for the order lock. What else is swapped is a page.
+    #[cold]
+    fn sort_out_guards(&self, range: Range, present: &mut Present) {
+        for offset in (0..range.bytes).step_by(PAGE) {
+            let (index, target) = (index_in_block(range.start + offset), range.to + offset);
+            let bit = 1 << (index % 64);
+            if present.swapped[index / 64] & bit != 0 && is_guard(target) {
+                present.swapped[index / 64] &= !bit;
+                guard_again(self, range.start + offset);
+            }
+        }
+    }
+
+    /// A page that is not on standby yet returns to where it was a moment ago.
+    fn put_back(&self, target: usize, source: usize) {
+        // What is left behind stays mapped: the kernel must not give a place on standby to the program.
+        // SAFETY: the page returns to where it came from.
+        if unsafe { sys::mremap_to(target, PAGE, source, true) }.is_err() {
+            self.fail(
+                "a page that was taken away from a mapping that changed meanwhile could not be put back",
+            );
         }
     }
 
@@ -304,7 +335,8 @@ impl Runtime {
         }
         let _ = self.uffd().unregister(range.to, range.bytes);
         match pagemap.present(range.to, range.pages(), range.first()) {
-            Some(present) => Taken::Pages(self.write_entries(order, range, &present.bits)),
+            // Only pages move this way: what is swapped was swapped there.
+            Some(present) => Taken::Pages(self.write_entries(order, range, &present.all())),
             None => self.fail("what was moved to standby can't be seen there"),
         }
     }
@@ -367,5 +399,20 @@ impl Runtime {
         self.standby.pages.fetch_add(u64::from(live), Relaxed);
         self.slot().counters.blocks_evicted.fetch_add(1, Relaxed);
         live
+    }
+}
+
+/// Whether a swapped page that this process may read is a guard page: those
+/// alone can't be made present. (Kernels that do not know the advice do not know guards.)
+fn is_guard(page: usize) -> bool {
+    // SAFETY: reading loses nothing.
+    let answer = unsafe { sys::madvise(page, PAGE, advice::POPULATE_READ) };
+    answer == Err(Errno::FAULT)
+}
+
+fn guard_again(runtime: &Runtime, page: usize) {
+    // SAFETY: the page is empty: what was there was a guard.
+    if unsafe { sys::madvise(page, PAGE, advice::GUARD_INSTALL) }.is_err() {
+        runtime.fail("a guard page that was taken away could not be made again");
     }
 }

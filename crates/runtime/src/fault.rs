@@ -331,6 +331,8 @@ impl Handler {
         for (start, bytes) in ranges.into_iter().skip(usize::from(!roomy)) {
             match runtime.uffd().protect(start, bytes, false) {
                 Ok(()) => {
+                    runtime.copied.fetch_add(bytes as u64, Relaxed);
+                    runtime.shared().copied.fetch_add(bytes as u64, Relaxed);
                     runtime.change_debt(bytes as i64);
                     return;
                 }

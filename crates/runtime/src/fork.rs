@@ -323,7 +323,8 @@ impl Runtime {
                 return;
             }
             for index in 0..PAGES {
-                if pagemap.present(base + index * PAGE, 1, 0).is_some_and(|present| present.count == 1) {
+                let there = |now: crate::pagemap::Present| now.count + now.swapped_count == 1;
+                if pagemap.present(base + index * PAGE, 1, 0).is_some_and(there) {
                     // Brought back just before the fork: the page is the truth.
                     self.drop_page(block, base + index * PAGE);
                 }

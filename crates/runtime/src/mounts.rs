@@ -5,70 +5,85 @@
 //! Which mounts those are is read from `mountinfo`. To ask a file system for
 //! its type could wait for its server, and the keeper may wait for nobody.
 
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 
 use crate::maps::decimal;
 use crate::sys::{self, Fd, PollFd, o};
 
-/// Types of such file systems; a subtype may follow after a dot.
-const TYPES: [&[u8]; 6] = [b"fuse", b"fuseblk", b"virtiofs", b"9p", b"cifs", b"smb3"];
-/// Such mounts that are told apart. With more, every file may pin.
-const PINNING: usize = 64;
-/// Other mounts that are known. Files of those that are not may pin.
+/// Types of such file systems; a subtype may follow after a dot. ZFS does direct I/O unasked if so set (`direct`).
+const TYPES: [&[u8]; 7] = [b"fuse", b"fuseblk", b"virtiofs", b"9p", b"cifs", b"smb3", b"zfs"];
+/// Other mounts that are known at most. Files of those that are not may pin.
 const ORDINARY: usize = 1024;
+/// Looks at a list that is just being written before a mount is taken for unknown.
+const PATIENCE: usize = 1000;
 const POLL_CHANGED: i16 = 2 | 8;
 
-/// Ids of the mounts that may pin: written by the keeper, read by all.
-pub struct PinningMounts {
-    ids: [AtomicU64; PINNING],
+/// The mounts whose files pin only for direct I/O: written by the keeper, read by all.
+pub struct OrdinaryMounts {
+    ids: [AtomicU32; ORDINARY],
     count: AtomicUsize,
+    /// Odd while the list is being written.
+    version: AtomicU32,
+    /// There are others too.
+    others: AtomicBool,
 }
 
-impl PinningMounts {
+impl OrdinaryMounts {
     /// None.
     pub const fn new() -> Self {
-        PinningMounts { ids: [const { AtomicU64::new(0) }; PINNING], count: AtomicUsize::new(0) }
+        OrdinaryMounts {
+            ids: [const { AtomicU32::new(0) }; ORDINARY],
+            count: AtomicUsize::new(0),
+            version: AtomicU32::new(0),
+            others: AtomicBool::new(false),
+        }
     }
 
-    /// Whether there are any.
-    #[inline(always)]
-    pub fn any(&self) -> bool {
-        self.count.load(Acquire) != 0
-    }
-
-    /// Whether files of this mount may pin.
+    /// Whether this mount is one of them. A mount that has appeared since the list was read is not.
     pub fn has(&self, mount: u64) -> bool {
-        let count = self.count.load(Acquire);
-        count > PINNING || self.ids[..count].iter().any(|id| id.load(Relaxed) == mount)
+        for _ in 0..PATIENCE {
+            let version = self.version.load(Acquire);
+            let used = &self.ids[..self.count.load(Relaxed).min(ORDINARY)];
+            if used.iter().any(|id| u64::from(id.load(Relaxed)) == mount) {
+                return true;
+            }
+            core::sync::atomic::fence(Acquire);
+            if version % 2 == 0 && self.version.load(Relaxed) == version {
+                return false;
+            }
+            sys::sched_yield();
+        }
+        false
     }
 
     /// Whether this open file of the calling thread may pin.
-    pub fn holds(&self, file: Fd) -> bool {
+    pub fn may_pin(&self, file: Fd) -> bool {
         match sys::file_info(file, c"") {
-            // Before Linux 5.8 the mount is not told.
-            Ok(info) => info.is_regular && info.mount.is_none_or(|mount| self.has(mount)),
-            Err(_) => false,
+            Ok(info) if info.is_regular => match info.mount {
+                Some(mount) => !self.has(mount),
+                // Before Linux 5.8 the mount is not told.
+                None => self.others.load(Relaxed),
+            },
+            _ => false,
         }
     }
 }
 
-/// The keeper's list of all mounts that it can see.
+/// The keeper's view of the mounts.
 pub struct Mounts {
     file: Option<Fd>,
     read: bool,
-    ordinary: [u32; ORDINARY],
-    count: usize,
 }
 
 impl Mounts {
     /// Opens the list. If that fails every file may pin.
     pub fn open() -> Self {
         let file = sys::open_own(c"/proc/thread-self/mountinfo", o::RDONLY).ok();
-        Mounts { file, read: false, ordinary: [0; ORDINARY], count: 0 }
+        Mounts { file, read: false }
     }
 
     /// Reads the list if it has changed.
-    pub fn refresh(&mut self, pinning: &PinningMounts) {
+    pub fn refresh(&mut self, ordinary: &OrdinaryMounts) {
         let Some(file) = self.file else { return };
         let mut fds = [PollFd { fd: file, events: POLL_CHANGED, revents: 0 }];
         let changed = sys::poll(&mut fds, Some(0)).is_ok_and(|count| count > 0);
@@ -76,47 +91,42 @@ impl Mounts {
             return;
         }
         self.read = true;
-        self.count = 0;
-        let mut found = 0;
-        let mut buffer = [0u8; 8 << 10];
-        let (mut offset, mut filled) = (0u64, 0);
-        while let Ok(got) = sys::pread(file, &mut buffer[filled..], offset) {
-            offset += got as u64;
-            let end = filled + got;
-            let mut at = 0;
-            while let Some(length) = buffer[at..end].iter().position(|byte| *byte == b'\n') {
-                match parse(&buffer[at..at + length]) {
-                    Some((id, true)) => {
-                        if let Some(place) = pinning.ids.get(found) {
-                            place.store(id, Relaxed);
-                        }
-                        found += 1;
-                    }
-                    Some((id, false)) if self.count < ORDINARY => {
-                        self.ordinary[self.count] = id as u32;
-                        self.count += 1;
-                    }
-                    _ => {}
-                }
-                at += length + 1;
-            }
-            buffer.copy_within(at..end, 0);
-            filled = end - at;
-            if got == 0 {
-                break;
-            }
-            if filled == buffer.len() {
-                // Longer than any line may be: what is not known may pin.
-                filled = 0;
-            }
-        }
-        pinning.count.store(found.min(PINNING + 1), Release);
+        ordinary.version.fetch_add(1, AcqRel);
+        read_list(file, ordinary);
+        ordinary.version.fetch_add(1, Release);
     }
+}
 
-    /// Whether this mount is known and pins only for direct I/O.
-    pub fn is_ordinary(&self, mount: u64) -> bool {
-        self.ordinary[..self.count].iter().any(|id| u64::from(*id) == mount)
+fn read_list(file: Fd, ordinary: &OrdinaryMounts) {
+    let (mut count, mut others) = (0, false);
+    let mut buffer = [0u8; 8 << 10];
+    let (mut offset, mut filled) = (0u64, 0);
+    while let Ok(got) = sys::pread(file, &mut buffer[filled..], offset) {
+        offset += got as u64;
+        let end = filled + got;
+        let mut at = 0;
+        while let Some(length) = buffer[at..end].iter().position(|byte| *byte == b'\n') {
+            match parse(&buffer[at..at + length]) {
+                Some((id, false)) if count < ORDINARY => {
+                    ordinary.ids[count].store(id as u32, Relaxed);
+                    count += 1;
+                }
+                _ => others = true,
+            }
+            at += length + 1;
+        }
+        buffer.copy_within(at..end, 0);
+        filled = end - at;
+        if got == 0 {
+            break;
+        }
+        if filled == buffer.len() {
+            // Longer than any line may be: what is not known may pin.
+            filled = 0;
+        }
     }
+    ordinary.count.store(count, Relaxed);
+    ordinary.others.store(others, Relaxed);
 }
 
 /// Id of a mount, and whether it may pin: `ID PARENT DEVICE ROOT POINT OPTIONS TAGS... - TYPE SOURCE OPTIONS`.
@@ -151,17 +161,15 @@ mod tests {
 
     #[test]
     fn own_files_are_on_ordinary_mounts() {
-        let (mut mounts, pinning) = (Mounts::open(), PinningMounts::new());
-        mounts.refresh(&pinning);
+        let (mut mounts, ordinary) = (Mounts::open(), OrdinaryMounts::new());
+        mounts.refresh(&ordinary);
         let file = sys::open(c"/proc/self/maps", o::RDONLY).unwrap();
         let info = sys::file_info(file, c"").unwrap();
         assert!(info.is_regular);
-        if let Some(mount) = info.mount {
-            assert!(mounts.is_ordinary(mount));
-            assert!(!pinning.has(mount));
-        }
-        assert!(!pinning.holds(file));
+        assert!(info.mount.is_none_or(|mount| ordinary.has(mount)));
+        assert!(!ordinary.may_pin(file));
+        assert!(info.mount.is_none() || OrdinaryMounts::new().may_pin(file));
         sys::close(file);
-        assert!(!mounts.is_ordinary(u64::MAX));
+        assert!(!ordinary.has(u64::MAX));
     }
 }

@@ -2,6 +2,10 @@
 //!
 //! Linux 6.7 can search it (PAGEMAP_SCAN), which jumps over the holes of
 //! large reservations; before that every page has to be read.
+//!
+//! What is in the kernel's swap is not resident, and is left there. A guard
+//! page (MADV_GUARD_INSTALL, Linux 6.13) looks the same: an entry that is
+//! neither a page nor empty. Both are **swapped** here.
 
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
@@ -58,12 +62,16 @@ pub struct Pagemap {
 }
 
 /// Pages of one block that are there, one bit each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Present {
     /// One bit a page of the block.
     pub bits: [u64; PAGES / 64],
     /// Number of bits.
     pub count: u32,
+    /// The same for what is swapped: see the module.
+    pub swapped: [u64; PAGES / 64],
+    /// Number of bits.
+    pub swapped_count: u32,
 }
 
 impl Pagemap {
@@ -80,7 +88,14 @@ impl Pagemap {
 
     /// `None` if this kernel can't search. Finds no more than there are
     /// `regions`.
-    fn scan<'a>(&self, start: usize, end: usize, max: u64, regions: &'a mut [Region]) -> Option<Found<'a>> {
+    fn scan<'a>(
+        &self,
+        start: usize,
+        end: usize,
+        any_of: u64,
+        max: u64,
+        regions: &'a mut [Region],
+    ) -> Option<Found<'a>> {
         if !self.can_scan.load(Relaxed) {
             return None;
         }
@@ -95,7 +110,7 @@ impl Pagemap {
             max_pages: max,
             inverted: 0,
             mask: 0,
-            any_of: IS_PRESENT | IS_SWAPPED,
+            any_of,
             returned: IS_FILE | IS_PRESENT | IS_SWAPPED | IS_ZERO,
         };
         // SAFETY: the structure is the one of PAGEMAP_SCAN; it only reports.
@@ -113,9 +128,24 @@ impl Pagemap {
     /// if nothing is there.
     pub fn first_present(&self, start: usize, end: usize) -> Option<usize> {
         let mut region = [Region::default(); 1];
-        match self.scan(start, end, 1, &mut region) {
+        match self.scan(start, end, IS_PRESENT, 1, &mut region) {
             Some(found) => found.regions.first().map(|r| r.start as usize),
             None => Some(start),
+        }
+    }
+
+    /// The first run of swapped pages in a range inside one block.
+    pub fn first_swapped(&self, start: usize, end: usize) -> Option<(usize, usize)> {
+        let mut region = [Region::default(); 1];
+        match self.scan(start, end, IS_SWAPPED, 0, &mut region) {
+            Some(found) => found.regions.first().map(|r| (r.start as usize, r.end as usize)),
+            None => {
+                let words = self.words(start, (end - start) / PAGE)?;
+                let is_swapped = |word: &u64| word & SWAPPED != 0;
+                let first = words[..(end - start) / PAGE].iter().position(is_swapped)?;
+                let count = words[first..].iter().take_while(|word| is_swapped(word)).count();
+                Some((start + first * PAGE, start + (first + count) * PAGE))
+            }
         }
     }
 
@@ -125,8 +155,8 @@ impl Pagemap {
     pub fn present(&self, start: usize, pages: usize, first: usize) -> Option<Present> {
         // Neighbours of different kinds are regions of their own: as many as there are pages.
         let mut regions = [Region::default(); PAGES];
-        let mut present = Present { bits: [0; PAGES / 64], count: 0 };
-        match self.scan(start, start + pages * PAGE, 0, &mut regions) {
+        let mut present = Present::default();
+        match self.scan(start, start + pages * PAGE, IS_PRESENT | IS_SWAPPED, 0, &mut regions) {
             // Pages that were not seen would be lost.
             Some(found) if !found.whole => None,
             Some(found) => {
@@ -135,7 +165,7 @@ impl Pagemap {
                         return None;
                     }
                     for page in (region.start as usize..region.end as usize).step_by(PAGE) {
-                        present.add(first + (page - start) / PAGE);
+                        present.add(first + (page - start) / PAGE, region.categories & IS_SWAPPED != 0);
                     }
                 }
                 Some(present)
@@ -166,7 +196,7 @@ impl Pagemap {
                 if word & FILE != 0 {
                     return None;
                 }
-                present.add(first + index);
+                present.add(first + index, word & PRESENT == 0);
             }
         }
         Some(present)
@@ -174,11 +204,11 @@ impl Pagemap {
 
     /// As `present`, only pages that no other process has mapped.
     pub fn exclusive(&self, start: usize, pages: usize, first: usize) -> Present {
-        let mut exclusive = Present { bits: [0; PAGES / 64], count: 0 };
+        let mut exclusive = Present::default();
         let words = self.words(start, pages).unwrap_or([0; PAGES]);
         for (index, word) in words[..pages].iter().enumerate() {
             if word & PRESENT != 0 && word & EXCLUSIVE != 0 {
-                exclusive.add(first + index);
+                exclusive.add(first + index, false);
             }
         }
         exclusive
@@ -186,9 +216,18 @@ impl Pagemap {
 }
 
 impl Present {
-    fn add(&mut self, index: usize) {
-        self.bits[index / 64] |= 1 << (index % 64);
-        self.count += 1;
+    fn add(&mut self, index: usize, swapped: bool) {
+        let (bits, count) = match swapped {
+            false => (&mut self.bits, &mut self.count),
+            true => (&mut self.swapped, &mut self.swapped_count),
+        };
+        bits[index / 64] |= 1 << (index % 64);
+        *count += 1;
+    }
+
+    /// What is there or swapped.
+    pub fn all(&self) -> [u64; PAGES / 64] {
+        core::array::from_fn(|word| self.bits[word] | self.swapped[word])
     }
 }
 
@@ -216,7 +255,7 @@ mod tests {
         let pagemap = Pagemap::open().unwrap();
         assert_eq!(pagemap.present(start, PAGES, 0).unwrap().count as usize, PAGES);
         let mut few = [Region::default(); 300];
-        if let Some(found) = pagemap.scan(start, start + PAGES * PAGE, 0, &mut few) {
+        if let Some(found) = pagemap.scan(start, start + PAGES * PAGE, IS_PRESENT, 0, &mut few) {
             assert!(!found.whole);
         }
     }

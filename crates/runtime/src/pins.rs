@@ -48,7 +48,7 @@ impl Runtime {
                 let record = u16::from_ne_bytes([buffer[at + 16], buffer[at + 17]]) as usize;
                 if let Ok(name) = CStr::from_bytes_until_nul(&buffer[at + 19..at + record]) {
                     seen += 1;
-                    if name.to_bytes()[0] != b'.' && self.can_pin(mounts, directory, name) {
+                    if name.to_bytes()[0] != b'.' && self.can_pin(directory, name) {
                         self.pins_seen.store(true, Release);
                     }
                 }
@@ -58,7 +58,7 @@ impl Runtime {
         sys::close(directory);
     }
 
-    fn can_pin(&self, mounts: &Mounts, directory: Fd, name: &CStr) -> bool {
+    fn can_pin(&self, directory: Fd, name: &CStr) -> bool {
         let mut target = [0u8; 64];
         let Ok(length) = sys::readlink_at(directory, name, &mut target) else { return false };
         if target[..length].starts_with(b"anon_inode:[io_uring]") {
@@ -82,12 +82,12 @@ impl Runtime {
         let length = sys::read(info, &mut text).unwrap_or(0);
         sys::close(info);
         let Some((flags, mount)) = parse(&text[..length]) else { return false };
-        if flags & DIRECT != 0 || self.mounts.has(mount) {
+        if flags & DIRECT != 0 {
             return true;
         }
         // Files of the kernel's own have no mount that is listed. Others may come from where this process can't look.
         let internal = INTERNAL.iter().any(|start| target.starts_with(start));
-        !mounts.is_ordinary(mount)
+        !self.mounts.has(mount)
             && !internal
             && sys::file_info(directory, name).is_ok_and(|info| info.is_regular)
     }

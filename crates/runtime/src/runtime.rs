@@ -11,7 +11,7 @@ use crate::arena::Arena;
 use crate::follow::Follow;
 use crate::keep::KeepOut;
 use crate::lock::Lock;
-use crate::mounts::PinningMounts;
+use crate::mounts::OrdinaryMounts;
 use crate::order::{Order, Proxy};
 use crate::shared::{Shared, Slot, state};
 use crate::standby::Standby;
@@ -191,9 +191,11 @@ pub struct Runtime {
     /// Pages may be pinned for I/O: see `pins.rs`.
     pub pins_seen: AtomicBool,
     /// Files on these may pin them.
-    pub mounts: PinningMounts,
+    pub mounts: OrdinaryMounts,
     /// The kernel has UFFDIO_MOVE.
     pub can_move: AtomicBool,
+    /// Copies of shared pages that were let be made, bytes: see `copies.rs`.
+    pub copied: AtomicU64,
     /// The kernel can write-protect pages.
     pub can_protect: AtomicBool,
     /// The program asked the runtime to stop: see `stop.rs`.
@@ -283,8 +285,9 @@ impl Runtime {
             room_pays: AtomicBool::new(false),
             fast_left: AtomicBool::new(false),
             pins_seen: AtomicBool::new(false),
-            mounts: PinningMounts::new(),
+            mounts: OrdinaryMounts::new(),
             can_move: AtomicBool::new(false),
+            copied: AtomicU64::new(0),
             can_protect: AtomicBool::new(false),
             stop_wanted: AtomicBool::new(false),
             stopped: AtomicBool::new(false),

@@ -28,7 +28,7 @@ pub const ENV_SHARED: &str = "MEMFOLD_SHARED";
 /// "memfold\0" read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memfold\0");
 /// Version of the layout of [`Shared`].
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Processes of one tree that can be managed at the same time.
 pub const SLOTS: usize = 1024;
 /// Messages that processes can leave for the supervisor before one is lost.
@@ -91,6 +91,14 @@ pub struct Shared {
     pub unmanaged_resident: AtomicU64,
     /// To be added to the sum of all resident gauges: pages shared by fork are counted in each process (supervisor writes).
     pub resident_correction: AtomicI64,
+    /// What has become of pages that were shared after forks and the correction does not know yet, bytes: copies that
+    /// threads were let make, by which no process becomes larger, and what one process has given back and others
+    /// have. Counts up; `copied_seen` is where it stood at the last correction.
+    pub copied: AtomicU64,
+    /// See `copied`.
+    pub copied_seen: AtomicU64,
+    /// What one process has given back and others have, bytes; counts up.
+    pub unshared: AtomicU64,
     /// Name of the fast codec, zero-terminated.
     pub codec_fast: [AtomicU8; 64],
     /// Name of the dense codec, zero-terminated; empty means none.
@@ -195,9 +203,17 @@ impl Shared {
 
     /// Everything the tree has resident now, as the processes last said, in bytes.
     pub fn tree_resident(&self) -> u64 {
+        let most = self.tree_resident_unshared();
+        let copied = self.copied.load(Relaxed).saturating_sub(self.copied_seen.load(Relaxed));
+        let corrected = most.saturating_add_signed(self.resident_correction.load(Relaxed));
+        // Not every copy that was let be made is made.
+        corrected.saturating_add(copied).min(corrected.max(most))
+    }
+
+    /// What it would be if no page were shared any more, in bytes.
+    pub fn tree_resident_unshared(&self) -> u64 {
         let managed: u64 = self.live_slots().map(|s| s.resident.load(Relaxed)).sum();
-        (managed + self.unmanaged_resident.load(Relaxed))
-            .saturating_add_signed(self.resident_correction.load(Relaxed))
+        managed + self.unmanaged_resident.load(Relaxed)
     }
 
     /// Processes that have more than this much resident, bytes.

@@ -216,6 +216,7 @@ pub mod advice {
     pub const NOHUGEPAGE: usize = 15;
     pub const DONTDUMP: usize = 16;
     pub const POPULATE_READ: usize = 22;
+    pub const GUARD_INSTALL: usize = 102;
     pub const POPULATE_WRITE: usize = 23;
 }
 
@@ -503,6 +504,12 @@ pub fn close_all() {
     const UNSHARE: usize = 2;
     // SAFETY: only descriptors of the calling thread's own table are closed.
     let _ = unsafe { syscall(nr::CLOSE_RANGE, [0, u32::MAX as usize, UNSHARE, 0, 0, 0]) };
+}
+
+/// The calling thread's working directory becomes the root.
+pub fn leave_directory() {
+    // SAFETY: the path is zero-terminated.
+    let _ = unsafe { syscall(nr::CHDIR, [c"/".as_ptr() as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// An eventfd, non-blocking.

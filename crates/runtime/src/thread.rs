@@ -10,12 +10,13 @@ use crate::sys::{self, Errno, PAGE, Result, prot};
 
 const STACK: usize = 192 << 10;
 
-/// Which descriptor table a new thread has.
+/// Which descriptor table and which directories a new thread has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Descriptors {
     /// The creator's.
     Shared,
-    /// A new, empty one.
+    /// Copies: nothing that the program does with its own concerns them. (While
+    /// a thread of the program is in `execve`, the kernel lets nobody share its directories.)
     Own,
 }
 
@@ -33,9 +34,9 @@ pub fn spawn(
     const THREAD: usize = 0x10000;
     const SYSVSEM: usize = 0x40000;
     const SETTLS: usize = 0x80000;
-    let mut flags = VM | FS | SIGHAND | THREAD | SYSVSEM | SETTLS;
+    let mut flags = VM | SIGHAND | THREAD | SYSVSEM | SETTLS;
     if descriptors == Descriptors::Shared {
-        flags |= FILES;
+        flags |= FILES | FS;
     }
     // guard page | stack ... | control block page
     let memory = arena.reserve(PAGE + STACK + PAGE, PAGE).ok_or(Errno::NOMEM)? as usize;

@@ -96,6 +96,8 @@ struct Keeper {
     /// The last round took away next to nothing; when to begin another.
     fruitless: bool,
     next_round_ns: u64,
+    /// What `takable` said then, bytes.
+    fruitless_takable: u64,
     /// When descriptors were last looked at.
     pins_ns: u64,
     mounts: Mounts,
@@ -109,8 +111,9 @@ struct Keeper {
 /// Entry of the keeper thread. `paging` is 1 in a forked child whose parent
 /// has evicted pages.
 pub extern "C" fn keeper(paging: usize) -> ! {
-    // The table was copied from the creator: nothing in it is ours.
+    // The table was copied from the creator: nothing in it is ours. Nor is its directory, whose mount may have to go.
     sys::close_all();
+    sys::leave_directory();
     let inherited = paging != 0;
     let place = RUNTIME.keeper_memory.load(Relaxed) as *mut (usize, usize);
     // SAFETY: memory of the arena, made for the one keeper of this process; pairs of numbers may be zero.
@@ -157,6 +160,7 @@ impl Keeper {
             shared_too: false,
             fruitless: false,
             next_round_ns: 0,
+            fruitless_takable: 0,
             pins_ns: 0,
             mounts: Mounts::open(),
             told: false,
@@ -216,7 +220,8 @@ impl Keeper {
         let tree = shared.tree_resident();
         let paranoid = shared.flags.load(Relaxed) & shared::flags::PARANOID != 0;
         // Each process that grows may pass the goal by a margin before it waits.
-        let headroom = margin * shared.larger_than(limit / 16).clamp(1, GROWING) as u64;
+        let sharers = shared.larger_than(limit / 16).max(1);
+        let headroom = margin * sharers.min(GROWING) as u64;
         let over = if paranoid { own as i64 / 2 } else { tree as i64 - (limit - headroom.min(limit)) as i64 };
         let paging = runtime.is_paging();
         let early = START_ROOM * self.cpus.min(4) as i64;
@@ -230,9 +235,17 @@ impl Keeper {
             let spare = own.saturating_sub(overhead) as i64 - floor as i64;
             let share = if over > 0 && tree > 0 && !paranoid {
                 (over as i128 * i128::from(own) / i128::from(tree)) as i64
-            } else {
+            } else if paranoid {
                 over
+            } else {
+                // Room is for all: on a busy machine it may be long until this keeper has another look.
+                over / sharers as i64
             };
+            // There is something new to be taken away.
+            if self.fruitless && self.takable() > self.fruitless_takable + margin / 4 {
+                self.fruitless = false;
+                self.next_round_ns = 0;
+            }
             let full = share > spare || self.fruitless && runtime.standby.queued() == 0;
             let squeeze = full && !paranoid && share > margin as i64 && runtime.can_densify();
             if squeeze && !runtime.squeeze.load(Relaxed) {
@@ -263,12 +276,19 @@ impl Keeper {
             if near && grown && now - self.listed_ns > FASTEST_TICK {
                 self.watch_growth();
             }
-            if near && self.unprotected && now > self.protect_ns {
+            // Writes to all that is shared, which nobody would tell of, could pass the limit.
+            let could_pass = shared.tree_resident_unshared() + WATCH_ROOM as u64 > limit;
+            if could_pass && self.unprotected && now > self.protect_ns {
                 self.protect_shared();
             }
         }
         let room = (-over).max(0) as u64;
         (room / (GROWTH_PER_MS * self.cpus) * 1_000_000).clamp(FASTEST_TICK, SLOWEST_TICK)
+    }
+
+    /// Grows with what there is to be taken away: pages of its own that the process has got, by whatever way, bytes.
+    fn takable(&self) -> u64 {
+        self.runtime.slot().resident.load(Relaxed) + self.runtime.copied.load(Relaxed)
     }
 
     /// Ends the process if it is to be ended when its data do not compress
@@ -337,6 +357,9 @@ impl Keeper {
             self.told = true;
             runtime.set_state(state::STOPPED);
             runtime.say(match error {
+                sys::Errno::AGAIN => {
+                    "no more threads may be started (ulimit -u, pids.max of the cgroup): this process is not managed"
+                }
                 sys::Errno::NOMEM => {
                     "too little address space is left (ulimit -v): this process is not managed"
                 }
@@ -441,7 +464,8 @@ impl Keeper {
         runtime.look_for_pins(&mut self.mounts);
         let (_, address) = self.at;
         let index = self.candidates[..self.count].iter().position(|(_, end)| *end > address);
-        self.at = index.map_or((0, 0), |index| (index, address));
+        // Nothing above the hand: the round is at its end.
+        self.at = index.map_or((self.count, 0), |index| (index, address));
     }
 
     /// Threads that were not made by `pthread_create` are seen here.
@@ -471,12 +495,12 @@ impl Keeper {
                 continue;
             };
             let mut to = end.min((from / BLOCK + 1) * BLOCK);
-            if let Some((kept, kept_end)) =
-                [self.runtime.keep_out.first_in(from, to), ranges::first_kept(from, to)]
-                    .into_iter()
-                    .flatten()
-                    .min()
-            {
+            let kept = [
+                self.runtime.keep_out.first_in(from, to),
+                ranges::first_kept(from, to),
+                self.pagemap.first_swapped(from, to),
+            ];
+            if let Some((kept, kept_end)) = kept.into_iter().flatten().min() {
                 if kept <= from {
                     self.at.1 = kept_end;
                     continue;
@@ -537,7 +561,14 @@ impl Keeper {
                 }
                 // Others want the order lock too.
                 Taken::Pages(_) | Taken::Nothing | Taken::Busy => sys::sched_yield(),
-                Taken::Stale => self.list(),
+                Taken::Stale => {
+                    let mapping = self.candidates.get(self.at.0).copied();
+                    self.list();
+                    // It is what it was: it can't be registered, and is passed over.
+                    if self.candidates[..self.count].get(self.at.0).copied() == mapping {
+                        self.at = (self.at.0 + 1, 0);
+                    }
+                }
             }
         }
         true
@@ -549,7 +580,9 @@ impl Keeper {
         let fruitful = core::mem::take(&mut self.round_bytes) >= wanted / 4 || rested;
         let now = sys::now_ns();
         let took_ns = now - core::mem::replace(&mut self.round_ns, now);
-        self.hopeless_rounds = if self.runtime.is_far_over() { self.hopeless_rounds + 1 } else { 0 };
+        // What can still be made denser is worth waiting for.
+        let hopeless = self.runtime.is_far_over() && !self.runtime.squeeze.load(Relaxed);
+        self.hopeless_rounds = if hopeless { self.hopeless_rounds + 1 } else { 0 };
         self.runtime.hopeless.store(self.hopeless_rounds >= HOPELESS, Relaxed);
         let had_shared = core::mem::replace(&mut self.shared_too, false);
         if fruitful {
@@ -570,7 +603,9 @@ impl Keeper {
         let runtime = self.runtime;
         self.next_round_ns = sys::now_ns() + FRUITLESS_NS;
         self.fruitless = true;
-        if runtime.standby.queued() == 0 && runtime.debt.load(Relaxed) > 0 {
+        self.fruitless_takable = self.takable();
+        // As long as there is something to be made denser, that is waited for: `tick` decides.
+        if runtime.standby.queued() == 0 && runtime.debt.load(Relaxed) > 0 && !runtime.can_densify() {
             runtime.exhausted.store(true, Relaxed);
             runtime.room.ring();
         }

@@ -5,6 +5,9 @@
 //! it is brought back and kept out. `MADV_DONTFORK` is remembered, because
 //! the runtime uses the same mark for purposes of its own. Who discards
 //! memory is counted while he does: see `Order::was_removed_lately`.
+//!
+//! Making guard pages discards what was there, but of that the kernel tells
+//! nothing: it is discarded once more, in the way that is told.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
@@ -35,7 +38,7 @@ pub static ALL: [&Next; 2] = [&MADVISE, &MUNMAP];
 pub unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: c_int) -> c_int {
     let advice = advice as usize;
     let about_fork = matches!(advice, WIPEONFORK | KEEPONFORK | advice::DONTFORK | advice::DOFORK);
-    let discards = matches!(advice, advice::DONTNEED | FREE | DONTNEED_LOCKED);
+    let discards = matches!(advice, advice::DONTNEED | FREE | DONTNEED_LOCKED | advice::GUARD_INSTALL);
     if discards {
         RUNTIME.discarding.fetch_add(1, SeqCst);
     }
@@ -46,6 +49,10 @@ pub unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: c_int) -> c
     }
     // SAFETY: passed on to the caller.
     let result = unsafe { MADVISE.call([start, bytes, advice]) } as c_int;
+    if advice == advice::GUARD_INSTALL && result == 0 && is_paging() {
+        // SAFETY: nothing is there any more but guards, and those stay.
+        let _ = keeping_errno(|| unsafe { sys::madvise(start, bytes, advice::DONTNEED) });
+    }
     if discards {
         RUNTIME.discarding.fetch_sub(1, SeqCst);
     }

@@ -28,6 +28,7 @@ const ANONYMOUS: c_int = 0x20;
 const POPULATE: c_int = 0x8000;
 /// With this MAP_POPULATE does nothing.
 const NONBLOCK: c_int = 0x10000;
+const LOCKED: c_int = 0x2000;
 const HUGETLB: c_int = 0x40000;
 const WRITABLE: c_int = 2;
 /// MAP_POPULATE is done in pieces of this size, bytes.
@@ -113,6 +114,9 @@ macro_rules! maps {
                 let at = unsafe { $next.call(given) } as usize;
                 if fresh && at != FAILED && RUNTIME.watches_growth.load(Relaxed) {
                     got_near_limit(bytes);
+                }
+                if fresh && at != FAILED && flags & LOCKED != 0 && is_managed() {
+                    keeping_errno(|| super::locked::note(at, bytes));
                 }
                 if fill && at != FAILED {
                     keeping_errno(|| populate(at, bytes, protection));

@@ -57,6 +57,17 @@ fn locking(start: usize, bytes: usize, lock: impl FnOnce() -> isize) -> c_int {
     lock() as c_int
 }
 
+/// A mapping was made that is locked from the beginning (MAP_LOCKED).
+#[cold]
+pub fn note(start: usize, bytes: usize) {
+    let (from, to) = pages(start, bytes);
+    PROGRAM_LOCKED.add(from, to);
+    if is_paging() {
+        desk::let_evictions_end();
+        super::advice::bring_back(from, to);
+    }
+}
+
 /// As the C library's.
 ///
 /// # Safety

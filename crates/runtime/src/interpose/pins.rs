@@ -57,7 +57,7 @@ const fn open_of(name: &'static core::ffi::CStr) -> Next {
 /// opened before paging began, the keeper looks at then.
 #[cold]
 fn opened(file: c_int) {
-    if file >= 0 && !RUNTIME.pins_seen.load(Relaxed) && is_paging() && RUNTIME.mounts.holds(sys::Fd(file)) {
+    if file >= 0 && !RUNTIME.pins_seen.load(Relaxed) && RUNTIME.mounts.may_pin(sys::Fd(file)) {
         note();
     }
 }
@@ -82,7 +82,7 @@ macro_rules! opens {
                 }
                 // SAFETY: passed on to the caller.
                 let file = unsafe { $next.call([$($argument as usize),+]) as c_int };
-                if RUNTIME.mounts.any() {
+                if is_paging() {
                     keeping_errno(|| opened(file));
                 }
                 file
@@ -127,7 +127,7 @@ macro_rules! streams {
             pub unsafe extern "C" fn $name($($argument: usize),+) -> usize {
                 // SAFETY: passed on to the caller.
                 let stream = unsafe { $next.call([$($argument),+]) as usize };
-                if stream != 0 && RUNTIME.mounts.any() {
+                if stream != 0 && is_paging() {
                     // SAFETY: the stream was opened just now.
                     keeping_errno(|| opened(unsafe { FILENO.call([stream]) as c_int }));
                 }

@@ -47,6 +47,7 @@ mod numbers {
     pub const KILL: usize = 62;
     pub const STATX: usize = 332;
     pub const PRLIMIT64: usize = 302;
+    pub const CHDIR: usize = 80;
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -96,6 +97,7 @@ mod numbers {
     pub const KILL: usize = 129;
     pub const STATX: usize = 291;
     pub const PRLIMIT64: usize = 261;
+    pub const CHDIR: usize = 49;
 }
 
 pub use numbers::*;
