@@ -1,0 +1,224 @@
+//! Kinds of memory and moments that need care of their own: what may not be
+//! taken away stays, what can't be managed does no harm to the rest.
+
+mod common;
+
+use std::path::Path;
+
+use common::{compile, finish, run, run_with};
+
+/// What the programs below have in common: pages that compress to a third and know their number.
+const PAGES: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#define MIB ((size_t)1 << 20)
+static uint64_t word(uint64_t page, int i)
+{
+    uint64_t z = page * 512 + i + 0x9e3779b97f4a7c15;
+    if (i % 4 != 0)
+        return page;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+static void *map(size_t bytes, int flags)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) {
+        printf("skip: mmap: %s\n", strerror(errno));
+        exit(0);
+    }
+    return at;
+}
+static void fill(uint64_t *at, size_t bytes, uint64_t first)
+{
+    for (size_t page = 0; page < bytes / 4096; page++)
+        for (int i = 0; i < 512; i++)
+            at[page * 512 + i] = word(first + page, i);
+}
+static void check(const uint64_t *at, size_t bytes, uint64_t first)
+{
+    for (size_t page = 0; page < bytes / 4096; page++)
+        for (int i = 0; i < 512; i++)
+            if (at[page * 512 + i] != word(first + page, i)) {
+                printf("wrong: page %zu\n", page);
+                exit(1);
+            }
+}
+"#;
+
+/// Compiles a program that begins with `PAGES`, runs it in 64 MiB, and
+/// returns what it says on standard error; `None` where there is no compiler
+/// or the kernel lacks what it tries.
+fn runs(directory: &Path, name: &str, rest: &str) -> Option<String> {
+    let program = compile(directory, name, &format!("{PAGES}{rest}"), &["-pthread"])?;
+    let said = finish(run_with(&["--limit", "64M", "--"], &[program.to_str().unwrap()]));
+    if said.out.starts_with("skip: ") {
+        eprintln!("{name}: {}", said.out);
+        return None;
+    }
+    assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
+    Some(said.err)
+}
+
+#[test]
+fn locked_from_the_beginning() {
+    let here = tempfile::tempdir().unwrap();
+    let source = r#"
+int main(void)
+{
+    size_t here = 0, locked = 16 * MIB, more = 110 * MIB;
+    uint64_t *at = map(locked, MAP_PRIVATE | MAP_LOCKED), *rest;
+    unsigned char *resident = malloc(locked / 4096);
+    fill(at, locked, 1);
+    rest = map(more, MAP_PRIVATE);
+    fill(rest, more, 100000);
+    usleep(200000);
+    mincore(at, locked, resident);
+    for (size_t page = 0; page < locked / 4096; page++)
+        here += resident[page] & 1;
+    if (here < locked / 4096)
+        printf("only %zu pages are there\n", here);
+    check(at, locked, 1);
+    check(rest, more, 100000);
+    puts("right");
+}
+"#;
+    runs(here.path(), "locked", source);
+}
+
+#[test]
+fn guard_pages_between_data() {
+    let here = tempfile::tempdir().unwrap();
+    let source = r#"
+#define INSTALL 102
+#define REMOVE 103
+static int pipes[2];
+static int is_guard(const char *at)
+{
+    char byte;
+    if (write(pipes[1], at, 1) == 1)
+        return (void)!read(pipes[0], &byte, 1), 0;
+    return errno == EFAULT;
+}
+int main(void)
+{
+    size_t bytes = 48 * MIB, more = 100 * MIB;
+    char *at = map(bytes, MAP_PRIVATE), *rest;
+    if (pipe(pipes) != 0)
+        return 1;
+    fill((void *)at, bytes, 1);
+    for (size_t i = 0; i < bytes; i += 64 * 4096)
+        if (madvise(at + i, 4096, INSTALL) != 0) {
+            printf("skip: MADV_GUARD_INSTALL: %s\n", strerror(errno));
+            return 0;
+        }
+    rest = map(more, MAP_PRIVATE);
+    fill((void *)rest, more, 100000);
+    usleep(200000);
+    for (size_t i = 0; i < bytes; i += 64 * 4096) {
+        if (!is_guard(at + i))
+            printf("the guard at page %zu is gone\n", i / 4096);
+        check((void *)(at + i + 4096), 63 * 4096, 1 + i / 4096 + 1);
+    }
+    /* What is away is discarded by a guard as well. */
+    if (madvise(at, bytes, INSTALL) != 0 || madvise(at, bytes, REMOVE) != 0)
+        puts("refused");
+    for (size_t i = 0; i < bytes; i++)
+        if (at[i] != 0) {
+            printf("byte %zu has come back\n", i);
+            return 1;
+        }
+    check((void *)rest, more, 100000);
+    puts("right");
+}
+"#;
+    runs(here.path(), "guards", source);
+}
+
+#[test]
+fn memory_that_cannot_be_registered() {
+    let here = tempfile::tempdir().unwrap();
+    let source = r#"
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+int main(void)
+{
+    size_t bytes = 16 * MIB, more = 100 * MIB;
+    uint64_t *at = map(bytes, MAP_PRIVATE), *rest;
+    int own = syscall(SYS_userfaultfd, O_CLOEXEC);
+    struct uffdio_api api = { .api = UFFD_API };
+    struct uffdio_register range = { .range = { (uintptr_t)at, bytes }, .mode = UFFDIO_REGISTER_MODE_WP };
+    if (own < 0 || ioctl(own, UFFDIO_API, &api) != 0 || ioctl(own, UFFDIO_REGISTER, &range) != 0) {
+        printf("skip: userfaultfd: %s\n", strerror(errno));
+        return 0;
+    }
+    fill(at, bytes, 1);
+    rest = map(more, MAP_PRIVATE);
+    fill(rest, more, 100000);
+    check(at, bytes, 1);
+    check(rest, more, 100000);
+    puts("right");
+}
+"#;
+    let begin = std::time::Instant::now();
+    if runs(here.path(), "registered", source).is_some() {
+        assert!(begin.elapsed().as_secs() < 30, "{:?}", begin.elapsed());
+    }
+}
+
+#[test]
+fn an_exec_that_fails_while_paging_begins() {
+    let here = tempfile::tempdir().unwrap();
+    let source = r#"
+#include <pthread.h>
+static volatile int done;
+static char *words[] = { "x", NULL };
+static void *try(void *file)
+{
+    while (!done)
+        execve(file, words, words + 1);
+    return NULL;
+}
+int main(int argc, char **argv)
+{
+    char file[4096];
+    size_t bytes = 110 * MIB;
+    uint64_t *at = map(bytes, MAP_PRIVATE);
+    pthread_t other;
+    int fd;
+    snprintf(file, sizeof file, "%s.no", argv[0]);
+    fd = open(file, O_CREAT | O_WRONLY, 0755);
+    if (fd < 0 || write(fd, "no program\n", 11) != 11 || close(fd) != 0 || argc != 1)
+        return 1;
+    pthread_create(&other, NULL, try, file);
+    fill(at, bytes, 1);
+    done = 1;
+    pthread_join(other, NULL);
+    check(at, bytes, 1);
+    puts("right");
+}
+"#;
+    for _ in 0..3 {
+        let Some(said) = runs(here.path(), "exec", source) else { return };
+        assert!(!said.contains("not managed") && !said.contains("more than the limit"), "{said}");
+    }
+}
+
+#[test]
+fn address_sanitizer() {
+    let here = tempfile::tempdir().unwrap();
+    let source = "#include <stdio.h>\nint main(void) { puts(\"right\"); }\n";
+    let options = ["-fsanitize=address"];
+    let Some(program) = compile(here.path(), "sanitized", source, &options) else { return };
+    let said = finish(run(&[program.to_str().unwrap()]));
+    assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
+}
