@@ -8,7 +8,7 @@ DESTDIR :=
 PYTHON  := python3
 TORTURE := $(abspath $(TARGET))/torture
 # Those that are done within a minute each, on an idle machine.
-SMALL := python-json python-numpy sqlite g++ make-j2 redis
+SMALL := python-json python-numpy sqlite g++ make-j2 redis sort node java-default pipeline
 PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
 .DEFAULT_GOAL := help

@@ -2,7 +2,8 @@
 
 A case says how to make its input, which command is the program's, and which
 files the command writes. `small` is the size for `make test`, `big` the one
-for `make test-programs`.
+for `make test-programs`. Where a size has parts, they are how many entries, how
+large each, and the heap: the fewer entries, the less often each page is touched.
 """
 
 import os
@@ -23,8 +24,8 @@ class Case:
     """One program test."""
 
     name: str
-    small: int
-    big: int
+    small: int | tuple
+    big: int | tuple
     command: Callable[[int], list]
     needs: tuple = ()
     prepare: Callable[[Path, int], None] = lambda directory, size: None
@@ -64,7 +65,7 @@ def output_of(command, path, **options):
 
 
 def lines(directory, size):
-    output_of(["awk", "-v", f"n={size}", "-f", LOAD / "lines.awk"], directory / "lines")
+    output_of(["awk", "-v", f"n={size[0]}", "-v", f"w={size[1]}", "-f", LOAD / "lines.awk"], directory / "lines")
 
 
 def compiled_java(directory, size):
@@ -76,9 +77,9 @@ def redis_link(directory, size):
     (directory / "redis-server").symlink_to(redis_server())
 
 
-def java(name, *options, big=400_000, only_big=False):
-    return Case(f"java-{name}", 250_000, big,
-                lambda size: ["java", f"-Xmx{size // 1000 * 12 // 10}m", *options, "-XX:-UsePerfData", "-cp", ".", "Heap", size],
+def java(name, *options, only_big=False):
+    return Case(f"java-{name}", (30_000, 300, 120), (400_000, 6, 480),
+                lambda size: ["java", f"-Xmx{size[2]}m", *options, "-XX:-UsePerfData", "-cp", ".", "Heap", *size[:2]],
                 needs=("java", "javac"), packages=("default-jdk-headless",), prepare=compiled_java, only_big=only_big)
 
 
@@ -97,7 +98,7 @@ CASES = [
     Case("python-numpy", 110, 300, lambda size: [numpy_python(), LOAD / "python_numpy.py", size],
          needs=("numpy",), packages=("python3-numpy",)),
     Case("python-workers", 60_000, 130_000, lambda size: [PYTHON, LOAD / "python_workers.py", size], processes=5),
-    Case("node", 200_000, 400_000, lambda size: ["node", LOAD / "node.js", size], needs=("node",), packages=("nodejs",)),
+    Case("node", (25_000, 100), (400_000, 0), lambda size: ["node", LOAD / "node.js", *size], needs=("node",), packages=("nodejs",)),
     java("default"),
     java("serial", "-XX:+UseSerialGC"),
     java("parallel", "-XX:+UseParallelGC", only_big=True),
@@ -107,7 +108,7 @@ CASES = [
     Case("sqlite", 300_000, 600_000, lambda size: ["sqlite3", "-init", "load.sql", ":memory:", ".quit"],
          needs=("sqlite3",), packages=("sqlite3",),
          prepare=lambda directory, size: output_of([PYTHON, LOAD / "sqlite.py", str(size)], directory / "load.sql")),
-    Case("sort", 1_400_000, 4_000_000, lambda size: ["sort", "-S", "2G", "--parallel=2", "lines", "-o", "sorted"],
+    Case("sort", (120_000, 80), (4_000_000, 0), lambda size: ["sort", "-S", "2G", "--parallel=2", "lines", "-o", "sorted"],
          needs=("sort", "awk"), prepare=lines, outputs=("sorted",), environment={"LC_ALL": "C"}),
     Case("g++", 10, 40, lambda size: ["g++", "-std=c++17", "-O1", "-c", "big.cpp", "-o", "big.o"],
          needs=("g++",), packages=("g++",), outputs=("big.o",), processes=2,
@@ -117,6 +118,6 @@ CASES = [
          processes=8,
          prepare=lambda directory, size: subprocess.run(
              [PYTHON, LOAD / "cpp_source.py", "project", "4", str(size), directory], check=True)),
-    Case("pipeline", 600_000, 2_500_000, lambda size: ["sh", LOAD / "pipeline.sh", "lines"],
+    Case("pipeline", (60_000, 60), (2_500_000, 0), lambda size: ["sh", LOAD / "pipeline.sh", "lines"],
          needs=("sort", "awk", "uniq"), prepare=lines, processes=7, environment={"LC_ALL": "C"}),
 ]

@@ -10,7 +10,7 @@ import java.util.TreeMap;
 /**
  * Maps of strings and records, worked on by two threads while the collector runs.
  *
- * usage: java Heap ENTRIES
+ * usage: java Heap ENTRIES LINES     LINES numbers in each entry, at least 6
  */
 public class Heap {
     record Order(int number, String customer, long cents, int[] lines) {}
@@ -25,12 +25,13 @@ public class Heap {
 
     public static void main(String[] args) throws Exception {
         int count = Integer.parseInt(args[0]);
+        int length = Integer.parseInt(args[1]);
         Random random = new Random(5);
         Map<String, Order> orders = new HashMap<>();
         List<String> keys = new ArrayList<>();
         for (int number = 0; number < count; number++) {
             String key = "order-" + random.nextInt(1 << 30) + "/" + number;
-            int[] lines = random.ints(6, 0, 5000).toArray();
+            int[] lines = random.ints(length, 0, 5000).toArray();
             orders.put(key, new Order(number, "user" + random.nextInt(count) + "@example.org", random.nextInt(100000), lines));
             keys.add(key);
         }

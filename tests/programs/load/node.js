@@ -1,5 +1,5 @@
 // Objects, maps, strings and buffers on the heap of V8, read back in another order.
-// usage: node.js ENTRIES
+// usage: node.js ENTRIES WORDS     WORDS words of text in each entry
 "use strict";
 const { createHash } = require("node:crypto");
 
@@ -13,14 +13,20 @@ function below(bound) {
 }
 
 const count = Number(process.argv[2]);
+const length = Number(process.argv[3]);
 const words = "amber basin cedar delta ember fjord grove harbor island juniper kettle lantern".split(" ");
 const users = new Map();
 const list = [];
+function text() {
+  let made = "";
+  for (let i = 0; i < length; i++) made += words[below(12)] + (below(4) ? " " : below(10000));
+  return made;
+}
 for (let number = 0; number < count; number++) {
   const user = JSON.parse(
     `{"id":${number},"name":"${words[below(12)]} ${words[below(12)]} ${below(100000)}",` +
       `"visits":[${below(1000)},${below(1000)},${below(1000)}],"mail":"${words[below(12)]}${below(1e6)}@example.org",` +
-      `"balance":${below(1e6) / 100}}`,
+      `"balance":${below(1e6) / 100},"text":"${text()}"}`,
   );
   user.friends = [below(count), below(count)];
   users.set(user.mail, user);
