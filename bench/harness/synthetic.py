@@ -21,8 +21,8 @@ PATTERNS = {"sequential": 3 * AMOUNT // 4096, "uniform": 600_000, "zipf:0.99": 2
 SHORT = {"sequential": AMOUNT // 4096, "uniform": 200_000, "zipf:0.99": 600_000}
 
 
-def touch(binaries, files, pattern, touches, threads):
-    command = [str(binaries / "touch"), "--amount", str(AMOUNT), "--pattern", pattern, "--touches", str(touches),
+def touch(binaries, files, pattern, touches, threads, amount=AMOUNT):
+    command = [str(binaries / "touch"), "--amount", str(amount), "--pattern", pattern, "--touches", str(touches),
                "--threads", str(threads)]
     for file in files:
         command += ["--file", str(file)]

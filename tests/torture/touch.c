@@ -42,7 +42,7 @@ static struct load {
     struct source source;
     enum pattern pattern;
     double zipf;
-    size_t pages;
+    size_t pages, room;
     uint64_t touches;
     unsigned threads, write_percent;
     double slow_us;
@@ -189,6 +189,20 @@ static void fill(unsigned index, void *shared)
         source_page(&load.source, page, (uint64_t *)(load.base + page * PAGE));
 }
 
+/* Memory that has been needed for a while, and is not any more. */
+static void make_room(void)
+{
+    if (load.room == 0)
+        return;
+    uint8_t *more = mmap(NULL, load.room * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (more == MAP_FAILED)
+        die("mmap of --room");
+    for (size_t page = 0; page < load.room; page++)
+        source_page(&load.source, load.pages + page, (uint64_t *)(more + page * PAGE));
+    munmap(more, load.room * PAGE);
+    usleep(500000);
+}
+
 static void touch(unsigned index, void *shared)
 {
     struct histogram *h = &histograms[index];
@@ -236,8 +250,10 @@ static void verify(unsigned index, void *shared)
 static const char usage[] =
     "usage: touch --amount SIZE [--pattern sequential|uniform|zipf:S] [--touches N] [--threads N]\n"
     "             [--write PERCENT] [--file FILE]... [--ratio MIX] [--slow US] [--seed N] [--no-verify]\n"
+    "             [--room SIZE]\n"
     "  --file FILE  pages of this file (may be given several times), each stamped; without it, made pages\n"
     "  --ratio MIX  made pages in percent: random=20,zero=10,half=30, the rest text\n"
+    "  --room SIZE  fills so much more before the touches, unmaps it, and rests: the touches need no room made\n"
     "  --slow US    touches that take longer are also counted on their own (2: they were faults)\n";
 
 static void parse_pattern(const char *text)
@@ -262,6 +278,7 @@ static void parse(int argc, char **argv)
         { "amount", 1, NULL, 'a' },  { "pattern", 1, NULL, 'p' }, { "touches", 1, NULL, 'n' },
         { "threads", 1, NULL, 't' }, { "write", 1, NULL, 'w' },   { "file", 1, NULL, 'f' },
         { "ratio", 1, NULL, 'r' },   { "slow", 1, NULL, 'l' },    { "seed", 1, NULL, 's' },
+        { "room", 1, NULL, 'm' },
         { "no-verify", 0, NULL, 'v' }, { "help", 0, NULL, 'h' },  { NULL, 0, NULL, 0 },
     };
     int c;
@@ -276,6 +293,7 @@ static void parse(int argc, char **argv)
         case 'r': source_parse_mix(&load.source, optarg); break;
         case 'l': load.slow_us = (double)parse_number(optarg, "--slow"); break;
         case 's': load.source.seed = parse_number(optarg, "--seed"); break;
+        case 'm': load.room = parse_size(optarg) / PAGE; break;
         case 'v': load.verify = false; break;
         case 'h': fputs(usage, stdout); exit(0);
         default: fputs(usage, stderr); exit(2);
@@ -327,6 +345,7 @@ int main(int argc, char **argv)
     start = wall_seconds();
     in_threads(load.threads, fill, NULL);
     fill_seconds = wall_seconds() - start;
+    make_room();
     if ((errno = pthread_barrier_init(&load.gate, NULL, load.threads)) != 0)
         die("pthread_barrier_init");
     cpu_seconds(&user[0], &sys[0]);

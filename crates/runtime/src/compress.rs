@@ -67,7 +67,13 @@ pub extern "C" fn compressor(argument: usize) -> ! {
             if !helps && RUNTIME.stay_awake(seen) {
                 continue;
             }
+            if !helps {
+                RUNTIME.sleeps.store(true, Relaxed);
+            }
             RUNTIME.work.wait(seen, 200_000_000);
+            if !helps {
+                RUNTIME.sleeps.store(false, Relaxed);
+            }
         }
     }
 }
@@ -99,7 +105,7 @@ struct Done {
 
 impl Runtime {
     /// While one thread faults again and again: waits for work without
-    /// sleeping. A thread that is woken goes to an idle CPU if there is one, and
+    /// sleeping (and is woken for it: `keep_awake`). A thread that is woken goes to an idle CPU if there is one, and
     /// then each of its faults goes from one CPU to another and back, which takes
     /// four times as long. With two CPUs it stays where its handler is, as long
     /// as the other one is not idle. Returns whether there is work.
@@ -132,6 +138,19 @@ impl Runtime {
             } else if now - since > AWAKE_NS {
                 return false;
             }
+        }
+    }
+
+    /// A fault was served that began now; the one before was served by then.
+    pub fn keep_awake(&self, begin: u64, before: u64) {
+        if begin - before.min(begin) < AWAKE_NS
+            && self.sleeps.load(Relaxed)
+            && self.two_cpus.load(Relaxed)
+            && !self.follow.is_spread()
+            && begin > self.sleep_until_ns.load(Relaxed)
+        {
+            self.sleeps.store(false, Relaxed);
+            self.work.ring();
         }
     }
 

@@ -69,6 +69,8 @@ pub struct Handler {
     worker: Worker,
     streams: [Stream; STREAMS],
     clock: u64,
+    /// When the last fault on a compressed page was served.
+    served_ns: u64,
     /// The CPU that is its own, and the one that it is bound to.
     cpu: usize,
     bound: usize,
@@ -93,6 +95,7 @@ impl Handler {
             worker: Worker::new(runtime, number)?,
             streams: Default::default(),
             clock: 0,
+            served_ns: 0,
             cpu: 0,
             bound: usize::MAX,
         })
@@ -235,7 +238,10 @@ impl Handler {
                     self.wait_for_room(false);
                     let placed = self.restore(fault, run);
                     if placed == Placed::Done {
-                        self.runtime.shared().note_fault(sys::now_ns() - begin);
+                        let end = sys::now_ns();
+                        self.runtime.shared().note_fault(end - begin);
+                        self.runtime.keep_awake(begin, self.served_ns);
+                        self.served_ns = end;
                     }
                     placed
                 }

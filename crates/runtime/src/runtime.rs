@@ -129,6 +129,8 @@ pub struct Runtime {
     pub two_cpus: AtomicBool,
     /// Until then the compressor leaves an idle CPU idle.
     pub sleep_until_ns: AtomicU64,
+    /// A compressor sleeps that could stay awake for that: see `stay_awake`.
+    pub sleeps: AtomicBool,
     /// When the program last unmapped managed memory.
     pub unmapped_ns: AtomicU64,
     /// The program has forked, or was forked: pages may be shared.
@@ -255,6 +257,7 @@ impl Runtime {
             threaded: AtomicBool::new(false),
             two_cpus: AtomicBool::new(false),
             sleep_until_ns: AtomicU64::new(0),
+            sleeps: AtomicBool::new(false),
             unmapped_ns: AtomicU64::new(0),
             has_forked: AtomicBool::new(false),
             follow: Follow::new(),
