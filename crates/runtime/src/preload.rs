@@ -8,7 +8,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
 use crate::fork;
-use crate::runtime::{RUNTIME, Start};
+use crate::runtime::{RUNTIME, Start, Starts};
 use crate::shared::{ENV_SHARED, Shared, state};
 use crate::sys::{self, o};
 
@@ -165,21 +165,31 @@ pub unsafe extern "C" fn pthread_create(
 }
 
 fn take_start() -> Option<*mut Start> {
-    let mut starts = RUNTIME.starts.lock();
-    if starts.0.is_null() {
-        return RUNTIME.arena.reserve(size_of::<Start>(), 16).map(|place| place as *mut Start);
-    }
-    let cell = starts.0;
-    // SAFETY: cells of the list are unused and live for ever.
-    starts.0 = unsafe { (*cell).next };
-    Some(cell)
+    with_starts(|starts| {
+        if starts.0.is_null() {
+            return RUNTIME.arena.reserve(size_of::<Start>(), 16).map(|place| place as *mut Start);
+        }
+        let cell = starts.0;
+        // SAFETY: cells of the list are unused and live for ever.
+        starts.0 = unsafe { (*cell).next };
+        Some(cell)
+    })
 }
 
 fn give_start_back(cell: *mut Start) {
-    let mut starts = RUNTIME.starts.lock();
-    // SAFETY: the cell came from `take_start` and is no longer used.
-    unsafe { (*cell).next = starts.0 };
-    starts.0 = cell;
+    with_starts(|starts| {
+        // SAFETY: the cell came from `take_start` and is no longer used.
+        unsafe { (*cell).next = starts.0 };
+        starts.0 = cell;
+    });
+}
+
+/// A signal handler that forks or starts a thread wants the same locks: signals wait meanwhile.
+fn with_starts<T>(work: impl FnOnce(&mut Starts) -> T) -> T {
+    let mask = sys::block_signals();
+    let done = work(&mut RUNTIME.starts.lock());
+    sys::restore_signals(mask);
+    done
 }
 
 unsafe extern "C" {
