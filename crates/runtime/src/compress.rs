@@ -36,7 +36,8 @@ const LEFT_NS: u64 = 20_000_000;
 /// first work only when the first falls behind: the program wants the CPUs too.
 pub extern "C" fn compressor(argument: usize) -> ! {
     let (number, helps) = (argument & 0xff, argument >> 8 != 0);
-    let Some(mut worker) = Worker::new(&RUNTIME, number) else {
+    // SAFETY: this is the only thread of this number.
+    let Some(mut worker) = (unsafe { Worker::new(&RUNTIME, number) }) else {
         RUNTIME.fail("no memory is left for a compressor");
     };
     RUNTIME.stoppable.fetch_add(1, AcqRel);
@@ -99,6 +100,8 @@ impl Pages {
 struct Done {
     /// Pages to do again since they got another owner meanwhile.
     again: u64,
+    /// The store got no more memory: not all were done.
+    full: bool,
     /// Bytes that the store took.
     stored_bytes: i64,
 }
@@ -170,16 +173,17 @@ impl Runtime {
                 if pages.count < GROUP {
                     continue;
                 }
-                self.compress_group(worker, slot, &mut pages);
-                if self.pause.load(Relaxed) != 0 {
+                let done = self.compress_group(worker, slot, &mut pages);
+                if self.pause.load(Relaxed) != 0 || !done {
                     // What is left stays on standby; the slot is taken up again later.
                     self.standby.enqueue(slot);
-                    return true;
+                    return done;
                 }
             }
         }
-        if pages.count > 0 {
-            self.compress_group(worker, slot, &mut pages);
+        if pages.count > 0 && !self.compress_group(worker, slot, &mut pages) {
+            self.standby.enqueue(slot);
+            return false;
         }
         if let Some(block) = self.table.block(held.home.load(Relaxed)) {
             block.judge(held.taken.load(Relaxed), held.rescued.load(Relaxed));
@@ -190,7 +194,8 @@ impl Runtime {
 
     /// Compresses some pages of a slot, and gives them back at once: that
     /// stops all CPUs on which the program runs, however few pages they are.
-    fn compress_group(&self, worker: &mut Worker, slot: u32, pages: &mut Pages) {
+    /// `false` if the store got no more memory: then some are still on standby.
+    fn compress_group(&self, worker: &mut Worker, slot: u32, pages: &mut Pages) -> bool {
         let held = self.standby.slot(slot);
         let Pages { index, count } = core::mem::replace(pages, Pages::new());
         let mut todo = u64::MAX >> (64 - count);
@@ -199,6 +204,10 @@ impl Runtime {
             let done = self.compress_pages(worker, slot, &index, todo);
             todo = done.again;
             used += done.stored_bytes;
+            if self.note_store_full(done.full) {
+                self.change_debt(used);
+                return false;
+            }
         }
         for index in &index[..count] {
             let index = usize::from(*index);
@@ -218,13 +227,26 @@ impl Runtime {
         } else {
             self.change_debt(used - bytes as i64);
         }
+        true
+    }
+
+    /// Notes whether the store gets the memory that it needs; returns what it is given.
+    fn note_store_full(&self, full: bool) -> bool {
+        if self.store_full.load(Relaxed) != full {
+            self.store_full.store(full, Relaxed);
+            if full && !self.told_full.swap(true, Relaxed) {
+                self.say("no memory is left for compressed pages (ulimit -v, ulimit -d): no more is evicted");
+            }
+            self.room.ring();
+        }
+        full
     }
 
     /// Compresses the pages in `todo`, a bit for each of `pages`, and writes their entries.
     fn compress_pages(&self, worker: &mut Worker, slot: u32, pages: &[u16; GROUP], todo: u64) -> Done {
         let held = self.standby.slot(slot);
         let mut made: [(u64, Option<State>); GROUP] = [(0, None); GROUP];
-        let mut same_filled = 0;
+        let (mut same_filled, mut full) = (0, false);
         let tier = self.tier(held.shared.load(Relaxed));
         for (number, made) in made.iter_mut().enumerate().filter(|(number, _)| todo >> number & 1 != 0) {
             let index = usize::from(pages[number]);
@@ -237,7 +259,11 @@ impl Runtime {
             let at = self.standby.address(slot) + index * PAGE;
             // SAFETY: the page lies in a slot that this thread holds, readable, and is changed by nobody.
             let page = unsafe { core::slice::from_raw_parts(at as *const u8, PAGE) };
-            *made = (owner, Some(self.compress_page(worker, tier, owner, page)));
+            let Some(state) = self.compress_page(worker, tier, owner, page) else {
+                full = true;
+                break;
+            };
+            *made = (owner, Some(state));
             same_filled += u64::from(made.1 == Some(State::Zero));
         }
         let mut again = 0;
@@ -283,17 +309,15 @@ impl Runtime {
         let counters = &self.slot().counters;
         counters.pages_compressed.fetch_add(compressed, Relaxed);
         counters.pages_same_filled.fetch_add(same_filled, Relaxed);
-        Done { again, stored_bytes: compressed as i64 * PAGE as i64 / 3 }
+        Done { again, full, stored_bytes: compressed as i64 * PAGE as i64 / 3 }
     }
 
-    fn compress_page(&self, worker: &mut Worker, tier: Tier, owner: u64, page: &[u8]) -> State {
+    /// `None` if the store gets no memory for it.
+    fn compress_page(&self, worker: &mut Worker, tier: Tier, owner: u64, page: &[u8]) -> Option<State> {
         if memfold_codec::same_filled(page) == Some(0) {
-            return State::Zero;
+            return Some(State::Zero);
         }
-        match self.store().insert(tier, owner, page, &mut worker.space) {
-            Ok(name) => State::Stored(name),
-            Err(_) => self.fail("the store could not get memory for a compressed page"),
-        }
+        self.store().insert(tier, owner, page, &mut worker.space).ok().map(State::Stored)
     }
 
     /// Stops here while a fork is prepared.

@@ -19,18 +19,31 @@ use core::sync::atomic::Ordering::*;
 
 use crate::pagemap::Pagemap;
 use crate::runtime::Runtime;
-use crate::sys::{PAGE, Result};
+use crate::sys::{Errno, PAGE, Result};
 use crate::table::{BLOCK, PAGES, index_in_block};
 
 impl Runtime {
     /// Registers a range. After a fork for write-protected pages too: all
     /// mappings alike, since the kernel joins only neighbours that are alike.
     pub fn register(&self, start: usize, bytes: usize) -> Result<()> {
-        if self.protects() {
-            self.uffd().register_protectable(start, bytes)
-        } else {
-            self.uffd().register(start, bytes)
+        let end = start + bytes;
+        // Never the runtime's own: nobody could serve it. A piece of it may have come since the mapping was listed.
+        self.arena.wait_while_growing();
+        if self.arena.overlaps(start, end) {
+            return Err(Errno::BUSY);
         }
+        if self.protects() {
+            self.uffd().register_protectable(start, bytes)?;
+        } else {
+            self.uffd().register(start, bytes)?;
+        }
+        self.arena.wait_while_growing();
+        let mut own = false;
+        self.arena.for_each_part_in(start, end, |from, to| {
+            own = true;
+            let _ = self.uffd().unregister(from, to - from);
+        });
+        if own { Err(Errno::BUSY) } else { Ok(()) }
     }
 
     /// Whether pages are write-protected in this process.

@@ -79,7 +79,8 @@ pub struct Handler {
 /// Entry of a handler thread; the argument is its number and its CPU.
 pub extern "C" fn handler(argument: usize) -> ! {
     let (number, cpu) = (argument & 0xff, argument >> 8);
-    let Some(mut handler) = Handler::new(&RUNTIME, number) else {
+    // SAFETY: this is the only thread of this number.
+    let Some(mut handler) = (unsafe { Handler::new(&RUNTIME, number) }) else {
         RUNTIME.fail("no memory is left for a fault handler");
     };
     handler.cpu = cpu;
@@ -89,10 +90,14 @@ pub extern "C" fn handler(argument: usize) -> ! {
 
 impl Handler {
     /// A handler with memory to work in; `None` if there is none.
-    pub fn new(runtime: &'static Runtime, number: usize) -> Option<Self> {
+    ///
+    /// # Safety
+    /// As for [`Worker::new`].
+    pub unsafe fn new(runtime: &'static Runtime, number: usize) -> Option<Self> {
         Some(Handler {
             runtime,
-            worker: Worker::new(runtime, number)?,
+            // SAFETY: passed on to the caller.
+            worker: unsafe { Worker::new(runtime, number) }?,
             streams: Default::default(),
             clock: 0,
             served_ns: 0,

@@ -59,6 +59,16 @@ impl Follow {
         Ok(())
     }
 
+    /// Closes the descriptors; no handler lives.
+    pub fn close(&self) {
+        for call in &self.calls {
+            let call = call.swap(-1, Relaxed);
+            if call >= 0 {
+                sys::close(Fd(call));
+            }
+        }
+    }
+
     /// Starts anew in a forked child, which has none of the descriptors.
     pub fn after_fork(&self) {
         self.calls.iter().for_each(|call| call.store(-1, Relaxed));

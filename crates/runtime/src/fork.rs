@@ -8,8 +8,8 @@
 //! parent, after    the journal is replayed
 //! child            a keeper of its own opens a userfaultfd of its own, registers
 //!                  again what has evicted pages, and starts handlers; the child
-//!                  waits for that. If it may not open one, everything is
-//!                  decompressed in place.
+//!                  waits for that. If it may not open one, or not start
+//!                  threads, everything is decompressed in place.
 //! ```
 //!
 //! Handlers can't stop, because after the prepare handlers the C library
@@ -17,17 +17,19 @@
 
 use core::sync::atomic::Ordering::*;
 
+use crate::limits::{self, MoreDescriptors};
 use crate::runtime::{RUNTIME, Runtime};
 use crate::shared::{Slot, state};
 use crate::sys::{self, PAGE};
 use crate::table::{BLOCK, PAGES, State};
 
-const NO_UFFD: &str =
-    "a forked process may not open a userfaultfd of its own: all its memory was brought back";
-
 /// Before the fork, in the forking thread.
 pub fn prepare(touch: fn()) {
     let runtime = &RUNTIME;
+    if runtime.is_paging() && !limits::child_may_open() {
+        // Without descriptors the child could not even bring its pages back.
+        runtime.stop("it forks, and its children may open too few files (ulimit -n) to be managed");
+    }
     // A handler that forks while this one is under way would wait for it for ever.
     let mask = sys::block_signals();
     core::mem::forget(runtime.life.lock());
@@ -57,10 +59,8 @@ pub fn prepare(touch: fn()) {
     touch();
     {
         let order = &mut runtime.order.lock();
-        order.forking = order.journal.init(&runtime.arena).is_some();
-        if !order.forking {
-            runtime.fail("no memory is left for the journal that a fork needs");
-        }
+        order.journal.enlarge(&runtime.arena);
+        order.forking = true;
     }
     hold_common_locks();
     while runtime.serving.load(SeqCst) != 0 {
@@ -127,9 +127,12 @@ pub fn child() {
     runtime.squeeze.store(false, Relaxed);
     runtime.set_uffd(None);
     runtime.follow.after_fork();
+    runtime.worker_places.iter().for_each(|place| place.after_fork());
     let pid = sys::getpid();
     runtime.pid.store(pid, Relaxed);
     runtime.keep_out.after_fork(runtime.forked_by.load(Relaxed), sys::gettid());
+    // Some for the keeper, or for this thread to bring everything back: no other thread lives that could notice.
+    let more = if paging { MoreDescriptors::allow() } else { None };
     let Some(slot) = runtime.take_slot(runtime.shared(), pid) else {
         // More processes than can be managed: this one goes on without the runtime, and without its parent's slot.
         // SAFETY: a slot is made of atomic numbers.
@@ -142,6 +145,7 @@ pub fn child() {
         runtime.compressors.store(0, Relaxed);
         runtime.handlers.store(0, Relaxed);
         runtime.watches_growth.store(false, Relaxed);
+        drop(more);
         end_in_child();
         return;
     };
@@ -153,17 +157,20 @@ pub fn child() {
     runtime.handlers.store(0, Relaxed);
     if runtime.stopped.load(Relaxed) {
         runtime.set_state(state::STOPPED);
-    } else if runtime.start_keeper(paging).is_err() {
-        runtime.restore_in_place(NO_UFFD);
+    } else if let Err(error) = runtime.start_keeper(paging) {
+        runtime.restore_in_place(limits::why_restored(error));
         runtime.set_state(state::STOPPED);
+        // Nobody is there who could stop it later.
+        runtime.stopped.store(true, Release);
     } else if paging {
         while runtime.child_ready.load(Acquire) == 0 {
             let _ = sys::futex_wait(&runtime.child_ready, 0, None, false);
         }
         if runtime.child_ready.load(Acquire) == 2 {
-            runtime.restore_in_place(NO_UFFD);
+            runtime.restore_in_place(limits::why_restored(sys::Errno::MFILE));
         }
     }
+    drop(more);
     end_in_child();
 }
 
@@ -250,6 +257,11 @@ impl Runtime {
             if block.evicted.load(Relaxed) == 0 {
                 return;
             }
+            // The runtime's own memory must not be registered: nobody could serve it.
+            if self.arena.overlaps(base, base + BLOCK) || self.standby.overlaps(base, base + BLOCK) {
+                failed |= !self.register_runs(base, base + BLOCK);
+                return;
+            }
             if base != end {
                 failed |= !register(start, end);
                 start = base;
@@ -263,9 +275,10 @@ impl Runtime {
     /// Registers a range of blocks; if it is not all private anonymous
     /// memory, those runs of pages in it that are evicted.
     fn register_pages(&self, start: usize, end: usize) -> bool {
-        if self.register(start, end - start).is_ok() {
-            return true;
-        }
+        self.register(start, end - start).is_ok() || self.register_runs(start, end)
+    }
+
+    fn register_runs(&self, start: usize, end: usize) -> bool {
         let mut ok = true;
         let (mut from, mut to) = (0, 0);
         for page in (start..end).step_by(PAGE) {
@@ -305,8 +318,9 @@ impl Runtime {
         if !self.has_store() {
             return;
         }
-        let (Ok(memory), Some(mut worker)) =
-            (sys::open_own(c"/proc/thread-self/mem", sys::o::RDWR), crate::worker::Worker::new(self, 0))
+        // SAFETY: in this process no handler has begun, or all have ended.
+        let worker = unsafe { crate::worker::Worker::new(self, 0) };
+        let (Ok(memory), Some(mut worker)) = (sys::open_own(c"/proc/thread-self/mem", sys::o::RDWR), worker)
         else {
             self.fail("a forked process can't get its evicted pages back");
         };

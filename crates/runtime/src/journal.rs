@@ -17,11 +17,13 @@
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use crate::arena::Arena;
+use crate::limits;
 use crate::sys::PAGE;
 use crate::uffd::Message;
 
-/// Records at most.
+/// Records at most, and at first, or where the program's memory is limited.
 const RECORDS: usize = 1 << 20;
+const FEWER_RECORDS: usize = 1 << 15;
 const SERVED: u64 = 1;
 const REMOVE: u64 = 2;
 const UNMAP: u64 = 3;
@@ -47,30 +49,42 @@ pub enum Record {
 /// See the module. Used under the order lock.
 pub struct Journal {
     records: AtomicUsize,
+    room: AtomicUsize,
     count: AtomicUsize,
 }
 
 impl Journal {
     /// Without memory.
     pub const fn new() -> Self {
-        Journal { records: AtomicUsize::new(0), count: AtomicUsize::new(0) }
+        Journal { records: AtomicUsize::new(0), room: AtomicUsize::new(0), count: AtomicUsize::new(0) }
     }
 
-    /// Gets memory; once.
+    /// Takes memory for some records; once.
     pub fn init(&self, arena: &Arena) -> Option<()> {
-        if self.records.load(Relaxed) == 0 {
-            self.records.store(arena.reserve(RECORDS * size_of::<Raw>(), PAGE)? as usize, Relaxed);
+        if self.room.load(Relaxed) == 0 { self.take(arena, FEWER_RECORDS) } else { Some(()) }
+    }
+
+    /// Before a fork, empty: takes memory for as many records as there may be, if it may have so much.
+    pub fn enlarge(&self, arena: &Arena) {
+        if self.room.load(Relaxed) < RECORDS && limits::memory().is_none() {
+            let _ = self.take(arena, RECORDS);
         }
+    }
+
+    fn take(&self, arena: &Arena, room: usize) -> Option<()> {
+        let records = arena.reserve(room * size_of::<Raw>(), PAGE)? as usize;
+        self.room.store(room, Relaxed);
+        self.records.store(records, Relaxed);
         Some(())
     }
 
     /// Whether there is room for another record.
     pub fn has_room(&self) -> bool {
-        self.count.load(Relaxed) < RECORDS
+        self.count.load(Relaxed) < self.room.load(Relaxed)
     }
 
     fn raw(&self, index: usize) -> &Raw {
-        assert!(index < RECORDS && self.records.load(Relaxed) != 0);
+        assert!(index < self.room.load(Relaxed));
         // SAFETY: inside the array, which is made of zeroed memory and lives for ever.
         unsafe { &*(self.records.load(Relaxed) as *const Raw).add(index) }
     }

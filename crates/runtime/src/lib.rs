@@ -46,6 +46,8 @@ mod keep;
 #[cfg(target_os = "linux")]
 mod late;
 #[cfg(target_os = "linux")]
+mod limits;
+#[cfg(target_os = "linux")]
 mod lock;
 #[cfg(target_os = "linux")]
 mod maps;

@@ -17,6 +17,7 @@ use crate::shared::{Shared, Slot, state};
 use crate::standby::Standby;
 use crate::sys::{self, Fd, PAGE, advice};
 use crate::table::{State, Table};
+use crate::thread::Place;
 use crate::uffd::Uffd;
 
 /// Threads that read from the store at most: handlers and compressors.
@@ -174,6 +175,18 @@ pub struct Runtime {
     pub serving: AtomicU32,
     /// Where the keeper keeps its list of mappings.
     pub keeper_memory: AtomicUsize,
+    /// Where the keeper lives.
+    pub keeper_place: Place,
+    /// Where handlers and compressors live, by their numbers.
+    pub worker_places: [Place; WORKERS],
+    /// What they work in: see `worker.rs`.
+    pub worker_memory: [AtomicUsize; WORKERS],
+    /// The store gets no more memory; and that was said.
+    pub store_full: AtomicBool,
+    /// See `store_full`.
+    pub told_full: AtomicBool,
+    /// The limit of the program's memory that was heeded last: see `limits.rs`.
+    pub heeded_limit: AtomicUsize,
     /// Handlers are to be called: the keeper does it.
     pub call_wanted: AtomicBool,
     /// In a forked child: 1 when its pages are served, 2 when they can't be.
@@ -279,6 +292,12 @@ impl Runtime {
             deferred: AtomicU32::new(0),
             serving: AtomicU32::new(0),
             keeper_memory: AtomicUsize::new(0),
+            keeper_place: Place::new(),
+            worker_places: [const { Place::new() }; WORKERS],
+            worker_memory: [const { AtomicUsize::new(0) }; WORKERS],
+            store_full: AtomicBool::new(false),
+            told_full: AtomicBool::new(false),
+            heeded_limit: AtomicUsize::new(usize::MAX),
             call_wanted: AtomicBool::new(false),
             child_ready: AtomicU32::new(0),
             moving_to: AtomicUsize::new(0),

@@ -17,17 +17,27 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-use crate::arena::Arena;
+use crate::limits;
 use crate::lock::Lock;
-use crate::sys::{self, PAGE, Result, prot};
+use crate::sys::{self, PAGE, Result, advice, prot};
 use crate::table::{BLOCK, PAGES};
 
 /// Slots at most.
 pub const SLOTS: usize = 4096;
-/// Of limited address space the slots take this part.
+/// Of limited memory the slots take this part.
 const LIMITED: usize = 16;
 /// With fewer slots paging does not work.
 const FEWEST: usize = 8;
+
+/// Bytes of the array of what is known of so many slots.
+fn array_bytes(count: usize) -> usize {
+    (count * size_of::<Slot>()).next_multiple_of(PAGE)
+}
+
+/// How many slots there are where the program's memory is limited.
+fn slots_of(limit: usize) -> usize {
+    (limit / LIMITED / BLOCK).clamp(FEWEST, SLOTS)
+}
 
 /// Name of a page on standby: slot number and index in the slot.
 pub fn page_id(slot: u32, index: usize) -> u32 {
@@ -89,18 +99,47 @@ impl Standby {
     }
 
     /// Reserves the addresses; once.
-    pub fn init(&self, arena: &Arena) -> Result<()> {
+    pub fn init(&self) -> Result<()> {
         if self.base.load(Relaxed) != 0 {
             return Ok(());
         }
-        let limited = sys::address_space_limit().map_or(SLOTS, |limit| limit / LIMITED / BLOCK);
-        let count = limited.clamp(FEWEST, SLOTS);
+        let count = limits::memory().map_or(SLOTS, slots_of);
+        let slots = sys::map_anonymous(array_bytes(count), prot::READ | prot::WRITE)? as usize;
+        // SAFETY: advice about fresh memory of our own that loses nothing.
+        unsafe {
+            let _ = sys::madvise(slots, array_bytes(count), advice::NOHUGEPAGE);
+            let _ = sys::madvise(slots, array_bytes(count), advice::DONTDUMP);
+        }
         let raw = sys::map_anonymous((count + 1) * BLOCK, prot::NONE)? as usize;
-        let slots = arena.reserve(count * size_of::<Slot>(), PAGE).ok_or(sys::Errno::NOMEM)? as usize;
+        let base = raw.next_multiple_of(BLOCK);
+        // SAFETY: what lies before and after the slots is fresh, and nobody's.
+        unsafe {
+            if raw < base {
+                let _ = sys::munmap(raw, base - raw);
+            }
+            let _ = sys::munmap(base + count * BLOCK, raw + BLOCK - base);
+        }
         self.slots.store(slots, Relaxed);
         self.count.store(count, Relaxed);
-        self.base.store(raw.next_multiple_of(BLOCK), Release);
+        self.base.store(base, Release);
         Ok(())
+    }
+
+    /// The program's memory is limited to so much from now on: gives back
+    /// slots that were never used. By the keeper, who takes slots.
+    pub fn shrink(&self, limit: usize) {
+        let queue = self.queue.lock();
+        let (base, count) = (self.base.load(Acquire), self.count.load(Relaxed));
+        let fewer = slots_of(limit).max(queue.fresh);
+        if base != 0 && fewer < count {
+            self.count.store(fewer, Relaxed);
+            let (array, keep) = (self.slots.load(Relaxed), array_bytes(fewer));
+            // SAFETY: nobody has ever used these slots, nor will.
+            unsafe {
+                let _ = sys::munmap(base + fewer * BLOCK, (count - fewer) * BLOCK);
+                let _ = sys::munmap(array + keep, array_bytes(count) - keep);
+            }
+        }
     }
 
     /// Gives all slots back; nobody may use standby any more.
@@ -112,7 +151,8 @@ impl Standby {
         }
     }
 
-    fn bytes(&self) -> usize {
+    /// Bytes of all slots.
+    pub fn bytes(&self) -> usize {
         self.count.load(Relaxed) * BLOCK
     }
 
@@ -122,10 +162,11 @@ impl Standby {
         base != 0 && (base..base + self.bytes()).contains(&address)
     }
 
-    /// Whether a range overlaps the slots.
+    /// Whether a range overlaps the slots, or what is known of them.
     pub fn overlaps(&self, start: usize, end: usize) -> bool {
-        let base = self.base.load(Acquire);
-        base != 0 && start < base + self.bytes() && base < end
+        let (base, array) = (self.base.load(Acquire), self.slots.load(Acquire));
+        let touches = |from: usize, bytes: usize| start < from + bytes && from < end;
+        base != 0 && (touches(base, self.bytes()) || touches(array, array_bytes(self.count.load(Relaxed))))
     }
 
     /// Address of a slot.
@@ -211,5 +252,26 @@ impl Standby {
 impl Default for Standby {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_that_were_used_stay() {
+        let standby = Standby::new();
+        standby.init().unwrap();
+        let base = standby.address(0);
+        let used: usize = 20;
+        (0..used).for_each(|_| assert!(standby.take_free().is_some()));
+        standby.shrink(FEWEST * BLOCK * LIMITED);
+        assert!(standby.contains(base + used * BLOCK - 1) && !standby.contains(base + used * BLOCK));
+        assert!(!standby.overlaps(base + used * BLOCK, base + (used + 1) * BLOCK));
+        assert_eq!(standby.take_free(), None);
+        standby.slot(used as u32 - 1).live.store(1, Relaxed);
+        standby.give_back(7);
+        assert_eq!(standby.take_free(), Some(7));
     }
 }

@@ -2,16 +2,19 @@
 //! keeper, and what paging needs. Nothing of the last is made before the limit
 //! comes near.
 
+use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::*;
 
 use memfold::store::{Tiered, Tuning};
 
-use crate::runtime::{Runtime, StoreMemory};
+use crate::runtime::{Runtime, StoreMemory, WORKERS};
 use crate::shared::{self, Shared, Slot, state};
 use crate::sys::{self, PAGE, Result};
+use crate::table::END;
 use crate::thread::{self, Descriptors};
 use crate::uffd::{Uffd, feature, kernel_features};
 use crate::watch::{CANDIDATES, START_ROOM, keeper};
+use crate::worker::Worker;
 
 /// A program waits no longer than this for paging to begin, ns.
 const START_NS: u64 = 1_000_000_000;
@@ -52,7 +55,8 @@ impl Runtime {
             let place = self.arena.reserve(CANDIDATES * 16, PAGE).ok_or(sys::Errno::NOMEM)?;
             self.keeper_memory.store(place as usize, Relaxed);
         }
-        thread::spawn(&self.arena, Descriptors::Own, keeper, usize::from(inherited)).map(drop)
+        thread::spawn(&self.arena, &self.keeper_place, Descriptors::Own, keeper, usize::from(inherited))
+            .map(drop)
     }
 
     /// Tells the forking thread, in the child, whether its pages are served.
@@ -90,6 +94,30 @@ impl Runtime {
             let fill_ratio = if no_reserve { 64 } else { shared.fill_ratio.load(Relaxed).clamp(1, 64) as u8 };
             self.store().store().set_tuning(Tuning { fill_ratio, ..Tuning::DEFAULT });
         }
-        self.standby.init(&self.arena)
+        self.standby.init()
+    }
+
+    /// Takes the memory for so many handlers and compressors, for stopping and for forks: nothing of it may be
+    /// missing once something is evicted.
+    pub fn provide(&'static self, threads: usize) -> Result<()> {
+        self.arena.settle();
+        for number in (0..threads).chain([WORKERS - 1]) {
+            Worker::prepare(self, number).ok_or(sys::Errno::NOMEM)?;
+            self.worker_places[number].prepare(&self.arena)?;
+        }
+        self.order.lock().journal.init(&self.arena).ok_or(sys::Errno::NOMEM)?;
+        // What a forked child has inherited is there already.
+        let first = self.table.visit_blocks(0, END, |_, _| ControlFlow::Break(())).is_continue();
+        if first && !self.leaves_data() { Err(sys::Errno::NOMEM) } else { Ok(()) }
+    }
+
+    /// Closes the userfaultfd, with which nothing is registered that is evicted. By the keeper.
+    pub fn close_uffd(&self) {
+        if self.has_uffd() {
+            sys::close(self.uffd().0);
+            sys::close(self.witness().0);
+            self.set_uffd(None);
+        }
+        self.follow.close();
     }
 }

@@ -40,18 +40,10 @@ impl Runtime {
     /// The keeper's part of [`Runtime::stop`].
     pub fn stop_now(&'static self, maps: Fd, paging: bool) {
         if paging {
-            self.quit_compressors.store(true, Release);
-            while self.compressors.load(Acquire) > 0 {
-                self.work.ring();
-                sys::sched_yield();
-            }
+            self.end_compressors();
             self.bring_all_back();
             self.unregister_all(maps);
-            self.quit_handlers.store(true, Release);
-            while self.handlers.load(Acquire) > 0 {
-                self.follow.call_all();
-                sys::sched_yield();
-            }
+            self.end_handlers();
         }
         self.standby.close();
         self.set_state(state::STOPPED);
@@ -59,8 +51,36 @@ impl Runtime {
         self.room.ring();
     }
 
+    fn end_compressors(&self) {
+        self.quit_compressors.store(true, Release);
+        while self.compressors.load(Acquire) > 0 {
+            self.work.ring();
+            sys::sched_yield();
+        }
+    }
+
+    fn end_handlers(&self) {
+        self.quit_handlers.store(true, Release);
+        while self.handlers.load(Acquire) > 0 {
+            self.follow.call_all();
+            sys::sched_yield();
+        }
+    }
+
+    /// Ends the threads of a process in which nothing is evicted, and waits
+    /// until their places are free. Others may be started later.
+    pub fn end_threads(&self) {
+        self.end_compressors();
+        self.end_handlers();
+        let pid = self.pid.load(Relaxed);
+        self.worker_places.iter().for_each(|place| place.wait_until_left(pid));
+        self.quit_compressors.store(false, Release);
+        self.quit_handlers.store(false, Release);
+    }
+
     fn bring_all_back(&'static self) {
-        let Some(mut handler) = Handler::new(self, WORKERS - 1) else {
+        // SAFETY: nobody else has the last number, and a process stops once.
+        let Some(mut handler) = (unsafe { Handler::new(self, WORKERS - 1) }) else {
             self.fail("no memory is left to bring evicted pages back");
         };
         // Mappings may move while this goes on, so until a round finds nothing.

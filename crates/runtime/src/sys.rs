@@ -23,6 +23,7 @@ impl Errno {
     pub const BUSY: Errno = Errno(16);
     pub const EXIST: Errno = Errno(17);
     pub const INVAL: Errno = Errno(22);
+    pub const MFILE: Errno = Errno(24);
     pub const NOSYS: Errno = Errno(38);
 }
 
@@ -519,13 +520,18 @@ pub fn eventfd() -> Result<Fd> {
         .map(|f| Fd(f as i32))
 }
 
-/// How much address space the process may have, if that is limited (`ulimit -v`), in bytes.
-pub fn address_space_limit() -> Option<usize> {
-    const ADDRESS_SPACE: usize = 9;
+/// A limit of the process: the soft one and the hard one; `u64::MAX` is none.
+pub fn resource_limit(which: usize) -> Result<[u64; 2]> {
     let mut limits = [u64::MAX; 2];
     // SAFETY: the kernel writes two numbers.
-    unsafe { syscall(nr::PRLIMIT64, [0, ADDRESS_SPACE, 0, limits.as_mut_ptr() as usize, 0, 0]) }.ok()?;
-    (limits[0] != u64::MAX).then_some(limits[0] as usize)
+    unsafe { syscall(nr::PRLIMIT64, [0, which, 0, limits.as_mut_ptr() as usize, 0, 0]) }?;
+    Ok(limits)
+}
+
+/// Sets a limit of the process: the soft one and the hard one.
+pub fn set_resource_limit(which: usize, limits: [u64; 2]) -> Result<()> {
+    // SAFETY: the kernel reads two numbers.
+    unsafe { syscall(nr::PRLIMIT64, [0, which, limits.as_ptr() as usize, 0, 0, 0]) }.map(drop)
 }
 
 /// Words for the supervisor, put together without allocating; cut off when too long.

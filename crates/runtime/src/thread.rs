@@ -4,6 +4,7 @@
 //! all signals and use no memory of the host's.
 
 use core::arch::asm;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use crate::arena::Arena;
 use crate::sys::{self, Errno, PAGE, Result, prot};
@@ -20,9 +21,58 @@ pub enum Descriptors {
     Own,
 }
 
-/// Starts a thread that runs `entry(argument)`, which never returns.
+/// Where a thread of the runtime lives: its stack and control block. Each
+/// thread has its own place, which it leaves to the one that does the same in
+/// a forked child: a child needs no memory for its threads.
+pub struct Place {
+    memory: AtomicUsize,
+    /// Who lives there, or lived there last.
+    tid: AtomicU32,
+}
+
+impl Place {
+    /// Without memory.
+    pub const fn new() -> Self {
+        Place { memory: AtomicUsize::new(0), tid: AtomicU32::new(0) }
+    }
+
+    /// Takes the memory; once.
+    pub fn prepare(&self, arena: &Arena) -> Result<()> {
+        if self.memory.load(Relaxed) == 0 {
+            // guard page | stack ... | control block page
+            let memory = arena.reserve(PAGE + STACK + PAGE, PAGE).ok_or(Errno::NOMEM)? as usize;
+            // SAFETY: fresh memory of our own: the guard page may not be used by anyone.
+            unsafe { sys::mprotect(memory, PAGE, prot::NONE)? };
+            self.memory.store(memory, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// In a forked child: nobody lives there.
+    pub fn after_fork(&self) {
+        self.tid.store(0, Relaxed);
+    }
+
+    /// Waits until the thread that has said that it ends is gone: until then it uses its stack.
+    pub fn wait_until_left(&self, pid: u32) {
+        let tid = self.tid.swap(0, Relaxed);
+        while tid != 0 && sys::thread_exists(pid, tid) {
+            sys::sched_yield();
+        }
+    }
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Starts a thread that runs `entry(argument)`, which never returns. Nobody
+/// may live in its place.
 pub fn spawn(
     arena: &Arena,
+    place: &Place,
     descriptors: Descriptors,
     entry: extern "C" fn(usize) -> !,
     argument: usize,
@@ -38,13 +88,10 @@ pub fn spawn(
     if descriptors == Descriptors::Shared {
         flags |= FILES | FS;
     }
-    // guard page | stack ... | control block page
-    let memory = arena.reserve(PAGE + STACK + PAGE, PAGE).ok_or(Errno::NOMEM)? as usize;
-    // SAFETY: fresh memory of our own: the guard page may not be used by anyone.
-    unsafe { sys::mprotect(memory, PAGE, prot::NONE)? };
-    let control_block = memory + PAGE + STACK;
+    place.prepare(arena)?;
+    let control_block = place.memory.load(Relaxed) + PAGE + STACK;
     let top = control_block - 64;
-    // SAFETY: all of it is fresh memory of our own; the control block begins
+    // SAFETY: all of it is memory of our own that nobody uses; the control block begins
     // with a pointer to itself, the new stack with what the new thread pops.
     unsafe {
         *(control_block as *mut usize) = control_block;
@@ -56,6 +103,7 @@ pub fn spawn(
     let tid = unsafe { clone(flags, top, control_block) };
     if let Ok(tid) = tid {
         crate::interpose::credentials::join(tid);
+        place.tid.store(tid, Relaxed);
     }
     sys::restore_signals(mask);
     tid

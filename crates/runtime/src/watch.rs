@@ -14,6 +14,7 @@ use crate::evict::Taken;
 use crate::fault::handler;
 use crate::follow::HANDLERS;
 use crate::interpose::{credentials, desk, ranges};
+use crate::limits;
 use crate::maps;
 use crate::mounts::Mounts;
 use crate::pagemap::Pagemap;
@@ -120,6 +121,8 @@ pub extern "C" fn keeper(paging: usize) -> ! {
     let candidates = unsafe { core::slice::from_raw_parts_mut(place, CANDIDATES) };
     match Keeper::new(candidates) {
         Ok(mut keeper) => {
+            // Before the forking thread goes on: it may fork again at once, and must wait for this one.
+            RUNTIME.stoppable.fetch_add(1, AcqRel);
             if inherited {
                 keeper.take_up();
             }
@@ -171,7 +174,6 @@ impl Keeper {
 
     fn run(&mut self) -> ! {
         let runtime = self.runtime;
-        runtime.stoppable.fetch_add(1, AcqRel);
         let mut cpu = 0;
         loop {
             if runtime.pause_unmarked(self.maps) {
@@ -214,6 +216,7 @@ impl Keeper {
                 self.publish();
             }
             shared.note_peaks();
+            runtime.heed_limits();
         }
         let limit = shared.limit_bytes.load(Relaxed);
         let margin = (limit / 64).clamp(1 << 20, 8 << 20);
@@ -252,7 +255,7 @@ impl Keeper {
                 runtime.work.ring();
             }
             runtime.squeeze.store(squeeze, Relaxed);
-            let exhausted = paranoid || full && !squeeze;
+            let exhausted = paranoid || runtime.store_full.load(Relaxed) || full && !squeeze;
             let passed = tree > limit + limit / 20 + TOLERANCE;
             if full && passed && !paranoid {
                 slot.counters.full_looks.fetch_add(1, Relaxed);
@@ -330,20 +333,23 @@ impl Keeper {
     fn take_up(&mut self) {
         let runtime = self.runtime;
         runtime.drop_uninherited(self.maps);
+        // Registering comes last: from then on a touch waits for a handler.
         let ready = runtime
             .make_ready()
-            .and_then(|()| runtime.register_evicted())
-            .and_then(|()| self.start_threads());
-        if ready.is_ok() {
+            .and_then(|()| self.start_threads())
+            .and_then(|()| runtime.register_evicted());
+        if let Err(error) = ready {
+            self.told = true;
+            runtime.end_threads();
+            runtime.close_uffd();
+            // Here, and not in the forking thread: this one's descriptor table has room.
+            runtime.restore_in_place(limits::why_restored(error));
+        } else {
             runtime.set_state(state::PAGING);
             // The first look protects what is shared, before the child goes on.
             self.tick();
-            runtime.tell_child(1);
-        } else {
-            self.told = true;
-            runtime.set_state(state::STOPPED);
-            runtime.tell_child(2);
         }
+        runtime.tell_child(1);
     }
 
     /// Opens the userfaultfd and starts the threads.
@@ -356,15 +362,7 @@ impl Keeper {
         if let Err(error) = runtime.make_ready().and_then(|()| self.start_threads()) {
             self.told = true;
             runtime.set_state(state::STOPPED);
-            runtime.say(match error {
-                sys::Errno::AGAIN => {
-                    "no more threads may be started (ulimit -u, pids.max of the cgroup): this process is not managed"
-                }
-                sys::Errno::NOMEM => {
-                    "too little address space is left (ulimit -v): this process is not managed"
-                }
-                _ => "userfaultfd can't be opened in this process: it is not managed",
-            });
+            runtime.say(limits::why_unmanaged(error));
             return;
         }
         runtime.set_state(state::PAGING);
@@ -379,17 +377,27 @@ impl Keeper {
         runtime.two_cpus.store(self.cpus == 2, Relaxed);
         // The other half of the CPUs runs those who fault, and compressors: see `follow.rs`.
         let handlers = (self.cpus as usize / 2).clamp(1, HANDLERS);
-        let mut count = 0;
-        for (number, cpu) in numbers.take(handlers).enumerate() {
-            thread::spawn(&runtime.arena, Descriptors::Shared, handler, cpu << 8 | number)?;
-            runtime.handlers.fetch_add(1, AcqRel);
-            count += 1;
-        }
-        for number in 0..COMPRESSORS.min(self.cpus as usize).max(1) {
-            thread::spawn(&runtime.arena, Descriptors::Shared, compressor, number << 8 | (count + number))?;
-            runtime.compressors.fetch_add(1, AcqRel);
-        }
-        Ok(())
+        let compressors = COMPRESSORS.min(self.cpus as usize).max(1);
+        runtime.provide(handlers + compressors)?;
+        let spawn = |number: usize, entry, argument| {
+            let place = &runtime.worker_places[number];
+            thread::spawn(&runtime.arena, place, Descriptors::Shared, entry, argument << 8 | number)
+        };
+        let start = || {
+            let mut count = 0;
+            for (number, cpu) in numbers.take(handlers).enumerate() {
+                spawn(number, handler, cpu)?;
+                runtime.handlers.fetch_add(1, AcqRel);
+                count += 1;
+            }
+            for number in 0..compressors {
+                spawn(count + number, compressor, number)?;
+                runtime.compressors.fetch_add(1, AcqRel);
+            }
+            Ok(())
+        };
+        // All of them or none.
+        start().inspect_err(|_| runtime.end_threads())
     }
 
     /// Registers what is not registered yet: from now on its growth waits for

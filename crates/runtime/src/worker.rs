@@ -1,11 +1,12 @@
 //! What a thread of the runtime that touches the store carries with it.
 
 use core::slice;
+use core::sync::atomic::Ordering::*;
 
 use memfold::store::Workspace;
 use memfold_codec::Scratch;
 
-use crate::runtime::{RUNTIME, Runtime};
+use crate::runtime::Runtime;
 use crate::sys::PAGE;
 
 /// Pages brought back by one fault at most.
@@ -24,20 +25,39 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Takes memory for a worker; `None` if there is none.
-    pub fn new(runtime: &'static Runtime, number: usize) -> Option<Self> {
+    /// A worker in the memory of its number, which is taken if there is none
+    /// yet; `None` if none is left.
+    ///
+    /// # Safety
+    /// There must be no other worker of this number in this process: what it
+    /// leaves behind in a forked child is used again.
+    pub unsafe fn new(runtime: &'static Runtime, number: usize) -> Option<Self> {
         let store = runtime.store();
+        let mut next = Self::prepare(runtime, number)?;
+        let mut take = |bytes: usize| {
+            let at = next;
+            next += bytes.next_multiple_of(PAGE);
+            // SAFETY: within the memory of this number (see `prepare`), which nobody else uses, and which is
+            // never unmapped.
+            unsafe { slice::from_raw_parts_mut(at as *mut u8, bytes) }
+        };
         Some(Worker {
             number,
-            pages: take(RUN * PAGE)?,
-            space: store.workspace(PAGE, take(store.workspace_bytes(PAGE))?),
-            decode: Scratch::new(take(store.decode_scratch(PAGE))?),
+            pages: take(RUN * PAGE),
+            space: store.workspace(PAGE, take(store.workspace_bytes(PAGE))),
+            decode: Scratch::new(take(store.decode_scratch(PAGE))),
         })
     }
-}
 
-fn take(bytes: usize) -> Option<&'static mut [u8]> {
-    let place = RUNTIME.arena.reserve(bytes, PAGE)?;
-    // SAFETY: fresh zeroed memory of the arena, handed out once, never unmapped.
-    Some(unsafe { slice::from_raw_parts_mut(place, bytes) })
+    /// Takes the memory for the worker of this number; once. Returns its place.
+    pub fn prepare(runtime: &'static Runtime, number: usize) -> Option<usize> {
+        let place = &runtime.worker_memory[number];
+        if place.load(Relaxed) == 0 {
+            let store = runtime.store();
+            let parts = [RUN * PAGE, store.workspace_bytes(PAGE), store.decode_scratch(PAGE)];
+            let bytes = parts.iter().map(|bytes| bytes.next_multiple_of(PAGE)).sum();
+            place.store(runtime.arena.reserve(bytes, PAGE)? as usize, Relaxed);
+        }
+        Some(place.load(Relaxed))
+    }
 }

@@ -50,6 +50,13 @@ pub fn unsplit(start: usize, end: usize) -> bool {
     ask(start, end)
 }
 
+/// Has given back what the runtime has reserved beyond what it may have where
+/// the program's memory is limited to so much. `false` if the keeper does not
+/// answer.
+pub fn make_way(limit: usize) -> bool {
+    ask(usize::MAX - 1, limit)
+}
+
 fn ask(start: usize, end: usize) -> bool {
     let mask = sys::block_signals();
     let answered = {
@@ -110,6 +117,8 @@ fn serve_now(maps: Fd, mut watch: impl FnMut()) {
     let (start, end) = (START.load(Relaxed), END.load(Relaxed));
     if start == usize::MAX {
         watch();
+    } else if start == usize::MAX - 1 {
+        RUNTIME.make_way(end);
     } else if start < end && RUNTIME.has_uffd() {
         RUNTIME.unsplit(maps, start, end);
     }

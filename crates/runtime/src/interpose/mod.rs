@@ -20,6 +20,7 @@
 //! | `pins` | what makes the kernel hold on to pages |
 //! | `namespaces` | `unshare`, `setns`: only for processes with one thread |
 //! | `advice` | `madvise` and `munmap`: what a forked child gets |
+//! | `limits` | `setrlimit`, `prlimit`: what is only reserved goes first |
 //! | `growth` | `mmap`, `malloc` and their relatives: much memory at once near the limit |
 //!
 //! The runtime's own side of it is in `credentials`, `desk`, `leaving` and `ranges`.
@@ -37,6 +38,8 @@ mod advice;
 mod growth;
 #[cfg(feature = "preload")]
 mod identity;
+#[cfg(feature = "preload")]
+mod limits;
 #[cfg(feature = "preload")]
 mod locked;
 #[cfg(feature = "preload")]

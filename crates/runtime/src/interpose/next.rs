@@ -151,9 +151,10 @@ static BIND: extern "C" fn() = bind_all;
 
 /// Called by the loader.
 extern "C" fn bind_all() {
-    use super::{advice, growth, identity, locked, namespaces, pins, remap, seccomp};
-    let all: [&[&Next]; 8] = [
+    use super::{advice, growth, identity, limits, locked, namespaces, pins, remap, seccomp};
+    let all: [&[&Next]; 9] = [
         &identity::ALL,
+        &limits::ALL,
         &locked::ALL,
         &seccomp::ALL,
         &remap::ALL,

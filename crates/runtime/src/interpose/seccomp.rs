@@ -9,7 +9,7 @@
 use core::ffi::{c_int, c_long};
 
 use super::next::{Next, is_managed_here, keeping_errno, result};
-use super::pins;
+use super::{limits, pins};
 use crate::runtime::RUNTIME;
 use crate::sys;
 
@@ -23,11 +23,13 @@ const SET_MODE_FILTER: usize = 1;
 mod nr {
     pub const SECCOMP: usize = 317;
     pub const IO_SETUP: usize = 206;
+    pub const SETRLIMIT: usize = 160;
 }
 #[cfg(target_arch = "aarch64")]
 mod nr {
     pub const SECCOMP: usize = 277;
     pub const IO_SETUP: usize = 0;
+    pub const SETRLIMIT: usize = 164;
 }
 const IO_URING_SETUP: usize = 425;
 
@@ -74,19 +76,26 @@ pub unsafe extern "C" fn syscall(
     f: usize,
 ) -> c_long {
     let number = number as usize;
-    if matches!(number, nr::SECCOMP | nr::IO_SETUP | IO_URING_SETUP) {
-        before(number, a, c);
+    if matches!(number, nr::SECCOMP | nr::IO_SETUP | IO_URING_SETUP | nr::SETRLIMIT | sys::nr::PRLIMIT64) {
+        // SAFETY: passed on to the caller.
+        unsafe { before(number, a, b, c) };
     }
     // SAFETY: passed on to the caller.
     result(unsafe { sys::syscall(number, [a, b, c, d, e, f]) }) as c_long
 }
 
+/// # Safety
+/// As the system call.
 #[cold]
 #[inline(never)]
-fn before(number: usize, operation: usize, filter: usize) {
+unsafe fn before(number: usize, a: usize, b: usize, c: usize) {
     match number {
-        nr::SECCOMP if operation == SET_MODE_STRICT || operation == SET_MODE_FILTER && filter != 0 => stop(),
+        nr::SECCOMP if a == SET_MODE_STRICT || a == SET_MODE_FILTER && c != 0 => stop(),
         nr::SECCOMP => {}
+        // SAFETY: passed on to the caller.
+        nr::SETRLIMIT => unsafe { limits::before(0, a, b as *const u64) },
+        // SAFETY: passed on to the caller.
+        sys::nr::PRLIMIT64 => unsafe { limits::before(a, b, c as *const u64) },
         _ => pins::note(),
     }
 }
