@@ -14,7 +14,16 @@ fn the_programs_own() {
 
 #[test]
 fn by_signal() {
+    // What was ignored when the test began, stays ignored: a shell starts jobs in the background so.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+    let ignored = u64::from_str_radix(ignored, 16).unwrap();
     for signal in [1, 2, 3, 6, 9, 10, 11, 13, 15, 34, 64] {
+        // The standard library has this one ignored here, and not in what it starts.
+        const PIPE: i32 = 13;
+        if ignored >> (signal - 1) & 1 != 0 && signal != PIPE {
+            continue;
+        }
         let said = finish(shell(&format!("ulimit -c 0; kill -{signal} $$")));
         assert_eq!(said.status, 128 + signal, "{}", said.err);
     }

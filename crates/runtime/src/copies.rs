@@ -55,7 +55,15 @@ impl Runtime {
     pub fn protect_shared(&self, pagemap: &Pagemap, start: usize, end: usize) {
         let mut at = start;
         while let Some(from) = pagemap.first_present(at, end).filter(|from| *from < end) {
-            let to = end.min((from / BLOCK + 1) * BLOCK);
+            let mut to = end.min((from / BLOCK + 1) * BLOCK);
+            // The kernel writes to a control block when its thread ends, and can't be served then.
+            if let Some((kept, kept_end)) = self.keep_out.first_in(from, to) {
+                if kept <= from {
+                    at = kept_end.min(end);
+                    continue;
+                }
+                to = kept;
+            }
             at = to;
             let (pages, first) = ((to - from) / PAGE, index_in_block(from));
             let Some(present) = pagemap.present(from, pages, first) else { continue };

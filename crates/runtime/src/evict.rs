@@ -186,6 +186,11 @@ impl Runtime {
     }
 
     fn take(&self, order: &mut Guard<'_, Order>, pagemap: &Pagemap, range: Range) -> Taken {
+        // Where data are limited (`ulimit -d`) what the move needs is allowed now, or not: later its target would be lost.
+        // SAFETY: a free slot of ours.
+        if unsafe { sys::mprotect(range.to, range.bytes, prot::READ | prot::WRITE) }.is_err() {
+            return Taken::Nothing;
+        }
         self.move_seen.store(false, Relaxed);
         self.moving_to.store(range.to, SeqCst);
         // Handlers that wait for the lock are wanted as readers.
@@ -194,6 +199,13 @@ impl Runtime {
         // faults now, which the handlers serve from what the entries say.
         let result = unsafe { sys::mremap_to(range.start, range.bytes, range.to, true) };
         self.moving_to.store(0, SeqCst);
+        if result == Err(Errno::NOMEM) {
+            // Nothing has moved, and the target may be unmapped: it is not to be looked at.
+            self.standby.recover(range.slot, range.to, range.bytes);
+            drop(self.proxy.lock());
+            self.take_proxy_messages(order);
+            return Taken::Nothing;
+        }
         let _ = self.uffd().unregister(range.to, range.bytes);
         // The slot got all properties of the source: a forked child must inherit it.
         self.unmark(range.to, range.to + range.bytes);

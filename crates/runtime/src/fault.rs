@@ -25,8 +25,9 @@ use crate::interpose::credentials;
 use crate::journal::Record;
 use crate::lock::Guard;
 use crate::order::{Fault, Order};
+use crate::pagemap::Pagemap;
 use crate::runtime::{RUNTIME, Runtime};
-use crate::sys::{self, Errno, PAGE, PollFd};
+use crate::sys::{self, Errno, Fd, PAGE, PollFd};
 use crate::table::{BLOCK, PAGES, State, page_number};
 use crate::thread;
 use crate::uffd::{Message, Touch};
@@ -61,6 +62,11 @@ enum Placed {
     Done,
     /// Events came in between: look again.
     Retry,
+}
+
+/// Pages from this one to the end of its block.
+fn left_in_block(page: usize) -> usize {
+    PAGES - page / PAGE % PAGES
 }
 
 /// What a handler thread carries with it.
@@ -358,6 +364,17 @@ impl Handler {
         runtime.uffd().wake(fault.page, PAGE);
     }
 
+    /// How many of `count` pages may be given contents: up to the first guard page. The kernel would copy over a
+    /// guard (and before 6.13 there are none). Under the order lock: nobody moves pages meanwhile.
+    fn before_guard(&self, page: usize, count: usize) -> usize {
+        let fd = self.runtime.pagemap.load(Relaxed);
+        if fd < 0 || !self.runtime.knows_guards.load(Relaxed) {
+            return count;
+        }
+        let first = Pagemap::of(Fd(fd)).first_swapped(page, page + count * PAGE);
+        first.map_or(count, |(guard, _)| (guard - page) / PAGE)
+    }
+
     /// Copies pages back from standby.
     fn rescue(&mut self, fault: Fault, run: usize) -> Placed {
         let runtime = self.runtime;
@@ -366,7 +383,12 @@ impl Handler {
             return self.fault_again(fault);
         }
         let mut done = 0;
-        while done < run.min(RUN) {
+        let run = if run > 1 {
+            self.before_guard(fault.page, run.min(RUN).min(left_in_block(fault.page))).max(1)
+        } else {
+            1
+        };
+        while done < run {
             let page = fault.page + done * PAGE;
             let Some(block) = runtime.table.block(page).filter(|_| page / BLOCK == fault.page / BLOCK) else {
                 break;
@@ -451,6 +473,9 @@ impl Handler {
             }
         };
         let mut intact = (0..found.len()).take_while(|i| still(*i)).count();
+        if intact > 1 {
+            intact = self.before_guard(fault.page, intact).max(1);
+        }
         let mut done = 0;
         let mut answer = Placed::Retry;
         if order.forking {
@@ -541,6 +566,12 @@ impl Handler {
         let count = (0..run.min(room)).take_while(|i| empty(fault.page + i * PAGE)).count();
         if count == 0 {
             return Placed::Retry;
+        }
+        let count = self.before_guard(fault.page, count);
+        if count == 0 {
+            // Made a guard page meanwhile: the thread sees for itself.
+            runtime.uffd().wake(fault.page, PAGE);
+            return Placed::Done;
         }
         if fault.touch == Touch::Write {
             self.worker.pages[..count * PAGE].fill(0);

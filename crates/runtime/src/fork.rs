@@ -126,6 +126,7 @@ pub fn child() {
     runtime.hopeless.store(false, Relaxed);
     runtime.squeeze.store(false, Relaxed);
     runtime.set_uffd(None);
+    runtime.pagemap.store(-1, Relaxed);
     runtime.follow.after_fork();
     runtime.worker_places.iter().for_each(|place| place.after_fork());
     let pid = sys::getpid();

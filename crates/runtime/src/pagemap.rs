@@ -81,6 +81,16 @@ impl Pagemap {
         Ok(Pagemap { fd, can_scan: AtomicBool::new(true) })
     }
 
+    /// One that is open already, of this process; it stays open.
+    pub fn of(fd: Fd) -> Self {
+        Pagemap { fd, can_scan: AtomicBool::new(true) }
+    }
+
+    /// Its descriptor.
+    pub fn fd(&self) -> Fd {
+        self.fd
+    }
+
     /// Closes it.
     pub fn close(self) {
         sys::close(self.fd);

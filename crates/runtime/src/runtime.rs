@@ -211,6 +211,10 @@ pub struct Runtime {
     pub can_move: AtomicBool,
     /// Copies of shared pages that were let be made, bytes: see `copies.rs`.
     pub copied: AtomicU64,
+    /// The kernel knows guard pages; and the keeper's open pagemap, to look for them.
+    pub knows_guards: AtomicBool,
+    /// See `knows_guards`; -1 as long as there is none.
+    pub pagemap: AtomicI32,
     /// The kernel can write-protect pages.
     pub can_protect: AtomicBool,
     /// The program asked the runtime to stop: see `stop.rs`.
@@ -310,6 +314,8 @@ impl Runtime {
             mounts: OrdinaryMounts::new(),
             can_move: AtomicBool::new(false),
             copied: AtomicU64::new(0),
+            knows_guards: AtomicBool::new(false),
+            pagemap: AtomicI32::new(-1),
             can_protect: AtomicBool::new(false),
             stop_wanted: AtomicBool::new(false),
             stopped: AtomicBool::new(false),

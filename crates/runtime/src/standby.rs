@@ -83,6 +83,8 @@ pub struct Standby {
     queue: Lock<Queue>,
     /// Live pages in all queued slots.
     pub pages: AtomicU64,
+    /// Slots whose addresses may be the program's now, one bit each.
+    lost: [AtomicU64; SLOTS / 64],
 }
 
 impl Standby {
@@ -95,6 +97,7 @@ impl Standby {
             count: AtomicUsize::new(0),
             queue: Lock::new(queue),
             pages: AtomicU64::new(0),
+            lost: [const { AtomicU64::new(0) }; SLOTS / 64],
         }
     }
 
@@ -146,8 +149,10 @@ impl Standby {
     pub fn close(&self) {
         let base = self.base.load(Acquire);
         if base != 0 {
-            // SAFETY: no entry names a page on standby, and no compressor lives.
-            let _ = unsafe { sys::map_over(base, self.bytes(), prot::NONE) };
+            for slot in (0..self.count.load(Relaxed) as u32).filter(|slot| !self.is_lost(*slot)) {
+                // SAFETY: no entry names a page on standby, and no compressor lives.
+                let _ = unsafe { sys::map_over(self.address(slot), BLOCK, prot::NONE) };
+            }
         }
     }
 
@@ -159,14 +164,39 @@ impl Standby {
     /// Whether the address lies in a slot.
     pub fn contains(&self, address: usize) -> bool {
         let base = self.base.load(Acquire);
-        base != 0 && (base..base + self.bytes()).contains(&address)
+        base != 0
+            && (base..base + self.bytes()).contains(&address)
+            && !self.is_lost(((address - base) / BLOCK) as u32)
     }
 
     /// Whether a range overlaps the slots, or what is known of them.
     pub fn overlaps(&self, start: usize, end: usize) -> bool {
         let (base, array) = (self.base.load(Acquire), self.slots.load(Acquire));
         let touches = |from: usize, bytes: usize| start < from + bytes && from < end;
-        base != 0 && (touches(base, self.bytes()) || touches(array, array_bytes(self.count.load(Relaxed))))
+        let is_own = |slot: usize| {
+            let from = base + slot * BLOCK;
+            touches(from, BLOCK) && !self.is_lost(slot as u32)
+        };
+        let count = self.count.load(Relaxed);
+        let near = || {
+            let first = start.saturating_sub(base) / BLOCK;
+            let last = (end.saturating_sub(base)).div_ceil(BLOCK);
+            (first.min(count)..last.min(count)).any(is_own)
+        };
+        base != 0 && (touches(base, self.bytes()) && near() || touches(array, array_bytes(count)))
+    }
+
+    fn is_lost(&self, slot: u32) -> bool {
+        self.lost[slot as usize / 64].load(Relaxed) >> (slot % 64) & 1 != 0
+    }
+
+    /// The kernel has unmapped this part of a slot and then put nothing there. If
+    /// it can't be had again, another thread may be given the addresses: they are not ours any more.
+    #[cold]
+    pub fn recover(&self, slot: u32, start: usize, bytes: usize) {
+        if sys::map_if_free(start, bytes, prot::NONE).is_err() {
+            self.lost[slot as usize / 64].fetch_or(1 << (slot % 64), Relaxed);
+        }
     }
 
     /// Address of a slot.
@@ -202,6 +232,9 @@ impl Standby {
 
     /// Gives back a slot whose pages are no longer needed.
     pub fn give_back(&self, slot: u32) {
+        if self.is_lost(slot) {
+            return;
+        }
         let mut queue = self.queue.lock();
         let at = queue.free_count;
         queue.free[at] = slot as u16;

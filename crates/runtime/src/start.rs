@@ -72,6 +72,11 @@ impl Runtime {
             let wanted = feature::NEEDED | offered & (feature::MOVE | feature::WRITE_PROTECT);
             self.set_uffd(Some((Uffd::open(None, wanted)?, Uffd::open(None, 0)?)));
             self.can_move.store(wanted & feature::MOVE != 0, Relaxed);
+            if let Some(page) = self.arena.reserve(PAGE, PAGE) {
+                // SAFETY: advice about memory that nobody will use.
+                let known = unsafe { sys::madvise(page as usize, PAGE, sys::advice::GUARD_INSTALL) }.is_ok();
+                self.knows_guards.store(known, Relaxed);
+            }
             self.can_protect.store(wanted & feature::WRITE_PROTECT != 0, Relaxed);
             self.follow.open()?;
         }

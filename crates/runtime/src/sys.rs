@@ -318,6 +318,14 @@ pub fn readlink_at(directory: Fd, name: &CStr, buffer: &mut [u8]) -> Result<usiz
     unsafe { syscall(nr::READLINKAT, [directory.0 as usize, name, into, buffer.len(), 0, 0]) }
 }
 
+/// Maps fresh anonymous memory at an address, if nothing is there.
+pub fn map_if_free(at: usize, bytes: usize, protection: usize) -> Result<()> {
+    const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+    // SAFETY: the kernel refuses it where anything is mapped.
+    unsafe { syscall(nr::MMAP, [at, bytes, protection, flags, -1isize as usize, 0]) }.map(drop)
+}
+
 /// Maps fresh anonymous memory in place of whatever is there.
 ///
 /// # Safety

@@ -121,6 +121,7 @@ pub extern "C" fn keeper(paging: usize) -> ! {
     let candidates = unsafe { core::slice::from_raw_parts_mut(place, CANDIDATES) };
     match Keeper::new(candidates) {
         Ok(mut keeper) => {
+            RUNTIME.pagemap.store(keeper.pagemap.fd().0, Relaxed);
             // Before the forking thread goes on: it may fork again at once, and must wait for this one.
             RUNTIME.stoppable.fetch_add(1, AcqRel);
             if inherited {

@@ -50,8 +50,11 @@ pub unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: c_int) -> c
     // SAFETY: passed on to the caller.
     let result = unsafe { MADVISE.call([start, bytes, advice]) } as c_int;
     if advice == advice::GUARD_INSTALL && result == 0 && is_paging() {
-        // SAFETY: nothing is there any more but guards, and those stay.
-        let _ = keeping_errno(|| unsafe { sys::madvise(start, bytes, advice::DONTNEED) });
+        // What was just being brought back may have come after the guards, and in place of some: so once more.
+        for again in [advice::DONTNEED, advice] {
+            // SAFETY: nothing is there any more but guards and what they have discarded.
+            let _ = keeping_errno(|| unsafe { sys::madvise(start, bytes, again) });
+        }
     }
     if discards {
         RUNTIME.discarding.fetch_sub(1, SeqCst);
