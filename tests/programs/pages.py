@@ -55,7 +55,7 @@ def resume(pids):
 
 
 class Catcher:
-    """Stops a tree each time it has grown by a tenth, from `least` bytes on, and uses a sample of its pages.
+    """Stops a tree each time it has grown by a thirtieth, from `least` bytes on, and uses a sample of its pages.
 
     Give `look` to a sampler. `caught` is what `use` made of the last sample, the one nearest to the peak.
     """
@@ -69,7 +69,7 @@ class Catcher:
         stopped = stop(meter.pids)
         try:
             self.caught = self.use(sample(stopped, self.share))
-            self.next = size * 1.1
+            self.next = size * 31 / 30
         finally:
             resume(stopped)
 
