@@ -17,6 +17,8 @@
 //! While faults are sequential, a growing run of pages (1 to 32) is brought
 //! back at once.
 
+mod room;
+
 use core::sync::atomic::Ordering::*;
 
 use memfold::store::Ref;
@@ -28,22 +30,13 @@ use crate::order::{Fault, Order};
 use crate::pagemap::Pagemap;
 use crate::runtime::{RUNTIME, Runtime};
 use crate::sys::{self, Errno, Fd, PAGE, PollFd};
-use crate::table::{BLOCK, PAGES, State, page_number};
+use crate::table::{PAGES, State, page_number};
 use crate::thread;
 use crate::uffd::{Message, Touch};
 use crate::worker::{RUN, Worker};
 
 /// Sequential streams that a handler follows at the same time.
 const STREAMS: usize = 8;
-/// A fault never waits longer than this for room ...
-const WAIT_NS: u64 = 20_000_000;
-/// ... nor this long without any memory being given back meanwhile.
-const IDLE_NS: u64 = 2_000_000;
-/// The same for fresh memory, and for all when the limit is passed by far.
-const FAR_WAIT_NS: u64 = 2_000_000_000;
-const FAR_IDLE_NS: u64 = 200_000_000;
-/// Pages of which copies are let be made at once.
-const COPIES: usize = 16;
 /// Times that the page of zeros is given at once at most, to a stream of touches of fresh memory.
 const ZERO_RUN: usize = PAGES;
 
@@ -169,6 +162,12 @@ impl Handler {
             runtime.uffd().wake(page, PAGE);
             return;
         }
+        if !order.journal.has_room() {
+            // What is done could not be noted: after the fork.
+            runtime.keep(order, fault);
+            sys::sched_yield();
+            return;
+        }
         let home = order.journal.find(page);
         let state =
             home.and_then(|home| runtime.table.entry(home)).map_or(State::Empty, |entry| entry.load());
@@ -291,79 +290,6 @@ impl Handler {
         }
     }
 
-    /// Waits while the process is too far over its share of the limit. Fresh
-    /// memory waits longer, whether others have waited in vain or not.
-    fn wait_for_room(&self, growth: bool) {
-        let runtime = self.runtime;
-        let room = || {
-            runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
-                && !(growth && runtime.squeeze.load(Relaxed))
-        };
-        // Far over the limit nobody gives up soon: on a busy machine it may take long until a compressor gets a CPU.
-        // Unless whole rounds have shown that the limit can't be held.
-        let far = || (growth || runtime.is_far_over()) && !runtime.hopeless.load(Relaxed);
-        if room() || !far() && runtime.vain.load(Relaxed) == runtime.given_back.load(Relaxed) {
-            return;
-        }
-        let begin = sys::now_ns();
-        let (mut given, mut given_at) = (runtime.given_back.load(Relaxed), begin);
-        loop {
-            let seen = runtime.room.now();
-            credentials::adopt();
-            let now = sys::now_ns();
-            let waited = now - begin;
-            let (idle, longest) = if far() { (FAR_IDLE_NS, FAR_WAIT_NS) } else { (IDLE_NS, WAIT_NS) };
-            if runtime.given_back.load(Relaxed) != given {
-                (given, given_at) = (runtime.given_back.load(Relaxed), now);
-            }
-            if room()
-                || runtime.exhausted.load(Relaxed)
-                || runtime.pause.load(Relaxed) != 0
-                || runtime.stop_wanted.load(Relaxed)
-                || waited > longest
-                || now - given_at > idle
-            {
-                if now - given_at > idle {
-                    // Nobody else needs to wait for what does not come.
-                    runtime.vain.store(given, Relaxed);
-                }
-                runtime.slot().counters.throttled_ns.fetch_add(waited, Relaxed);
-                return;
-            }
-            runtime.work.ring();
-            // Threads that unmap must not wait for room too.
-            runtime.drain(&mut runtime.lock_order());
-            runtime.room.wait(seen, 1_000_000);
-        }
-    }
-
-    /// Lets a thread write to a page that is shared with a forked process, once there is room for the copy.
-    fn let_copy(&self, fault: Fault) {
-        let runtime = self.runtime;
-        self.wait_for_room(true);
-        // While there is room, for its neighbours too.
-        let roomy = runtime.debt.load(Relaxed) <= 0;
-        let around = (fault.page & !(COPIES * PAGE - 1), COPIES * PAGE);
-        let ranges = [around, (fault.page, PAGE)];
-        for (start, bytes) in ranges.into_iter().skip(usize::from(!roomy)) {
-            match runtime.uffd().protect(start, bytes, false) {
-                Ok(()) => {
-                    runtime.copied.fetch_add(bytes as u64, Relaxed);
-                    runtime.shared().copied.fetch_add(bytes as u64, Relaxed);
-                    runtime.change_debt(bytes as i64);
-                    return;
-                }
-                // An event has not been read yet: the thread tries again, and comes here again.
-                Err(Errno::AGAIN) => {
-                    runtime.drain(&mut runtime.lock_order());
-                    break;
-                }
-                Err(_) => {}
-            }
-        }
-        runtime.uffd().wake(fault.page, PAGE);
-    }
-
     /// How many of `count` pages may be given contents: up to the first guard page. The kernel would copy over a
     /// guard (and before 6.13 there are none). Under the order lock: nobody moves pages meanwhile.
     fn before_guard(&self, page: usize, count: usize) -> usize {
@@ -383,16 +309,13 @@ impl Handler {
             return self.fault_again(fault);
         }
         let mut done = 0;
-        let run = if run > 1 {
-            self.before_guard(fault.page, run.min(RUN).min(left_in_block(fault.page))).max(1)
-        } else {
-            1
-        };
+        let mut run = run.min(RUN).min(left_in_block(fault.page));
+        if run > 1 {
+            run = self.before_guard(fault.page, run).max(1);
+        }
+        let Some(block) = runtime.table.block(fault.page) else { return Placed::Retry };
         while done < run {
             let page = fault.page + done * PAGE;
-            let Some(block) = runtime.table.block(page).filter(|_| page / BLOCK == fault.page / BLOCK) else {
-                break;
-            };
             let entry = &block.entries[page / PAGE % PAGES];
             let State::Standby(id) = entry.load() else { break };
             let from = runtime.standby.page_address(id) as *const u8;
@@ -423,8 +346,7 @@ impl Handler {
     fn restore(&mut self, fault: Fault, run: usize) -> Placed {
         let runtime = self.runtime;
         let mut found = [State::Empty; RUN];
-        let room = PAGES - fault.page / PAGE % PAGES;
-        let wanted = run.min(RUN).min(room);
+        let wanted = run.min(RUN).min(left_in_block(fault.page));
         runtime.set_reading(self.worker.number, true);
         let mut count = 0;
         if let Some(block) = runtime.table.block(fault.page) {
@@ -561,9 +483,9 @@ impl Handler {
             return self.fault_again(fault);
         }
         let empty = |page: usize| runtime.table.entry(page).is_none_or(|entry| entry.load() == State::Empty);
-        let room = PAGES - fault.page / PAGE % PAGES;
         let run = if fault.touch == Touch::Write { run.min(RUN) } else { run };
-        let count = (0..run.min(room)).take_while(|i| empty(fault.page + i * PAGE)).count();
+        let count =
+            (0..run.min(left_in_block(fault.page))).take_while(|i| empty(fault.page + i * PAGE)).count();
         if count == 0 {
             return Placed::Retry;
         }

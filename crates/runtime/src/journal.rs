@@ -126,10 +126,7 @@ impl Journal {
     /// Calls `visit` with every record, oldest first, and empties the
     /// journal. A child may see fewer records than the count says, or more.
     pub fn replay(&self, mut visit: impl FnMut(Record)) {
-        for index in 0..RECORDS {
-            if self.records.load(Relaxed) == 0 {
-                break;
-            }
+        for index in 0..self.room.load(Relaxed) {
             let Some(record) = self.get(index) else { break };
             visit(record);
             self.raw(index).number.store(0, Relaxed);
@@ -192,5 +189,24 @@ mod tests {
         assert_eq!(seen[1], Record::Served(0x51000));
         assert_eq!(journal.find(0x51000), Some(0x51000));
         journal.replay(|_| panic!("it is empty"));
+    }
+
+    #[test]
+    fn a_full_journal_is_replayed() {
+        let (arena, journal) = (Arena::new(), Journal::new());
+        journal.init(&arena).unwrap();
+        let mut noted = 0;
+        while journal.has_room() {
+            journal.add(Record::Served(noted * PAGE));
+            noted += 1;
+        }
+        assert_eq!(noted, FEWER_RECORDS);
+        let mut seen = 0;
+        journal.replay(|record| {
+            assert_eq!(record, Record::Served(seen * PAGE));
+            seen += 1;
+        });
+        assert_eq!(seen, noted);
+        assert!(journal.has_room());
     }
 }

@@ -1,5 +1,5 @@
 //! The keeper: one thread a process. It watches how much is resident, starts
-//! the paging when the limit comes near, and takes blocks away.
+//! the paging when the limit comes near, and takes blocks away (`hand.rs`).
 //!
 //! `debt` is what the process still has to make free, in bytes, and may be
 //! negative. Each tick sets it anew from what the kernel says is resident;
@@ -7,13 +7,14 @@
 //! memory back lowers it. Compressors work while it is positive; faults wait
 //! while it is more than `margin`.
 
+mod hand;
+
 use core::sync::atomic::Ordering::*;
 
 use crate::compress::compressor;
-use crate::evict::Taken;
 use crate::fault::handler;
 use crate::follow::HANDLERS;
-use crate::interpose::{credentials, desk, ranges};
+use crate::interpose::{credentials, desk};
 use crate::limits;
 use crate::maps;
 use crate::mounts::Mounts;
@@ -21,7 +22,6 @@ use crate::pagemap::Pagemap;
 use crate::runtime::{RUNTIME, Runtime};
 use crate::shared::{self, state};
 use crate::sys::{self, Fd, PAGE, Result, o};
-use crate::table::{BLOCK, Block};
 use crate::thread::{self, Descriptors};
 use crate::uffd::Probe;
 
@@ -34,26 +34,14 @@ const GROWTH_PER_MS: u64 = 4 << 20;
 /// A process keeps this part of the limit resident whatever happens: with
 /// less it would do nothing but fault.
 const FLOOR: u64 = 32;
-/// Mappings smaller than this are left alone.
-const SMALLEST: usize = 16 * PAGE;
-/// Zero-initialised data of a program or library is left alone below this size.
-const LARGE_BSS: usize = 1 << 20;
 /// Counting what the store holds takes longer than a tick should.
 const PUBLISH_NS: u64 = 10_000_000;
-/// Nothing was found to take away: this long nobody looks again.
-const FRUITLESS_NS: u64 = 10_000_000;
 /// Paging starts when there is less room than this for each CPU, bytes: starting takes some milliseconds.
 pub const START_ROOM: i64 = 32 << 20;
 /// New mappings are registered when there is less room than this, bytes.
 const WATCH_ROOM: i64 = 24 << 20;
 /// Processes for which room is left to grow, at most.
 const GROWING: usize = 4;
-/// After so many rounds in vain it is known that the limit can't be held.
-const HOPELESS: u32 = 3;
-/// Ranges that are looked at between two ticks.
-const TRIES: usize = 3;
-/// So often descriptors are looked at.
-const PINS_NS: u64 = 10_000_000;
 /// A limit is held when it is passed by no more than 5 % and this.
 const TOLERANCE: u64 = 8 << 20;
 /// It may be passed by more for so long before the process is ended, if it is to be.
@@ -435,189 +423,5 @@ impl Keeper {
         // Of a program that forks all the time this takes a small part of its time.
         let now = sys::now_ns();
         self.protect_ns = now + PROTECT_SHARE * (now - begin);
-    }
-
-    /// Lists the mappings whose pages may be taken away.
-    fn list(&mut self) {
-        let runtime = self.runtime;
-        let mut buffer = [0u8; 16 << 10];
-        let (candidates, mut count) = (&mut *self.candidates, 0);
-        let mut file_end = 0;
-        // The library's own data, however large it is: handlers can't bring it back.
-        let statics = runtime as *const Runtime as usize;
-        let listed = maps::for_each(self.maps, &mut buffer, |mapping| {
-            let (start, end) = (mapping.start, mapping.end);
-            // What follows a file's data is its zero-initialised data. That of the C library is used in a
-            // forked child before anything can be served there; that of others is small.
-            let follows_file = start == file_end && end - start < LARGE_BSS;
-            if mapping.inode != 0 {
-                file_end = end;
-            }
-            if mapping.name.starts_with(b"anon_inode:[io_uring]") || mapping.name == b"/[aio]" {
-                runtime.pins_seen.store(true, Release);
-            }
-            if follows_file || end - start < SMALLEST {
-                return;
-            }
-            let own = runtime.arena.overlaps(start, end)
-                || runtime.standby.overlaps(start, end)
-                || (start..end).contains(&statics);
-            if mapping.is_private_anonymous() && !own && count < CANDIDATES && end <= crate::table::END {
-                candidates[count] = (start, end);
-                count += 1;
-            }
-        });
-        self.count = if listed.is_ok() { count } else { 0 };
-        self.listed_ns = sys::now_ns();
-        self.look_for_threads();
-        runtime.look_for_pins(&mut self.mounts);
-        let (_, address) = self.at;
-        let index = self.candidates[..self.count].iter().position(|(_, end)| *end > address);
-        // Nothing above the hand: the round is at its end.
-        self.at = index.map_or((self.count, 0), |index| (index, address));
-    }
-
-    /// Threads that were not made by `pthread_create` are seen here.
-    fn look_for_threads(&self) {
-        let runtime = self.runtime;
-        if runtime.threaded.load(Relaxed) {
-            return;
-        }
-        let Ok(tasks) = sys::open_own(c"/proc/self/task", o::RDONLY | o::DIRECTORY) else { return };
-        let threads = sys::links(tasks).saturating_sub(2);
-        sys::close(tasks);
-        let own = 1 + runtime.handlers.load(Relaxed) + runtime.compressors.load(Relaxed);
-        runtime.threaded.store(threads > u64::from(own) + 1, Relaxed);
-    }
-
-    /// The next range under the hand; `None` at the end of a round.
-    fn next_range(&mut self) -> Option<(usize, usize)> {
-        loop {
-            if self.at.0 >= self.count {
-                self.at = (0, 0);
-                return None;
-            }
-            let (start, end) = self.candidates[self.at.0];
-            let from = self.pagemap.first_present(self.at.1.max(start).min(end), end);
-            let Some(from) = from.filter(|from| *from < end) else {
-                self.at = (self.at.0 + 1, 0);
-                continue;
-            };
-            let mut to = end.min((from / BLOCK + 1) * BLOCK);
-            let kept = [
-                self.runtime.keep_out.first_in(from, to),
-                ranges::first_kept(from, to),
-                self.pagemap.first_swapped(from, to),
-            ];
-            if let Some((kept, kept_end)) = kept.into_iter().flatten().min() {
-                if kept <= from {
-                    self.at.1 = kept_end;
-                    continue;
-                }
-                to = kept;
-            }
-            self.at.1 = to;
-            return Some((from, to));
-        }
-    }
-
-    /// Takes blocks away until there is enough on standby. Returns whether to
-    /// go on at once.
-    fn stage(&mut self) -> bool {
-        let runtime = self.runtime;
-        let now = sys::now_ns();
-        if now < self.next_round_ns {
-            return false;
-        }
-        if now - self.pins_ns > PINS_NS {
-            self.pins_ns = now;
-            runtime.look_for_pins(&mut self.mounts);
-        }
-        if runtime.pins_seen.load(Acquire) && !runtime.can_move.load(Relaxed) {
-            return self.nothing_left();
-        }
-        let own = runtime.slot().resident.load(Relaxed);
-        let goal = (own / 32).clamp(2 << 20, 64 << 20);
-        runtime.standby_goal.store((goal as usize / BLOCK).max(2), Relaxed);
-        for _ in 0..TRIES {
-            let wanted = goal.saturating_sub(runtime.standby.pages.load(Relaxed) * PAGE as u64);
-            if wanted == 0 || runtime.debt.load(Acquire) <= -(1 << 20) {
-                return false;
-            }
-            if runtime.pause.load(Relaxed) != 0 || desk::is_asked() {
-                return true;
-            }
-            crate::interpose::credentials::adopt();
-            if self.count == 0 || sys::now_ns() - self.listed_ns > 1_000_000_000 {
-                self.list();
-            }
-            let Some((start, end)) = self.next_range() else {
-                if !self.end_round(wanted) {
-                    return false;
-                }
-                continue;
-            };
-            if runtime.table.block(start).is_some_and(Block::rests) {
-                self.round_rested += 1;
-                continue;
-            }
-            match runtime.evict(self.maps, &self.pagemap, start, end, self.shared_too) {
-                Taken::Pages(pages) if pages > 0 => {
-                    self.round_bytes += u64::from(pages) * PAGE as u64;
-                    if runtime.debt.load(Relaxed) > 0 {
-                        runtime.work.ring();
-                    }
-                }
-                // Others want the order lock too.
-                Taken::Pages(_) | Taken::Nothing | Taken::Busy => sys::sched_yield(),
-                Taken::Stale => {
-                    let mapping = self.candidates.get(self.at.0).copied();
-                    self.list();
-                    // It is what it was: it can't be registered, and is passed over.
-                    if self.candidates[..self.count].get(self.at.0).copied() == mapping {
-                        self.at = (self.at.0 + 1, 0);
-                    }
-                }
-            }
-        }
-        true
-    }
-
-    /// The hand has come round. Returns whether another round is worth it now.
-    fn end_round(&mut self, wanted: u64) -> bool {
-        let rested = core::mem::take(&mut self.round_rested) > 0;
-        let fruitful = core::mem::take(&mut self.round_bytes) >= wanted / 4 || rested;
-        let now = sys::now_ns();
-        let took_ns = now - core::mem::replace(&mut self.round_ns, now);
-        // What can still be made denser is worth waiting for.
-        let hopeless = self.runtime.is_far_over() && !self.runtime.squeeze.load(Relaxed);
-        self.hopeless_rounds = if hopeless { self.hopeless_rounds + 1 } else { 0 };
-        self.runtime.hopeless.store(self.hopeless_rounds >= HOPELESS, Relaxed);
-        let had_shared = core::mem::replace(&mut self.shared_too, false);
-        if fruitful {
-            self.fruitless = false;
-            return true;
-        }
-        if !had_shared && self.runtime.has_forked.load(Relaxed) {
-            self.shared_too = true;
-            return true;
-        }
-        self.nothing_left();
-        self.next_round_ns = now + took_ns.saturating_mul(4).clamp(FRUITLESS_NS, 20 * FRUITLESS_NS);
-        false
-    }
-
-    /// A whole round found nothing to take away.
-    fn nothing_left(&mut self) -> bool {
-        let runtime = self.runtime;
-        self.next_round_ns = sys::now_ns() + FRUITLESS_NS;
-        self.fruitless = true;
-        self.fruitless_takable = self.takable();
-        // As long as there is something to be made denser, that is waited for: `tick` decides.
-        if runtime.standby.queued() == 0 && runtime.debt.load(Relaxed) > 0 && !runtime.can_densify() {
-            runtime.exhausted.store(true, Relaxed);
-            runtime.room.ring();
-        }
-        false
     }
 }

@@ -1,0 +1,94 @@
+//! Waiting for room: before a handler makes more memory resident while the
+//! process is too far over its share of the limit.
+
+use core::sync::atomic::Ordering::*;
+
+use super::Handler;
+use crate::interpose::credentials;
+use crate::order::Fault;
+use crate::sys::{self, Errno, PAGE};
+
+/// A fault never waits longer than this for room ...
+const WAIT_NS: u64 = 20_000_000;
+/// ... nor this long without any memory being given back meanwhile.
+const IDLE_NS: u64 = 2_000_000;
+/// The same for fresh memory, and for all when the limit is passed by far.
+const FAR_WAIT_NS: u64 = 2_000_000_000;
+const FAR_IDLE_NS: u64 = 200_000_000;
+/// Pages of which copies are let be made at once.
+const COPIES: usize = 16;
+
+impl Handler {
+    /// Waits while the process is too far over its share of the limit. Fresh
+    /// memory waits longer, whether others have waited in vain or not.
+    pub(super) fn wait_for_room(&self, growth: bool) {
+        let runtime = self.runtime;
+        let room = || {
+            runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
+                && !(growth && runtime.squeeze.load(Relaxed))
+        };
+        // Far over the limit nobody gives up soon: on a busy machine it may take long until a compressor gets a CPU.
+        // Unless whole rounds have shown that the limit can't be held.
+        let far = || (growth || runtime.is_far_over()) && !runtime.hopeless.load(Relaxed);
+        if room() || !far() && runtime.vain.load(Relaxed) == runtime.given_back.load(Relaxed) {
+            return;
+        }
+        let begin = sys::now_ns();
+        let (mut given, mut given_at) = (runtime.given_back.load(Relaxed), begin);
+        loop {
+            let seen = runtime.room.now();
+            credentials::adopt();
+            let now = sys::now_ns();
+            let waited = now - begin;
+            let (idle, longest) = if far() { (FAR_IDLE_NS, FAR_WAIT_NS) } else { (IDLE_NS, WAIT_NS) };
+            if runtime.given_back.load(Relaxed) != given {
+                (given, given_at) = (runtime.given_back.load(Relaxed), now);
+            }
+            if room()
+                || runtime.exhausted.load(Relaxed)
+                || runtime.pause.load(Relaxed) != 0
+                || runtime.stop_wanted.load(Relaxed)
+                || waited > longest
+                || now - given_at > idle
+            {
+                if now - given_at > idle {
+                    // Nobody else needs to wait for what does not come.
+                    runtime.vain.store(given, Relaxed);
+                }
+                runtime.slot().counters.throttled_ns.fetch_add(waited, Relaxed);
+                return;
+            }
+            runtime.work.ring();
+            // Threads that unmap must not wait for room too.
+            runtime.drain(&mut runtime.lock_order());
+            runtime.room.wait(seen, 1_000_000);
+        }
+    }
+
+    /// Lets a thread write to a page that is shared with a forked process, once there is room for the copy.
+    pub(super) fn let_copy(&self, fault: Fault) {
+        let runtime = self.runtime;
+        self.wait_for_room(true);
+        // While there is room, for its neighbours too.
+        let roomy = runtime.debt.load(Relaxed) <= 0;
+        let around = (fault.page & !(COPIES * PAGE - 1), COPIES * PAGE);
+        let ranges = [around, (fault.page, PAGE)];
+        for (start, bytes) in ranges.into_iter().skip(usize::from(!roomy)) {
+            match runtime.uffd().protect(start, bytes, false) {
+                Ok(()) => {
+                    runtime.copied.fetch_add(bytes as u64, Relaxed);
+                    runtime.shared().copied.fetch_add(bytes as u64, Relaxed);
+                    runtime.change_debt(bytes as i64);
+                    return;
+                }
+                // An event has not been read yet: the thread tries again, and comes here again.
+                Err(Errno::AGAIN) => {
+                    runtime.drain(&mut runtime.lock_order());
+                    break;
+                }
+                Err(_) => {}
+            }
+        }
+        runtime.uffd().wake(fault.page, PAGE);
+    }
+}

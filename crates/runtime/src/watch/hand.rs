@@ -1,0 +1,219 @@
+//! The hand of the clock: goes round and round over the mappings of the
+//! program and takes blocks away until there is enough on standby. A block
+//! that came back soon after it was taken rests for some rounds, and what
+//! other processes have too is taken only in a round that follows one in vain.
+//!
+//! ```text
+//!   mapping     mapping         mapping
+//!  |####....|  |##..####..##|  |######|      # present   . not
+//!                  ^ hand: what lies before it had its turn in this round
+//! ```
+
+use core::sync::atomic::Ordering::*;
+
+use super::{CANDIDATES, Keeper};
+use crate::evict::Taken;
+use crate::interpose::{desk, ranges};
+use crate::maps;
+use crate::runtime::Runtime;
+use crate::sys::{self, PAGE, o};
+use crate::table::{BLOCK, Block};
+
+/// Mappings smaller than this are left alone.
+const SMALLEST: usize = 16 * PAGE;
+/// Zero-initialised data of a program or library is left alone below this size.
+const LARGE_BSS: usize = 1 << 20;
+/// Nothing was found to take away: this long nobody looks again.
+const FRUITLESS_NS: u64 = 10_000_000;
+/// After so many rounds in vain it is known that the limit can't be held.
+const HOPELESS: u32 = 3;
+/// Ranges that are looked at between two ticks.
+const TRIES: usize = 3;
+/// So often descriptors are looked at.
+const PINS_NS: u64 = 10_000_000;
+
+impl Keeper {
+    /// Lists the mappings whose pages may be taken away.
+    pub(super) fn list(&mut self) {
+        let runtime = self.runtime;
+        let mut buffer = [0u8; 16 << 10];
+        let (candidates, mut count) = (&mut *self.candidates, 0);
+        let mut file_end = 0;
+        // The library's own data, however large it is: handlers can't bring it back.
+        let statics = runtime as *const Runtime as usize;
+        let listed = maps::for_each(self.maps, &mut buffer, |mapping| {
+            let (start, end) = (mapping.start, mapping.end);
+            // What follows a file's data is its zero-initialised data. That of the C library is used in a
+            // forked child before anything can be served there; that of others is small.
+            let follows_file = start == file_end && end - start < LARGE_BSS;
+            if mapping.inode != 0 {
+                file_end = end;
+            }
+            if mapping.name.starts_with(b"anon_inode:[io_uring]") || mapping.name == b"/[aio]" {
+                runtime.pins_seen.store(true, Release);
+            }
+            if follows_file || end - start < SMALLEST {
+                return;
+            }
+            let own = runtime.arena.overlaps(start, end)
+                || runtime.standby.overlaps(start, end)
+                || (start..end).contains(&statics);
+            if mapping.is_private_anonymous() && !own && count < CANDIDATES && end <= crate::table::END {
+                candidates[count] = (start, end);
+                count += 1;
+            }
+        });
+        self.count = if listed.is_ok() { count } else { 0 };
+        self.listed_ns = sys::now_ns();
+        self.look_for_threads();
+        runtime.look_for_pins(&mut self.mounts);
+        let (_, address) = self.at;
+        let index = self.candidates[..self.count].iter().position(|(_, end)| *end > address);
+        // Nothing above the hand: the round is at its end.
+        self.at = index.map_or((self.count, 0), |index| (index, address));
+    }
+
+    /// Threads that were not made by `pthread_create` are seen here.
+    fn look_for_threads(&self) {
+        let runtime = self.runtime;
+        if runtime.threaded.load(Relaxed) {
+            return;
+        }
+        let Ok(tasks) = sys::open_own(c"/proc/self/task", o::RDONLY | o::DIRECTORY) else { return };
+        let threads = sys::links(tasks).saturating_sub(2);
+        sys::close(tasks);
+        let own = 1 + runtime.handlers.load(Relaxed) + runtime.compressors.load(Relaxed);
+        runtime.threaded.store(threads > u64::from(own) + 1, Relaxed);
+    }
+
+    /// The next range under the hand; `None` at the end of a round.
+    fn next_range(&mut self) -> Option<(usize, usize)> {
+        loop {
+            if self.at.0 >= self.count {
+                self.at = (0, 0);
+                return None;
+            }
+            let (start, end) = self.candidates[self.at.0];
+            let from = self.pagemap.first_present(self.at.1.max(start).min(end), end);
+            let Some(from) = from.filter(|from| *from < end) else {
+                self.at = (self.at.0 + 1, 0);
+                continue;
+            };
+            let mut to = end.min((from / BLOCK + 1) * BLOCK);
+            let kept = [
+                self.runtime.keep_out.first_in(from, to),
+                ranges::first_kept(from, to),
+                self.pagemap.first_swapped(from, to),
+            ];
+            if let Some((kept, kept_end)) = kept.into_iter().flatten().min() {
+                if kept <= from {
+                    self.at.1 = kept_end;
+                    continue;
+                }
+                to = kept;
+            }
+            self.at.1 = to;
+            return Some((from, to));
+        }
+    }
+
+    /// Takes blocks away until there is enough on standby. Returns whether to
+    /// go on at once.
+    pub(super) fn stage(&mut self) -> bool {
+        let runtime = self.runtime;
+        let now = sys::now_ns();
+        if now < self.next_round_ns {
+            return false;
+        }
+        if now - self.pins_ns > PINS_NS {
+            self.pins_ns = now;
+            runtime.look_for_pins(&mut self.mounts);
+        }
+        if runtime.pins_seen.load(Acquire) && !runtime.can_move.load(Relaxed) {
+            return self.nothing_left();
+        }
+        let own = runtime.slot().resident.load(Relaxed);
+        let goal = (own / 32).clamp(2 << 20, 64 << 20);
+        runtime.standby_goal.store((goal as usize / BLOCK).max(2), Relaxed);
+        for _ in 0..TRIES {
+            let wanted = goal.saturating_sub(runtime.standby.pages.load(Relaxed) * PAGE as u64);
+            if wanted == 0 || runtime.debt.load(Acquire) <= -(1 << 20) {
+                return false;
+            }
+            if runtime.pause.load(Relaxed) != 0 || desk::is_asked() {
+                return true;
+            }
+            crate::interpose::credentials::adopt();
+            if self.count == 0 || sys::now_ns() - self.listed_ns > 1_000_000_000 {
+                self.list();
+            }
+            let Some((start, end)) = self.next_range() else {
+                if !self.end_round(wanted) {
+                    return false;
+                }
+                continue;
+            };
+            if runtime.table.block(start).is_some_and(Block::rests) {
+                self.round_rested += 1;
+                continue;
+            }
+            match runtime.evict(self.maps, &self.pagemap, start, end, self.shared_too) {
+                Taken::Pages(pages) if pages > 0 => {
+                    self.round_bytes += u64::from(pages) * PAGE as u64;
+                    if runtime.debt.load(Relaxed) > 0 {
+                        runtime.work.ring();
+                    }
+                }
+                // Others want the order lock too.
+                Taken::Pages(_) | Taken::Nothing | Taken::Busy => sys::sched_yield(),
+                Taken::Stale => {
+                    let mapping = self.candidates.get(self.at.0).copied();
+                    self.list();
+                    // It is what it was: it can't be registered, and is passed over.
+                    if self.candidates[..self.count].get(self.at.0).copied() == mapping {
+                        self.at = (self.at.0 + 1, 0);
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// The hand has come round. Returns whether another round is worth it now.
+    fn end_round(&mut self, wanted: u64) -> bool {
+        let rested = core::mem::take(&mut self.round_rested) > 0;
+        let fruitful = core::mem::take(&mut self.round_bytes) >= wanted / 4 || rested;
+        let now = sys::now_ns();
+        let took_ns = now - core::mem::replace(&mut self.round_ns, now);
+        // What can still be made denser is worth waiting for.
+        let hopeless = self.runtime.is_far_over() && !self.runtime.squeeze.load(Relaxed);
+        self.hopeless_rounds = if hopeless { self.hopeless_rounds + 1 } else { 0 };
+        self.runtime.hopeless.store(self.hopeless_rounds >= HOPELESS, Relaxed);
+        let had_shared = core::mem::replace(&mut self.shared_too, false);
+        if fruitful {
+            self.fruitless = false;
+            return true;
+        }
+        if !had_shared && self.runtime.has_forked.load(Relaxed) {
+            self.shared_too = true;
+            return true;
+        }
+        self.nothing_left();
+        self.next_round_ns = now + took_ns.saturating_mul(4).clamp(FRUITLESS_NS, 20 * FRUITLESS_NS);
+        false
+    }
+
+    /// A whole round found nothing to take away.
+    fn nothing_left(&mut self) -> bool {
+        let runtime = self.runtime;
+        self.next_round_ns = sys::now_ns() + FRUITLESS_NS;
+        self.fruitless = true;
+        self.fruitless_takable = self.takable();
+        // As long as there is something to be made denser, that is waited for: `tick` decides.
+        if runtime.standby.queued() == 0 && runtime.debt.load(Relaxed) > 0 && !runtime.can_densify() {
+            runtime.exhausted.store(true, Relaxed);
+            runtime.room.ring();
+        }
+        false
+    }
+}
