@@ -66,6 +66,7 @@ impl Arena {
     /// Reserves zeroed memory; `align` is a power of two.
     pub fn reserve(&self, bytes: usize, align: usize) -> Option<*mut u8> {
         let align = align.max(16);
+        sys::touch_stack();
         let mut state = self.state.lock();
         let mut start = state.next.next_multiple_of(align);
         if state.end == 0 || start.checked_add(bytes)? > state.end {
@@ -159,6 +160,7 @@ impl Arena {
     /// The program's memory is limited to so much from now on: gives back the end of the last piece, which
     /// nobody has asked for yet. Some of it stays: what must not fail later lives on that.
     pub fn shrink(&self, limit: usize) {
+        sys::touch_stack();
         let mut state = self.state.lock();
         let keep = state.next.saturating_add(spare_of(limit)).next_multiple_of(PAGE).max(state.usable);
         if state.pieces > 0 && keep < state.end {

@@ -52,8 +52,9 @@ impl Runtime {
     }
 
     /// Protects the pages of a registered mapping that other processes have too. What can't be is left as it is.
-    pub fn protect_shared(&self, pagemap: &Pagemap, start: usize, end: usize) {
-        let mut at = start;
+    /// Returns whether some is to be tried again: it was refused while an event is not read yet.
+    pub fn protect_shared(&self, pagemap: &Pagemap, start: usize, end: usize) -> bool {
+        let (mut at, mut again) = (start, false);
         while let Some(from) = pagemap.first_present(at, end).filter(|from| *from < end) {
             let mut to = end.min((from / BLOCK + 1) * BLOCK);
             // The kernel writes to a control block when its thread ends, and can't be served then.
@@ -76,10 +77,12 @@ impl Runtime {
             while index < first + pages {
                 let run = (index..first + pages).take_while(|i| shared(*i)).count();
                 if run > 0 {
-                    let _ = self.uffd().protect(from + (index - first) * PAGE, run * PAGE, true);
+                    let done = self.uffd().protect(from + (index - first) * PAGE, run * PAGE, true);
+                    again |= done == Err(Errno::AGAIN);
                 }
                 index += run.max(1);
             }
         }
+        again
     }
 }

@@ -57,7 +57,7 @@ pub fn prepare(touch: fn()) {
         sys::sched_yield();
     }
     touch();
-    touch_stack();
+    sys::touch_stack();
     {
         let order = &mut runtime.order.lock();
         order.journal.enlarge(&runtime.arena);
@@ -66,17 +66,6 @@ pub fn prepare(touch: fn()) {
     hold_common_locks();
     while runtime.serving.load(SeqCst) != 0 {
         sys::sched_yield();
-    }
-}
-
-/// Has the page of the stack below here present and not protected: who holds the
-/// order lock, here and after the fork, must not need a handler.
-#[inline(never)]
-fn touch_stack() {
-    let mut below = [core::mem::MaybeUninit::<u8>::uninit(); PAGE];
-    for place in [0, PAGE / 2, PAGE - 1] {
-        // SAFETY: inside the array.
-        unsafe { core::ptr::write_volatile(below[place].as_mut_ptr(), 0) };
     }
 }
 

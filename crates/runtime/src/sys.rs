@@ -401,6 +401,17 @@ pub fn poll(fds: &mut [PollFd], timeout_ns: Option<u64>) -> Result<usize> {
     unsafe { syscall(nr::POLL, [fds.as_mut_ptr() as usize, fds.len(), pointer as usize, 0, 8, 0]) }
 }
 
+/// Has the page of the stack below here present and not protected: who holds a lock
+/// that a handler or the keeper may want must not need one of them.
+#[inline(never)]
+pub fn touch_stack() {
+    let mut below = [core::mem::MaybeUninit::<u8>::uninit(); PAGE];
+    for place in [0, PAGE / 2, PAGE - 1] {
+        // SAFETY: inside the array.
+        unsafe { core::ptr::write_volatile(below[place].as_mut_ptr(), 0) };
+    }
+}
+
 /// Monotonic time in ns.
 pub fn now_ns() -> u64 {
     clock(1)

@@ -169,9 +169,13 @@ impl Keeper {
                 self.unprotected = true;
             }
             if runtime.stop_wanted.load(Acquire) {
-                runtime.stoppable.fetch_sub(1, AcqRel);
-                runtime.stop_now(self.maps, runtime.is_paging());
-                thread::exit();
+                // A child that is made meanwhile would inherit pages on their way back.
+                if let Some(no_fork) = runtime.life.try_lock() {
+                    runtime.stoppable.fetch_sub(1, AcqRel);
+                    runtime.stop_now(self.maps, runtime.is_paging());
+                    drop(no_fork);
+                    thread::exit();
+                }
             }
             let seen = runtime.keeper.now();
             credentials::adopt();
@@ -418,7 +422,7 @@ impl Keeper {
         for index in 0..self.count {
             let (start, end) = self.candidates[index];
             runtime.register_fresh(self.maps, start, end);
-            runtime.protect_shared(&self.pagemap, start, end);
+            self.unprotected |= runtime.protect_shared(&self.pagemap, start, end);
         }
         // Of a program that forks all the time this takes a small part of its time.
         let now = sys::now_ns();

@@ -190,6 +190,7 @@ impl Ranges {
     /// The lock may be wanted in a signal handler: signals wait meanwhile.
     fn with<T>(&self, work: impl FnOnce(&mut Guard<'_, List>) -> T) -> T {
         let mask = sys::block_signals();
+        sys::touch_stack();
         let done = work(&mut self.list.lock());
         sys::restore_signals(mask);
         done
