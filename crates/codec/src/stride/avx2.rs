@@ -1,0 +1,520 @@
+//! The loops with AVX2: 32 bytes at a time. There is no instruction that
+//! compresses or expands bytes under a mask; a shuffle with a control from a
+//! table does it for the eight bytes of a word. (BMI2 has `pext` and `pdep` for
+//! that, which are slow on some processors that have AVX2.)
+
+use core::arch::x86_64::*;
+
+use super::decode;
+use super::encode::{self, Effort};
+use super::format::{ESCAPE, FROM_REFERENCE, GRANULE, GRANULES, MAX_DISTANCES, WORDS};
+use super::kernels::{BitRow, Flags, Kernels, LiteralBits, Literals, Misses, Places, VIEW};
+use super::scalar::{Scalar, nonzero};
+use super::scratch::{Choice, Compressor, Decompressor};
+use super::tables::{GATHER, GATHER_LANES, NONE, PERIOD, SPREAD, SPREAD_LANES};
+use crate::{Compressed, Malformed};
+
+/// The proof that the processor has what these loops use: made only by functions
+/// that are compiled for it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Avx2(());
+
+/// The compressor, all of it compiled for the processor.
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn compress(
+    effort: &Effort,
+    src: &[u8],
+    dst: &mut [u8],
+    work: &mut Compressor,
+    counts: &mut [u16],
+) -> Compressed {
+    encode::compress(Avx2(()), effort, src, dst, work, counts)
+}
+
+/// The decompressor, all of it compiled for the processor.
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn decompress(src: &[u8], dst: &mut [u8], work: &mut Decompressor) -> Result<(), Malformed> {
+    decode::decompress(Avx2(()), src, dst, work)
+}
+
+/// Hands each loop on to the function that is compiled for the processor.
+macro_rules! hand_on {
+    ($(fn $name:ident(self $(, $argument:ident: $type:ty)* $(,)?) $(-> $result:ty)?;)*) => {$(
+        #[inline]
+        fn $name(self $(, $argument: $type)*) $(-> $result)? {
+            // SAFETY: `self` proves that the processor has these instructions.
+            unsafe { self::$name($($argument),*) }
+        }
+    )*};
+}
+
+impl Kernels for Avx2 {
+    hand_on! {
+        fn samples(self, view: &[u8; VIEW], density: u8) -> u64;
+        fn places(self, samples: u64, base: u16, places: &mut Places, count: usize) -> usize;
+        fn code(
+            self, misses: &Misses, count: usize, code: &[u8; 512],
+            codes: &mut Literals, masks: &mut Literals, flags: &mut Flags,
+        ) -> usize;
+        fn look_up(
+            self, codes: &Literals, count: usize, table: &[u16; 16], known: usize,
+            masks: &[u8], flags: &Flags, misses: &mut Misses,
+        ) -> bool;
+        fn suppress(self, row: &BitRow, out: &mut [u8]) -> u64;
+        fn restore(self, which: u64, bytes: &[u8], row: &mut BitRow);
+        fn common(self, counts: &[u16; 256]) -> [u8; 16];
+        fn search(self, src: &[u8], at: usize, granules: usize, distances: &[u16], choice: &mut Choice);
+        fn symbols(self, granules: usize, choice: &mut Choice);
+        fn literals(self, segment: &[u8], granules: usize, choice: &mut Choice) -> usize;
+        fn misses(self, granules: usize, choice: &mut Choice) -> usize;
+        fn split(
+            self, literals: &Literals, count: usize, code: &[u8; 256],
+            bits: &mut LiteralBits, codes: &mut Literals, rest: &mut Literals,
+        ) -> usize;
+        fn pack(self, codes: &Literals, count: usize, out: &mut [u8]);
+        fn unpack(self, packed: &[u8], count: usize, codes: &mut Literals);
+        fn join(
+            self, bits: &LiteralBits, count: usize, codes: &Literals, common: &[u8; 16],
+            rest: &Literals, literals: &mut Literals,
+        );
+        fn rebuild(self, dst: &mut [u8], at: usize, granules: usize, work: &mut Decompressor) -> usize;
+    }
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn samples(view: &[u8; VIEW], density: u8) -> u64 {
+    let zero = _mm256_setzero_si256();
+    let (wanted, density) = (_mm256_set1_epi8((11 & density) as i8), _mm256_set1_epi8(density as i8));
+    let mut mask = 0;
+    for half in 0..2 {
+        // SAFETY: the last of the reads ends with the view.
+        let [before, a, b, c] =
+            [0, 1, 2, 3].map(|i| unsafe { _mm256_loadu_si256(view.as_ptr().add(32 * half + i).cast()) });
+        let some = _mm256_or_si256(_mm256_cmpeq_epi8(a, zero), _mm256_cmpeq_epi8(b, zero));
+        let begins = _mm256_andnot_si256(some, _mm256_cmpeq_epi8(before, zero));
+        let (b2, c2) = (_mm256_add_epi8(b, b), _mm256_add_epi8(c, c));
+        let (b3, c5) = (_mm256_add_epi8(b2, b), _mm256_add_epi8(_mm256_add_epi8(c2, c2), c));
+        let mixed = _mm256_xor_si256(_mm256_xor_si256(a, b3), c5);
+        let says = _mm256_cmpeq_epi8(_mm256_and_si256(mixed, density), wanted);
+        let both = _mm256_movemask_epi8(_mm256_or_si256(begins, says)) as u32;
+        mask |= u64::from(both) << (32 * half);
+    }
+    mask
+}
+
+/// What lies `distance` bytes, 1 to 31, before a granule, over and over; `from`
+/// is where that begins.
+///
+/// # Safety
+/// 32 bytes from `from` on must be there.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn repeated(from: *const u8, distance: usize) -> __m256i {
+    // SAFETY: the caller's promise; a row of the table has 32 bytes.
+    let (row, low, high) = unsafe {
+        let low = _mm_loadu_si128(from.cast());
+        let high = _mm_loadu_si128(from.add(16).cast());
+        (_mm256_loadu_si256(PERIOD[distance & 31].as_ptr().cast()), low, high)
+    };
+    // A control of 16 or more becomes NONE for the first half, one below 16
+    // becomes negative for the second.
+    let first = _mm256_adds_epu8(row, _mm256_set1_epi8(0x70));
+    let second = _mm256_sub_epi8(row, _mm256_set1_epi8(16));
+    let low = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(low), first);
+    _mm256_or_si256(low, _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(high), second))
+}
+
+/// How many bits are set in each byte.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn ones(bytes: __m256i) -> __m256i {
+    let table = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
+    let nibble = _mm256_set1_epi8(15);
+    let low = _mm256_shuffle_epi8(table, _mm256_and_si256(bytes, nibble));
+    let high = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), nibble));
+    _mm256_add_epi8(low, high)
+}
+
+/// Granules that are searched together: what was written for the first of them
+/// has left the processor's store buffer when it is read again.
+const BATCH: usize = 8;
+
+/// For each granule of a batch, the bytes that differ with each distance.
+#[repr(align(32))]
+struct Differs([[u32; MAX_DISTANCES]; BATCH]);
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn search(src: &[u8], at: usize, granules: usize, distances: &[u16], choice: &mut Choice) {
+    assert!(granules <= GRANULES && at + GRANULE * granules <= src.len());
+    assert!((1..=MAX_DISTANCES).contains(&distances.len()));
+    let zero = _mm256_setzero_si256();
+    let (single, pairs) = (_mm256_set1_epi8(1), _mm256_set1_epi16(1));
+    // What a distance that there is not differs in: everything.
+    let mut differs = Differs([[u32::MAX; MAX_DISTANCES]; BATCH]);
+    let mut nonzero = [0; BATCH];
+    let there_are = ((1_u32 << distances.len()) - 1) as u16;
+    let mut last = 0;
+    for batch in (0..granules).step_by(BATCH) {
+        let end = granules.min(batch + BATCH);
+        for g in batch..end {
+            let here = at + GRANULE * g;
+            // SAFETY: a granule of `src`.
+            let bytes = unsafe { _mm256_loadu_si256(src.as_ptr().add(here).cast()) };
+            nonzero[g - batch] = !_mm256_movemask_epi8(_mm256_cmpeq_epi8(bytes, zero)) as u32;
+            for (differs, &distance) in differs.0[g - batch].iter_mut().zip(distances) {
+                let distance = usize::from(distance);
+                let there = if distance > here {
+                    zero
+                } else {
+                    // SAFETY: from a place in `src` to the end of the granule or before it.
+                    unsafe {
+                        let from = src.as_ptr().add(here - distance);
+                        if distance < GRANULE { repeated(from, distance) } else { _mm256_loadu_si256(from.cast()) }
+                    }
+                };
+                *differs = !_mm256_movemask_epi8(_mm256_cmpeq_epi8(bytes, there)) as u32;
+            }
+        }
+        for g in batch..end {
+            let (differs, nonzero) = (&differs.0[g - batch], nonzero[g - batch]);
+            // Eight distances at once: bytes that differ in each word, or that are
+            // not zero if those are fewer, added up for the four words.
+            let zeros = ones(_mm256_set1_epi32(nonzero as i32));
+            let costs = |from: usize| {
+                // SAFETY: reads one half of the array.
+                let differs = unsafe { _mm256_loadu_si256(differs.as_ptr().add(from).cast()) };
+                let least = _mm256_min_epu8(ones(differs), zeros);
+                _mm256_madd_epi16(_mm256_maddubs_epi16(least, single), pairs)
+            };
+            let second = if distances.len() > 8 { costs(8) } else { _mm256_set1_epi32(0x7FFF) };
+            // Packing works on halves, so bring the quarters into order.
+            let all = _mm256_permute4x64_epi64::<0xD8>(_mm256_packus_epi32(costs(0), second));
+            let (low, high) = (_mm256_castsi256_si128(all), _mm256_extracti128_si256::<1>(all));
+            let least = _mm256_broadcastw_epi16(_mm_minpos_epu16(_mm_min_epu16(low, high)));
+            let same = _mm256_cmpeq_epi16(all, least);
+            let same = _mm_packs_epi16(_mm256_castsi256_si128(same), _mm256_extracti128_si256::<1>(same));
+            let winners = _mm_movemask_epi8(same) as u16 & there_are;
+            last = if winners >> last & 1 == 1 { last } else { winners.trailing_zeros() as usize & 15 };
+            choice.index[g] = last as u8;
+            choice.differs[4 * g..][..4].copy_from_slice(&differs[last].to_le_bytes());
+            choice.nonzero[4 * g..][..4].copy_from_slice(&nonzero.to_le_bytes());
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn symbols(granules: usize, choice: &mut Choice) {
+    assert!(granules <= GRANULES);
+    for i in (0..4 * granules).step_by(32) {
+        // SAFETY: the rows have room for 512 words, of which `i` begins the
+        // last 32 at most; `symbols` has four more before them.
+        unsafe {
+            let differs = _mm256_loadu_si256(choice.differs.as_ptr().add(i).cast());
+            let nonzero = _mm256_loadu_si256(choice.nonzero.as_ptr().add(i).cast());
+            let better = _mm256_cmpgt_epi8(ones(nonzero), ones(differs));
+            let mask = _mm256_blendv_epi8(nonzero, differs, better);
+            _mm256_storeu_si256(choice.mask.as_mut_ptr().add(i).cast(), mask);
+            let flags = _mm256_and_si256(better, _mm256_set1_epi8(1));
+            // Interleaving works on halves, so bring the quarters into order.
+            let (mask, flags) =
+                (_mm256_permute4x64_epi64::<0xD8>(mask), _mm256_permute4x64_epi64::<0xD8>(flags));
+            let to = choice.symbols.as_mut_ptr().add(4 + i);
+            _mm256_storeu_si256(to.cast(), _mm256_unpacklo_epi8(mask, flags));
+            _mm256_storeu_si256(to.add(16).cast(), _mm256_unpackhi_epi8(mask, flags));
+        }
+    }
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn literals(segment: &[u8], granules: usize, choice: &mut Choice) -> usize {
+    assert!(granules <= GRANULES && GRANULE * granules <= segment.len());
+    let mut count = 0;
+    for i in 0..4 * granules {
+        let mask = choice.mask[i];
+        // SAFETY: reads a word of the segment; writes eight bytes where all
+        // literals before are 64 less than the row at most.
+        unsafe {
+            let word = _mm_loadl_epi64(segment.as_ptr().add(8 * i).cast());
+            let gather = _mm_loadl_epi64(GATHER[usize::from(mask)].as_ptr().cast());
+            let to = choice.literals.as_mut_ptr().add(count);
+            _mm_storel_epi64(to.cast(), _mm_shuffle_epi8(word, gather));
+        }
+        count += mask.count_ones() as usize;
+    }
+    count
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn misses(granules: usize, choice: &mut Choice) -> usize {
+    assert!(granules <= GRANULES);
+    choice.missed.fill(0);
+    let mut count = 0;
+    for g in 0..granules {
+        // SAFETY: the rows have room for 128 granules, `symbols` for one before
+        // them, and `misses` for 32 symbols more.
+        unsafe {
+            let symbols = _mm_loadl_epi64(choice.symbols.as_ptr().add(4 + 4 * g).cast());
+            let guesses = _mm_loadl_epi64(choice.guesses.as_ptr().add(4 * g).cast());
+            let same = _mm_cmpeq_epi16(symbols, guesses);
+            let missed = !_mm_movemask_epi8(_mm_packs_epi16(same, same)) as usize & 15;
+            choice.missed[g / 2] |= (missed as u8) << (4 * (g % 2));
+            let gather = _mm_loadl_epi64(GATHER_LANES[missed].as_ptr().cast());
+            let to = choice.misses.as_mut_ptr().add(count);
+            _mm_storel_epi64(to.cast(), _mm_shuffle_epi8(symbols, gather));
+            count += missed.count_ones() as usize;
+        }
+    }
+    count
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn places(samples: u64, base: u16, places: &mut Places, count: usize) -> usize {
+    let to: &mut [u16; 64] = (&mut places[count..count + 64]).try_into().expect("room for a line");
+    let (mut left, total) = (samples, samples.count_ones() as usize);
+    // Eight at a time, for the number is hard to foresee; those beyond it are
+    // rubbish and will be overwritten.
+    for eight in to.chunks_exact_mut(8) {
+        for place in eight {
+            *place = base + (left.trailing_zeros() as u16 & 63);
+            left &= left.wrapping_sub(1);
+        }
+        if left == 0 {
+            break;
+        }
+    }
+    count + total
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn code(
+    misses: &Misses,
+    count: usize,
+    code: &[u8; 512],
+    codes: &mut Literals,
+    masks: &mut Literals,
+    flags: &mut Flags,
+) -> usize {
+    Scalar.code(misses, count, code, codes, masks, flags)
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn look_up(
+    codes: &Literals,
+    count: usize,
+    table: &[u16; 16],
+    known: usize,
+    masks: &[u8],
+    flags: &Flags,
+    misses: &mut Misses,
+) -> bool {
+    assert!(count <= WORDS);
+    // SAFETY: sixteen numbers, in two halves.
+    let table = unsafe { [0, 8].map(|i| _mm_loadu_si128(table.as_ptr().add(i).cast())) };
+    let byte = _mm_set1_epi16(0xFF);
+    let mask_of = _mm_packus_epi16(_mm_and_si128(table[0], byte), _mm_and_si128(table[1], byte));
+    let flag_of = _mm_packus_epi16(_mm_srli_epi16::<8>(table[0]), _mm_srli_epi16::<8>(table[1]));
+    let (last, escape) = (_mm_set1_epi8(known as i8 - 1), _mm_set1_epi8(ESCAPE as i8));
+    let (mut escapes, mut wrong) = (0, 0);
+    for i in (0..count).step_by(16) {
+        let here = if count - i < 16 { (1 << (count - i)) - 1 } else { 0xFFFF };
+        // SAFETY: the row of codes has 64 bytes behind `count`, that of misses
+        // room for 32 more.
+        let mut left = unsafe {
+            let codes = _mm_loadu_si128(codes.as_ptr().add(i).cast());
+            let (masks, flags) = (_mm_shuffle_epi8(mask_of, codes), _mm_shuffle_epi8(flag_of, codes));
+            let to = misses.as_mut_ptr().add(i);
+            _mm_storeu_si128(to.cast(), _mm_unpacklo_epi8(masks, flags));
+            _mm_storeu_si128(to.add(8).cast(), _mm_unpackhi_epi8(masks, flags));
+            let escape = _mm_movemask_epi8(_mm_cmpeq_epi8(codes, escape)) & here;
+            wrong |= _mm_movemask_epi8(_mm_cmpgt_epi8(codes, last)) & here & !escape;
+            escape
+        };
+        while left != 0 {
+            let flag = u16::from(flags[escapes / 8] >> (escapes % 8) & 1);
+            misses[i + left.trailing_zeros() as usize] = u16::from(masks[escapes]) | flag * FROM_REFERENCE;
+            left &= left - 1;
+            escapes += 1;
+        }
+    }
+    wrong == 0
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn suppress(row: &BitRow, out: &mut [u8]) -> u64 {
+    let out = &mut out[..64];
+    let (mut which, mut count) = (0, 0);
+    for (i, bytes) in row.chunks_exact(8).enumerate() {
+        let mask = nonzero(u64::from_le_bytes(bytes.try_into().expect("eight bytes")));
+        // SAFETY: reads eight bytes; writes eight where at most 56 are before.
+        unsafe {
+            let gather = _mm_loadl_epi64(GATHER[usize::from(mask)].as_ptr().cast());
+            let bytes = _mm_shuffle_epi8(_mm_loadl_epi64(bytes.as_ptr().cast()), gather);
+            _mm_storel_epi64(out.as_mut_ptr().add(count).cast(), bytes);
+        }
+        which |= u64::from(mask) << (8 * i);
+        count += mask.count_ones() as usize;
+    }
+    which
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn restore(which: u64, bytes: &[u8], row: &mut BitRow) {
+    let mut padded = [0; 72];
+    padded[..bytes.len()].copy_from_slice(bytes);
+    let mut from = 0;
+    for (row, mask) in row.chunks_exact_mut(8).zip(which.to_le_bytes()) {
+        // SAFETY: at most 64 bytes come before the eight that are read; eight are written.
+        unsafe {
+            let spread = _mm_loadl_epi64(SPREAD[usize::from(mask)].as_ptr().cast());
+            let bytes = _mm_loadl_epi64(padded.as_ptr().add(from).cast());
+            _mm_storel_epi64(row.as_mut_ptr().cast(), _mm_shuffle_epi8(bytes, spread));
+        }
+        from += mask.count_ones() as usize;
+    }
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn common(counts: &[u16; 256]) -> [u8; 16] {
+    super::scalar::common(counts)
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn split(
+    literals: &Literals,
+    count: usize,
+    code: &[u8; 256],
+    bits: &mut LiteralBits,
+    codes: &mut Literals,
+    rest: &mut Literals,
+) -> usize {
+    // One literal at a time: what a vector would do to look up 256 codes takes
+    // longer.
+    Scalar.split(literals, count, code, bits, codes, rest)
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn pack(codes: &Literals, count: usize, out: &mut [u8]) {
+    assert!(count + 64 <= codes.len() && count.div_ceil(2) + 32 <= out.len());
+    let weights = _mm256_set1_epi16(0x1001);
+    for i in (0..count).step_by(32) {
+        // SAFETY: both have room for one vector behind `count`.
+        unsafe {
+            let codes = _mm256_loadu_si256(codes.as_ptr().add(i).cast());
+            let pairs = _mm256_maddubs_epi16(codes, weights);
+            let pairs = _mm256_permute4x64_epi64::<0xD8>(_mm256_packus_epi16(pairs, pairs));
+            _mm_storeu_si128(out.as_mut_ptr().add(i / 2).cast(), _mm256_castsi256_si128(pairs));
+        }
+    }
+    if count % 2 == 1 {
+        out[count / 2] = codes[count - 1];
+    }
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn unpack(packed: &[u8], count: usize, codes: &mut Literals) {
+    assert!(count + 64 <= codes.len() && count.div_ceil(2) == packed.len());
+    let mut pieces = packed.chunks_exact(16);
+    let mut i = 0;
+    for piece in &mut pieces {
+        // SAFETY: reads sixteen bytes; `codes` has room for one vector behind `count`.
+        unsafe {
+            let pairs = _mm256_cvtepu8_epi16(_mm_loadu_si128(piece.as_ptr().cast()));
+            let both = _mm256_or_si256(pairs, _mm256_slli_epi16::<4>(pairs));
+            _mm256_storeu_si256(codes.as_mut_ptr().add(i).cast(), _mm256_and_si256(both, _mm256_set1_epi8(15)));
+        }
+        i += 32;
+    }
+    for &pair in pieces.remainder() {
+        codes[i] = pair & 15;
+        codes[i + 1] = pair >> 4;
+        i += 2;
+    }
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn join(
+    bits: &LiteralBits,
+    count: usize,
+    codes: &Literals,
+    common: &[u8; 16],
+    rest: &Literals,
+    literals: &mut Literals,
+) {
+    assert!(count + 64 <= literals.len());
+    // SAFETY: sixteen bytes.
+    let common = unsafe { _mm_loadu_si128(common.as_ptr().cast()) };
+    let (mut with, mut without) = (0, 0);
+    for (i, &has) in bits[..count.div_ceil(8)].iter().enumerate() {
+        // SAFETY: all rows have room for 64 bytes behind `count`, and neither
+        // `with` nor `without` is more than that before the last round ends.
+        unsafe {
+            let has_code = _mm_loadl_epi64(SPREAD[usize::from(has)].as_ptr().cast());
+            let has_none = _mm_loadl_epi64(SPREAD[usize::from(!has)].as_ptr().cast());
+            let codes = _mm_shuffle_epi8(common, _mm_loadl_epi64(codes.as_ptr().add(with).cast()));
+            let rest = _mm_loadl_epi64(rest.as_ptr().add(without).cast());
+            let both = _mm_or_si128(_mm_shuffle_epi8(codes, has_code), _mm_shuffle_epi8(rest, has_none));
+            _mm_storel_epi64(literals.as_mut_ptr().add(8 * i).cast(), both);
+        }
+        with += has.count_ones() as usize;
+        without += 8 - has.count_ones() as usize;
+    }
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn rebuild(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompressor) -> usize {
+    assert!(granules <= GRANULES && at + GRANULE * granules <= dst.len());
+    const { assert!(NONE == 0x80 && FROM_REFERENCE == 0x100) };
+    let (mut literals, mut misses, mut change) = (0, 0, 0);
+    for g in 0..granules {
+        change += usize::from(work.changed[g / 8] >> (g % 8) & 1);
+        let q = usize::from(work.indices[change] & 15);
+        let (here, distance) = (at + GRANULE * g, work.distances[q]);
+        let missed = usize::from(work.missed[g / 2] >> (4 * (g % 2)) & 15);
+        let from = (4 + 4 * g).saturating_sub(work.back[q]);
+        // SAFETY: the reference lies in `dst`, for it begins there and ends
+        // before the granule does; the granule lies in `dst`, see above. `from`
+        // and three more are symbols before this granule, of which there are 4
+        // before the first. At most 512 misses and 4096 literals are read, and
+        // what a vector reads past them is in their rows, too.
+        unsafe {
+            let guesses = _mm_loadl_epi64(work.symbols.as_ptr().add(from).cast());
+            let spread = _mm_loadl_epi64(SPREAD_LANES[missed].as_ptr().cast());
+            let known = _mm_shuffle_epi8(_mm_loadl_epi64(work.misses.as_ptr().add(misses).cast()), spread);
+            let symbols = _mm_blendv_epi8(known, guesses, spread);
+            misses += missed.count_ones() as usize;
+            _mm_storel_epi64(work.symbols.as_mut_ptr().add(4 + 4 * g).cast(), symbols);
+
+            let there = if distance > here {
+                _mm256_setzero_si256()
+            } else {
+                let from = dst.as_ptr().add(here - distance);
+                if distance < GRANULE { repeated(from, distance) } else { _mm256_loadu_si256(from.cast()) }
+            };
+            // Bit 8 of each symbol for its whole word.
+            let flags = _mm256_cvtepu16_epi64(_mm_slli_epi16::<7>(symbols));
+            let flags = _mm256_cmpeq_epi64(_mm256_and_si256(flags, _mm256_set1_epi64x(0x8000)), _mm256_setzero_si256());
+            let start = _mm256_andnot_si256(flags, there);
+
+            let symbols = _mm_cvtsi128_si64(symbols) as u64;
+            let [a, b, c, d] = [0, 16, 32, 48].map(|shift| usize::from((symbols >> shift) as u8));
+            let row = work.literals.as_ptr();
+            let read = |mask: usize, from: usize| {
+                let spread = _mm_loadl_epi64(SPREAD[mask].as_ptr().cast());
+                (spread, _mm_shuffle_epi8(_mm_loadl_epi64(row.add(from).cast()), spread))
+            };
+            let counts = [a, b, c, d].map(|mask| mask.count_ones() as usize);
+            let after_a = literals + counts[0];
+            let after_b = after_a + counts[1];
+            let after_c = after_b + counts[2];
+            let ((sa, la), (sb, lb)) = (read(a, literals), read(b, after_a));
+            let ((sc, lc), (sd, ld)) = (read(c, after_b), read(d, after_c));
+            literals = after_c + counts[3];
+            let spread = _mm256_set_m128i(_mm_unpacklo_epi64(sc, sd), _mm_unpacklo_epi64(sa, sb));
+            let new = _mm256_set_m128i(_mm_unpacklo_epi64(lc, ld), _mm_unpacklo_epi64(la, lb));
+            // NONE has its highest bit set: there the start stays.
+            let made = _mm256_blendv_epi8(new, start, spread);
+            _mm256_storeu_si256(dst.as_mut_ptr().add(here).cast(), made);
+        }
+    }
+    literals
+}
