@@ -7,11 +7,13 @@ use core::arch::x86_64::*;
 
 use super::decode;
 use super::encode::{self, Effort};
-use super::format::{ESCAPE, FROM_REFERENCE, GRANULE, GRANULES, MAX_DISTANCES, WORDS};
+use super::format::{
+    ESCAPE, FROM_REFERENCE, GRANULE, GRANULES, MAX_DISTANCES, SEGMENT, WIDE_GRANULE, WORDS, granule,
+};
 use super::kernels::{BitRow, Flags, Kernels, LiteralBits, Literals, Misses, Places, VIEW};
 use super::scalar::{Scalar, nonzero};
 use super::scratch::{Choice, Compressor, Decompressor};
-use super::tables::{GATHER, GATHER_LANES, NONE, PERIOD, SPREAD, SPREAD_LANES};
+use super::tables::{GATHER, GATHER_LANES, NONE, SPREAD, SPREAD_LANES, apart};
 use crate::{Compressed, Malformed};
 
 /// The proof that the processor has what these loops use: made only by functions
@@ -63,10 +65,14 @@ impl Kernels for Avx2 {
         fn suppress(self, row: &BitRow, out: &mut [u8]) -> u64;
         fn restore(self, which: u64, bytes: &[u8], row: &mut BitRow);
         fn common(self, counts: &[u16; 256]) -> [u8; 16];
-        fn search(self, src: &[u8], at: usize, granules: usize, distances: &[u16], choice: &mut Choice);
-        fn symbols(self, granules: usize, choice: &mut Choice);
-        fn literals(self, segment: &[u8], granules: usize, choice: &mut Choice) -> usize;
-        fn misses(self, granules: usize, choice: &mut Choice) -> usize;
+        fn changes(self, granules: usize, choice: &Choice, changed: &mut BitRow, codes: &mut Literals) -> usize;
+        fn search(
+            self, src: &[u8], at: usize, granules: usize, wide: bool, distances: &[u16],
+            choice: &mut Choice,
+        );
+        fn symbols(self, words: usize, choice: &mut Choice);
+        fn literals(self, segment: &[u8], words: usize, choice: &mut Choice) -> usize;
+        fn misses(self, words: usize, choice: &mut Choice) -> usize;
         fn split(
             self, literals: &Literals, count: usize, code: &[u8; 256],
             bits: &mut LiteralBits, codes: &mut Literals, rest: &mut Literals,
@@ -77,10 +83,14 @@ impl Kernels for Avx2 {
             self, bits: &LiteralBits, count: usize, codes: &Literals, common: &[u8; 16],
             rest: &Literals, literals: &mut Literals,
         );
-        fn rebuild(self, dst: &mut [u8], at: usize, granules: usize, work: &mut Decompressor) -> usize;
+        fn rebuild(
+            self, dst: &mut [u8], at: usize, granules: usize, wide: bool,
+            work: &mut Decompressor,
+        ) -> usize;
     }
 }
 
+#[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn samples(view: &[u8; VIEW], density: u8) -> u64 {
     let zero = _mm256_setzero_si256();
@@ -102,28 +112,6 @@ fn samples(view: &[u8; VIEW], density: u8) -> u64 {
     mask
 }
 
-/// What lies `distance` bytes, 1 to 31, before a granule, over and over; `from`
-/// is where that begins.
-///
-/// # Safety
-/// 32 bytes from `from` on must be there.
-#[inline]
-#[target_feature(enable = "avx2")]
-unsafe fn repeated(from: *const u8, distance: usize) -> __m256i {
-    // SAFETY: the caller's promise; a row of the table has 32 bytes.
-    let (row, low, high) = unsafe {
-        let low = _mm_loadu_si128(from.cast());
-        let high = _mm_loadu_si128(from.add(16).cast());
-        (_mm256_loadu_si256(PERIOD[distance & 31].as_ptr().cast()), low, high)
-    };
-    // A control of 16 or more becomes NONE for the first half, one below 16
-    // becomes negative for the second.
-    let first = _mm256_adds_epu8(row, _mm256_set1_epi8(0x70));
-    let second = _mm256_sub_epi8(row, _mm256_set1_epi8(16));
-    let low = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(low), first);
-    _mm256_or_si256(low, _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(high), second))
-}
-
 /// How many bits are set in each byte.
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -141,10 +129,42 @@ const BATCH: usize = 8;
 
 /// For each granule of a batch, the bytes that differ with each distance.
 #[repr(align(32))]
-struct Differs([[u32; MAX_DISTANCES]; BATCH]);
+struct Differs<T>([[T; MAX_DISTANCES]; BATCH]);
+
+/// Stands for what begins before the block does.
+static ZEROS: [u8; WIDE_GRANULE] = [0; WIDE_GRANULE];
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn search(src: &[u8], at: usize, granules: usize, distances: &[u16], choice: &mut Choice) {
+fn search(src: &[u8], at: usize, granules: usize, wide: bool, distances: &[u16], choice: &mut Choice) {
+    if wide {
+        search_wide(src, at, granules, distances, choice);
+    } else {
+        search_narrow(src, at, granules, distances, choice);
+    }
+}
+
+/// The last winner if it is among the winners, else the first of them; without
+/// a branch, for nobody could foresee it.
+#[inline]
+fn winner(winners: u16, last: usize) -> usize {
+    let first = winners.trailing_zeros() as usize;
+    let keeps = usize::from(winners >> last & 1).wrapping_neg();
+    (first ^ (first ^ last) & keeps) & 15
+}
+
+/// A bit for each of sixteen costs that is the least of them.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn least(costs: __m256i) -> u16 {
+    let (low, high) = (_mm256_castsi256_si128(costs), _mm256_extracti128_si256::<1>(costs));
+    let least = _mm256_broadcastw_epi16(_mm_minpos_epu16(_mm_min_epu16(low, high)));
+    let same = _mm256_cmpeq_epi16(costs, least);
+    let same = _mm_packs_epi16(_mm256_castsi256_si128(same), _mm256_extracti128_si256::<1>(same));
+    _mm_movemask_epi8(same) as u16
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn search_narrow(src: &[u8], at: usize, granules: usize, distances: &[u16], choice: &mut Choice) {
     assert!(granules <= GRANULES && at + GRANULE * granules <= src.len());
     assert!((1..=MAX_DISTANCES).contains(&distances.len()));
     let zero = _mm256_setzero_si256();
@@ -163,14 +183,11 @@ fn search(src: &[u8], at: usize, granules: usize, distances: &[u16], choice: &mu
             nonzero[g - batch] = !_mm256_movemask_epi8(_mm256_cmpeq_epi8(bytes, zero)) as u32;
             for (differs, &distance) in differs.0[g - batch].iter_mut().zip(distances) {
                 let distance = usize::from(distance);
-                let there = if distance > here {
-                    zero
-                } else {
-                    // SAFETY: from a place in `src` to the end of the granule or before it.
-                    unsafe {
-                        let from = src.as_ptr().add(here - distance);
-                        if distance < GRANULE { repeated(from, distance) } else { _mm256_loadu_si256(from.cast()) }
-                    }
+                // SAFETY: from a place in `src` to where the granule begins or
+                // before it, or ZEROS.
+                let there = unsafe {
+                    let from = if distance <= here { src.as_ptr().add(here - distance) } else { ZEROS.as_ptr() };
+                    _mm256_loadu_si256(from.cast())
                 };
                 *differs = !_mm256_movemask_epi8(_mm256_cmpeq_epi8(bytes, there)) as u32;
             }
@@ -188,24 +205,86 @@ fn search(src: &[u8], at: usize, granules: usize, distances: &[u16], choice: &mu
             };
             let second = if distances.len() > 8 { costs(8) } else { _mm256_set1_epi32(0x7FFF) };
             // Packing works on halves, so bring the quarters into order.
-            let all = _mm256_permute4x64_epi64::<0xD8>(_mm256_packus_epi32(costs(0), second));
-            let (low, high) = (_mm256_castsi256_si128(all), _mm256_extracti128_si256::<1>(all));
-            let least = _mm256_broadcastw_epi16(_mm_minpos_epu16(_mm_min_epu16(low, high)));
-            let same = _mm256_cmpeq_epi16(all, least);
-            let same = _mm_packs_epi16(_mm256_castsi256_si128(same), _mm256_extracti128_si256::<1>(same));
-            let winners = _mm_movemask_epi8(same) as u16 & there_are;
-            last = if winners >> last & 1 == 1 { last } else { winners.trailing_zeros() as usize & 15 };
-            choice.index[g] = last as u8;
+            let costs = _mm256_permute4x64_epi64::<0xD8>(_mm256_packus_epi32(costs(0), second));
+            last = winner(least(costs) & there_are, last);
+            choice.index[1 + g] = last as u8;
             choice.differs[4 * g..][..4].copy_from_slice(&differs[last].to_le_bytes());
             choice.nonzero[4 * g..][..4].copy_from_slice(&nonzero.to_le_bytes());
         }
     }
 }
 
+/// Where the bytes of each distance are noted so that the costs, after packing,
+/// lie in the order of the distances.
+const SLOTS: [usize; MAX_DISTANCES] = [0, 8, 1, 9, 4, 12, 5, 13, 2, 10, 3, 11, 6, 14, 7, 15];
+
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn symbols(granules: usize, choice: &mut Choice) {
-    assert!(granules <= GRANULES);
-    for i in (0..4 * granules).step_by(32) {
+fn search_wide(src: &[u8], at: usize, granules: usize, distances: &[u16], choice: &mut Choice) {
+    assert!(granules <= GRANULES / 2 && at + WIDE_GRANULE * granules <= src.len());
+    assert!((1..=MAX_DISTANCES).contains(&distances.len()));
+    let zero = _mm256_setzero_si256();
+    let equal = |a: [__m256i; 2], b: [__m256i; 2]| {
+        let [low, high] =
+            [0, 1].map(|half| _mm256_movemask_epi8(_mm256_cmpeq_epi8(a[half], b[half])) as u32);
+        u64::from(low) | u64::from(high) << 32
+    };
+    // SAFETY: of the closure: 64 bytes from `from` on must be there.
+    let read = |from: *const u8| unsafe {
+        [_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(32).cast())]
+    };
+    // What a distance that there is not differs in: everything.
+    let mut differs = Differs([[u64::MAX; MAX_DISTANCES]; BATCH]);
+    let mut nonzero = [0; BATCH];
+    let there_are = ((1_u32 << distances.len()) - 1) as u16;
+    let mut last = 0;
+    for batch in (0..granules).step_by(BATCH) {
+        let end = granules.min(batch + BATCH);
+        for g in batch..end {
+            let here = at + WIDE_GRANULE * g;
+            // SAFETY: a granule of `src`.
+            let bytes = read(unsafe { src.as_ptr().add(here) });
+            nonzero[g - batch] = !equal(bytes, [zero; 2]);
+            for (&slot, &distance) in SLOTS.iter().zip(distances) {
+                let distance = usize::from(distance);
+                // SAFETY: from a place in `src` to where the granule begins or
+                // before it, or ZEROS.
+                let from =
+                    if distance <= here { unsafe { src.as_ptr().add(here - distance) } } else { ZEROS.as_ptr() };
+                differs.0[g - batch][slot] = !equal(bytes, read(from));
+            }
+        }
+        for g in batch..end {
+            let (differs, nonzero) = (&differs.0[g - batch], nonzero[g - batch]);
+            // Four distances at once: bytes that differ in each word, or that are
+            // not zero if those are fewer, added up for the eight words.
+            let zeros = ones(_mm256_set1_epi64x(nonzero as i64));
+            let costs = |from: usize| {
+                // SAFETY: reads one quarter of the array.
+                let differs = unsafe { _mm256_loadu_si256(differs.as_ptr().add(from).cast()) };
+                _mm256_sad_epu8(_mm256_min_epu8(ones(differs), zeros), zero)
+            };
+            let even = _mm256_packus_epi32(costs(0), costs(4));
+            let odd = _mm256_packus_epi32(costs(8), costs(12));
+            let costs = _mm256_or_si256(even, _mm256_slli_epi32::<16>(odd));
+            last = winner(least(costs) & there_are, last);
+            choice.index[1 + g] = last as u8;
+            choice.differs[8 * g..][..8].copy_from_slice(&differs[SLOTS[last]].to_le_bytes());
+            choice.nonzero[8 * g..][..8].copy_from_slice(&nonzero.to_le_bytes());
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn changes(granules: usize, choice: &Choice, changed: &mut BitRow, codes: &mut Literals) -> usize {
+    Scalar.changes(granules, choice, changed, codes)
+}
+
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn symbols(words: usize, choice: &mut Choice) {
+    assert!(words <= WORDS);
+    for i in (0..words).step_by(32) {
         // SAFETY: the rows have room for 512 words, of which `i` begins the
         // last 32 at most; `symbols` has four more before them.
         unsafe {
@@ -225,11 +304,12 @@ fn symbols(granules: usize, choice: &mut Choice) {
     }
 }
 
+#[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn literals(segment: &[u8], granules: usize, choice: &mut Choice) -> usize {
-    assert!(granules <= GRANULES && GRANULE * granules <= segment.len());
+fn literals(segment: &[u8], words: usize, choice: &mut Choice) -> usize {
+    assert!(words <= WORDS && 8 * words <= segment.len());
     let mut count = 0;
-    for i in 0..4 * granules {
+    for i in 0..words {
         let mask = choice.mask[i];
         // SAFETY: reads a word of the segment; writes eight bytes where all
         // literals before are 64 less than the row at most.
@@ -244,12 +324,13 @@ fn literals(segment: &[u8], granules: usize, choice: &mut Choice) -> usize {
     count
 }
 
+#[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn misses(granules: usize, choice: &mut Choice) -> usize {
-    assert!(granules <= GRANULES);
+fn misses(words: usize, choice: &mut Choice) -> usize {
+    assert!(words <= WORDS && words % 4 == 0);
     choice.missed.fill(0);
     let mut count = 0;
-    for g in 0..granules {
+    for g in 0..words / 4 {
         // SAFETY: the rows have room for 128 granules, `symbols` for one before
         // them, and `misses` for 32 symbols more.
         unsafe {
@@ -267,6 +348,7 @@ fn misses(granules: usize, choice: &mut Choice) -> usize {
     count
 }
 
+#[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn places(samples: u64, base: u16, places: &mut Places, count: usize) -> usize {
     let to: &mut [u16; 64] = (&mut places[count..count + 64]).try_into().expect("room for a line");
@@ -285,6 +367,7 @@ fn places(samples: u64, base: u16, places: &mut Places, count: usize) -> usize {
     count + total
 }
 
+#[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn code(
     misses: &Misses,
@@ -297,6 +380,7 @@ fn code(
     Scalar.code(misses, count, code, codes, masks, flags)
 }
 
+#[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn look_up(
     codes: &Literals,
@@ -339,6 +423,7 @@ fn look_up(
     wrong == 0
 }
 
+#[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn suppress(row: &BitRow, out: &mut [u8]) -> u64 {
     let out = &mut out[..64];
@@ -357,6 +442,7 @@ fn suppress(row: &BitRow, out: &mut [u8]) -> u64 {
     which
 }
 
+#[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn restore(which: u64, bytes: &[u8], row: &mut BitRow) {
     let mut padded = [0; 72];
@@ -373,11 +459,13 @@ fn restore(which: u64, bytes: &[u8], row: &mut BitRow) {
     }
 }
 
+#[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn common(counts: &[u16; 256]) -> [u8; 16] {
     super::scalar::common(counts)
 }
 
+#[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn split(
     literals: &Literals,
@@ -392,6 +480,7 @@ fn split(
     Scalar.split(literals, count, code, bits, codes, rest)
 }
 
+#[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn pack(codes: &Literals, count: usize, out: &mut [u8]) {
     assert!(count + 64 <= codes.len() && count.div_ceil(2) + 32 <= out.len());
@@ -410,6 +499,7 @@ fn pack(codes: &Literals, count: usize, out: &mut [u8]) {
     }
 }
 
+#[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn unpack(packed: &[u8], count: usize, codes: &mut Literals) {
     assert!(count + 64 <= codes.len() && count.div_ceil(2) == packed.len());
@@ -431,6 +521,7 @@ fn unpack(packed: &[u8], count: usize, codes: &mut Literals) {
     }
 }
 
+#[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn join(
     bits: &LiteralBits,
@@ -461,59 +552,94 @@ fn join(
 }
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn rebuild(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompressor) -> usize {
-    assert!(granules <= GRANULES && at + GRANULE * granules <= dst.len());
+fn rebuild(dst: &mut [u8], at: usize, granules: usize, wide: bool, work: &mut Decompressor) -> usize {
+    if wide {
+        rebuild_granules::<true>(dst, at, granules, work)
+    } else {
+        rebuild_granules::<false>(dst, at, granules, work)
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn rebuild_granules<const IS_WIDE: bool>(
+    dst: &mut [u8],
+    at: usize,
+    granules: usize,
+    work: &mut Decompressor,
+) -> usize {
+    let size = granule(IS_WIDE);
+    assert!(granules <= SEGMENT / size && at + size * granules <= dst.len());
     const { assert!(NONE == 0x80 && FROM_REFERENCE == 0x100) };
     let (mut literals, mut misses, mut change) = (0, 0, 0);
     for g in 0..granules {
         change += usize::from(work.changed[g / 8] >> (g % 8) & 1);
-        let q = usize::from(work.indices[change] & 15);
-        let (here, distance) = (at + GRANULE * g, work.distances[q]);
-        let missed = usize::from(work.missed[g / 2] >> (4 * (g % 2)) & 15);
-        let from = (4 + 4 * g).saturating_sub(work.back[q]);
+        let q = usize::from(work.indices[change & 127] & 15);
+        let here = at + size * g;
         // SAFETY: the reference lies in `dst`, for it begins there and ends
-        // before the granule does; the granule lies in `dst`, see above. `from`
-        // and three more are symbols before this granule, of which there are 4
-        // before the first. At most 512 misses and 4096 literals are read, and
-        // what a vector reads past them is in their rows, too.
-        unsafe {
-            let guesses = _mm_loadl_epi64(work.symbols.as_ptr().add(from).cast());
-            let spread = _mm_loadl_epi64(SPREAD_LANES[missed].as_ptr().cast());
-            let known = _mm_shuffle_epi8(_mm_loadl_epi64(work.misses.as_ptr().add(misses).cast()), spread);
-            let symbols = _mm_blendv_epi8(known, guesses, spread);
+        // before the granule does, or is ZEROS.
+        let from = if work.distances[q] <= here {
+            unsafe { dst.as_ptr().add(here - work.distances[q]) }
+        } else {
+            ZEROS.as_ptr()
+        };
+        let [first, control] = work.guesses[q];
+        let first = (2 + g).saturating_sub(first as usize);
+        for part in 0..size / 32 {
+            let four = size / 32 * g + part;
+            let missed = usize::from(work.missed[four / 2] >> (4 * (four % 2)) & 15);
+            // SAFETY: see above; the granule lies in `dst`, too. `first` and the
+            // next are symbols of granules, of which there are two before the
+            // first. At most 512 misses and 4096 literals are read, and what a
+            // vector reads past them is in their rows.
+            unsafe {
+                let row = work.symbols.as_mut_ptr();
+                let guesses = if IS_WIDE {
+                    _mm_setzero_si128()
+                } else {
+                    let a = _mm_loadl_epi64(row.add(4 * first).cast());
+                    let b = _mm_loadl_epi64(apart(row.add(4 * first + 4)).cast());
+                    _mm_shuffle_epi8(_mm_unpacklo_epi64(a, b), _mm_cvtsi64_si128(control as i64))
+                };
+                let spread = _mm_loadl_epi64(SPREAD_LANES[missed].as_ptr().cast());
+                let known = _mm_loadl_epi64(work.misses.as_ptr().add(misses).cast());
+                let symbols = _mm_blendv_epi8(_mm_shuffle_epi8(known, spread), guesses, spread);
+                if !IS_WIDE {
+                    _mm_storel_epi64(row.add(8 + 4 * g).cast(), symbols);
+                }
+                // Word by word: what was written a moment ago comes quickly only
+                // if it was written in one piece.
+                let pair = |at: usize| {
+                    let from = from.add(32 * part + at);
+                    _mm_unpacklo_epi64(_mm_loadl_epi64(from.cast()), _mm_loadl_epi64(apart(from.add(8)).cast()))
+                };
+                let there = _mm256_set_m128i(pair(16), pair(0));
+                // Bit 8 of each symbol for its whole word.
+                let flags = _mm256_cvtepu16_epi64(_mm_srli_epi16::<8>(symbols));
+                let zeros = _mm256_cmpeq_epi64(flags, _mm256_setzero_si256());
+                let start = _mm256_andnot_si256(zeros, there);
+
+                let symbols = _mm_cvtsi128_si64(symbols) as u64;
+                let [a, b, c, d] = [0, 16, 32, 48].map(|shift| usize::from((symbols >> shift) as u8));
+                let row = work.literals.as_ptr();
+                let read = |mask: usize, from: usize| {
+                    let spread = _mm_loadl_epi64(SPREAD[mask].as_ptr().cast());
+                    (spread, _mm_shuffle_epi8(_mm_loadl_epi64(row.add(from).cast()), spread))
+                };
+                let counts = [a, b, c, d].map(|mask| mask.count_ones() as usize);
+                let after_a = literals + counts[0];
+                let after_b = after_a + counts[1];
+                let after_c = after_b + counts[2];
+                let ((sa, la), (sb, lb)) = (read(a, literals), read(b, after_a));
+                let ((sc, lc), (sd, ld)) = (read(c, after_b), read(d, after_c));
+                literals = after_c + counts[3];
+                let spread = _mm256_set_m128i(_mm_unpacklo_epi64(sc, sd), _mm_unpacklo_epi64(sa, sb));
+                let new = _mm256_set_m128i(_mm_unpacklo_epi64(lc, ld), _mm_unpacklo_epi64(la, lb));
+                // NONE has its highest bit set: there the start stays.
+                let made = _mm256_blendv_epi8(new, start, spread);
+                _mm256_storeu_si256(dst.as_mut_ptr().add(here + 32 * part).cast(), made);
+            }
             misses += missed.count_ones() as usize;
-            _mm_storel_epi64(work.symbols.as_mut_ptr().add(4 + 4 * g).cast(), symbols);
-
-            let there = if distance > here {
-                _mm256_setzero_si256()
-            } else {
-                let from = dst.as_ptr().add(here - distance);
-                if distance < GRANULE { repeated(from, distance) } else { _mm256_loadu_si256(from.cast()) }
-            };
-            // Bit 8 of each symbol for its whole word.
-            let flags = _mm256_cvtepu16_epi64(_mm_slli_epi16::<7>(symbols));
-            let flags = _mm256_cmpeq_epi64(_mm256_and_si256(flags, _mm256_set1_epi64x(0x8000)), _mm256_setzero_si256());
-            let start = _mm256_andnot_si256(flags, there);
-
-            let symbols = _mm_cvtsi128_si64(symbols) as u64;
-            let [a, b, c, d] = [0, 16, 32, 48].map(|shift| usize::from((symbols >> shift) as u8));
-            let row = work.literals.as_ptr();
-            let read = |mask: usize, from: usize| {
-                let spread = _mm_loadl_epi64(SPREAD[mask].as_ptr().cast());
-                (spread, _mm_shuffle_epi8(_mm_loadl_epi64(row.add(from).cast()), spread))
-            };
-            let counts = [a, b, c, d].map(|mask| mask.count_ones() as usize);
-            let after_a = literals + counts[0];
-            let after_b = after_a + counts[1];
-            let after_c = after_b + counts[2];
-            let ((sa, la), (sb, lb)) = (read(a, literals), read(b, after_a));
-            let ((sc, lc), (sd, ld)) = (read(c, after_b), read(d, after_c));
-            literals = after_c + counts[3];
-            let spread = _mm256_set_m128i(_mm_unpacklo_epi64(sc, sd), _mm_unpacklo_epi64(sa, sb));
-            let new = _mm256_set_m128i(_mm_unpacklo_epi64(lc, ld), _mm_unpacklo_epi64(la, lb));
-            // NONE has its highest bit set: there the start stays.
-            let made = _mm256_blendv_epi8(new, start, spread);
-            _mm256_storeu_si256(dst.as_mut_ptr().add(here).cast(), made);
         }
     }
     literals

@@ -5,10 +5,12 @@ use core::arch::x86_64::*;
 
 use super::decode;
 use super::encode::{self, Effort};
-use super::format::{ESCAPE, FROM_REFERENCE, GRANULE, GRANULES, MAX_DISTANCES, WORDS};
+use super::format::{
+    ESCAPE, FROM_REFERENCE, GRANULE, GRANULES, MAX_DISTANCES, SEGMENT, WIDE_GRANULE, WORDS, granule,
+};
 use super::kernels::{BitRow, Flags, Kernels, LiteralBits, Literals, Misses, Places, VIEW};
 use super::scratch::{Choice, Compressor, Decompressor};
-use super::tables::{PERIOD, SPREAD_LANES};
+use super::tables::apart;
 use crate::{Compressed, Malformed};
 
 /// The proof that the processor has what these loops use: made only by functions
@@ -60,10 +62,14 @@ impl Kernels for Avx512 {
         fn suppress(self, row: &BitRow, out: &mut [u8]) -> u64;
         fn restore(self, which: u64, bytes: &[u8], row: &mut BitRow);
         fn common(self, counts: &[u16; 256]) -> [u8; 16];
-        fn search(self, src: &[u8], at: usize, granules: usize, distances: &[u16], choice: &mut Choice);
-        fn symbols(self, granules: usize, choice: &mut Choice);
-        fn literals(self, segment: &[u8], granules: usize, choice: &mut Choice) -> usize;
-        fn misses(self, granules: usize, choice: &mut Choice) -> usize;
+        fn changes(self, granules: usize, choice: &Choice, changed: &mut BitRow, codes: &mut Literals) -> usize;
+        fn search(
+            self, src: &[u8], at: usize, granules: usize, wide: bool, distances: &[u16],
+            choice: &mut Choice,
+        );
+        fn symbols(self, words: usize, choice: &mut Choice);
+        fn literals(self, segment: &[u8], words: usize, choice: &mut Choice) -> usize;
+        fn misses(self, words: usize, choice: &mut Choice) -> usize;
         fn split(
             self, literals: &Literals, count: usize, code: &[u8; 256],
             bits: &mut LiteralBits, codes: &mut Literals, rest: &mut Literals,
@@ -74,7 +80,10 @@ impl Kernels for Avx512 {
             self, bits: &LiteralBits, count: usize, codes: &Literals, common: &[u8; 16],
             rest: &Literals, literals: &mut Literals,
         );
-        fn rebuild(self, dst: &mut [u8], at: usize, granules: usize, work: &mut Decompressor) -> usize;
+        fn rebuild(
+            self, dst: &mut [u8], at: usize, granules: usize, wide: bool,
+            work: &mut Decompressor,
+        ) -> usize;
     }
 }
 
@@ -84,10 +93,15 @@ fn low(count: usize) -> u64 {
     if count < 64 { (1 << count) - 1 } else { u64::MAX }
 }
 
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
 fn samples(view: &[u8; VIEW], density: u8) -> u64 {
-    // SAFETY: the last of the four reads ends with the view.
-    let [before, a, b, c] = [0, 1, 2, 3].map(|i| unsafe { _mm512_loadu_si512(view.as_ptr().add(i).cast()) });
+    let from = view.as_ptr();
+    // SAFETY: the last of the reads ends with the view.
+    let (before, a, b, c) = unsafe {
+        let (before, a) = (_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(1).cast()));
+        (before, a, _mm512_loadu_si512(from.add(2).cast()), _mm512_loadu_si512(from.add(3).cast()))
+    };
     let begins = _mm512_testn_epi8_mask(before, before) & _mm512_test_epi8_mask(a, a) & _mm512_test_epi8_mask(b, b);
     let (b2, c2) = (_mm512_add_epi8(b, b), _mm512_add_epi8(c, c));
     let (b3, c5) = (_mm512_add_epi8(b2, b), _mm512_add_epi8(_mm512_add_epi8(c2, c2), c));
@@ -105,55 +119,63 @@ const BATCH: usize = 8;
 struct Differs([[u64; MAX_DISTANCES]; BATCH]);
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
-fn search(src: &[u8], at: usize, granules: usize, distances: &[u16], choice: &mut Choice) {
-    assert!(granules <= GRANULES && at + GRANULE * granules <= src.len());
+fn search(src: &[u8], at: usize, granules: usize, wide: bool, distances: &[u16], choice: &mut Choice) {
+    if wide {
+        search_lines::<true>(src, at, granules, distances, choice);
+    } else {
+        search_lines::<false>(src, at, granules, distances, choice);
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+fn search_lines<const IS_WIDE: bool>(
+    src: &[u8],
+    at: usize,
+    granules: usize,
+    distances: &[u16],
+    choice: &mut Choice,
+) {
+    let size = granule(IS_WIDE);
+    assert!(granules <= SEGMENT / size && at + size * granules <= src.len());
     assert!((1..=MAX_DISTANCES).contains(&distances.len()));
     let longest = usize::from(distances.iter().copied().max().expect("one at least"));
-    let mut periods = [_mm512_setzero_si512(); MAX_DISTANCES];
-    let second = _mm512_inserti64x4::<1>(_mm512_setzero_si512(), _mm256_set1_epi8(32));
-    for (period, &distance) in periods.iter_mut().zip(distances) {
-        // SAFETY: a row of the table has 32 bytes.
-        let row = unsafe { _mm256_loadu_si256(PERIOD[usize::from(distance).min(32)].as_ptr().cast()) };
-        *period = _mm512_or_si512(_mm512_broadcast_i64x4(row), second);
-    }
     // What a distance that there is not differs in: everything.
     let mut differs = Differs([[u64::MAX; MAX_DISTANCES]; BATCH]);
     let mut nonzero = [0; BATCH];
     let (ones, pairs) = (_mm512_set1_epi8(1), _mm512_set1_epi16(1));
     let there_are = ((1_u32 << distances.len()) - 1) as u16;
     let mut last = 0;
-    let lines = granules.div_ceil(2);
+    let lines = (size * granules).div_ceil(64);
     for batch in (0..lines).step_by(BATCH) {
         let end = lines.min(batch + BATCH);
         for line in batch..end {
             let here = at + 64 * line;
-            let whole = 2 * line + 1 < granules;
-            let lanes = if whole { u64::MAX } else { low(32) };
+            let lanes = low(size * granules - 64 * line);
             // SAFETY: reads the lanes that are granules of `src`.
             let bytes = unsafe { _mm512_maskz_loadu_epi8(lanes, src.as_ptr().add(here).cast()) };
             nonzero[line - batch] = _mm512_test_epi8_mask(bytes, bytes);
             let differs = &mut differs.0[line - batch];
-            if whole && longest <= here {
-                for ((differs, &distance), &period) in differs.iter_mut().zip(distances).zip(&periods) {
-                    let distance = usize::from(distance);
-                    // SAFETY: from a place in `src`, for `distance` is at most
+            if lanes == u64::MAX && longest <= here {
+                for (differs, &distance) in differs.iter_mut().zip(distances) {
+                    // SAFETY: from a place in `src`, for the distance is at most
                     // `here`, to the end of this line or before it.
-                    let mut there = unsafe { _mm512_loadu_si512(src.as_ptr().add(here - distance).cast()) };
-                    if distance < GRANULE {
-                        there = _mm512_permutexvar_epi8(period, there);
-                    }
+                    let there = unsafe {
+                        _mm512_loadu_si512(src.as_ptr().add(here - usize::from(distance)).cast())
+                    };
                     *differs = _mm512_cmpneq_epi8_mask(bytes, there);
                 }
             } else {
-                for ((differs, &distance), &period) in differs.iter_mut().zip(distances).zip(&periods) {
+                for (differs, &distance) in differs.iter_mut().zip(distances) {
                     let distance = usize::from(distance);
-                    let first = if distance <= here { low(32) } else { 0 };
-                    let second = if distance <= here + GRANULE { !low(32) } else { 0 };
+                    let (first, second) = if IS_WIDE { (u64::MAX, 0) } else { (low(32), !low(32)) };
+                    let first = if distance <= here { first } else { 0 };
+                    let second = if distance <= here + GRANULE { second } else { 0 };
                     let from = src.as_ptr().wrapping_add(here).wrapping_sub(distance);
                     // SAFETY: reads the lanes of granules whose reference lies in
-                    // `src`: it begins there, and ends before the granule does.
+                    // `src`: it begins there, and ends where the granule begins
+                    // or before.
                     let there = unsafe { _mm512_maskz_loadu_epi8((first | second) & lanes, from.cast()) };
-                    let there = _mm512_permutexvar_epi8(period, there);
                     *differs = _mm512_cmpneq_epi8_mask(bytes, there);
                 }
             }
@@ -161,25 +183,34 @@ fn search(src: &[u8], at: usize, granules: usize, distances: &[u16], choice: &mu
         for line in batch..end {
             let (differs, nonzero) = (&differs.0[line - batch], nonzero[line - batch]);
             // Eight distances at once: bytes that differ in each word, or that are
-            // not zero if those are fewer, added up for the four words of a granule.
+            // not zero if those are fewer, added up for the words of a granule.
             let zeros = _mm512_popcnt_epi8(_mm512_set1_epi64(nonzero as i64));
             let costs = |from: usize| {
                 // SAFETY: reads one half of the array.
                 let differs = unsafe { _mm512_loadu_si512(differs.as_ptr().add(from).cast()) };
                 let least = _mm512_min_epu8(_mm512_popcnt_epi8(differs), zeros);
+                if IS_WIDE {
+                    return [_mm512_cvtepi64_epi16(_mm512_sad_epu8(least, _mm512_setzero_si512())); 2];
+                }
                 let sums = _mm512_madd_epi16(_mm512_maddubs_epi16(least, ones), pairs);
                 [_mm512_cvtepi64_epi16(sums), _mm512_cvtepi64_epi16(_mm512_srli_epi64::<32>(sums))]
             };
             let first = costs(0);
             let second = if distances.len() > 8 { costs(8) } else { [_mm_set1_epi16(-1); 2] };
-            for half in 0..2 {
+            // Without a branch, for nobody could foresee it. (The second half of
+            // the last line may be no granule: what is noted there is not used.)
+            let halves = if IS_WIDE { 1 } else { 2 };
+            for half in 0..halves {
                 let least = _mm_minpos_epu16(_mm_min_epu16(first[half], second[half]));
                 let all = _mm256_set_m128i(second[half], first[half]);
                 let winners = _mm256_cmpeq_epi16_mask(all, _mm256_broadcastw_epi16(least)) & there_are;
-                let keeps = winners >> last & 1 == 1;
-                if half == 0 || 2 * line + 1 < granules {
-                    last = if keeps { last } else { winners.trailing_zeros() as usize & 15 };
-                    choice.index[2 * line + half] = last as u8;
+                let first = winners.trailing_zeros() as usize;
+                let keeps = usize::from(winners >> last & 1).wrapping_neg();
+                last = (first ^ (first ^ last) & keeps) & 15;
+                choice.index[1 + halves * line + half] = last as u8;
+                if IS_WIDE {
+                    choice.differs[8 * line..][..8].copy_from_slice(&differs[last].to_le_bytes());
+                } else {
                     let differs = (differs[last] >> (32 * half)) as u32;
                     choice.differs[8 * line + 4 * half..][..4].copy_from_slice(&differs.to_le_bytes());
                 }
@@ -189,10 +220,31 @@ fn search(src: &[u8], at: usize, granules: usize, distances: &[u16], choice: &mu
     }
 }
 
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
-fn symbols(granules: usize, choice: &mut Choice) {
+fn changes(granules: usize, choice: &Choice, changed: &mut BitRow, codes: &mut Literals) -> usize {
     assert!(granules <= GRANULES);
-    for i in (0..4 * granules).step_by(64) {
+    let mut count = 0;
+    for i in (0..granules).step_by(64) {
+        // SAFETY: the row of indices has one before the first and 64 behind the
+        // last; that of codes has room for 64 more than there are granules.
+        unsafe {
+            let from = choice.index.as_ptr().add(i);
+            let (before, now) = (_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(1).cast()));
+            let changes = _mm512_cmpneq_epi8_mask(before, now) & low(granules - i);
+            changed[i / 8..][..8].copy_from_slice(&changes.to_le_bytes());
+            _mm512_storeu_si512(codes.as_mut_ptr().add(count).cast(), _mm512_maskz_compress_epi8(changes, now));
+            count += changes.count_ones() as usize;
+        }
+    }
+    count
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+fn symbols(words: usize, choice: &mut Choice) {
+    assert!(words <= WORDS);
+    for i in (0..words).step_by(64) {
         // SAFETY: the rows have room for 512 words, of which `i` begins the
         // last 64 at most; `symbols` has four more before them.
         unsafe {
@@ -211,14 +263,15 @@ fn symbols(granules: usize, choice: &mut Choice) {
     }
 }
 
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
-fn literals(segment: &[u8], granules: usize, choice: &mut Choice) -> usize {
-    assert!(granules <= GRANULES && GRANULE * granules <= segment.len());
+fn literals(segment: &[u8], words: usize, choice: &mut Choice) -> usize {
+    assert!(words <= WORDS && 8 * words <= segment.len());
     let mut count = 0;
-    for line in 0..granules.div_ceil(2) {
+    for line in 0..words.div_ceil(8) {
         let mask = u64::from_le_bytes(choice.mask[8 * line..][..8].try_into().expect("eight bytes"));
-        let mask = if 2 * line + 1 < granules { mask } else { mask & low(32) };
-        // SAFETY: reads bytes under the mask, all of granules of the segment;
+        let mask = mask & low(8 * (words - 8 * line));
+        // SAFETY: reads bytes under the mask, all of words of the segment;
         // writes 64 bytes where all literals before are 64 less than the row at most.
         unsafe {
             let bytes = _mm512_maskz_loadu_epi8(mask, segment.as_ptr().add(64 * line).cast());
@@ -230,18 +283,19 @@ fn literals(segment: &[u8], granules: usize, choice: &mut Choice) -> usize {
     count
 }
 
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
-fn misses(granules: usize, choice: &mut Choice) -> usize {
-    assert!(granules <= GRANULES);
+fn misses(words: usize, choice: &mut Choice) -> usize {
+    assert!(words <= WORDS);
     choice.missed.fill(0);
     let mut count = 0;
-    for i in (0..4 * granules).step_by(32) {
+    for i in (0..words).step_by(32) {
         // SAFETY: the rows have room for 512 words, of which `i` begins the
         // last 32 at most, and `misses` for 32 more.
         unsafe {
             let symbols = _mm512_loadu_si512(choice.symbols.as_ptr().add(4 + i).cast());
             let guesses = _mm512_loadu_si512(choice.guesses.as_ptr().add(i).cast());
-            let missed = _mm512_cmpneq_epi16_mask(symbols, guesses) & low(4 * granules - i) as u32;
+            let missed = _mm512_cmpneq_epi16_mask(symbols, guesses) & low(words - i) as u32;
             choice.missed[i / 8..][..4].copy_from_slice(&missed.to_le_bytes());
             let misses = _mm512_maskz_compress_epi16(missed, symbols);
             _mm512_storeu_si512(choice.misses.as_mut_ptr().add(count).cast(), misses);
@@ -251,10 +305,11 @@ fn misses(granules: usize, choice: &mut Choice) -> usize {
     count
 }
 
+/// The numbers from 0 to 63.
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
-fn places(samples: u64, base: u16, places: &mut Places, count: usize) -> usize {
-    assert!(count + 64 <= places.len());
-    let numbers: [u8; 64] = const {
+fn numbers() -> __m512i {
+    static NUMBERS: [u8; 64] = {
         let mut numbers = [0; 64];
         let mut i = 0;
         while i < 64 {
@@ -263,9 +318,17 @@ fn places(samples: u64, base: u16, places: &mut Places, count: usize) -> usize {
         }
         numbers
     };
-    // SAFETY: reads 64 bytes, and writes as many numbers, for which there is room.
+    // SAFETY: reads 64 bytes.
+    unsafe { _mm512_loadu_si512(NUMBERS.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+fn places(samples: u64, base: u16, places: &mut Places, count: usize) -> usize {
+    assert!(count + 64 <= places.len());
+    // SAFETY: writes 64 numbers, for which there is room.
     unsafe {
-        let chosen = _mm512_maskz_compress_epi8(samples, _mm512_loadu_si512(numbers.as_ptr().cast()));
+        let chosen = _mm512_maskz_compress_epi8(samples, numbers());
         let base = _mm512_set1_epi16(base as i16);
         let low = _mm512_cvtepu8_epi16(_mm512_castsi512_si256(chosen));
         let high = _mm512_cvtepu8_epi16(_mm512_extracti64x4_epi64::<1>(chosen));
@@ -280,12 +343,15 @@ fn places(samples: u64, base: u16, places: &mut Places, count: usize) -> usize {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
 fn bytes_and_flags(numbers: [__m512i; 2]) -> (__m512i, u64) {
-    let [low, high] = numbers.map(|numbers| _mm512_cvtepi16_epi8(numbers));
-    let [a, b] = numbers.map(|numbers| _mm512_movepi16_mask(_mm512_slli_epi16::<7>(numbers)));
-    let bytes = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high);
+    let [low, high] = numbers;
+    let a = _mm512_movepi16_mask(_mm512_slli_epi16::<7>(low));
+    let b = _mm512_movepi16_mask(_mm512_slli_epi16::<7>(high));
+    let low = _mm512_castsi256_si512(_mm512_cvtepi16_epi8(low));
+    let bytes = _mm512_inserti64x4::<1>(low, _mm512_cvtepi16_epi8(high));
     (bytes, u64::from(a) | u64::from(b) << 32)
 }
 
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
 fn code(
     misses: &Misses,
@@ -296,8 +362,11 @@ fn code(
     flags: &mut Flags,
 ) -> usize {
     assert!(count <= WORDS);
-    // SAFETY: eight pieces of 64 bytes.
-    let code = core::array::from_fn::<_, 8, _>(|i| unsafe { _mm512_loadu_si512(code.as_ptr().add(64 * i).cast()) });
+    let mut table = [_mm512_setzero_si512(); 8];
+    for (table, code) in table.iter_mut().zip(code.chunks_exact(64)) {
+        // SAFETY: reads 64 bytes.
+        *table = unsafe { _mm512_loadu_si512(code.as_ptr().cast()) };
+    }
     let mut escapes = 0;
     for i in (0..count).step_by(64) {
         // SAFETY: reads 64 misses, of which the row has 512 and 32 more: the
@@ -312,7 +381,7 @@ fn code(
             let low = _mm512_permutex2var_epi8(code[0], bytes, code[1]);
             _mm512_mask_mov_epi8(low, upper, _mm512_permutex2var_epi8(code[2], bytes, code[3]))
         };
-        let found = _mm512_mask_mov_epi8(look_up(&code[..4]), from_reference, look_up(&code[4..]));
+        let found = _mm512_mask_mov_epi8(look_up(&table[..4]), from_reference, look_up(&table[4..]));
         let escape = _mm512_cmpeq_epi8_mask(found, _mm512_set1_epi8(ESCAPE as i8)) & low(count - i);
         // SAFETY: both rows have room for 64 bytes behind `count`.
         unsafe {
@@ -327,6 +396,7 @@ fn code(
     escapes
 }
 
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
 fn look_up(
     codes: &Literals,
@@ -371,6 +441,7 @@ fn look_up(
     wrong == 0
 }
 
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
 fn suppress(row: &BitRow, out: &mut [u8]) -> u64 {
     let out: &mut BitRow = out.first_chunk_mut().expect("room for a row");
@@ -383,6 +454,7 @@ fn suppress(row: &BitRow, out: &mut [u8]) -> u64 {
     }
 }
 
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
 fn restore(which: u64, bytes: &[u8], row: &mut BitRow) {
     // SAFETY: reads the bytes that there are, writes 64.
@@ -392,14 +464,21 @@ fn restore(which: u64, bytes: &[u8], row: &mut BitRow) {
     }
 }
 
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
 fn common(counts: &[u16; 256]) -> [u8; 16] {
-    // SAFETY: eight pieces of 32 numbers.
-    let counts =
-        core::array::from_fn::<_, 8, _>(|i| unsafe { _mm512_loadu_si512(counts.as_ptr().add(32 * i).cast()) });
+    let mut rows = [_mm512_setzero_si512(); 8];
+    for (row, counts) in rows.iter_mut().zip(counts.chunks_exact(32)) {
+        // SAFETY: reads 32 numbers.
+        *row = unsafe { _mm512_loadu_si512(counts.as_ptr().cast()) };
+    }
     let reach = |least: u32| {
         let least = _mm512_set1_epi16(least as i16);
-        counts.map(|counts| _mm512_cmpge_epu16_mask(counts, least).count_ones()).iter().sum::<u32>()
+        let mut reach = 0;
+        for counts in rows {
+            reach += _mm512_cmpge_epu16_mask(counts, least).count_ones();
+        }
+        reach
     };
     // As the scalar version does it.
     let mut edge = 0;
@@ -411,7 +490,7 @@ fn common(counts: &[u16; 256]) -> [u8; 16] {
     let (mut common, mut len) = ([0; 16], 0);
     let mut wanted = 16 - reach(edge + 1);
     let edge = _mm512_set1_epi16(edge as i16);
-    for (i, counts) in counts.into_iter().enumerate() {
+    for (i, counts) in rows.into_iter().enumerate() {
         let mut just = _mm512_cmpeq_epu16_mask(counts, edge);
         // The lowest of those that have just that many, as many as are wanted.
         just = _pdep_u32(low(wanted as usize) as u32, just);
@@ -426,6 +505,7 @@ fn common(counts: &[u16; 256]) -> [u8; 16] {
     common
 }
 
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
 fn split(
     literals: &Literals,
@@ -436,16 +516,19 @@ fn split(
     rest: &mut Literals,
 ) -> usize {
     assert!(count + 64 <= literals.len());
-    // SAFETY: four pieces of 64 bytes.
-    let code = [0, 1, 2, 3].map(|i| unsafe { _mm512_loadu_si512(code.as_ptr().add(64 * i).cast()) });
+    let mut table = [_mm512_setzero_si512(); 4];
+    for (table, code) in table.iter_mut().zip(code.chunks_exact(64)) {
+        // SAFETY: reads 64 bytes.
+        *table = unsafe { _mm512_loadu_si512(code.as_ptr().cast()) };
+    }
     let (mut with, mut without) = (0, 0);
     for i in (0..count).step_by(64) {
         // SAFETY: all rows have room for 64 bytes behind `count`, and neither
         // `with` nor `without` is more than that.
         unsafe {
             let bytes = _mm512_loadu_si512(literals.as_ptr().add(i).cast());
-            let lower = _mm512_permutex2var_epi8(code[0], bytes, code[1]);
-            let upper = _mm512_permutex2var_epi8(code[2], bytes, code[3]);
+            let lower = _mm512_permutex2var_epi8(table[0], bytes, table[1]);
+            let upper = _mm512_permutex2var_epi8(table[2], bytes, table[3]);
             let found = _mm512_mask_mov_epi8(lower, _mm512_movepi8_mask(bytes), upper);
             let lacks = _mm512_movepi8_mask(found);
             let (has, lacks) = (!lacks & low(count - i), lacks & low(count - i));
@@ -461,6 +544,7 @@ fn split(
     with
 }
 
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
 fn pack(codes: &Literals, count: usize, out: &mut [u8]) {
     assert!(count + 64 <= codes.len() && count.div_ceil(2) + 32 <= out.len());
@@ -475,6 +559,7 @@ fn pack(codes: &Literals, count: usize, out: &mut [u8]) {
     }
 }
 
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
 fn unpack(packed: &[u8], count: usize, codes: &mut Literals) {
     assert!(count + 64 <= codes.len() && count.div_ceil(2) == packed.len());
@@ -490,6 +575,7 @@ fn unpack(packed: &[u8], count: usize, codes: &mut Literals) {
     }
 }
 
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
 fn join(
     bits: &LiteralBits,
@@ -519,47 +605,135 @@ fn join(
     }
 }
 
+/// The symbols of a wide segment, in which none is guessed, as masks, and a bit
+/// for each that starts from the reference.
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
-fn rebuild(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompressor) -> usize {
-    assert!(granules <= GRANULES && at + GRANULE * granules <= dst.len());
-    static ZEROS: [u8; GRANULE] = [0; GRANULE];
-    let mut periods = [_mm256_setzero_si256(); MAX_DISTANCES];
-    for (period, &distance) in periods.iter_mut().zip(&work.distances) {
-        // SAFETY: a row of the table has 32 bytes.
-        *period = unsafe { _mm256_loadu_si256(PERIOD[distance.min(32)].as_ptr().cast()) };
+fn resolve(words: usize, work: &mut Decompressor) {
+    let mut misses = 0;
+    for i in (0..words).step_by(64) {
+        let mut halves = [_mm512_setzero_si512(); 2];
+        for (half, symbols) in halves.iter_mut().enumerate() {
+            let missed = &work.missed[(i + 32 * half) / 8..][..4];
+            let missed = u32::from_le_bytes(missed.try_into().expect("four bytes"));
+            // SAFETY: at most 512 misses are read, and a vector more, for which
+            // the row has room.
+            let from = unsafe { _mm512_loadu_si512(work.misses.as_ptr().add(misses).cast()) };
+            misses += missed.count_ones() as usize;
+            *symbols = _mm512_maskz_expand_epi16(missed, from);
+        }
+        let (masks, flags) = bytes_and_flags(halves);
+        // SAFETY: the row has room for 512 masks.
+        unsafe { _mm512_storeu_si512(work.masks.as_mut_ptr().add(i).cast(), masks) };
+        work.flags[i / 8..][..8].copy_from_slice(&flags.to_le_bytes());
     }
+}
+
+/// Stands for what begins before the block does.
+static ZEROS: [u8; 2 * WIDE_GRANULE] = [0; 2 * WIDE_GRANULE];
+
+/// How a reference is read: as the two granules that it touches, each as it was
+/// written, for what was written a moment ago comes quickly only that way. The
+/// first is so many bytes before the granule; from that on `picks` follow one
+/// another.
+#[derive(Clone, Copy)]
+struct Reach {
+    picks: [u8; 64],
+    first: usize,
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+fn reaches(size: usize, work: &Decompressor) -> [Reach; MAX_DISTANCES] {
+    let mut reaches = [Reach { picks: [0; 64], first: 0 }; MAX_DISTANCES];
+    for (reach, &distance) in reaches.iter_mut().zip(&work.distances) {
+        let offset = distance.wrapping_neg() % size;
+        reach.first = distance.checked_next_multiple_of(size).unwrap_or(usize::MAX);
+        let picks = _mm512_add_epi8(numbers(), _mm512_set1_epi8(offset as i8));
+        // SAFETY: writes 64 bytes.
+        unsafe { _mm512_storeu_si512(reach.picks.as_mut_ptr().cast(), picks) };
+    }
+    reaches
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+fn rebuild(dst: &mut [u8], at: usize, granules: usize, wide: bool, work: &mut Decompressor) -> usize {
+    if wide { rebuild_wide(dst, at, granules, work) } else { rebuild_guessed(dst, at, granules, work) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+fn rebuild_wide(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompressor) -> usize {
+    const SIZE: usize = WIDE_GRANULE;
+    assert!(granules <= SEGMENT / SIZE && at + SIZE * granules <= dst.len() && at % SIZE == 0);
+    resolve(8 * granules, work);
+    let reaches = reaches(SIZE, work);
+    let (mut literals, mut change) = (0, 0);
+    for g in 0..granules {
+        change += usize::from(work.changed[g / 8] >> (g % 8) & 1);
+        let reach = &reaches[usize::from(work.indices[change & 127] & 15)];
+        let here = at + SIZE * g;
+        let mask = u64::from_le_bytes(work.masks[8 * g..][..8].try_into().expect("eight bytes"));
+        // SAFETY: the granules of the reference lie in `dst`, from where the
+        // first begins to the end of this one or before it, or are ZEROS; this
+        // granule lies in `dst`, see above. At most 4096 literals are read, and
+        // a vector more, for which the row has room.
+        unsafe {
+            let from = if reach.first <= here { dst.as_ptr().add(here - reach.first) } else { ZEROS.as_ptr() };
+            let first = _mm512_loadu_si512(from.cast());
+            let second = _mm512_loadu_si512(apart(from.add(SIZE)).cast());
+            let picks = _mm512_loadu_si512(reach.picks.as_ptr().cast());
+            let there = _mm512_permutex2var_epi8(first, picks, second);
+            let start = _mm512_maskz_mov_epi64(work.flags[g], there);
+            let next = _mm512_loadu_si512(work.literals.as_ptr().add(literals).cast());
+            let made = _mm512_mask_expand_epi8(start, mask, next);
+            _mm512_storeu_si512(dst.as_mut_ptr().add(here).cast(), made);
+        }
+        literals += mask.count_ones() as usize;
+    }
+    literals
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+fn rebuild_guessed(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompressor) -> usize {
+    assert!(granules <= GRANULES && at + GRANULE * granules <= dst.len() && at % GRANULE == 0);
+    let reaches = reaches(GRANULE, work);
     let (mut literals, mut misses, mut change) = (0, 0, 0);
     for g in 0..granules {
         change += usize::from(work.changed[g / 8] >> (g % 8) & 1);
-        let q = usize::from(work.indices[change] & 15);
-        let (here, distance) = (at + GRANULE * g, work.distances[q]);
-        let missed = usize::from(work.missed[g / 2] >> (4 * (g % 2)) & 15);
-        let from = (4 + 4 * g).saturating_sub(work.back[q]);
-        // SAFETY: the reference lies in `dst`, for it begins there and ends
-        // before the granule does, or is ZEROS; the granule lies in `dst`, see
-        // above. `from` and three more are symbols before this granule, of
-        // which there are 4 before the first. At most four literals... rows:
-        // at most 512 misses and 4096 literals are read, and a vector more.
+        let q = usize::from(work.indices[change & 127] & 15);
+        let reach = &reaches[q];
+        let missed = work.missed[g / 2] >> (4 * (g % 2)) & 15;
+        let [from, control] = work.guesses[q];
+        let from = (2 + g).saturating_sub(from as usize);
+        let here = at + GRANULE * g;
+        // SAFETY: `from` and the next are symbols of granules, of which there
+        // are two before the first; at most 512 misses are read, and a vector
+        // more, for which the row has room. The rest is as in a wide segment.
         unsafe {
-            let from = work.symbols.as_ptr().add(from).cast();
-            let guesses = _mm_loadl_epi64(from);
-            let spread = _mm_loadl_epi64(SPREAD_LANES[missed].as_ptr().cast());
-            let known = _mm_shuffle_epi8(_mm_loadl_epi64(work.misses.as_ptr().add(misses).cast()), spread);
-            let symbols = _mm_blendv_epi8(known, guesses, spread);
-            misses += missed.count_ones() as usize;
-            _mm_storel_epi64(work.symbols.as_mut_ptr().add(4 + 4 * g).cast(), symbols);
+            let row = work.symbols.as_mut_ptr();
+            let first = _mm_loadl_epi64(row.add(4 * from).cast());
+            let second = _mm_loadl_epi64(apart(row.add(4 * from + 4)).cast());
+            let both = _mm_unpacklo_epi64(first, second);
+            let guesses = _mm_shuffle_epi8(both, _mm_cvtsi64_si128(control as i64));
+            let known = _mm_loadl_epi64(work.misses.as_ptr().add(misses).cast());
+            let symbols = _mm_mask_expand_epi16(guesses, missed, known);
+            _mm_storel_epi64(row.add(8 + 4 * g).cast(), symbols);
             let symbols = _mm_cvtsi128_si64(symbols) as u64;
             let mask = _pext_u64(symbols, 0x00FF_00FF_00FF_00FF) as u32;
             let from_reference = _pext_u64(symbols, 0x0100_0100_0100_0100) as u8;
 
-            let from = if distance <= here { dst.as_ptr().add(here - distance) } else { ZEROS.as_ptr() };
-            let there = _mm256_permutexvar_epi8(periods[q], _mm256_loadu_si256(from.cast()));
+            let from = if reach.first <= here { dst.as_ptr().add(here - reach.first) } else { ZEROS.as_ptr() };
+            let first = _mm256_loadu_si256(from.cast());
+            let second = _mm256_loadu_si256(apart(from.add(GRANULE)).cast());
+            let picks = _mm256_loadu_si256(reach.picks.as_ptr().cast());
+            let there = _mm256_permutex2var_epi8(first, picks, second);
             let start = _mm256_maskz_mov_epi64(from_reference, there);
             let next = _mm256_loadu_si256(work.literals.as_ptr().add(literals).cast());
             let made = _mm256_mask_expand_epi8(start, mask, next);
             _mm256_storeu_si256(dst.as_mut_ptr().add(here).cast(), made);
             literals += mask.count_ones() as usize;
         }
+        misses += missed.count_ones() as usize;
     }
     literals
 }

@@ -4,8 +4,8 @@
 //! scratch that are long enough for the worst that the streams can say.
 
 use super::format::{
-    CODED, COMMON, ESCAPE, FILL, FILL_LEN, GRANULE, GUESSED, KIND, LAST, MAX_DISTANCES, NARROW, PACKED, RAW,
-    SEGMENT, STATIC, STATIC_TABLE, words_back,
+    CODED, COMMON, ESCAPE, FILL, FILL_LEN, KIND, LAST, MAX_DISTANCES, NARROW, PACKED, RAW,
+    SEGMENT, STATIC, STATIC_TABLE, WIDE, granule, words_back,
 };
 use super::kernels::{BitRow, Kernels};
 use super::scratch::Decompressor;
@@ -37,7 +37,7 @@ pub(super) fn decompress<K: Kernels>(
                 let word = input.take(8)?.try_into().expect("eight bytes");
                 fill(&mut dst[at..at + len], u64::from_le_bytes(word));
             }
-            CODED if kind & !(KIND | STATIC | PACKED | NARROW | GUESSED) == 0 => {
+            CODED if kind & !(KIND | STATIC | PACKED | NARROW | WIDE) == 0 => {
                 coded(kernels, kind, &mut input, dst, at, len, work)?;
             }
             _ => return Err(Malformed),
@@ -79,24 +79,30 @@ fn coded<K: Kernels>(
     len: usize,
     work: &mut Decompressor,
 ) -> Result<(), Malformed> {
-    let granules = len / GRANULE;
+    let wide = kind & WIDE != 0;
+    let size = granule(wide);
+    let (granules, words) = (len / size, len / size * (size / 8));
     let count = usize::from(input.byte()?);
     let literals = usize::from(input.half()?);
-    if granules == 0 || count > MAX_DISTANCES || literals > granules * GRANULE {
+    if granules == 0 || count > MAX_DISTANCES || literals > 8 * words {
         return Err(Malformed);
     }
     distances(kind, input, count, work)?;
     changes(kernels, input, count, granules, work)?;
-    symbols(kernels, kind, input, granules, work)?;
+    symbols(kernels, kind, input, words, work)?;
     if kind & PACKED != 0 {
         packed(kernels, input, literals, work)?;
     } else {
         work.literals[..literals].copy_from_slice(input.take(literals)?);
     }
-    let tail = input.take(len % GRANULE)?;
-    dst[at + granules * GRANULE..at + len].copy_from_slice(tail);
-    if kernels.rebuild(dst, at, granules, work) == literals { Ok(()) } else { Err(Malformed) }
+    let tail = input.take(len % size)?;
+    dst[at + granules * size..at + len].copy_from_slice(tail);
+    if kernels.rebuild(dst, at, granules, wide, work) == literals { Ok(()) } else { Err(Malformed) }
 }
+
+/// Controls that pick four symbols out of eight, from the n-th on.
+const PICK: [u64; 4] =
+    [0x0706_0504_0302_0100, 0x0908_0706_0504_0302, 0x0B0A_0908_0706_0504, 0x0D0C_0B0A_0908_0706];
 
 /// The distances, and for each how far back the guesses are.
 #[inline(always)]
@@ -106,10 +112,10 @@ fn distances(
     count: usize,
     work: &mut Decompressor,
 ) -> Result<(), Malformed> {
-    // What no distance was given for starts from zeros; what is further back
-    // than the segment is zero, and so is each guess if that is not GUESSED.
+    // What no distance was given for starts from zeros, and its guesses are zero.
     work.distances.fill(usize::MAX);
-    work.back.fill(usize::MAX);
+    work.guesses.fill([u64::MAX, 0]);
+    work.symbols[..8].fill(0);
     let narrow = kind & NARROW != 0;
     let bytes = input.take(if narrow { (3 * count).div_ceil(2) } else { 2 * count })?;
     for i in 0..count {
@@ -119,13 +125,13 @@ fn distances(
         } else {
             u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]])
         };
-        if distance == 0 {
+        let distance = usize::from(distance);
+        if distance < granule(kind & WIDE != 0) {
             return Err(Malformed);
         }
-        work.distances[i] = usize::from(distance);
-        if kind & GUESSED != 0 {
-            work.back[i] = words_back(usize::from(distance));
-        }
+        let back = words_back(distance);
+        work.distances[i] = distance;
+        work.guesses[i] = [back.div_ceil(4) as u64, PICK[back.wrapping_neg() % 4]];
     }
     let odd = narrow && count % 2 == 1;
     if odd && bytes[bytes.len() - 1] > 15 { Err(Malformed) } else { Ok(()) }
@@ -165,7 +171,7 @@ fn symbols<K: Kernels>(
     kernels: K,
     kind: u8,
     input: &mut Input<'_>,
-    granules: usize,
+    words: usize,
     work: &mut Decompressor,
 ) -> Result<(), Malformed> {
     let mut table = [0; 16];
@@ -188,7 +194,7 @@ fn symbols<K: Kernels>(
         known
     };
 
-    let misses = restore(kernels, input, 4 * granules, &mut work.missed)?;
+    let misses = restore(kernels, input, words, &mut work.missed)?;
     let packed = input.take(misses.div_ceil(2))?;
     kernels.unpack(packed, misses, &mut work.codes);
     if misses % 2 == 1 && packed[misses / 2] > 15 {

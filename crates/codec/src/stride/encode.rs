@@ -4,8 +4,8 @@
 //! fits there; so the threshold never changes what is made.
 
 use super::format::{
-    CODED, COMMON, ESCAPE, FILL, FILL_LEN, GRANULE, GUESSED, LAST, NARROW, PACKED, RAW, SEGMENT, STATIC, STATIC_TABLE,
-    words_back,
+    CODED, COMMON, ESCAPE, FILL, FILL_LEN, LAST, NARROW, PACKED, RAW, SEGMENT, STATIC, STATIC_TABLE, WIDE,
+    granule, words_back,
 };
 use super::kernels::{BitRow, Kernels};
 use super::rank::most_frequent;
@@ -22,8 +22,8 @@ pub(super) struct Effort {
     pub sampling: Sampling,
     /// Whether each segment has a table of symbols of its own.
     pub own_table: bool,
-    /// Whether symbols are guessed from those of the reference, not to be zero.
-    pub guess: bool,
+    /// Whether granules are wide; then symbols are not guessed.
+    pub wide: bool,
     /// One literal in so many is counted to find the common ones.
     pub count_every: usize,
 }
@@ -101,27 +101,28 @@ struct Coder<'a, K> {
 impl<K: Kernels> Coder<'_, K> {
     #[inline(always)]
     fn code(&mut self, voter: &mut Voter<'_>) -> Segment {
-        let granules = self.segment.len() / GRANULE;
+        let Effort { sampling, wide, .. } = *self.effort;
+        let granules = self.segment.len() / granule(wide);
         if granules == 0 {
             return Segment::Raw;
         }
-        let Effort { sampling, distances: most, .. } = *self.effort;
+        let words = granules * granule(wide) / 8;
         let flat = if sampling.density == 0 { flat(self.segment) } else { false };
         let distances =
-            voter.distances(self.kernels, self.block, self.at, self.segment.len(), sampling, most);
+            voter.distances(self.kernels, self.block, self.at, self.segment.len(), self.effort);
         if distances.found_none() && (flat || sampling.density != 0 && self::flat(self.segment)) {
             return Segment::Raw;
         }
         let list = distances.as_slice();
-        self.kernels.search(self.block, self.at, granules, list, self.choice);
-        self.kernels.symbols(granules, self.choice);
-        let literals = self.kernels.literals(self.segment, granules, self.choice);
-        if self.effort.guess {
-            guess(granules, list, self.choice);
-        } else {
+        self.kernels.search(self.block, self.at, granules, wide, list, self.choice);
+        self.kernels.symbols(words, self.choice);
+        let literals = self.kernels.literals(self.segment, words, self.choice);
+        if wide {
             self.choice.guesses.fill(0);
+        } else {
+            guess(granules, list, self.choice);
         }
-        let misses = self.kernels.misses(granules, self.choice);
+        let misses = self.kernels.misses(words, self.choice);
         self.write(granules, &distances, literals, misses)
     }
 
@@ -145,13 +146,14 @@ impl<K: Kernels> Coder<'_, K> {
         if list.len() > 1 {
             used = self.changes(granules, used);
         }
-        if self.effort.guess {
-            kind |= GUESSED;
+        if self.effort.wide {
+            kind |= WIDE;
         }
         if !self.effort.own_table {
             kind |= STATIC;
         }
-        used = self.symbols(granules, misses, used);
+        let size = granule(self.effort.wide);
+        used = self.symbols(granules * size / 8, misses, used);
 
         let most = self.segment.len().saturating_sub(used);
         match self.pack(literals, used) {
@@ -165,7 +167,7 @@ impl<K: Kernels> Coder<'_, K> {
                 used += literals;
             }
         }
-        let tail = &self.segment[granules * GRANULE..];
+        let tail = &self.segment[granules * size..];
         self.out[used..used + tail.len()].copy_from_slice(tail);
         used += tail.len();
         self.out[0] = kind;
@@ -175,14 +177,9 @@ impl<K: Kernels> Coder<'_, K> {
     /// Which granules change to another distance, and to which.
     #[inline(always)]
     fn changes(&mut self, granules: usize, mut used: usize) -> usize {
-        let (mut changed, mut last, mut count) = ([0; 64], 0, 0);
-        for (g, &index) in self.choice.index[..granules].iter().enumerate() {
-            self.codes[count] = index;
-            let change = index != last;
-            changed[g / 8] |= u8::from(change) << (g % 8);
-            count += usize::from(change);
-            last = index;
-        }
+        let mut changed = [0; 64];
+        self.choice.index[0] = 0;
+        let count = self.kernels.changes(granules, self.choice, &mut changed, self.codes);
         used = suppress(self.kernels, &changed, granules.div_ceil(8), self.out, used);
         self.kernels.pack(self.codes, count, &mut self.out[used..]);
         used + count.div_ceil(2)
@@ -190,7 +187,7 @@ impl<K: Kernels> Coder<'_, K> {
 
     /// The table, the words whose symbol was guessed wrong, and their symbols.
     #[inline(always)]
-    fn symbols(&mut self, granules: usize, misses: usize, mut used: usize) -> usize {
+    fn symbols(&mut self, words: usize, misses: usize, mut used: usize) -> usize {
         let Choice { misses: row, missed, .. } = &mut *self.choice;
         let row = &row[..misses];
         let mut own = [0_u8; 512];
@@ -212,7 +209,7 @@ impl<K: Kernels> Coder<'_, K> {
         } else {
             &STATIC_CODES
         };
-        used = suppress(self.kernels, missed, granules.div_ceil(2), self.out, used);
+        used = suppress(self.kernels, missed, words.div_ceil(8), self.out, used);
 
         let mut flags = [0; size_of::<super::kernels::Flags>()];
         let row = &self.choice.misses;
@@ -267,9 +264,11 @@ fn guess(granules: usize, distances: &[u16], choice: &mut Choice) {
         *back = words_back(usize::from(distance));
     }
     choice.symbols[..4].fill(0);
-    for (g, &index) in choice.index[..granules].iter().enumerate() {
+    let Choice { index, symbols, guesses, .. } = choice;
+    let index = index[1..=granules].iter();
+    for (g, (guesses, &index)) in guesses.chunks_exact_mut(4).zip(index).enumerate() {
         let from = (4 + 4 * g).saturating_sub(back[usize::from(index & 15)]);
-        choice.guesses[4 * g..4 * g + 4].copy_from_slice(&choice.symbols[from..from + 4]);
+        guesses.copy_from_slice(&symbols[from..from + 4]);
     }
 }
 

@@ -11,19 +11,20 @@
 //!           | table                   of symbols, unless STATIC
 //!           | misses, codes, escapes  the symbol of each word
 //!           | literals                PACKED or as they are
-//!           | tail: len % 32 bytes as they are |
+//!           | tail: what is no whole granule |
 //! ```
 //!
-//! A **granule** is 32 bytes and has one distance; its **reference** is what
-//! lies that many bytes before it. A **word** is 8 bytes; its **symbol** says
+//! A **granule** is 32 bytes, in a WIDE segment 64, and has one distance; its
+//! **reference** is what lies that many bytes before it. A **word** is 8 bytes; its **symbol** says
 //! with nine bits whether it starts from the reference or from zeros
 //! (bit 8) and which of its bytes differ from that (bits 0-7, the mask). Those
 //! bytes are the **literals**.
 
 /// Bytes that are coded together.
 pub(super) const SEGMENT: usize = 4096;
-/// Bytes that share one distance.
+/// Bytes that share one distance, and in a WIDE segment.
 pub(super) const GRANULE: usize = 32;
+pub(super) const WIDE_GRANULE: usize = 64;
 /// Words in a segment.
 pub(super) const WORDS: usize = SEGMENT / 8;
 /// Granules in a segment.
@@ -45,7 +46,7 @@ pub(super) const LAST: u8 = 1 << 7;
 pub(super) const STATIC: u8 = 1 << 2;
 pub(super) const PACKED: u8 = 1 << 3;
 pub(super) const NARROW: u8 = 1 << 4;
-pub(super) const GUESSED: u8 = 1 << 5;
+pub(super) const WIDE: u8 = 1 << 5;
 
 /// Bit 8 of a symbol: the word starts from its reference.
 pub(super) const FROM_REFERENCE: u16 = 1 << 8;
@@ -59,11 +60,17 @@ pub(super) const FILL_LEN: usize = 11;
 
 /// The table of a STATIC segment.
 pub(super) static STATIC_TABLE: [u16; 15] = [
-    0x000, 0x100, 0x0FF, 0x001, 0x101, 0x103, 0x003, 0x107, 0x007, 0x03F, 0x13F, 0x00F, 0x10F, 0x110, 0x010,
+    0x100, 0x103, 0x0FF, 0x101, 0x000, 0x001, 0x107, 0x03F, 0x10F, 0x00F, 0x110, 0x1C0, 0x102, 0x007, 0x003,
 ];
 
 /// How many words back the symbol lies that is the guess for the symbol of a
-/// word with this distance. It never lies in the same granule.
+/// word with this distance. Since no distance is
+/// shorter than a granule, it never lies in the same.
 pub(super) fn words_back(distance: usize) -> usize {
-    distance.div_ceil(8).max(GRANULE / 8)
+    distance.div_ceil(8)
+}
+
+/// The bytes of a granule.
+pub(super) const fn granule(wide: bool) -> usize {
+    if wide { WIDE_GRANULE } else { GRANULE }
 }

@@ -39,24 +39,36 @@ pub(super) trait Kernels: core::marker::Copy {
     /// bit is the place `base`. The answer is how many there are then.
     fn places(self, samples: u64, base: u16, places: &mut Places, count: usize) -> usize;
 
-    /// For `granules` of `src` from `at` on, finds which of `distances` leaves
+    /// For `granules`, `wide` or not, of `src` from `at` on, finds which of `distances` leaves
     /// the fewest literals, and notes it (`index`) with the bytes that differ
     /// (`differs`) and those that are not zero (`nonzero`). On a tie the
     /// distance of the granule before wins, then the first.
     ///
     /// `src` reaches to the end of these granules at least; there are 1 to 16
-    /// distances from 1 to 65535.
-    fn search(self, src: &[u8], at: usize, granules: usize, distances: &[u16], choice: &mut Choice);
+    /// distances, none shorter than a granule.
+    fn search(
+        self,
+        src: &[u8],
+        at: usize,
+        granules: usize,
+        wide: bool,
+        distances: &[u16],
+        choice: &mut Choice,
+    );
+
+    /// Notes in `changed` which granules have another index than the one before,
+    /// the first than 0, and those indices in `codes`. The answer is how many.
+    fn changes(self, granules: usize, choice: &Choice, changed: &mut BitRow, codes: &mut Literals) -> usize;
 
     /// Makes `mask` and `symbols` of `differs` and `nonzero`: the reference is
     /// taken where that leaves fewer literals than zeros do.
-    fn symbols(self, granules: usize, choice: &mut Choice);
+    fn symbols(self, words: usize, choice: &mut Choice);
 
-    /// Collects the literals of `segment`, whose length is that of `granules`.
-    fn literals(self, segment: &[u8], granules: usize, choice: &mut Choice) -> usize;
+    /// Collects the literals of the `words` of `segment`, a multiple of four.
+    fn literals(self, segment: &[u8], words: usize, choice: &mut Choice) -> usize;
 
     /// Compares `symbols` with `guesses`: `missed`, `misses` and their count.
-    fn misses(self, granules: usize, choice: &mut Choice) -> usize;
+    fn misses(self, words: usize, choice: &mut Choice) -> usize;
 
     /// Looks up the codes of `count` misses. Those with code 15 are escapes:
     /// their masks go to `masks`, bit 8 of each to `flags`, which was zero
@@ -128,10 +140,17 @@ pub(super) trait Kernels: core::marker::Copy {
         literals: &mut Literals,
     );
 
-    /// Rebuilds `granules` of `dst` from `at` on and tells how many literals
+    /// Rebuilds `granules`, `wide` or not, of `dst` from `at` on and tells how many literals
     /// that took. It may be more than there are: then the block is damaged and
     /// what `dst` got is rubbish.
-    fn rebuild(self, dst: &mut [u8], at: usize, granules: usize, work: &mut Decompressor) -> usize;
+    fn rebuild(
+        self,
+        dst: &mut [u8],
+        at: usize,
+        granules: usize,
+        wide: bool,
+        work: &mut Decompressor,
+    ) -> usize;
 }
 
 const _: () = assert!(WORDS == 4 * GRANULES);

@@ -45,7 +45,7 @@ use encode::Effort;
 use format::SEGMENT;
 use vote::Sampling;
 
-use crate::cpu::{Path, path};
+use crate::cpu::{self, Path, path};
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
 
 /// One setting.
@@ -62,10 +62,10 @@ pub(crate) static SETTINGS: [Stride; 3] = [
     Stride {
         name: "stride:1",
         effort: Effort {
-            distances: 4,
+            distances: 8,
+            wide: true,
             sampling: Sampling { density: 15, always: 0 },
             own_table: false,
-            guess: true,
             count_every: 4,
         },
     },
@@ -75,7 +75,7 @@ pub(crate) static SETTINGS: [Stride; 3] = [
             distances: 16,
             sampling: Sampling { density: 15, always: SPARSE },
             own_table: true,
-            guess: true,
+            wide: false,
             count_every: 1,
         },
     },
@@ -85,7 +85,7 @@ pub(crate) static SETTINGS: [Stride; 3] = [
             distances: 16,
             sampling: Sampling { density: 0, always: 0 },
             own_table: true,
-            guess: true,
+            wide: false,
             count_every: 1,
         },
     },
@@ -124,14 +124,33 @@ impl Codec for Stride {
         if src.is_empty() {
             return Compressed::Fits(0);
         }
+        self.compress_on(path(), src, &mut dst[..room], scratch)
+    }
+
+    fn decompress(&self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Malformed> {
+        if dst.is_empty() {
+            return if src.is_empty() { Ok(()) } else { Err(Malformed) };
+        }
+        self.decompress_on(path(), src, dst, scratch)
+    }
+}
+
+impl Stride {
+    /// Compresses `src`, which is not empty, into `dst`, which is as long as the
+    /// result may be.
+    ///
+    /// # Panics
+    /// If the processor does not have `path`.
+    fn compress_on(&self, path: Path, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Compressed {
+        assert!(path <= cpu::best());
         let memory = scratch.take(self.compress_scratch(src.len()));
         // SAFETY: a scratch is aligned to 64 bytes and was made of initialised
         // ones; `take` checked that there are as many as asked for, and nobody
         // else can use them while `scratch` is borrowed.
         let (work, counts) = unsafe { scratch::compressor(memory, src.len()) };
-        let (effort, dst) = (&self.effort, &mut dst[..room]);
-        match path() {
-            // SAFETY: `path` names only what the processor has.
+        let effort = &self.effort;
+        match path {
+            // SAFETY: the processor has it, see above.
             #[cfg(target_arch = "x86_64")]
             Path::Avx512 => unsafe { avx512::compress(effort, src, dst, work, counts) },
             // SAFETY: as above.
@@ -141,18 +160,26 @@ impl Codec for Stride {
         }
     }
 
-    fn decompress(&self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Malformed> {
-        if dst.is_empty() {
-            return if src.is_empty() { Ok(()) } else { Err(Malformed) };
-        }
+    /// Fills `dst`, which is not empty.
+    ///
+    /// # Panics
+    /// If the processor does not have `path`.
+    fn decompress_on(
+        &self,
+        path: Path,
+        src: &[u8],
+        dst: &mut [u8],
+        scratch: &mut Scratch<'_>,
+    ) -> Result<(), Malformed> {
+        assert!(path <= cpu::best());
         let memory = scratch.take(self.decompress_scratch(dst.len()));
-        // SAFETY: as in `compress`.
+        // SAFETY: as in `compress_on`.
         let work = unsafe { scratch::decompressor(memory) };
-        match path() {
-            // SAFETY: as in `compress`.
+        match path {
+            // SAFETY: the processor has it, see above.
             #[cfg(target_arch = "x86_64")]
             Path::Avx512 => unsafe { avx512::decompress(src, dst, work) },
-            // SAFETY: as in `compress`.
+            // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Path::Avx2 => unsafe { avx2::decompress(src, dst, work) },
             _ => decode::decompress(scalar::Scalar, src, dst, work),

@@ -1,27 +1,18 @@
 //! The loops as plainly as possible: the reference for the other paths, and
 //! what processors without them run.
 
-use super::format::{ESCAPE, FROM_REFERENCE, GRANULE};
+use super::format::{ESCAPE, FROM_REFERENCE, granule};
 use super::kernels::{BitRow, Flags, Kernels, LiteralBits, Literals, Misses, Places, VIEW};
 use super::scratch::{Choice, Decompressor};
-use super::tables::PERIOD;
 
 /// The path that every processor can take.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scalar;
 
-/// The four words of a granule.
-type Words = [u64; 4];
-
 /// The word at `at`.
 #[inline]
 pub(super) fn word(src: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(src[at..at + 8].try_into().expect("eight bytes"))
-}
-
-#[inline]
-fn words(bytes: &[u8]) -> Words {
-    core::array::from_fn(|i| word(bytes, 8 * i))
 }
 
 /// A bit for each byte of `word` that is not zero.
@@ -40,18 +31,6 @@ fn bytes(mask: u8) -> u64 {
     let bits = (u64::from(mask) * 0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
     let high = ((bits & 0x7F7F_7F7F_7F7F_7F7F) + 0x7F7F_7F7F_7F7F_7F7F | bits) & 0x8080_8080_8080_8080;
     (high >> 7) * 0xFF
-}
-
-/// What lies `distance` bytes before the granule at `at`; repeated, if that is
-/// shorter than a granule; zeros, if it begins before the block does.
-#[inline]
-fn reference(block: &[u8], at: usize, distance: usize) -> Words {
-    let Some(from) = at.checked_sub(distance) else { return [0; 4] };
-    if distance >= GRANULE {
-        return words(&block[from..from + GRANULE]);
-    }
-    let piece = &block[from..at];
-    words(&PERIOD[distance].map(|j| piece[usize::from(j)]))
 }
 
 /// [`Kernels::common`] as a compiler can make vector code of it.
@@ -98,31 +77,58 @@ impl Kernels for Scalar {
         count
     }
 
-    fn search(self, src: &[u8], at: usize, granules: usize, distances: &[u16], choice: &mut Choice) {
+    fn search(
+        self,
+        src: &[u8],
+        at: usize,
+        granules: usize,
+        wide: bool,
+        distances: &[u16],
+        choice: &mut Choice,
+    ) {
+        let (size, words) = (granule(wide), granule(wide) / 8);
         let mut last = 0;
         for g in 0..granules {
-            let at = at + GRANULE * g;
-            let here = words(&src[at..at + GRANULE]);
-            let zeros = here.map(nonzero);
-            let mut best = (u32::MAX, 0, [0; 4]);
+            let at = at + size * g;
+            let mut best = (u32::MAX, 0);
             for (q, &distance) in distances.iter().enumerate() {
-                let there = reference(src, at, usize::from(distance));
-                let differs: [u8; 4] = core::array::from_fn(|i| nonzero(here[i] ^ there[i]));
-                let cost: u32 = (0..4).map(|i| differs[i].count_ones().min(zeros[i].count_ones())).sum();
-                let cost = 2 * cost + u32::from(q != last);
+                // What begins before the block does is zeros.
+                let there = at.checked_sub(usize::from(distance));
+                let mut cost = u32::from(q != last);
+                for i in 0..words {
+                    let here = word(src, at + 8 * i);
+                    let differs = nonzero(here ^ there.map_or(0, |there| word(src, there + 8 * i)));
+                    cost += 2 * differs.count_ones().min(nonzero(here).count_ones());
+                }
                 if cost < best.0 {
-                    best = (cost, q, differs);
+                    best = (cost, q);
                 }
             }
             last = best.1;
-            choice.index[g] = last as u8;
-            choice.differs[4 * g..][..4].copy_from_slice(&best.2);
-            choice.nonzero[4 * g..][..4].copy_from_slice(&zeros);
+            choice.index[1 + g] = last as u8;
+            let there = at.checked_sub(usize::from(distances[last]));
+            for i in 0..words {
+                let here = word(src, at + 8 * i);
+                choice.nonzero[words * g + i] = nonzero(here);
+                choice.differs[words * g + i] =
+                    nonzero(here ^ there.map_or(0, |there| word(src, there + 8 * i)));
+            }
         }
     }
 
-    fn symbols(self, granules: usize, choice: &mut Choice) {
-        for i in 0..4 * granules {
+    fn changes(self, granules: usize, choice: &Choice, changed: &mut BitRow, codes: &mut Literals) -> usize {
+        let mut count = 0;
+        for (g, pair) in choice.index[..=granules].windows(2).enumerate() {
+            let change = pair[0] != pair[1];
+            codes[count] = pair[1];
+            changed[g / 8] |= u8::from(change) << (g % 8);
+            count += usize::from(change);
+        }
+        count
+    }
+
+    fn symbols(self, words: usize, choice: &mut Choice) {
+        for i in 0..words {
             let (differs, nonzero) = (choice.differs[i], choice.nonzero[i]);
             let from_reference = differs.count_ones() < nonzero.count_ones();
             let mask = if from_reference { differs } else { nonzero };
@@ -131,9 +137,9 @@ impl Kernels for Scalar {
         }
     }
 
-    fn literals(self, segment: &[u8], granules: usize, choice: &mut Choice) -> usize {
+    fn literals(self, segment: &[u8], words: usize, choice: &mut Choice) -> usize {
         let mut count = 0;
-        for i in 0..4 * granules {
+        for i in 0..words {
             for j in 0..8 {
                 choice.literals[count] = segment[8 * i + j];
                 count += usize::from(choice.mask[i] >> j & 1);
@@ -142,10 +148,10 @@ impl Kernels for Scalar {
         count
     }
 
-    fn misses(self, granules: usize, choice: &mut Choice) -> usize {
+    fn misses(self, words: usize, choice: &mut Choice) -> usize {
         choice.missed.fill(0);
         let mut count = 0;
-        for i in 0..4 * granules {
+        for i in 0..words {
             let symbol = choice.symbols[4 + i];
             let missed = symbol != choice.guesses[i];
             choice.missed[i / 8] |= u8::from(missed) << (i % 8);
@@ -275,21 +281,31 @@ impl Kernels for Scalar {
         }
     }
 
-    fn rebuild(self, dst: &mut [u8], at: usize, granules: usize, work: &mut Decompressor) -> usize {
+    fn rebuild(
+        self,
+        dst: &mut [u8],
+        at: usize,
+        granules: usize,
+        wide: bool,
+        work: &mut Decompressor,
+    ) -> usize {
+        let (size, words) = (granule(wide), granule(wide) / 8);
         let (mut literals, mut misses, mut change) = (0, 0, 0);
         for g in 0..granules {
             change += usize::from(work.changed[g / 8] >> (g % 8) & 1);
             let q = usize::from(work.indices[change]);
-            let at = at + GRANULE * g;
-            let there = reference(dst, at, work.distances[q]);
-            for i in 0..4 {
-                let w = 4 * g + i;
-                // The four symbols before the segment are zero.
-                let guess = work.symbols[(4 + w).saturating_sub(work.back[q])];
+            let at = at + size * g;
+            let there = at.checked_sub(work.distances[q]);
+            let [from, control] = work.guesses[q];
+            // In a wide segment all guesses are those before it, zeros.
+            let from = 4 * (2 + g).saturating_sub(from as usize) + control as usize % 16 / 2;
+            for i in 0..words {
+                let w = words * g + i;
+                let guess = work.symbols[if wide { 0 } else { from + i }];
                 let missed = work.missed[w / 8] >> (w % 8) & 1 == 1;
                 let symbol = if missed { work.misses[misses] } else { guess };
                 misses += usize::from(missed);
-                work.symbols[4 + w] = symbol;
+                work.symbols[8 + w] = symbol;
 
                 let mask = symbol as u8;
                 let mut spread = 0;
@@ -299,7 +315,8 @@ impl Kernels for Scalar {
                         literals += 1;
                     }
                 }
-                let start = if symbol & FROM_REFERENCE == 0 { 0 } else { there[i] };
+                let from_reference = symbol & FROM_REFERENCE != 0;
+                let start = there.filter(|_| from_reference).map_or(0, |there| word(dst, there + 8 * i));
                 let made = start & !bytes(mask) | spread;
                 dst[at + 8 * i..][..8].copy_from_slice(&made.to_le_bytes());
             }

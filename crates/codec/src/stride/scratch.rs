@@ -32,8 +32,8 @@ pub(super) struct Choice {
     /// Which of them are wrong, a bit each, and the symbols of those.
     pub missed: BitRow,
     pub misses: Misses,
-    /// The index of the distance of each granule.
-    pub index: [u8; GRANULES],
+    /// Zero, then the index of the distance of each granule.
+    pub index: [u8; 1 + GRANULES + SLACK - 1],
     pub literals: [u8; SEGMENT + SLACK],
 }
 
@@ -70,14 +70,22 @@ pub(super) struct Decompressor {
     pub codes: [u8; SEGMENT + SLACK],
     pub rest: [u8; SEGMENT + SLACK],
     pub packed: [u8; SEGMENT / 8 + SLACK],
-    pub symbols: [u16; 4 + WORDS + SLACK / 2 - 4],
+    /// The symbols, behind two granules of zeros.
+    pub symbols: [u16; 8 + WORDS + SLACK / 2 - 8],
     pub misses: Misses,
     pub missed: BitRow,
     pub changed: BitRow,
     /// The index before the first change, then one for each change.
     pub indices: [u8; 1 + GRANULES + SLACK],
+    /// The masks of all words and bit 8 of their symbols, where a path sees to
+    /// these first.
+    pub masks: [u8; WORDS],
+    pub flags: BitRow,
     pub distances: [usize; MAX_DISTANCES],
-    pub back: [usize; MAX_DISTANCES],
+    /// For each distance, how many granules before a granule, counted from the
+    /// first of the two before the segment, the first granule of its guesses is,
+    /// and the control that picks them out of that and the next.
+    pub guesses: [[u64; 2]; MAX_DISTANCES],
 }
 
 /// Counters that the vote needs for a block of that length.

@@ -1,5 +1,5 @@
 //! Constant tables: how bytes and 16-bit lanes are spread and gathered by a
-//! mask, and how a short distance repeats.
+//! mask.
 //!
 //! An entry is a control for a byte shuffle: an index, or [`NONE`] for a byte
 //! that becomes zero, which is also how x86's `pshufb` reads it.
@@ -69,18 +69,13 @@ const fn lanes(spread: bool) -> [[u8; 8]; 16] {
     table
 }
 
-/// `PERIOD[d][j]` is `j % d`: where, from `d` bytes before a granule on, the
-/// reference of its byte `j` lies. The last row serves all longer distances.
-pub(super) static PERIOD: [[u8; 32]; 33] = {
-    let mut table = [[0; 32]; 33];
-    let mut d = 1;
-    while d <= 32 {
-        let mut j = 0;
-        while j < 32 {
-            table[d][j] = (j % d) as u8;
-            j += 1;
-        }
-        d += 1;
-    }
-    table
-};
+/// The same pointer, but the compiler does not know. It would join two reads
+/// side by side to one; and a read of what was written a moment ago is fast
+/// only if all of it was written by one write.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(super) fn apart<T>(mut pointer: *const T) -> *const T {
+    // SAFETY: no instruction.
+    unsafe { core::arch::asm!("/* {0} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags)) };
+    pointer
+}

@@ -8,7 +8,8 @@
 //! the content says where to sample (see [`Kernels::samples`]); what repeats is
 //! then sampled at the same places in both copies.
 
-use super::format::MAX_DISTANCES;
+use super::encode::Effort;
+use super::format::{MAX_DISTANCES, granule};
 use super::kernels::{Kernels, VIEW};
 use super::scratch::{MAX_SEEN_BITS, Vote};
 
@@ -71,9 +72,9 @@ impl<'a> Voter<'a> {
         block: &[u8],
         at: usize,
         len: usize,
-        sampling: Sampling,
-        most: usize,
+        effort: &Effort,
     ) -> Distances {
+        let sampling = effort.sampling;
         // The last seven places have no whole word.
         let places = len.saturating_sub(7);
         let mut count = 0;
@@ -101,7 +102,7 @@ impl<'a> Voter<'a> {
         }
         // SAFETY: `places` are below `len - 7`, so eight bytes are there.
         let voted = unsafe { self.ask(block, at, count) };
-        self.count(voted, most)
+        self.count(voted, effort.distances, granule(effort.wide))
     }
 
     /// Each of the first `count` places asks where its bytes were seen last.
@@ -143,10 +144,11 @@ impl<'a> Voter<'a> {
     }
 
     /// The winners among the first `voted` distances, and all counters zero
-    /// again. Eight joins them if there is room: it takes care of neighbours
+    /// again. Those shorter than `least` are multiplied until they are not, and
+    /// `least` itself joins them if there is room: it takes care of neighbours
     /// that are alike, which a vote over equal words does not see.
     #[inline(always)]
-    fn count(&mut self, voted: usize, most: usize) -> Distances {
+    fn count(&mut self, voted: usize, most: usize, least: usize) -> Distances {
         // Votes above, distance below: sorting by that, the shorter distance
         // wins a tie.
         let mut best = [0_u32; MAX_DISTANCES];
@@ -166,12 +168,16 @@ impl<'a> Voter<'a> {
             }
             best[to] = key;
         }
-        let mut list = best.map(|key| !(key as u16));
         let none = len == 0;
-        if len < most && !list[..len].contains(&8) {
-            list[len] = 8;
-            len += 1;
+        let (mut list, mut kept) = ([0; MAX_DISTANCES], 0);
+        for &key in best[..len].iter().chain(&[u32::from(!(least as u16))]) {
+            let distance = usize::from(!(key as u16));
+            let distance = distance.max(least.div_ceil(distance) * distance) as u16;
+            if kept < most && !list[..kept].contains(&distance) {
+                list[kept] = distance;
+                kept += 1;
+            }
         }
-        Distances { list, len, none }
+        Distances { list, len: kept, none }
     }
 }
