@@ -64,7 +64,9 @@ pub fn codec(name: &str) -> Result<&'static dyn Codec, UnknownCodec> {
         ("copy", None) => Some(&Copy),
         ("lz4", None) => Some(&Lz4),
         ("stride", None) => Some(&stride::SETTINGS[1]),
-        ("stride", Some(_)) => stride::SETTINGS.iter().map(|codec| codec as &dyn Codec).find(|codec| codec.name() == name),
+        ("stride", Some(_)) => {
+            stride::SETTINGS.iter().map(|codec| codec as &dyn Codec).find(|codec| codec.name() == name)
+        }
         ("zstd", None) => zstd::level(1).map(|codec| codec as &dyn Codec),
         ("zstd", Some(level)) => level.parse().ok().and_then(zstd::level).map(|codec| codec as &dyn Codec),
         _ => None,

@@ -74,7 +74,9 @@ fn make_missing() {
             add(&format!("{name}.block"), &block(kind, len, 42));
         }
         let src = golden_block(&name);
-        for how in ["copy", "lz4", "stride:1", "stride:2", "stride:3", "zstd:-7", "zstd:1", "zstd:5", "zstd:19"] {
+        for how in
+            ["copy", "lz4", "stride:1", "stride:2", "stride:3", "zstd:-7", "zstd:1", "zstd:5", "zstd:19"]
+        {
             let codec = codec(how).unwrap();
             if how == "copy" && len > 100 {
                 continue;

@@ -8,9 +8,12 @@ use memfold_codec::{Codec, MAX_BLOCK, Scratch, ScratchBuf, all, codec};
 use proptest::prelude::*;
 
 fn some_codecs() -> Vec<&'static dyn Codec> {
-    ["copy", "lz4", "stride:1", "stride:2", "stride:3", "zstd:-50", "zstd:-5", "zstd:-1", "zstd:1", "zstd:3", "zstd:6", "zstd:13"]
-        .map(|name| codec(name).unwrap())
-        .to_vec()
+    [
+        "copy", "lz4", "stride:1", "stride:2", "stride:3", "zstd:-50", "zstd:-5", "zstd:-1", "zstd:1",
+        "zstd:3", "zstd:6", "zstd:13",
+    ]
+    .map(|name| codec(name).unwrap())
+    .to_vec()
 }
 
 /// A scratch for each direction, so that contexts live from call to call.

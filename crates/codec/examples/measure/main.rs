@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p memfold-codec --example measure -- \
-//!     [--block BYTES] [--codec NAME,NAME...] [--cpu scalar,avx2,avx512] [--passes N] FILE...
+//!     [--block BYTES] [--codec NAME,NAME...] [--cpu scalar,avx2,avx512] [--passes N] [--totals] FILE...
 //! ```
 //!
 //! The last row of a codec is over all files: the harmonic mean of the ratios
@@ -21,6 +21,8 @@ use memfold_codec::{Codec, codec};
 struct Options {
     block: usize,
     passes: usize,
+    /// Whether to print only the rows over all files.
+    totals: bool,
     codecs: Vec<&'static dyn Codec>,
     paths: Vec<Path>,
     files: Vec<String>,
@@ -35,6 +37,7 @@ fn options() -> Options {
     let mut options = Options {
         block: 4096,
         passes: 7,
+        totals: false,
         codecs: Vec::new(),
         paths: Path::ALL.into_iter().filter(|&path| path <= cpu::best()).rev().collect(),
         files: Vec::new(),
@@ -42,12 +45,14 @@ fn options() -> Options {
     let mut names = "lz4,zstd:1,stride:1,stride:2,stride:3".to_owned();
     let mut arguments = env::args().skip(1);
     while let Some(argument) = arguments.next() {
-        let mut value =
-            || arguments.next().unwrap_or_else(|| refuse(&format!("{argument} needs a value")));
+        let mut value = || arguments.next().unwrap_or_else(|| refuse(&format!("{argument} needs a value")));
         match argument.as_str() {
             "--block" => options.block = value().parse().unwrap_or_else(|_| refuse("not a block size")),
-            "--passes" => options.passes = value().parse().unwrap_or_else(|_| refuse("not a number of passes")),
+            "--passes" => {
+                options.passes = value().parse().unwrap_or_else(|_| refuse("not a number of passes"))
+            }
             "--codec" => names = value(),
+            "--totals" => options.totals = true,
             "--cpu" => {
                 let path = |name| Path::from_name(name).unwrap_or_else(|| refuse("no such path"));
                 options.paths = value().split(',').map(path).collect();
@@ -76,9 +81,11 @@ fn pin() {
 fn print(file: &str, codec: &str, path: &str, ratio: f64, rows: &[Row]) {
     let sum = |value: fn(&Row) -> f64| rows.iter().map(value).sum::<f64>();
     println!(
-        "{file:<24} {codec:<10} {path:<7} {ratio:7.3} {:9.0} {:9.0} {:6}",
+        "{file:<24} {codec:<10} {path:<7} {ratio:7.3} {:9.0} {:9.0} {:7} {:6} {:6}",
         sum(|row| row.original_bytes as f64) / sum(|row| row.compress.as_secs_f64()) / 1e6,
         sum(|row| row.decompressed_bytes as f64) / sum(|row| row.decompress.as_secs_f64()) / 1e6,
+        sum(|row| row.blocks as f64),
+        sum(|row| row.same_filled as f64),
         sum(|row| row.stored_raw as f64),
     );
 }
@@ -86,11 +93,13 @@ fn print(file: &str, codec: &str, path: &str, ratio: f64, rows: &[Row]) {
 fn main() {
     let options = options();
     pin();
-    let plan =
-        Plan { block: options.block, threshold: options.block * 3264 / 4096, passes: options.passes };
+    let plan = Plan { block: options.block, threshold: options.block * 3264 / 4096, passes: options.passes };
     let read = |name: &String| fs::read(name).unwrap_or_else(|error| refuse(&format!("{name}: {error}")));
     let files: Vec<Vec<u8>> = options.files.iter().map(read).collect();
-    println!("{:<24} {:<10} {:<7} {:>7} {:>9} {:>9} {:>6}", "file", "codec", "path", "ratio", "comp MB/s", "dec MB/s", "raw");
+    println!(
+        "{:<24} {:<10} {:<7} {:>7} {:>9} {:>9} {:>7} {:>6} {:>6}",
+        "file", "codec", "path", "ratio", "comp MB/s", "dec MB/s", "blocks", "same", "raw"
+    );
     for codec in &options.codecs {
         // Only our own codecs have paths.
         let paths: Vec<Path> =
@@ -103,7 +112,7 @@ fn main() {
             for (name, file) in options.files.iter().zip(&files) {
                 let row = measure(*codec, file, plan);
                 let name = name.rsplit('/').next().unwrap_or(name);
-                if files.len() > 1 && env::var_os("MEASURE_TOTALS").is_none() || files.len() == 1 {
+                if !options.totals || files.len() == 1 {
                     print(name, codec.name(), path.name(), row.ratio(), std::slice::from_ref(&row));
                 }
                 rows.push(row);

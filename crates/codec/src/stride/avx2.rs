@@ -74,7 +74,7 @@ impl Kernels for Avx2 {
         fn literals(self, segment: &[u8], words: usize, choice: &mut Choice) -> usize;
         fn misses(self, words: usize, choice: &mut Choice) -> usize;
         fn split(
-            self, literals: &Literals, count: usize, code: &[u8; 256],
+            self, literals: &Literals, count: usize, common: &[u8; 16],
             bits: &mut LiteralBits, codes: &mut Literals, rest: &mut Literals,
         ) -> usize;
         fn pack(self, codes: &Literals, count: usize, out: &mut [u8]);
@@ -186,7 +186,8 @@ fn search_narrow(src: &[u8], at: usize, granules: usize, distances: &[u16], choi
                 // SAFETY: from a place in `src` to where the granule begins or
                 // before it, or ZEROS.
                 let there = unsafe {
-                    let from = if distance <= here { src.as_ptr().add(here - distance) } else { ZEROS.as_ptr() };
+                    let from =
+                        if distance <= here { src.as_ptr().add(here - distance) } else { ZEROS.as_ptr() };
                     _mm256_loadu_si256(from.cast())
                 };
                 *differs = !_mm256_movemask_epi8(_mm256_cmpeq_epi8(bytes, there)) as u32;
@@ -224,8 +225,7 @@ fn search_wide(src: &[u8], at: usize, granules: usize, distances: &[u16], choice
     assert!((1..=MAX_DISTANCES).contains(&distances.len()));
     let zero = _mm256_setzero_si256();
     let equal = |a: [__m256i; 2], b: [__m256i; 2]| {
-        let [low, high] =
-            [0, 1].map(|half| _mm256_movemask_epi8(_mm256_cmpeq_epi8(a[half], b[half])) as u32);
+        let [low, high] = [0, 1].map(|half| _mm256_movemask_epi8(_mm256_cmpeq_epi8(a[half], b[half])) as u32);
         u64::from(low) | u64::from(high) << 32
     };
     // SAFETY: of the closure: 64 bytes from `from` on must be there.
@@ -241,15 +241,13 @@ fn search_wide(src: &[u8], at: usize, granules: usize, distances: &[u16], choice
         let end = granules.min(batch + BATCH);
         for g in batch..end {
             let here = at + WIDE_GRANULE * g;
-            // SAFETY: a granule of `src`.
-            let bytes = read(unsafe { src.as_ptr().add(here) });
+            let bytes = read(src[here..].as_ptr());
             nonzero[g - batch] = !equal(bytes, [zero; 2]);
             for (&slot, &distance) in SLOTS.iter().zip(distances) {
                 let distance = usize::from(distance);
-                // SAFETY: from a place in `src` to where the granule begins or
-                // before it, or ZEROS.
-                let from =
-                    if distance <= here { unsafe { src.as_ptr().add(here - distance) } } else { ZEROS.as_ptr() };
+                // From a place in `src` to where the granule begins or before it,
+                // or ZEROS.
+                let from = if distance <= here { src[here - distance..].as_ptr() } else { ZEROS.as_ptr() };
                 differs.0[g - batch][slot] = !equal(bytes, read(from));
             }
         }
@@ -327,7 +325,7 @@ fn literals(segment: &[u8], words: usize, choice: &mut Choice) -> usize {
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn misses(words: usize, choice: &mut Choice) -> usize {
-    assert!(words <= WORDS && words % 4 == 0);
+    assert!(words <= WORDS && words.is_multiple_of(4));
     choice.missed.fill(0);
     let mut count = 0;
     for g in 0..words / 4 {
@@ -415,7 +413,7 @@ fn look_up(
         };
         while left != 0 {
             let flag = u16::from(flags[escapes / 8] >> (escapes % 8) & 1);
-            misses[i + left.trailing_zeros() as usize] = u16::from(masks[escapes]) | flag * FROM_REFERENCE;
+            misses[i + left.trailing_zeros() as usize] = u16::from(masks[escapes]) | (flag * FROM_REFERENCE);
             left &= left - 1;
             escapes += 1;
         }
@@ -470,14 +468,55 @@ fn common(counts: &[u16; 256]) -> [u8; 16] {
 fn split(
     literals: &Literals,
     count: usize,
-    code: &[u8; 256],
+    common: &[u8; 16],
     bits: &mut LiteralBits,
     codes: &mut Literals,
     rest: &mut Literals,
 ) -> usize {
-    // One literal at a time: what a vector would do to look up 256 codes takes
-    // longer.
-    Scalar.split(literals, count, code, bits, codes, rest)
+    assert!(count + 64 <= literals.len());
+    // The table ascends, so the only code that a literal can have is the number
+    // of common ones below it. Comparisons are signed, hence the flipped bit.
+    let flip = _mm256_set1_epi8(-128);
+    let mut rows = [_mm256_setzero_si256(); 16];
+    for (row, &common) in rows.iter_mut().zip(common) {
+        *row = _mm256_xor_si256(_mm256_set1_epi8(common as i8), flip);
+    }
+    // SAFETY: sixteen bytes.
+    let table = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(common.as_ptr().cast()) });
+    let (mut with, mut without) = (0, 0);
+    for i in (0..count).step_by(32) {
+        // SAFETY: all rows have room for 64 bytes behind `count`, and neither
+        // `with` nor `without` is more than that before the last round ends.
+        unsafe {
+            let bytes = _mm256_loadu_si256(literals.as_ptr().add(i).cast());
+            let flipped = _mm256_xor_si256(bytes, flip);
+            let mut below = _mm256_setzero_si256();
+            for row in rows {
+                below = _mm256_sub_epi8(below, _mm256_cmpgt_epi8(flipped, row));
+            }
+            let found = _mm256_cmpeq_epi8(_mm256_shuffle_epi8(table, below), bytes);
+            let mut has = _mm256_movemask_epi8(found) as u32;
+            if count - i < 32 {
+                has &= (1 << (count - i)) - 1;
+            }
+            bits[i / 8..][..4].copy_from_slice(&has.to_le_bytes());
+            let mut found = [0_u8; 32];
+            _mm256_storeu_si256(found.as_mut_ptr().cast(), below);
+            for (part, has) in has.to_le_bytes().into_iter().enumerate() {
+                let gather = |from: *const u8, mask: u8| {
+                    let control = _mm_loadl_epi64(GATHER[usize::from(mask)].as_ptr().cast());
+                    _mm_shuffle_epi8(_mm_loadl_epi64(from.cast()), control)
+                };
+                let new = gather(found.as_ptr().add(8 * part), has);
+                let others = gather(literals.as_ptr().add(i + 8 * part), !has);
+                _mm_storel_epi64(codes.as_mut_ptr().add(with).cast(), new);
+                _mm_storel_epi64(rest.as_mut_ptr().add(without).cast(), others);
+                with += has.count_ones() as usize;
+                without += 8 - has.count_ones() as usize;
+            }
+        }
+    }
+    with
 }
 
 #[inline]
@@ -510,7 +549,10 @@ fn unpack(packed: &[u8], count: usize, codes: &mut Literals) {
         unsafe {
             let pairs = _mm256_cvtepu8_epi16(_mm_loadu_si128(piece.as_ptr().cast()));
             let both = _mm256_or_si256(pairs, _mm256_slli_epi16::<4>(pairs));
-            _mm256_storeu_si256(codes.as_mut_ptr().add(i).cast(), _mm256_and_si256(both, _mm256_set1_epi8(15)));
+            _mm256_storeu_si256(
+                codes.as_mut_ptr().add(i).cast(),
+                _mm256_and_si256(both, _mm256_set1_epi8(15)),
+            );
         }
         i += 32;
     }
@@ -571,15 +613,17 @@ fn rebuild_granules<const IS_WIDE: bool>(
     let size = granule(IS_WIDE);
     assert!(granules <= SEGMENT / size && at + size * granules <= dst.len());
     const { assert!(NONE == 0x80 && FROM_REFERENCE == 0x100) };
+    // All that is read and written goes through this one pointer.
+    let base = dst.as_mut_ptr();
     let (mut literals, mut misses, mut change) = (0, 0, 0);
     for g in 0..granules {
         change += usize::from(work.changed[g / 8] >> (g % 8) & 1);
         let q = usize::from(work.indices[change & 127] & 15);
         let here = at + size * g;
-        // SAFETY: the reference lies in `dst`, for it begins there and ends
-        // before the granule does, or is ZEROS.
-        let from = if work.distances[q] <= here {
-            unsafe { dst.as_ptr().add(here - work.distances[q]) }
+        let distance = work.distances[q];
+        let from = if distance <= here {
+            // SAFETY: `here - distance` is a place in `dst`.
+            unsafe { base.add(here - distance).cast_const() }
         } else {
             ZEROS.as_ptr()
         };
@@ -588,7 +632,9 @@ fn rebuild_granules<const IS_WIDE: bool>(
         for part in 0..size / 32 {
             let four = size / 32 * g + part;
             let missed = usize::from(work.missed[four / 2] >> (4 * (four % 2)) & 15);
-            // SAFETY: see above; the granule lies in `dst`, too. `first` and the
+            // SAFETY: the reference lies in `dst`, for it begins there and ends
+            // where the granule begins or before, or is ZEROS; the granule lies
+            // in `dst`, too, see above. `first` and the
             // next are symbols of granules, of which there are two before the
             // first. At most 512 misses and 4096 literals are read, and what a
             // vector reads past them is in their rows.
@@ -611,7 +657,10 @@ fn rebuild_granules<const IS_WIDE: bool>(
                 // if it was written in one piece.
                 let pair = |at: usize| {
                     let from = from.add(32 * part + at);
-                    _mm_unpacklo_epi64(_mm_loadl_epi64(from.cast()), _mm_loadl_epi64(apart(from.add(8)).cast()))
+                    _mm_unpacklo_epi64(
+                        _mm_loadl_epi64(from.cast()),
+                        _mm_loadl_epi64(apart(from.add(8)).cast()),
+                    )
                 };
                 let there = _mm256_set_m128i(pair(16), pair(0));
                 // Bit 8 of each symbol for its whole word.
@@ -637,7 +686,7 @@ fn rebuild_granules<const IS_WIDE: bool>(
                 let new = _mm256_set_m128i(_mm_unpacklo_epi64(lc, ld), _mm_unpacklo_epi64(la, lb));
                 // NONE has its highest bit set: there the start stays.
                 let made = _mm256_blendv_epi8(new, start, spread);
-                _mm256_storeu_si256(dst.as_mut_ptr().add(here + 32 * part).cast(), made);
+                _mm256_storeu_si256(base.add(here + 32 * part).cast(), made);
             }
             misses += missed.count_ones() as usize;
         }

@@ -9,6 +9,7 @@ use super::format::{
     ESCAPE, FROM_REFERENCE, GRANULE, GRANULES, MAX_DISTANCES, SEGMENT, WIDE_GRANULE, WORDS, granule,
 };
 use super::kernels::{BitRow, Flags, Kernels, LiteralBits, Literals, Misses, Places, VIEW};
+use super::scalar::codes_of;
 use super::scratch::{Choice, Compressor, Decompressor};
 use super::tables::apart;
 use crate::{Compressed, Malformed};
@@ -19,7 +20,9 @@ use crate::{Compressed, Malformed};
 pub(super) struct Avx512(());
 
 /// The compressor, all of it compiled for the processor.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 pub(super) fn compress(
     effort: &Effort,
     src: &[u8],
@@ -31,7 +34,9 @@ pub(super) fn compress(
 }
 
 /// The decompressor, all of it compiled for the processor.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 pub(super) fn decompress(src: &[u8], dst: &mut [u8], work: &mut Decompressor) -> Result<(), Malformed> {
     decode::decompress(Avx512(()), src, dst, work)
 }
@@ -71,7 +76,7 @@ impl Kernels for Avx512 {
         fn literals(self, segment: &[u8], words: usize, choice: &mut Choice) -> usize;
         fn misses(self, words: usize, choice: &mut Choice) -> usize;
         fn split(
-            self, literals: &Literals, count: usize, code: &[u8; 256],
+            self, literals: &Literals, count: usize, common: &[u8; 16],
             bits: &mut LiteralBits, codes: &mut Literals, rest: &mut Literals,
         ) -> usize;
         fn pack(self, codes: &Literals, count: usize, out: &mut [u8]);
@@ -94,7 +99,9 @@ fn low(count: usize) -> u64 {
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn samples(view: &[u8; VIEW], density: u8) -> u64 {
     let from = view.as_ptr();
     // SAFETY: the last of the reads ends with the view.
@@ -102,7 +109,8 @@ fn samples(view: &[u8; VIEW], density: u8) -> u64 {
         let (before, a) = (_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(1).cast()));
         (before, a, _mm512_loadu_si512(from.add(2).cast()), _mm512_loadu_si512(from.add(3).cast()))
     };
-    let begins = _mm512_testn_epi8_mask(before, before) & _mm512_test_epi8_mask(a, a) & _mm512_test_epi8_mask(b, b);
+    let begins =
+        _mm512_testn_epi8_mask(before, before) & _mm512_test_epi8_mask(a, a) & _mm512_test_epi8_mask(b, b);
     let (b2, c2) = (_mm512_add_epi8(b, b), _mm512_add_epi8(c, c));
     let (b3, c5) = (_mm512_add_epi8(b2, b), _mm512_add_epi8(_mm512_add_epi8(c2, c2), c));
     let mixed = _mm512_xor_si512(_mm512_xor_si512(a, b3), c5);
@@ -118,7 +126,9 @@ const BATCH: usize = 8;
 #[repr(align(64))]
 struct Differs([[u64; MAX_DISTANCES]; BATCH]);
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn search(src: &[u8], at: usize, granules: usize, wide: bool, distances: &[u16], choice: &mut Choice) {
     if wide {
         search_lines::<true>(src, at, granules, distances, choice);
@@ -128,7 +138,9 @@ fn search(src: &[u8], at: usize, granules: usize, wide: bool, distances: &[u16],
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn search_lines<const IS_WIDE: bool>(
     src: &[u8],
     at: usize,
@@ -160,9 +172,8 @@ fn search_lines<const IS_WIDE: bool>(
                 for (differs, &distance) in differs.iter_mut().zip(distances) {
                     // SAFETY: from a place in `src`, for the distance is at most
                     // `here`, to the end of this line or before it.
-                    let there = unsafe {
-                        _mm512_loadu_si512(src.as_ptr().add(here - usize::from(distance)).cast())
-                    };
+                    let there =
+                        unsafe { _mm512_loadu_si512(src.as_ptr().add(here - usize::from(distance)).cast()) };
                     *differs = _mm512_cmpneq_epi8_mask(bytes, there);
                 }
             } else {
@@ -221,7 +232,9 @@ fn search_lines<const IS_WIDE: bool>(
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn changes(granules: usize, choice: &Choice, changed: &mut BitRow, codes: &mut Literals) -> usize {
     assert!(granules <= GRANULES);
     let mut count = 0;
@@ -233,7 +246,10 @@ fn changes(granules: usize, choice: &Choice, changed: &mut BitRow, codes: &mut L
             let (before, now) = (_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(1).cast()));
             let changes = _mm512_cmpneq_epi8_mask(before, now) & low(granules - i);
             changed[i / 8..][..8].copy_from_slice(&changes.to_le_bytes());
-            _mm512_storeu_si512(codes.as_mut_ptr().add(count).cast(), _mm512_maskz_compress_epi8(changes, now));
+            _mm512_storeu_si512(
+                codes.as_mut_ptr().add(count).cast(),
+                _mm512_maskz_compress_epi8(changes, now),
+            );
             count += changes.count_ones() as usize;
         }
     }
@@ -241,7 +257,9 @@ fn changes(granules: usize, choice: &Choice, changed: &mut BitRow, codes: &mut L
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn symbols(words: usize, choice: &mut Choice) {
     assert!(words <= WORDS);
     for i in (0..words).step_by(64) {
@@ -264,7 +282,9 @@ fn symbols(words: usize, choice: &mut Choice) {
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn literals(segment: &[u8], words: usize, choice: &mut Choice) -> usize {
     assert!(words <= WORDS && 8 * words <= segment.len());
     let mut count = 0;
@@ -284,7 +304,9 @@ fn literals(segment: &[u8], words: usize, choice: &mut Choice) -> usize {
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn misses(words: usize, choice: &mut Choice) -> usize {
     assert!(words <= WORDS);
     choice.missed.fill(0);
@@ -307,7 +329,9 @@ fn misses(words: usize, choice: &mut Choice) -> usize {
 
 /// The numbers from 0 to 63.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn numbers() -> __m512i {
     static NUMBERS: [u8; 64] = {
         let mut numbers = [0; 64];
@@ -323,7 +347,9 @@ fn numbers() -> __m512i {
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn places(samples: u64, base: u16, places: &mut Places, count: usize) -> usize {
     assert!(count + 64 <= places.len());
     // SAFETY: writes 64 numbers, for which there is room.
@@ -341,7 +367,9 @@ fn places(samples: u64, base: u16, places: &mut Places, count: usize) -> usize {
 
 /// The bytes of 64 numbers of 16 bits, and the lowest bit of their upper halves.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn bytes_and_flags(numbers: [__m512i; 2]) -> (__m512i, u64) {
     let [low, high] = numbers;
     let a = _mm512_movepi16_mask(_mm512_slli_epi16::<7>(low));
@@ -352,7 +380,9 @@ fn bytes_and_flags(numbers: [__m512i; 2]) -> (__m512i, u64) {
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn code(
     misses: &Misses,
     count: usize,
@@ -373,7 +403,10 @@ fn code(
         // second half is left out where it would begin behind them.
         let halves = unsafe {
             let from = misses.as_ptr().add(i);
-            [_mm512_loadu_si512(from.cast()), _mm512_loadu_si512(from.add(if i < WORDS { 32 } else { 0 }).cast())]
+            [
+                _mm512_loadu_si512(from.cast()),
+                _mm512_loadu_si512(from.add(if i < WORDS { 32 } else { 0 }).cast()),
+            ]
         };
         let (bytes, from_reference) = bytes_and_flags(halves);
         let upper = _mm512_movepi8_mask(bytes);
@@ -386,10 +419,14 @@ fn code(
         // SAFETY: both rows have room for 64 bytes behind `count`.
         unsafe {
             _mm512_storeu_si512(codes.as_mut_ptr().add(i).cast(), found);
-            _mm512_storeu_si512(masks.as_mut_ptr().add(escapes).cast(), _mm512_maskz_compress_epi8(escape, bytes));
+            _mm512_storeu_si512(
+                masks.as_mut_ptr().add(escapes).cast(),
+                _mm512_maskz_compress_epi8(escape, bytes),
+            );
         }
         let new = u128::from(_pext_u64(from_reference, escape)) << (escapes % 8);
-        let to: &mut [u8; 16] = (&mut flags[escapes / 8..escapes / 8 + 16]).try_into().expect("sixteen bytes");
+        let to: &mut [u8; 16] =
+            (&mut flags[escapes / 8..escapes / 8 + 16]).try_into().expect("sixteen bytes");
         *to = (u128::from_le_bytes(*to) | new).to_le_bytes();
         escapes += escape.count_ones() as usize;
     }
@@ -397,7 +434,9 @@ fn code(
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn look_up(
     codes: &Literals,
     count: usize,
@@ -442,7 +481,9 @@ fn look_up(
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn suppress(row: &BitRow, out: &mut [u8]) -> u64 {
     let out: &mut BitRow = out.first_chunk_mut().expect("room for a row");
     // SAFETY: both are 64 bytes.
@@ -455,7 +496,9 @@ fn suppress(row: &BitRow, out: &mut [u8]) -> u64 {
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn restore(which: u64, bytes: &[u8], row: &mut BitRow) {
     // SAFETY: reads the bytes that there are, writes 64.
     unsafe {
@@ -465,7 +508,9 @@ fn restore(which: u64, bytes: &[u8], row: &mut BitRow) {
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn common(counts: &[u16; 256]) -> [u8; 16] {
     let mut rows = [_mm512_setzero_si512(); 8];
     for (row, counts) in rows.iter_mut().zip(counts.chunks_exact(32)) {
@@ -506,16 +551,19 @@ fn common(counts: &[u16; 256]) -> [u8; 16] {
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn split(
     literals: &Literals,
     count: usize,
-    code: &[u8; 256],
+    common: &[u8; 16],
     bits: &mut LiteralBits,
     codes: &mut Literals,
     rest: &mut Literals,
 ) -> usize {
     assert!(count + 64 <= literals.len());
+    let code = codes_of(common);
     let mut table = [_mm512_setzero_si512(); 4];
     for (table, code) in table.iter_mut().zip(code.chunks_exact(64)) {
         // SAFETY: reads 64 bytes.
@@ -545,7 +593,9 @@ fn split(
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn pack(codes: &Literals, count: usize, out: &mut [u8]) {
     assert!(count + 64 <= codes.len() && count.div_ceil(2) + 32 <= out.len());
     let weights = _mm512_set1_epi16(0x1001);
@@ -560,23 +610,31 @@ fn pack(codes: &Literals, count: usize, out: &mut [u8]) {
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn unpack(packed: &[u8], count: usize, codes: &mut Literals) {
     assert!(count + 64 <= codes.len() && count.div_ceil(2) == packed.len());
     for i in (0..count).step_by(64) {
         // SAFETY: reads the bytes that are left; `codes` has room for one
         // vector behind `count`.
         unsafe {
-            let bytes = _mm256_maskz_loadu_epi8(low(packed.len() - i / 2) as u32, packed.as_ptr().add(i / 2).cast());
+            let bytes =
+                _mm256_maskz_loadu_epi8(low(packed.len() - i / 2) as u32, packed.as_ptr().add(i / 2).cast());
             let pairs = _mm512_cvtepu8_epi16(bytes);
             let both = _mm512_or_si512(pairs, _mm512_slli_epi16::<4>(pairs));
-            _mm512_storeu_si512(codes.as_mut_ptr().add(i).cast(), _mm512_and_si512(both, _mm512_set1_epi8(15)));
+            _mm512_storeu_si512(
+                codes.as_mut_ptr().add(i).cast(),
+                _mm512_and_si512(both, _mm512_set1_epi8(15)),
+            );
         }
     }
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn join(
     bits: &LiteralBits,
     count: usize,
@@ -608,7 +666,9 @@ fn join(
 /// The symbols of a wide segment, in which none is guessed, as masks, and a bit
 /// for each that starts from the reference.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn resolve(words: usize, work: &mut Decompressor) {
     let mut misses = 0;
     for i in (0..words).step_by(64) {
@@ -643,7 +703,9 @@ struct Reach {
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn reaches(size: usize, work: &Decompressor) -> [Reach; MAX_DISTANCES] {
     let mut reaches = [Reach { picks: [0; 64], first: 0 }; MAX_DISTANCES];
     for (reach, &distance) in reaches.iter_mut().zip(&work.distances) {
@@ -656,16 +718,22 @@ fn reaches(size: usize, work: &Decompressor) -> [Reach; MAX_DISTANCES] {
     reaches
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn rebuild(dst: &mut [u8], at: usize, granules: usize, wide: bool, work: &mut Decompressor) -> usize {
     if wide { rebuild_wide(dst, at, granules, work) } else { rebuild_guessed(dst, at, granules, work) }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn rebuild_wide(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompressor) -> usize {
     const SIZE: usize = WIDE_GRANULE;
-    assert!(granules <= SEGMENT / SIZE && at + SIZE * granules <= dst.len() && at % SIZE == 0);
+    assert!(granules <= SEGMENT / SIZE && at + SIZE * granules <= dst.len() && at.is_multiple_of(SIZE));
     resolve(8 * granules, work);
+    // All that is read and written goes through this one pointer.
+    let base = dst.as_mut_ptr();
     let reaches = reaches(SIZE, work);
     let (mut literals, mut change) = (0, 0);
     for g in 0..granules {
@@ -678,7 +746,8 @@ fn rebuild_wide(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompres
         // granule lies in `dst`, see above. At most 4096 literals are read, and
         // a vector more, for which the row has room.
         unsafe {
-            let from = if reach.first <= here { dst.as_ptr().add(here - reach.first) } else { ZEROS.as_ptr() };
+            let from =
+                if reach.first <= here { base.add(here - reach.first).cast_const() } else { ZEROS.as_ptr() };
             let first = _mm512_loadu_si512(from.cast());
             let second = _mm512_loadu_si512(apart(from.add(SIZE)).cast());
             let picks = _mm512_loadu_si512(reach.picks.as_ptr().cast());
@@ -686,16 +755,20 @@ fn rebuild_wide(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompres
             let start = _mm512_maskz_mov_epi64(work.flags[g], there);
             let next = _mm512_loadu_si512(work.literals.as_ptr().add(literals).cast());
             let made = _mm512_mask_expand_epi8(start, mask, next);
-            _mm512_storeu_si512(dst.as_mut_ptr().add(here).cast(), made);
+            _mm512_storeu_si512(base.add(here).cast(), made);
         }
         literals += mask.count_ones() as usize;
     }
     literals
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn rebuild_guessed(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompressor) -> usize {
-    assert!(granules <= GRANULES && at + GRANULE * granules <= dst.len() && at % GRANULE == 0);
+    assert!(granules <= GRANULES && at + GRANULE * granules <= dst.len() && at.is_multiple_of(GRANULE));
+    // All that is read and written goes through this one pointer.
+    let base = dst.as_mut_ptr();
     let reaches = reaches(GRANULE, work);
     let (mut literals, mut misses, mut change) = (0, 0, 0);
     for g in 0..granules {
@@ -722,7 +795,8 @@ fn rebuild_guessed(dst: &mut [u8], at: usize, granules: usize, work: &mut Decomp
             let mask = _pext_u64(symbols, 0x00FF_00FF_00FF_00FF) as u32;
             let from_reference = _pext_u64(symbols, 0x0100_0100_0100_0100) as u8;
 
-            let from = if reach.first <= here { dst.as_ptr().add(here - reach.first) } else { ZEROS.as_ptr() };
+            let from =
+                if reach.first <= here { base.add(here - reach.first).cast_const() } else { ZEROS.as_ptr() };
             let first = _mm256_loadu_si256(from.cast());
             let second = _mm256_loadu_si256(apart(from.add(GRANULE)).cast());
             let picks = _mm256_loadu_si256(reach.picks.as_ptr().cast());
@@ -730,7 +804,7 @@ fn rebuild_guessed(dst: &mut [u8], at: usize, granules: usize, work: &mut Decomp
             let start = _mm256_maskz_mov_epi64(from_reference, there);
             let next = _mm256_loadu_si256(work.literals.as_ptr().add(literals).cast());
             let made = _mm256_mask_expand_epi8(start, mask, next);
-            _mm256_storeu_si256(dst.as_mut_ptr().add(here).cast(), made);
+            _mm256_storeu_si256(base.add(here).cast(), made);
             literals += mask.count_ones() as usize;
         }
         misses += missed.count_ones() as usize;

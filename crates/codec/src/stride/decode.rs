@@ -4,8 +4,8 @@
 //! scratch that are long enough for the worst that the streams can say.
 
 use super::format::{
-    CODED, COMMON, ESCAPE, FILL, FILL_LEN, KIND, LAST, MAX_DISTANCES, NARROW, PACKED, RAW,
-    SEGMENT, STATIC, STATIC_TABLE, WIDE, granule, words_back,
+    CODED, COMMON, ESCAPE, FILL, FILL_LEN, KIND, LAST, MAX_DISTANCES, NARROW, PACKED, RAW, SEGMENT, STATIC,
+    STATIC_TABLE, WIDE, granule, words_back,
 };
 use super::kernels::{BitRow, Kernels};
 use super::scratch::Decompressor;
@@ -228,7 +228,7 @@ fn packed<K: Kernels>(
     let bits = input.take(count.div_ceil(8))?;
     let with: usize = bits.iter().map(|bits| bits.count_ones() as usize).sum();
     // Bits behind the last are zero, so that no more have a code than there are.
-    if count % 8 != 0 && bits[count / 8] >> (count % 8) != 0 {
+    if !count.is_multiple_of(8) && bits[count / 8] >> (count % 8) != 0 {
         return Err(Malformed);
     }
     work.packed[..bits.len()].copy_from_slice(bits);
@@ -245,7 +245,12 @@ fn packed<K: Kernels>(
 /// The inverse of zero suppression for a row of `bits` bits; the answer is how
 /// many of them are set.
 #[inline(always)]
-fn restore(kernels: impl Kernels, input: &mut Input<'_>, bits: usize, row: &mut BitRow) -> Result<usize, Malformed> {
+fn restore(
+    kernels: impl Kernels,
+    input: &mut Input<'_>,
+    bits: usize,
+    row: &mut BitRow,
+) -> Result<usize, Malformed> {
     let len = bits.div_ceil(8);
     let mut which = [0; 8];
     let flags = input.take(len.div_ceil(8))?;
@@ -257,9 +262,13 @@ fn restore(kernels: impl Kernels, input: &mut Input<'_>, bits: usize, row: &mut 
     // the flags and in the last byte.
     let zeros = given.iter().fold(false, |zeros, &byte| zeros | (byte == 0));
     let flags_beyond = len < 64 && which >> len != 0;
-    let bits_beyond = bits % 8 != 0 && row[bits / 8] >> (bits % 8) != 0;
+    let bits_beyond = !bits.is_multiple_of(8) && row[bits / 8] >> (bits % 8) != 0;
     if zeros | flags_beyond | bits_beyond {
         return Err(Malformed);
     }
-    Ok(row.chunks_exact(8).map(|bits| u64::from_le_bytes(bits.try_into().expect("eight bytes"))).map(|bits| bits.count_ones() as usize).sum())
+    Ok(row
+        .chunks_exact(8)
+        .map(|bits| u64::from_le_bytes(bits.try_into().expect("eight bytes")))
+        .map(|bits| bits.count_ones() as usize)
+        .sum())
 }

@@ -9,6 +9,7 @@ use super::format::{
 };
 use super::kernels::{BitRow, Kernels};
 use super::rank::most_frequent;
+use super::scalar;
 use super::scratch::{Choice, Compressor, OUT};
 use super::vote::{Distances, Sampling, Voter};
 use crate::{Compressed, same_filled};
@@ -54,7 +55,8 @@ pub(super) fn compress<K: Kernels>(
         let made = match same_filled(segment).filter(|_| segment.len() > FILL_LEN) {
             Some(word) => Segment::Fill(word),
             None => {
-                let mut coder = Coder { kernels, effort, block, at, segment, choice, out, codes, rest, packed };
+                let mut coder =
+                    Coder { kernels, effort, block, at, segment, choice, out, codes, rest, packed };
                 coder.code(&mut voter)
             }
         };
@@ -107,10 +109,20 @@ impl<K: Kernels> Coder<'_, K> {
             return Segment::Raw;
         }
         let words = granules * granule(wide) / 8;
-        let flat = if sampling.density == 0 { flat(self.segment) } else { false };
-        let distances =
-            voter.distances(self.kernels, self.block, self.at, self.segment.len(), self.effort);
-        if distances.found_none() && (flat || sampling.density != 0 && self::flat(self.segment)) {
+        // Noise shall cost little: few places are asked whether it repeats.
+        let flat = flat(self.segment);
+        let sampling = if flat { Sampling { density: 63, always: 0 } } else { sampling };
+        let most = self.effort.distances;
+        let distances = voter.distances(
+            self.kernels,
+            self.block,
+            self.at,
+            self.segment.len(),
+            sampling,
+            most,
+            granule(wide),
+        );
+        if flat && distances.found_none() {
             return Segment::Raw;
         }
         let list = distances.as_slice();
@@ -228,11 +240,7 @@ impl<K: Kernels> Coder<'_, K> {
     fn pack(&mut self, count: usize, mut used: usize) -> Option<usize> {
         let literals = &self.choice.literals;
         let common = super::rank::common(self.kernels, &literals[..count], self.effort.count_every)?;
-        let mut code = [0x80; 256];
-        for (i, &literal) in common.iter().enumerate() {
-            code[usize::from(literal)] = i as u8;
-        }
-        let with = self.kernels.split(literals, count, &code, self.packed, self.codes, self.rest);
+        let with = self.kernels.split(literals, count, &common, self.packed, self.codes, self.rest);
         self.out[used..used + COMMON].copy_from_slice(&common);
         used += COMMON;
         let bits = count.div_ceil(8);
@@ -297,6 +305,12 @@ fn suppress(kernels: impl Kernels, row: &BitRow, len: usize, out: &mut [u8], use
 /// two bytes at random places are equal hardly more often than by chance.
 #[inline(always)]
 fn flat(segment: &[u8]) -> bool {
+    // Most segments hold more zeros than noise would, and need no counting.
+    let zeros = |i: usize, line: &[u8]| 8 - scalar::nonzero(scalar::word(line, 8 * (i % 8))).count_ones();
+    let some = segment.chunks_exact(64).enumerate().step_by(4);
+    if some.map(|(i, line)| zeros(i / 4, line)).sum::<u32>() > 8 {
+        return false;
+    }
     let mut counts = [0_u16; 256];
     let mut total = 0_u32;
     for (i, line) in segment.chunks_exact(64).enumerate() {

@@ -85,6 +85,7 @@ pub(super) trait Kernels: core::marker::Copy {
 
     /// The inverse of `code`, with `table` for the codes below `known`; there
     /// are as many `masks` as codes 15. False if a code is neither.
+    #[allow(clippy::too_many_arguments, reason = "rows of one scratch")]
     fn look_up(
         self,
         codes: &Literals,
@@ -107,14 +108,14 @@ pub(super) trait Kernels: core::marker::Copy {
     /// equals the lower ones. No count is above 4096.
     fn common(self, counts: &[u16; 256]) -> [u8; 16];
 
-    /// Splits `count` literals by `code`, which has bit 7 set for those without
-    /// a code: a bit for each in `bits` (set if it has one), the codes, and the
-    /// others. The answer is how many have a code.
+    /// Splits `count` literals by whether they are among the `common` ones, which
+    /// are in ascending order: a bit for each in `bits` (set if so), the codes
+    /// of those, and the others. The answer is how many have a code.
     fn split(
         self,
         literals: &Literals,
         count: usize,
-        code: &[u8; 256],
+        common: &[u8; 16],
         bits: &mut LiteralBits,
         codes: &mut Literals,
         rest: &mut Literals,

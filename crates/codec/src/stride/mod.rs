@@ -131,6 +131,9 @@ impl Codec for Stride {
         if dst.is_empty() {
             return if src.is_empty() { Ok(()) } else { Err(Malformed) };
         }
+        if src.is_empty() {
+            return Err(Malformed);
+        }
         self.decompress_on(path(), src, dst, scratch)
     }
 }

@@ -29,8 +29,17 @@ pub(super) fn nonzero(word: u64) -> u8 {
 fn bytes(mask: u8) -> u64 {
     // Byte i keeps bit i, then becomes 0x80 if it is not zero, then 0xFF.
     let bits = (u64::from(mask) * 0x0101_0101_0101_0101) & 0x8040_2010_0804_0201;
-    let high = ((bits & 0x7F7F_7F7F_7F7F_7F7F) + 0x7F7F_7F7F_7F7F_7F7F | bits) & 0x8080_8080_8080_8080;
+    let high = (((bits & 0x7F7F_7F7F_7F7F_7F7F) + 0x7F7F_7F7F_7F7F_7F7F) | bits) & 0x8080_8080_8080_8080;
     (high >> 7) * 0xFF
+}
+
+/// The code of each literal, 0x80 for those without.
+pub(super) fn codes_of(common: &[u8; 16]) -> [u8; 256] {
+    let mut codes = [0x80; 256];
+    for (code, &literal) in common.iter().enumerate() {
+        codes[usize::from(literal)] = code as u8;
+    }
+    codes
 }
 
 /// [`Kernels::common`] as a compiler can make vector code of it.
@@ -197,7 +206,7 @@ impl Kernels for Scalar {
             *miss = table[usize::from(code & 15)];
             if code == ESCAPE {
                 let flag = u16::from(flags[escapes / 8] >> (escapes % 8) & 1);
-                *miss = u16::from(masks[escapes]) | flag * FROM_REFERENCE;
+                *miss = u16::from(masks[escapes]) | (flag * FROM_REFERENCE);
                 escapes += 1;
             } else if usize::from(code) >= known {
                 return false;
@@ -231,11 +240,12 @@ impl Kernels for Scalar {
         self,
         literals: &Literals,
         count: usize,
-        code: &[u8; 256],
+        common: &[u8; 16],
         bits: &mut LiteralBits,
         codes: &mut Literals,
         rest: &mut Literals,
     ) -> usize {
+        let code = codes_of(common);
         bits[..count.div_ceil(8)].fill(0);
         let mut common = 0;
         for (i, &literal) in literals[..count].iter().enumerate() {

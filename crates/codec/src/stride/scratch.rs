@@ -6,8 +6,8 @@
 
 use core::ptr::NonNull;
 
-use super::kernels::{BitRow, Misses, Places};
 use super::format::{GRANULES, MAX_DISTANCES, SEGMENT, WORDS};
+use super::kernels::{BitRow, Misses, Places};
 
 /// What one vector may reach past the end of a row.
 pub(super) const SLACK: usize = 64;

@@ -75,7 +75,10 @@ const fn lanes(spread: bool) -> [[u8; 8]; 16] {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn apart<T>(mut pointer: *const T) -> *const T {
-    // SAFETY: no instruction.
-    unsafe { core::arch::asm!("/* {0} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags)) };
+    // SAFETY: no instruction; the pointer is not followed.
+    #[allow(clippy::pointers_in_nomem_asm_block, reason = "it is not followed")]
+    unsafe {
+        core::arch::asm!("/* {0} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags))
+    };
     pointer
 }

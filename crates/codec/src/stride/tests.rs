@@ -125,7 +125,9 @@ fn paths_agree_around_segments() {
 
 #[test]
 fn paths_agree_on_large_blocks() {
-    for (seed, len) in [65535, 65536, 65537, 70_001, 131_072, MAX_BLOCK - 1, MAX_BLOCK].into_iter().enumerate() {
+    for (seed, len) in
+        [65535, 65536, 65537, 70_001, 131_072, MAX_BLOCK - 1, MAX_BLOCK].into_iter().enumerate()
+    {
         agree(&structured(len, seed as u64));
     }
 }

@@ -8,8 +8,7 @@
 //! the content says where to sample (see [`Kernels::samples`]); what repeats is
 //! then sampled at the same places in both copies.
 
-use super::encode::Effort;
-use super::format::{MAX_DISTANCES, granule};
+use super::format::MAX_DISTANCES;
 use super::kernels::{Kernels, VIEW};
 use super::scratch::{MAX_SEEN_BITS, Vote};
 
@@ -63,18 +62,20 @@ impl<'a> Voter<'a> {
         Voter { vote, counts, seen_bits }
     }
 
-    /// Holds the vote over the segment of `len` bytes at `at`; `most` is how
-    /// many distances may win.
+    /// Holds the vote over the segment of `len` bytes at `at`. At most `most`
+    /// distances win, and none shorter than `least` remains.
     #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "one caller")]
     pub(super) fn distances(
         &mut self,
         kernels: impl Kernels,
         block: &[u8],
         at: usize,
         len: usize,
-        effort: &Effort,
+        sampling: Sampling,
+        most: usize,
+        least: usize,
     ) -> Distances {
-        let sampling = effort.sampling;
         // The last seven places have no whole word.
         let places = len.saturating_sub(7);
         let mut count = 0;
@@ -102,7 +103,7 @@ impl<'a> Voter<'a> {
         }
         // SAFETY: `places` are below `len - 7`, so eight bytes are there.
         let voted = unsafe { self.ask(block, at, count) };
-        self.count(voted, effort.distances, granule(effort.wide))
+        self.count(voted, most, least)
     }
 
     /// Each of the first `count` places asks where its bytes were seen last.
