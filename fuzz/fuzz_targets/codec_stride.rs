@@ -93,7 +93,10 @@ fuzz_target!(|data: &[u8]| {
         }
         let codec = codec(["stride:1", "stride:2", "stride:3"][usize::from(what & 3)]).expect("a name");
         let mut form = memory.make(codec, &block);
-        assert!(memory.read(codec, &form, block.len()).as_deref() == Some(&block), "{codec:?} changed the block");
+        assert!(
+            memory.read(codec, &form, block.len()).as_deref() == Some(&block),
+            "{codec:?} changed the block"
+        );
         for damage in damages.chunks_exact(3) {
             let place = usize::from(u16::from_le_bytes([damage[0], damage[1]])) % form.len();
             form[place] ^= damage[2];

@@ -64,7 +64,7 @@ pub(crate) static SETTINGS: [Stride; 3] = [
         effort: Effort {
             distances: 8,
             wide: true,
-            sampling: Sampling { density: 15, always: 0 },
+            sampling: Sampling { density: 15, always: 0, part: 2 },
             own_table: false,
             count_every: 4,
         },
@@ -73,7 +73,7 @@ pub(crate) static SETTINGS: [Stride; 3] = [
         name: "stride:2",
         effort: Effort {
             distances: 16,
-            sampling: Sampling { density: 15, always: SPARSE },
+            sampling: Sampling { density: 15, always: SPARSE, part: 1 },
             own_table: true,
             wide: false,
             count_every: 1,
@@ -83,7 +83,7 @@ pub(crate) static SETTINGS: [Stride; 3] = [
         name: "stride:3",
         effort: Effort {
             distances: 16,
-            sampling: Sampling { density: 0, always: 0 },
+            sampling: Sampling { density: 0, always: 0, part: 1 },
             own_table: true,
             wide: false,
             count_every: 1,

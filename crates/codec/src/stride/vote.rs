@@ -19,6 +19,9 @@ pub(super) struct Sampling {
     pub density: u8,
     /// The places of a line that are sampled whatever they hold.
     pub always: u64,
+    /// Which part of a segment is sampled: the first half for 2, all for 1. A
+    /// half tells nearly as much as the whole.
+    pub part: usize,
 }
 
 /// Where the vote stands in a block.
@@ -77,7 +80,7 @@ impl<'a> Voter<'a> {
         least: usize,
     ) -> Distances {
         // The last seven places have no whole word.
-        let places = len.saturating_sub(7);
+        let places = len.saturating_sub(7).min(len.div_ceil(sampling.part));
         let mut count = 0;
         for line in (0..places).step_by(64) {
             let mut samples = if sampling.density == 0 {
@@ -101,7 +104,7 @@ impl<'a> Voter<'a> {
             }
             count = kernels.places(samples, line as u16, &mut self.vote.places, count);
         }
-        // SAFETY: `places` are below `len - 7`, so eight bytes are there.
+        // SAFETY: `places` are below `len - 7` at most, so eight bytes are there.
         let voted = unsafe { self.ask(block, at, count) };
         self.count(voted, most, least)
     }
