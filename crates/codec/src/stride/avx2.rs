@@ -52,10 +52,11 @@ macro_rules! hand_on {
 
 impl Kernels for Avx2 {
     hand_on! {
+        fn fetch(self, bytes: &[u8]);
         fn samples(self, view: &[u8; VIEW], density: u8) -> u64;
         fn places(self, samples: u64, base: u16, places: &mut Places, count: usize) -> usize;
         fn code(
-            self, misses: &Misses, count: usize, code: &[u8; 512],
+            self, misses: &Misses, count: usize, table: &[u16],
             codes: &mut Literals, masks: &mut Literals, flags: &mut Flags,
         ) -> usize;
         fn look_up(
@@ -87,6 +88,14 @@ impl Kernels for Avx2 {
             self, dst: &mut [u8], at: usize, granules: usize, wide: bool,
             work: &mut Decompressor,
         ) -> usize;
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn fetch(bytes: &[u8]) {
+    for line in bytes.chunks(64) {
+        _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
     }
 }
 
@@ -370,12 +379,42 @@ fn places(samples: u64, base: u16, places: &mut Places, count: usize) -> usize {
 fn code(
     misses: &Misses,
     count: usize,
-    code: &[u8; 512],
+    table: &[u16],
     codes: &mut Literals,
     masks: &mut Literals,
     flags: &mut Flags,
 ) -> usize {
-    Scalar.code(misses, count, code, codes, masks, flags)
+    assert!(count <= WORDS && table.len() <= usize::from(ESCAPE));
+    let mut escapes = 0;
+    for i in (0..count).step_by(16) {
+        // SAFETY: the row of misses has 32 behind 512, that of codes 64.
+        let found = unsafe {
+            let symbols = _mm256_loadu_si256(misses.as_ptr().add(i).cast());
+            // At most one is equal: it turns the bits in which its code is not 15.
+            let mut found = _mm256_set1_epi16(i16::from(ESCAPE));
+            for (code, &symbol) in table.iter().enumerate() {
+                let same = _mm256_cmpeq_epi16(symbols, _mm256_set1_epi16(symbol as i16));
+                let turn = _mm256_set1_epi16((code ^ usize::from(ESCAPE)) as i16);
+                found = _mm256_xor_si256(found, _mm256_and_si256(same, turn));
+            }
+            let (low, high) = (_mm256_castsi256_si128(found), _mm256_extracti128_si256::<1>(found));
+            let found = _mm_packus_epi16(low, high);
+            _mm_storeu_si128(codes.as_mut_ptr().add(i).cast(), found);
+            found
+        };
+        let mut left = _mm_movemask_epi8(_mm_cmpeq_epi8(found, _mm_set1_epi8(ESCAPE as i8))) as u32;
+        if count - i < 16 {
+            left &= (1 << (count - i)) - 1;
+        }
+        while left != 0 {
+            let symbol = misses[i + left.trailing_zeros() as usize];
+            masks[escapes] = symbol as u8;
+            flags[escapes / 8] |= ((symbol >> 8 & 1) as u8) << (escapes % 8);
+            escapes += 1;
+            left &= left - 1;
+        }
+    }
+    escapes
 }
 
 #[inline]
@@ -460,7 +499,56 @@ fn restore(which: u64, bytes: &[u8], row: &mut BitRow) {
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn common(counts: &[u16; 256]) -> [u8; 16] {
-    super::scalar::common(counts)
+    // No count has its highest bit set, so signed comparisons will do.
+    let mut rows = [_mm256_setzero_si256(); 16];
+    for (row, counts) in rows.iter_mut().zip(counts.chunks_exact(16)) {
+        // SAFETY: reads 16 numbers.
+        *row = unsafe { _mm256_loadu_si256(counts.as_ptr().cast()) };
+    }
+    let above = |edge: i16| {
+        let edge = _mm256_set1_epi16(edge);
+        let mut above = _mm256_setzero_si256();
+        for row in rows {
+            above = _mm256_sub_epi16(above, _mm256_cmpgt_epi16(row, edge));
+        }
+        // Sixteen small sums, added up as bytes.
+        let sums = _mm256_sad_epu8(above, _mm256_setzero_si256());
+        let sums = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256::<1>(sums));
+        _mm_cvtsi128_si32(_mm_add_epi64(sums, _mm_unpackhi_epi64(sums, sums))) as u32
+    };
+    // As the scalar version does it.
+    let mut edge = 0;
+    for bit in (0..13).rev() {
+        if above(edge + (1 << bit) - 1) > 16 {
+            edge += 1 << bit;
+        }
+    }
+    let (mut common, mut len) = ([0; 16], 0);
+    let mut wanted = 16 - above(edge);
+    let edge = _mm256_set1_epi16(edge);
+    for (i, row) in rows.into_iter().enumerate() {
+        let bits = |same: __m256i| {
+            let (low, high) = (_mm256_castsi256_si128(same), _mm256_extracti128_si256::<1>(same));
+            _mm_movemask_epi8(_mm_packs_epi16(low, high)) as u32
+        };
+        let more = bits(_mm256_cmpgt_epi16(row, edge));
+        let just = bits(_mm256_cmpeq_epi16(row, edge));
+        let mut all = more | just;
+        while all != 0 && len < 16 {
+            let bit = all & all.wrapping_neg();
+            all ^= bit;
+            if more & bit == 0 {
+                // The lowest of those that have just that many, as many as are wanted.
+                if wanted == 0 {
+                    continue;
+                }
+                wanted -= 1;
+            }
+            common[len] = (16 * i) as u8 + bit.trailing_zeros() as u8;
+            len += 1;
+        }
+    }
+    common
 }
 
 #[inline]

@@ -9,7 +9,7 @@ use super::format::{
     ESCAPE, FROM_REFERENCE, GRANULE, GRANULES, MAX_DISTANCES, SEGMENT, WIDE_GRANULE, WORDS, granule,
 };
 use super::kernels::{BitRow, Flags, Kernels, LiteralBits, Literals, Misses, Places, VIEW};
-use super::scalar::codes_of;
+use super::scalar::{codes_of, codes_of_symbols};
 use super::scratch::{Choice, Compressor, Decompressor};
 use super::tables::apart;
 use crate::{Compressed, Malformed};
@@ -54,10 +54,11 @@ macro_rules! hand_on {
 
 impl Kernels for Avx512 {
     hand_on! {
+        fn fetch(self, bytes: &[u8]);
         fn samples(self, view: &[u8; VIEW], density: u8) -> u64;
         fn places(self, samples: u64, base: u16, places: &mut Places, count: usize) -> usize;
         fn code(
-            self, misses: &Misses, count: usize, code: &[u8; 512],
+            self, misses: &Misses, count: usize, table: &[u16],
             codes: &mut Literals, masks: &mut Literals, flags: &mut Flags,
         ) -> usize;
         fn look_up(
@@ -96,6 +97,14 @@ impl Kernels for Avx512 {
 #[inline]
 fn low(count: usize) -> u64 {
     if count < 64 { (1 << count) - 1 } else { u64::MAX }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+fn fetch(bytes: &[u8]) {
+    for line in bytes.chunks(64) {
+        _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
+    }
 }
 
 #[inline]
@@ -386,12 +395,13 @@ fn bytes_and_flags(numbers: [__m512i; 2]) -> (__m512i, u64) {
 fn code(
     misses: &Misses,
     count: usize,
-    code: &[u8; 512],
+    table: &[u16],
     codes: &mut Literals,
     masks: &mut Literals,
     flags: &mut Flags,
 ) -> usize {
     assert!(count <= WORDS);
+    let code = codes_of_symbols(table);
     let mut table = [_mm512_setzero_si512(); 8];
     for (table, code) in table.iter_mut().zip(code.chunks_exact(64)) {
         // SAFETY: reads 64 bytes.

@@ -4,7 +4,7 @@
 //! fits there; so the threshold never changes what is made.
 
 use super::format::{
-    CODED, COMMON, ESCAPE, FILL, FILL_LEN, LAST, NARROW, PACKED, RAW, SEGMENT, STATIC, STATIC_TABLE, WIDE,
+    CODED, COMMON, FILL, FILL_LEN, LAST, NARROW, PACKED, RAW, SEGMENT, STATIC, STATIC_TABLE, WIDE,
     granule, words_back,
 };
 use super::kernels::{BitRow, Kernels};
@@ -52,6 +52,8 @@ pub(super) fn compress<K: Kernels>(
     let mut used = 0;
     for at in (0..block.len()).step_by(SEGMENT) {
         let segment = &block[at..block.len().min(at + SEGMENT)];
+        // Blocks that go are cold, and parts of the loops skip lines.
+        kernels.fetch(segment);
         let made = match same_filled(segment).filter(|_| segment.len() > FILL_LEN) {
             Some(word) => Segment::Fill(word),
             None => {
@@ -202,30 +204,28 @@ impl<K: Kernels> Coder<'_, K> {
     fn symbols(&mut self, words: usize, misses: usize, mut used: usize) -> usize {
         let Choice { misses: row, missed, .. } = &mut *self.choice;
         let row = &row[..misses];
-        let mut own = [0_u8; 512];
-        let code_of: &[u8; 512] = if self.effort.own_table {
-            own.fill(ESCAPE);
-            let table = most_frequent(row);
-            let table = table.as_slice();
+        let own;
+        let table = if self.effort.own_table {
+            own = most_frequent(row);
+            let table = own.as_slice();
             self.out[used] = table.len() as u8;
             let mut from_reference = 0_u16;
             for (code, &symbol) in table.iter().enumerate() {
-                own[usize::from(symbol)] = code as u8;
                 self.out[used + 1 + code] = symbol as u8;
                 from_reference |= symbol >> 8 << code;
             }
             used += 1 + table.len();
             self.out[used..used + 2].copy_from_slice(&from_reference.to_le_bytes());
             used += 2;
-            &own
+            table
         } else {
-            &STATIC_CODES
+            &STATIC_TABLE
         };
         used = suppress(self.kernels, missed, words.div_ceil(8), self.out, used);
 
         let mut flags = [0; size_of::<super::kernels::Flags>()];
         let row = &self.choice.misses;
-        let escapes = self.kernels.code(row, misses, code_of, self.codes, self.rest, &mut flags);
+        let escapes = self.kernels.code(row, misses, table, self.codes, self.rest, &mut flags);
         self.kernels.pack(self.codes, misses, &mut self.out[used..]);
         used += misses.div_ceil(2);
         self.out[used..used + escapes].copy_from_slice(&self.rest[..escapes]);
@@ -252,17 +252,6 @@ impl<K: Kernels> Coder<'_, K> {
         Some(used + count - with)
     }
 }
-
-/// The codes of [`STATIC_TABLE`].
-static STATIC_CODES: [u8; 512] = {
-    let mut codes = [ESCAPE; 512];
-    let mut i = 0;
-    while i < STATIC_TABLE.len() {
-        codes[STATIC_TABLE[i] as usize] = i as u8;
-        i += 1;
-    }
-    codes
-};
 
 /// The guess for the symbols of each granule: those of its reference.
 #[inline(always)]

@@ -29,6 +29,9 @@ pub(super) const VIEW: usize = 67;
 
 /// The loops.
 pub(super) trait Kernels: core::marker::Copy {
+    /// Has `bytes` brought near, which will be read soon.
+    fn fetch(self, bytes: &[u8]);
+
     /// Which of 64 places are worth a vote: those where a run of nonzero bytes
     /// begins, and those whose bytes say so, so that a string is sampled at the
     /// same places wherever it stands. `density` 15 takes one in 16 of the
@@ -70,14 +73,15 @@ pub(super) trait Kernels: core::marker::Copy {
     /// Compares `symbols` with `guesses`: `missed`, `misses` and their count.
     fn misses(self, words: usize, choice: &mut Choice) -> usize;
 
-    /// Looks up the codes of `count` misses. Those with code 15 are escapes:
-    /// their masks go to `masks`, bit 8 of each to `flags`, which was zero
+    /// Looks up `count` misses in `table`, which holds at most fifteen different
+    /// symbols. The code of one is its place there, or 15, an escape:
+    /// the masks of these go to `masks`, bit 8 of each to `flags`, which was zero
     /// before. The answer is how many.
     fn code(
         self,
         misses: &Misses,
         count: usize,
-        code: &[u8; 512],
+        table: &[u16],
         codes: &mut Literals,
         masks: &mut Literals,
         flags: &mut Flags,

@@ -33,6 +33,16 @@ fn bytes(mask: u8) -> u64 {
     (high >> 7) * 0xFF
 }
 
+/// The code of each symbol, 15 for those without.
+#[inline(always)]
+pub(super) fn codes_of_symbols(table: &[u16]) -> [u8; 512] {
+    let mut codes = [ESCAPE; 512];
+    for (code, &symbol) in table.iter().enumerate() {
+        codes[usize::from(symbol & 511)] = code as u8;
+    }
+    codes
+}
+
 /// The code of each literal, 0x80 for those without.
 pub(super) fn codes_of(common: &[u8; 16]) -> [u8; 256] {
     let mut codes = [0x80; 256];
@@ -68,6 +78,8 @@ pub(super) fn common(counts: &[u16; 256]) -> [u8; 16] {
 }
 
 impl Kernels for Scalar {
+    fn fetch(self, _bytes: &[u8]) {}
+
     fn samples(self, view: &[u8; VIEW], density: u8) -> u64 {
         (0..64).fold(0, |mask, j| {
             let [before, a, b, c] = [view[j], view[j + 1], view[j + 2], view[j + 3]];
@@ -174,11 +186,12 @@ impl Kernels for Scalar {
         self,
         misses: &Misses,
         count: usize,
-        code: &[u8; 512],
+        table: &[u16],
         codes: &mut Literals,
         masks: &mut Literals,
         flags: &mut Flags,
     ) -> usize {
+        let code = codes_of_symbols(table);
         let mut escapes = 0;
         for (&symbol, to) in misses[..count].iter().zip(codes) {
             let code = code[usize::from(symbol & 511)];
