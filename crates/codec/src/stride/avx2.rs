@@ -706,7 +706,7 @@ fn rebuild_granules<const IS_WIDE: bool>(
     let (mut literals, mut misses, mut change) = (0, 0, 0);
     for g in 0..granules {
         change += usize::from(work.changed[g / 8] >> (g % 8) & 1);
-        let q = usize::from(work.indices[change & 127] & 15);
+        let q = usize::from(work.indices[change] & 15);
         let here = at + size * g;
         let distance = work.distances[q];
         let from = if distance <= here {

@@ -100,7 +100,9 @@ fn low(count: usize) -> u64 {
 }
 
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
+)]
 fn fetch(bytes: &[u8]) {
     for line in bytes.chunks(64) {
         _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast());
@@ -748,7 +750,7 @@ fn rebuild_wide(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompres
     let (mut literals, mut change) = (0, 0);
     for g in 0..granules {
         change += usize::from(work.changed[g / 8] >> (g % 8) & 1);
-        let reach = &reaches[usize::from(work.indices[change & 127] & 15)];
+        let reach = &reaches[usize::from(work.indices[change] & 15)];
         let here = at + SIZE * g;
         let mask = u64::from_le_bytes(work.masks[8 * g..][..8].try_into().expect("eight bytes"));
         // SAFETY: the granules of the reference lie in `dst`, from where the
@@ -783,7 +785,7 @@ fn rebuild_guessed(dst: &mut [u8], at: usize, granules: usize, work: &mut Decomp
     let (mut literals, mut misses, mut change) = (0, 0, 0);
     for g in 0..granules {
         change += usize::from(work.changed[g / 8] >> (g % 8) & 1);
-        let q = usize::from(work.indices[change & 127] & 15);
+        let q = usize::from(work.indices[change] & 15);
         let reach = &reaches[q];
         let missed = work.missed[g / 2] >> (4 * (g % 2)) & 15;
         let [from, control] = work.guesses[q];

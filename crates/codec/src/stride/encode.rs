@@ -4,8 +4,8 @@
 //! fits there; so the threshold never changes what is made.
 
 use super::format::{
-    CODED, COMMON, FILL, FILL_LEN, LAST, NARROW, PACKED, RAW, SEGMENT, STATIC, STATIC_TABLE, WIDE,
-    granule, words_back,
+    CODED, COMMON, FILL, FILL_LEN, LAST, NARROW, PACKED, RAW, SEGMENT, STATIC, STATIC_TABLE, WIDE, granule,
+    words_back,
 };
 use super::kernels::{BitRow, Kernels};
 use super::rank::most_frequent;

@@ -178,6 +178,28 @@ fn paths_agree_on_damaged_forms() {
     }
 }
 
+/// A form in which every granule changes to another distance, the first too: the
+/// longest list of indices there can be. All but the last granule are literals.
+#[test]
+fn the_last_of_all_changes_counts() {
+    let mut form = vec![0x80 | 2 | 4 | 16, 2];
+    form.extend(4064_u16.to_le_bytes());
+    form.extend([0x20, 0x00, 0x04]); // 32 and 64
+    form.extend([0xFF; 2 + 16]); // every granule changes,
+    form.extend([0x10; 64]); // to 0, 1, 0, ..., 1
+    form.extend([0xFF; 8 + 64]); // no guess is right:
+    form.extend([0x22; 254]); // 0x0FF for each word,
+    form.extend([0x00; 2]); // 0x100 for the last four
+    let block: Vec<u8> = (0..127).chain([125]).flat_map(|granule| [granule + 1; 32]).collect();
+    form.extend(&block[..4064]);
+    let codec = &SETTINGS[0];
+    let mut memory = ScratchBuf::for_codecs([codec as &dyn Codec], 4096);
+    for path in paths() {
+        let came = decompress(codec, path, &form, 4096, &mut memory.scratch());
+        assert!(came.as_deref() == Ok(&block), "{path:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
