@@ -26,12 +26,12 @@ install_packages() {
 case ${1:-} in
 build)
     if ! command -v cargo >/dev/null 2>&1; then
-        echo "setup: no Rust toolchain: memfold needs cargo and rustc 1.85 or later on the PATH (rustup, or your system's package)" >&2
+        echo "setup: no Rust toolchain: memfold needs cargo and rustc 1.89 or later on the PATH (rustup, or your system's package)" >&2
         exit 1
     fi
     version=$(rustc --version | cut -d ' ' -f 2 | cut -d . -f 2)
-    if [ "$version" -lt 85 ]; then
-        echo "setup: $(rustc --version) is too old: memfold needs 1.85 or later (rustup update)" >&2
+    if [ "$version" -lt 89 ]; then
+        echo "setup: $(rustc --version) is too old: memfold needs 1.89 or later (rustup update)" >&2
         exit 1
     fi
     packages=""

@@ -32,7 +32,7 @@ thread_local! {
 
 fuzz_target!(|data: &[u8]| {
     let [which, a, b, c, src @ ..] = data else { return };
-    let codec = decoder(CodecId(1 + which % 3)).expect("there are three");
+    let codec = decoder(CodecId(1 + which % 4)).expect("there are four");
     let len = u32::from_le_bytes([*a, *b, *c, 0]) as usize % (MAX_BLOCK + 1);
     if src.len() > 1 << 20 {
         return;

@@ -31,7 +31,8 @@ thread_local! {
 
 fuzz_target!(|data: &[u8]| {
     let [which, repeats, damages, rest @ ..] = data else { return };
-    let codec = codec(["lz4", "zstd:-5", "zstd:1", "zstd:6"][usize::from(which % 4)]).expect("a name");
+    let codec = codec(["lz4", "zstd:-5", "zstd:1", "zstd:6", "stride:1", "stride:2"][usize::from(which % 6)])
+        .expect("a name");
     let damages = 3 * usize::from(damages % 8);
     let Some((damages, block)) = rest.split_at_checked(damages) else { return };
     let block = block.repeat(1 + usize::from(*repeats));

@@ -33,12 +33,14 @@
 extern crate std;
 
 mod copy;
+pub mod cpu;
 mod lz4;
 mod registry;
 mod same;
 mod scratch;
 #[cfg(feature = "std")]
 mod scratch_buf;
+mod stride;
 mod zstd;
 
 pub use registry::{CodecId, UnknownCodec, all, codec, decoder};

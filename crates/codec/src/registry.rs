@@ -10,7 +10,7 @@ use core::fmt;
 
 use crate::copy::Copy;
 use crate::lz4::Lz4;
-use crate::{Codec, zstd};
+use crate::{Codec, stride, zstd};
 
 /// Which decoder reads a compressed block: the number that formats store.
 ///
@@ -25,6 +25,8 @@ impl CodecId {
     pub const LZ4: CodecId = CodecId(2);
     /// A Zstandard frame without its magic number, whatever the level.
     pub const ZSTD: CodecId = CodecId(3);
+    /// Our own format of predicted words, see `docs/formats/stride.md`.
+    pub const STRIDE: CodecId = CodecId(4);
 }
 
 /// No codec has this name. Its text says which names there are.
@@ -35,8 +37,10 @@ impl fmt::Display for UnknownCodec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "no codec has that name; there are copy, lz4 and zstd:LEVEL with LEVEL from {} to -1 \
-             (fast) or from 1 to {} (dense), zstd alone meaning zstd:1",
+            "no codec has that name; there are copy, lz4, stride:1 (fast) to stride:{} (dense), stride \
+             alone meaning stride:2, and zstd:LEVEL with LEVEL from {} to -1 (fast) or from 1 to {} \
+             (dense), zstd alone meaning zstd:1",
+            stride::SETTINGS.len(),
             zstd::MIN_LEVEL,
             zstd::MAX_LEVEL
         )
@@ -59,6 +63,10 @@ pub fn codec(name: &str) -> Result<&'static dyn Codec, UnknownCodec> {
     let found: Option<&'static dyn Codec> = match (family, parameter) {
         ("copy", None) => Some(&Copy),
         ("lz4", None) => Some(&Lz4),
+        ("stride", None) => Some(&stride::SETTINGS[1]),
+        ("stride", Some(_)) => {
+            stride::SETTINGS.iter().map(|codec| codec as &dyn Codec).find(|codec| codec.name() == name)
+        }
         ("zstd", None) => zstd::level(1).map(|codec| codec as &dyn Codec),
         ("zstd", Some(level)) => level.parse().ok().and_then(zstd::level).map(|codec| codec as &dyn Codec),
         _ => None,
@@ -74,6 +82,7 @@ pub fn decoder(id: CodecId) -> Option<&'static dyn Codec> {
         CodecId::COPY => Some(&Copy),
         CodecId::LZ4 => Some(&Lz4),
         CodecId::ZSTD => zstd::level(1).map(|codec| codec as &dyn Codec),
+        CodecId::STRIDE => Some(&stride::SETTINGS[0]),
         _ => None,
     }
 }
@@ -81,7 +90,8 @@ pub fn decoder(id: CodecId) -> Option<&'static dyn Codec> {
 /// Every codec there is, the faster ones of a family first.
 pub fn all() -> impl Iterator<Item = &'static dyn Codec> {
     let others: [&'static dyn Codec; 2] = [&Copy, &Lz4];
-    others.into_iter().chain(zstd::LEVELS.iter().map(|codec| codec as &dyn Codec))
+    let ours = stride::SETTINGS.iter().map(|codec| codec as &dyn Codec);
+    others.into_iter().chain(ours).chain(zstd::LEVELS.iter().map(|codec| codec as &dyn Codec))
 }
 
 #[cfg(test)]
@@ -134,6 +144,11 @@ mod tests {
             "zstd:1:1",
             "zstd:x",
             "zstd:99999999999999999999",
+            "stride:",
+            "stride:0",
+            "stride:01",
+            "stride:4",
+            "stride:-1",
             "lz",
             "auto",
             "lz4+copy",
@@ -145,15 +160,15 @@ mod tests {
     #[test]
     fn the_error_says_which_names_there_are() {
         let text = codec("lzma").unwrap_err().to_string();
-        for name in ["copy", "lz4", "zstd:LEVEL", "-1", "22"] {
+        for name in ["copy", "lz4", "stride:1", "stride:3", "zstd:LEVEL", "-1", "22"] {
             assert!(text.contains(name), "{text}");
         }
     }
 
     #[test]
     fn numbers_never_change() {
-        assert_eq!((CodecId::COPY.0, CodecId::LZ4.0, CodecId::ZSTD.0), (1, 2, 3));
-        for unused in (0..=255).filter(|id| ![1, 2, 3].contains(id)) {
+        assert_eq!((CodecId::COPY.0, CodecId::LZ4.0, CodecId::ZSTD.0, CodecId::STRIDE.0), (1, 2, 3, 4));
+        for unused in (0..=255).filter(|id| ![1, 2, 3, 4].contains(id)) {
             assert!(decoder(CodecId(unused)).is_none());
         }
     }

@@ -23,10 +23,10 @@ const STEP: usize = 256;
 pub fn same_filled(block: &[u8]) -> Option<u64> {
     let (first, rest) = block.split_first_chunk::<8>()?;
     // Nearly all blocks that are not same-filled differ here already.
-    if let Some((second, _)) = rest.split_first_chunk::<8>() {
-        if first != second {
-            return None;
-        }
+    if let Some((second, _)) = rest.split_first_chunk::<8>()
+        && first != second
+    {
+        return None;
     }
     repeats(block, u64::from_ne_bytes(*first)).then(|| u64::from_le_bytes(*first))
 }

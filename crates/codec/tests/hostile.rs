@@ -11,7 +11,7 @@ use guard::{Against, Guarded};
 use memfold_codec::{Codec, ScratchBuf, codec};
 use proptest::prelude::*;
 
-const NAMES: [&str; 3] = ["copy", "lz4", "zstd:1"];
+const NAMES: [&str; 5] = ["copy", "lz4", "stride:1", "stride:3", "zstd:1"];
 const CAPACITY: usize = 1 << 18;
 
 /// A decoder with guarded memory for what goes in and what comes out.
@@ -178,7 +178,10 @@ fn other_frames_of_zstandard_are_refused() {
 
 #[test]
 fn compressors_stay_within_their_input() {
-    for name in ["copy", "lz4", "zstd:-7", "zstd:1", "zstd:3", "zstd:5", "zstd:9", "zstd:13", "zstd:19"] {
+    for name in [
+        "copy", "lz4", "stride:1", "stride:2", "stride:3", "zstd:-7", "zstd:1", "zstd:3", "zstd:5", "zstd:9",
+        "zstd:13", "zstd:19",
+    ] {
         let codec = codec(name).unwrap();
         let mut src = Guarded::new(1 << 17);
         for len in [1, 2, 3, 7, 8, 9, 63, 64, 65, 1000, 4095, 4096, 4097, 70_000] {

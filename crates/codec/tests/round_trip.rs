@@ -8,9 +8,12 @@ use memfold_codec::{Codec, MAX_BLOCK, Scratch, ScratchBuf, all, codec};
 use proptest::prelude::*;
 
 fn some_codecs() -> Vec<&'static dyn Codec> {
-    ["copy", "lz4", "zstd:-50", "zstd:-5", "zstd:-1", "zstd:1", "zstd:3", "zstd:6", "zstd:13"]
-        .map(|name| codec(name).unwrap())
-        .to_vec()
+    [
+        "copy", "lz4", "stride:1", "stride:2", "stride:3", "zstd:-50", "zstd:-5", "zstd:-1", "zstd:1",
+        "zstd:3", "zstd:6", "zstd:13",
+    ]
+    .map(|name| codec(name).unwrap())
+    .to_vec()
 }
 
 /// A scratch for each direction, so that contexts live from call to call.
@@ -89,6 +92,9 @@ fn levels_do_what_they_say() {
     assert!(size("zstd:1") < size("zstd:-5"));
     assert!(size("zstd:-5") < size("zstd:-50"));
     assert!(size("lz4") < size("copy"));
+    assert!(size("stride:2") < size("stride:1"));
+    assert!(size("stride:3") < size("stride:1"));
+    assert_eq!(size("stride"), size("stride:2"));
     assert_eq!(size("zstd"), size("zstd:1"));
 }
 
@@ -148,7 +154,7 @@ proptest! {
     #[test]
     fn any_bytes(
         pieces in prop::collection::vec((prop::collection::vec(any::<u8>(), 1..40), 1_usize..60), 1..20),
-        which in 0_usize..9,
+        which in 0_usize..12,
     ) {
         let src: Vec<u8> = pieces.iter().flat_map(|(piece, times)| piece.repeat(*times)).collect();
         let codec = some_codecs()[which];

@@ -7,7 +7,8 @@ mod common;
 use common::{KINDS, block, compress};
 use memfold_codec::{Codec, Compressed, Scratch, ScratchBuf, codec};
 
-const NAMES: [&str; 6] = ["copy", "lz4", "zstd:-20", "zstd:-3", "zstd:1", "zstd:5"];
+const NAMES: [&str; 9] =
+    ["copy", "lz4", "stride:1", "stride:2", "stride:3", "zstd:-20", "zstd:-3", "zstd:1", "zstd:5"];
 
 #[track_caller]
 fn check(codec: &dyn Codec, src: &[u8], full: &[u8], threshold: usize, scratch: &mut Scratch<'_>) {

@@ -1,0 +1,175 @@
+//! Which instructions this processor offers, found out once.
+//!
+//! A codec with several paths asks [`path`] at each call. All paths make the
+//! same bytes; they differ in speed alone. So a test or a measurement may
+//! [`force`] a slower one at any time, in the middle of other threads' work
+//! too. This crate reads no environment: whoever does calls [`force`].
+//!
+//! The processor is asked directly (`cpuid` and `xgetbv`), since the crate is
+//! without `std`, where the macro that asks lives. An instruction counts only
+//! if the operating system also saves the registers it uses.
+
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+/// A family of instructions that a codec can be built on, slower ones first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Path {
+    /// What every processor has.
+    Scalar = 1,
+    /// AVX2 with BMI1, BMI2, LZCNT and POPCNT: x86-64-v3, from 2013 on.
+    Avx2 = 2,
+    /// AVX-512 with F, BW, DQ, VL, VBMI, VBMI2 and BITALG: Ice Lake, Zen 4.
+    Avx512 = 3,
+}
+
+impl Path {
+    /// All there are, slower ones first.
+    pub const ALL: [Path; 3] = [Path::Scalar, Path::Avx2, Path::Avx512];
+
+    /// The path of that name, as a user writes it.
+    pub fn from_name(name: &str) -> Option<Path> {
+        Path::ALL.into_iter().find(|path| path.name() == name)
+    }
+
+    /// `scalar`, `avx2` or `avx512`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Path::Scalar => "scalar",
+            Path::Avx2 => "avx2",
+            Path::Avx512 => "avx512",
+        }
+    }
+
+    fn from_number(number: u8) -> Option<Path> {
+        Path::ALL.into_iter().find(|path| *path as u8 == number)
+    }
+}
+
+/// This processor does not have the instructions of that path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unsupported;
+
+impl core::fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("this processor does not have these instructions")
+    }
+}
+
+impl core::error::Error for Unsupported {}
+
+/// The path in use, 0 before anyone asked.
+static USED: AtomicU8 = AtomicU8::new(0);
+/// The fastest path there is, 0 before anyone asked.
+static BEST: AtomicU8 = AtomicU8::new(0);
+
+/// The path in use: the fastest that the processor has, or the forced one.
+#[inline]
+pub fn path() -> Path {
+    // Only `Path`s that the processor has are ever stored. Two threads that
+    // come first at once find the same, so the order of stores means nothing.
+    match Path::from_number(USED.load(Relaxed)) {
+        Some(path) => path,
+        None => {
+            let path = best();
+            USED.store(path as u8, Relaxed);
+            path
+        }
+    }
+}
+
+/// The fastest path that the processor has.
+pub fn best() -> Path {
+    Path::from_number(BEST.load(Relaxed)).unwrap_or_else(|| {
+        let path = detect();
+        BEST.store(path as u8, Relaxed);
+        path
+    })
+}
+
+/// Uses this path from now on, or the fastest again after `None`.
+///
+/// # Errors
+/// If the processor does not have it; then nothing changes.
+pub fn force(path: Option<Path>) -> Result<(), Unsupported> {
+    let path = path.unwrap_or_else(best);
+    if path > best() {
+        return Err(Unsupported);
+    }
+    USED.store(path as u8, Relaxed);
+    Ok(())
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detect() -> Path {
+    Path::Scalar
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detect() -> Path {
+    use core::arch::x86_64::{__cpuid, __cpuid_count};
+
+    let has = |register: u32, bits: &[u32]| bits.iter().all(|bit| register >> bit & 1 == 1);
+    if __cpuid(0).eax < 7 || __cpuid(0x8000_0000).eax < 0x8000_0001 {
+        return Path::Scalar;
+    }
+    let (one, seven, extended) = (__cpuid(1), __cpuid_count(7, 0), __cpuid(0x8000_0001));
+    // ECX: POPCNT, OSXSAVE, AVX.
+    if !has(one.ecx, &[23, 27, 28]) {
+        return Path::Scalar;
+    }
+    // SAFETY: OSXSAVE says that the instruction is there.
+    let saved = unsafe { saved_registers() };
+    // EBX: BMI1, AVX2, BMI2; ECX: LZCNT. Saved: SSE and AVX registers.
+    if !has(seven.ebx, &[3, 5, 8]) || !has(extended.ecx, &[5]) || !has(saved, &[1, 2]) {
+        return Path::Scalar;
+    }
+    // EBX: F, DQ, BW, VL; ECX: VBMI, VBMI2, BITALG. Saved: masks, upper halves, upper 16.
+    let wide = has(seven.ebx, &[16, 17, 30, 31]) && has(seven.ecx, &[1, 6, 12]) && has(saved, &[5, 6, 7]);
+    if wide { Path::Avx512 } else { Path::Avx2 }
+}
+
+/// The low half of XCR0: the registers that the operating system saves.
+///
+/// # Safety
+/// The processor must have `xgetbv` and the system must have switched it on.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "xsave")]
+unsafe fn saved_registers() -> u32 {
+    // SAFETY: the caller's promise; register 0 always exists.
+    unsafe { core::arch::x86_64::_xgetbv(0) as u32 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_again() {
+        for path in Path::ALL {
+            assert_eq!(Path::from_name(path.name()), Some(path));
+        }
+        assert_eq!(Path::from_name("AVX2"), None);
+    }
+
+    /// The standard library asks in its own way.
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn the_standard_library_finds_the_same() {
+        use std::is_x86_feature_detected as has;
+        let avx2 = has!("avx2") && has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("popcnt");
+        let avx512 = has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
+        let avx512 = avx512 && has!("avx512vbmi") && has!("avx512vbmi2") && has!("avx512bitalg");
+        assert_eq!(best() >= Path::Avx2, avx2);
+        assert_eq!(best() == Path::Avx512, avx2 && avx512);
+    }
+
+    #[test]
+    fn only_what_is_there_can_be_forced() {
+        for path in Path::ALL {
+            assert_eq!(force(Some(path)).is_ok(), path <= best());
+        }
+        force(None).unwrap();
+        assert_eq!(path(), best());
+    }
+}

@@ -1,0 +1,161 @@
+//! The inner loops that every path has its own version of.
+//!
+//! A value of a type with this trait is the proof that the processor has what
+//! its loops need: it can be made only after asking (see [`crate::cpu`]). The
+//! scalar version says what each loop computes; the others must compute the
+//! same, byte for byte, and tests hold them to it.
+
+use super::format::{GRANULES, SEGMENT, WORDS};
+use super::scratch::{Choice, Decompressor, SLACK};
+
+/// A row of bytes that vectors may overrun.
+pub(super) type Row<const N: usize> = [u8; N];
+/// Room for the literals of a segment.
+pub(super) type Literals = Row<{ SEGMENT + SLACK }>;
+/// A bit for each literal of a segment.
+pub(super) type LiteralBits = Row<{ SEGMENT / 8 + SLACK }>;
+
+/// Room for the places of a segment that vote.
+pub(super) type Places = [u16; SEGMENT + SLACK];
+/// Room for the symbols that were guessed wrong.
+pub(super) type Misses = [u16; WORDS + SLACK / 2];
+/// A bit for each of them, with room for 64 more.
+pub(super) type Flags = [u8; WORDS / 8 + 16];
+/// A row of bits that is stored with its zero bytes suppressed.
+pub(super) type BitRow = [u8; 64];
+
+/// The bytes that [`Kernels::samples`] looks at: one before, 64, two behind.
+pub(super) const VIEW: usize = 67;
+
+/// The loops.
+pub(super) trait Kernels: core::marker::Copy {
+    /// Has `bytes` brought near, which will be read soon.
+    fn fetch(self, bytes: &[u8]);
+
+    /// Which of 64 places are worth a vote: those where a run of nonzero bytes
+    /// begins, and those whose bytes say so, so that a string is sampled at the
+    /// same places wherever it stands. `density` 15 takes one in 16 of the
+    /// latter, 3 one in 4.
+    fn samples(self, view: &[u8; VIEW], density: u8) -> u64;
+
+    /// Appends the places in `samples` to the `count` that there are; the first
+    /// bit is the place `base`. The answer is how many there are then.
+    fn places(self, samples: u64, base: u16, places: &mut Places, count: usize) -> usize;
+
+    /// For `granules`, `wide` or not, of `src` from `at` on, finds which of `distances` leaves
+    /// the fewest literals, and notes it (`index`) with the bytes that differ
+    /// (`differs`) and those that are not zero (`nonzero`). On a tie the
+    /// distance of the granule before wins, then the first.
+    ///
+    /// `src` reaches to the end of these granules at least; there are 1 to 16
+    /// distances, none shorter than a granule.
+    fn search(
+        self,
+        src: &[u8],
+        at: usize,
+        granules: usize,
+        wide: bool,
+        distances: &[u16],
+        choice: &mut Choice,
+    );
+
+    /// Notes in `changed` which granules have another index than the one before,
+    /// the first than 0, and those indices in `codes`. The answer is how many.
+    fn changes(self, granules: usize, choice: &Choice, changed: &mut BitRow, codes: &mut Literals) -> usize;
+
+    /// Makes `mask` and `symbols` of `differs` and `nonzero`: the reference is
+    /// taken where that leaves fewer literals than zeros do.
+    fn symbols(self, words: usize, choice: &mut Choice);
+
+    /// Collects the literals of the `words` of `segment`, a multiple of four.
+    fn literals(self, segment: &[u8], words: usize, choice: &mut Choice) -> usize;
+
+    /// Compares `symbols` with `guesses`: `missed`, `misses` and their count.
+    fn misses(self, words: usize, choice: &mut Choice) -> usize;
+
+    /// Looks up `count` misses in `table`, which holds at most fifteen different
+    /// symbols. The code of one is its place there, or 15, an escape:
+    /// the masks of these go to `masks`, bit 8 of each to `flags`, which was zero
+    /// before. The answer is how many.
+    fn code(
+        self,
+        misses: &Misses,
+        count: usize,
+        table: &[u16],
+        codes: &mut Literals,
+        masks: &mut Literals,
+        flags: &mut Flags,
+    ) -> usize;
+
+    /// The inverse of `code`, with `table` for the codes below `known`; there
+    /// are as many `masks` as codes 15. False if a code is neither.
+    #[allow(clippy::too_many_arguments, reason = "rows of one scratch")]
+    fn look_up(
+        self,
+        codes: &Literals,
+        count: usize,
+        table: &[u16; 16],
+        known: usize,
+        masks: &[u8],
+        flags: &Flags,
+        misses: &mut Misses,
+    ) -> bool;
+
+    /// Moves the bytes of `row` that are not zero to the front of `out`, which
+    /// has 64, and tells which they were, a bit each.
+    fn suppress(self, row: &BitRow, out: &mut [u8]) -> u64;
+
+    /// The inverse of `suppress`; there are as many bytes as `which` has bits.
+    fn restore(self, which: u64, bytes: &[u8], row: &mut BitRow);
+
+    /// The sixteen literals with the highest counts, in ascending order; among
+    /// equals the lower ones. No count is above 4096.
+    fn common(self, counts: &[u16; 256]) -> [u8; 16];
+
+    /// Splits `count` literals by whether they are among the `common` ones, which
+    /// are in ascending order: a bit for each in `bits` (set if so), the codes
+    /// of those, and the others. The answer is how many have a code.
+    fn split(
+        self,
+        literals: &Literals,
+        count: usize,
+        common: &[u8; 16],
+        bits: &mut LiteralBits,
+        codes: &mut Literals,
+        rest: &mut Literals,
+    ) -> usize;
+
+    /// Packs `count` codes below 16 two to a byte, the first in the low half,
+    /// into the first `count.div_ceil(2)` bytes of `out`; what follows them up
+    /// to 64 bytes is written with anything.
+    fn pack(self, codes: &Literals, count: usize, out: &mut [u8]);
+
+    /// The inverse of `pack`: reads `count.div_ceil(2)` bytes, all of `packed`.
+    fn unpack(self, packed: &[u8], count: usize, codes: &mut Literals);
+
+    /// Puts `count` literals together again, from `codes` (of which `common` is
+    /// the table) where `bits` says so and from `rest` elsewhere.
+    fn join(
+        self,
+        bits: &LiteralBits,
+        count: usize,
+        codes: &Literals,
+        common: &[u8; 16],
+        rest: &Literals,
+        literals: &mut Literals,
+    );
+
+    /// Rebuilds `granules`, `wide` or not, of `dst` from `at` on and tells how many literals
+    /// that took. It may be more than there are: then the block is damaged and
+    /// what `dst` got is rubbish.
+    fn rebuild(
+        self,
+        dst: &mut [u8],
+        at: usize,
+        granules: usize,
+        wide: bool,
+        work: &mut Decompressor,
+    ) -> usize;
+}
+
+const _: () = assert!(WORDS == 4 * GRANULES);

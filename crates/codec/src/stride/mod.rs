@@ -1,0 +1,191 @@
+//! `stride:1` to `stride:3`: words predicted from the records before them.
+//!
+//! Memory is full of records: nodes, objects, rows. A page repeats itself at
+//! the distances at which its records follow one another, and what repeats is
+//! the shape more than the content: the same fields, other low bytes. So each
+//! 32 bytes are predicted as what lies one of a few **distances** before them,
+//! the distances that a vote over the page found; what is kept is, for each
+//! word, which bytes differ, and those bytes. Runs of such bytes are exactly
+//! what vector units expand and compress with one instruction.
+//!
+//! ```text
+//!   vote -> search -> symbols ---> guess, code   --> streams of docs/formats/
+//!     |       |          `-------> literals, pack -> stride.md
+//!     |       `- which distance serves each granule best
+//!     `- which distances there are
+//! ```
+//!
+//! One format serves all settings, they differ in how hard they look. The loops
+//! exist for plain Rust, AVX2 and AVX-512 (see [`crate::cpu`]) and make the same
+//! bytes; all that is decided, and all that is checked, is shared. Invariants:
+//!
+//! - The compressed form depends on the block and the setting alone: not on the
+//!   path, the threshold, or the scratch.
+//! - It is at most one byte for each segment of 4096 larger than the block.
+//! - Scratch does not grow with the block, but for the 2 bytes of a counter for
+//!   each possible distance, 128 KiB at most.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod decode;
+mod encode;
+mod format;
+mod kernels;
+mod rank;
+mod scalar;
+mod scratch;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod vote;
+
+use encode::Effort;
+use format::SEGMENT;
+use vote::Sampling;
+
+use crate::cpu::{self, Path, path};
+use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
+
+/// One setting.
+pub(crate) struct Stride {
+    name: &'static str,
+    effort: Effort,
+}
+
+/// One place in four of those that are multiples of eight.
+const SPARSE: u64 = 0x0000_0001_0000_0001;
+
+/// All settings, the fastest first.
+pub(crate) static SETTINGS: [Stride; 3] = [
+    Stride {
+        name: "stride:1",
+        effort: Effort {
+            distances: 8,
+            wide: true,
+            sampling: Sampling { density: 15, always: 0, part: 2 },
+            own_table: false,
+            count_every: 4,
+        },
+    },
+    Stride {
+        name: "stride:2",
+        effort: Effort {
+            distances: 16,
+            sampling: Sampling { density: 15, always: SPARSE, part: 1 },
+            own_table: true,
+            wide: false,
+            count_every: 1,
+        },
+    },
+    Stride {
+        name: "stride:3",
+        effort: Effort {
+            distances: 16,
+            sampling: Sampling { density: 0, always: 0, part: 1 },
+            own_table: true,
+            wide: false,
+            count_every: 1,
+        },
+    },
+];
+
+impl Codec for Stride {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn id(&self) -> CodecId {
+        CodecId::STRIDE
+    }
+
+    /// A byte for each segment that is kept as it is.
+    fn bound(&self, len: usize) -> usize {
+        len.saturating_add(len.div_ceil(SEGMENT))
+    }
+
+    fn compress_scratch(&self, len: usize) -> usize {
+        scratch::compress_size(len)
+    }
+
+    fn decompress_scratch(&self, len: usize) -> usize {
+        if len == 0 { 0 } else { size_of::<scratch::Decompressor>() }
+    }
+
+    fn compress(
+        &self,
+        src: &[u8],
+        dst: &mut [u8],
+        threshold: usize,
+        scratch: &mut Scratch<'_>,
+    ) -> Compressed {
+        let room = room(dst, threshold, self.bound(src.len()));
+        if src.is_empty() {
+            return Compressed::Fits(0);
+        }
+        self.compress_on(path(), src, &mut dst[..room], scratch)
+    }
+
+    fn decompress(&self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Malformed> {
+        if dst.is_empty() {
+            return if src.is_empty() { Ok(()) } else { Err(Malformed) };
+        }
+        if src.is_empty() {
+            return Err(Malformed);
+        }
+        self.decompress_on(path(), src, dst, scratch)
+    }
+}
+
+impl Stride {
+    /// Compresses `src`, which is not empty, into `dst`, which is as long as the
+    /// result may be.
+    ///
+    /// # Panics
+    /// If the processor does not have `path`.
+    fn compress_on(&self, path: Path, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Compressed {
+        assert!(path <= cpu::best());
+        let memory = scratch.take(self.compress_scratch(src.len()));
+        // SAFETY: a scratch is aligned to 64 bytes and was made of initialised
+        // ones; `take` checked that there are as many as asked for, and nobody
+        // else can use them while `scratch` is borrowed.
+        let (work, counts) = unsafe { scratch::compressor(memory, src.len()) };
+        let effort = &self.effort;
+        match path {
+            // SAFETY: the processor has it, see above.
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => unsafe { avx512::compress(effort, src, dst, work, counts) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => unsafe { avx2::compress(effort, src, dst, work, counts) },
+            _ => encode::compress(scalar::Scalar, effort, src, dst, work, counts),
+        }
+    }
+
+    /// Fills `dst`, which is not empty.
+    ///
+    /// # Panics
+    /// If the processor does not have `path`.
+    fn decompress_on(
+        &self,
+        path: Path,
+        src: &[u8],
+        dst: &mut [u8],
+        scratch: &mut Scratch<'_>,
+    ) -> Result<(), Malformed> {
+        assert!(path <= cpu::best());
+        let memory = scratch.take(self.decompress_scratch(dst.len()));
+        // SAFETY: as in `compress_on`.
+        let work = unsafe { scratch::decompressor(memory) };
+        match path {
+            // SAFETY: the processor has it, see above.
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => unsafe { avx512::decompress(src, dst, work) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => unsafe { avx2::decompress(src, dst, work) },
+            _ => decode::decompress(scalar::Scalar, src, dst, work),
+        }
+    }
+}

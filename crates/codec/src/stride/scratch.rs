@@ -1,0 +1,124 @@
+//! The working memory of both directions, laid into the caller's scratch.
+//!
+//! Everything is plain bytes and numbers, for which any content is valid: no
+//! call expects anything of what it finds. Rows are longer than what they hold
+//! by what a vector may write or read past their end.
+
+use core::ptr::NonNull;
+
+use super::format::{GRANULES, MAX_DISTANCES, SEGMENT, WORDS};
+use super::kernels::{BitRow, Misses, Places};
+
+/// What one vector may reach past the end of a row.
+pub(super) const SLACK: usize = 64;
+
+/// The most bytes that a coded segment can take before anyone looks at
+/// whether it is worth it: 4 + distances 32 + changes 18 + indices 64 + table 18
+/// + misses 72 + codes 256 + escapes 576 + literals 18 + 512 + 4096 + tail 31.
+pub(super) const OUT: usize = 5760;
+
+/// What the compressor finds for each granule and word of a segment.
+#[repr(C, align(64))]
+pub(super) struct Choice {
+    /// For each word, which bytes differ from the reference, then which differ
+    /// from zero, then the mask that was chosen.
+    pub differs: [u8; WORDS + SLACK],
+    pub nonzero: [u8; WORDS + SLACK],
+    pub mask: [u8; WORDS + SLACK],
+    /// The symbols, behind one granule of zeros.
+    pub symbols: [u16; 4 + WORDS + SLACK / 2 - 4],
+    /// The guess for each symbol.
+    pub guesses: [u16; WORDS + SLACK / 2],
+    /// Which of them are wrong, a bit each, and the symbols of those.
+    pub missed: BitRow,
+    pub misses: Misses,
+    /// Zero, then the index of the distance of each granule.
+    pub index: [u8; 1 + GRANULES + SLACK - 1],
+    pub literals: [u8; SEGMENT + SLACK],
+}
+
+/// What the vote over the distances needs.
+#[repr(C, align(64))]
+pub(super) struct Vote {
+    /// Where words with a hash were last seen, modulo 65536.
+    pub seen: [u16; 1 << MAX_SEEN_BITS],
+    /// Distances that got a vote in this segment.
+    pub voted: [u16; SEGMENT + 8],
+    /// The places that vote.
+    pub places: Places,
+}
+
+/// The logarithm of the largest table of words seen.
+pub(super) const MAX_SEEN_BITS: u32 = 13;
+
+/// All of the compressor's memory but the counters of the vote, which follow
+/// it and depend on the length of the block.
+#[repr(C, align(64))]
+pub(super) struct Compressor {
+    pub choice: Choice,
+    pub out: [u8; OUT + SLACK],
+    pub codes: [u8; SEGMENT + SLACK],
+    pub rest: [u8; SEGMENT + SLACK],
+    pub packed: [u8; SEGMENT / 8 + SLACK],
+    pub vote: Vote,
+}
+
+/// The decompressor's memory.
+#[repr(C, align(64))]
+pub(super) struct Decompressor {
+    pub literals: [u8; SEGMENT + SLACK],
+    pub codes: [u8; SEGMENT + SLACK],
+    pub rest: [u8; SEGMENT + SLACK],
+    pub packed: [u8; SEGMENT / 8 + SLACK],
+    /// The symbols, behind two granules of zeros.
+    pub symbols: [u16; 8 + WORDS + SLACK / 2 - 8],
+    pub misses: Misses,
+    pub missed: BitRow,
+    pub changed: BitRow,
+    /// The index before the first change, then one for each change.
+    pub indices: [u8; 1 + GRANULES + SLACK],
+    /// The masks of all words and bit 8 of their symbols, where a path sees to
+    /// these first.
+    pub masks: [u8; WORDS],
+    pub flags: BitRow,
+    pub distances: [usize; MAX_DISTANCES],
+    /// For each distance, how many granules before a granule, counted from the
+    /// first of the two before the segment, the first granule of its guesses is,
+    /// and the control that picks them out of that and the next.
+    pub guesses: [[u64; 2]; MAX_DISTANCES],
+}
+
+/// Counters that the vote needs for a block of that length.
+pub(super) fn counters(len: usize) -> usize {
+    len.min(super::format::MAX_DISTANCE + 1).next_multiple_of(SLACK)
+}
+
+/// Bytes of scratch to compress a block of that length.
+pub(super) fn compress_size(len: usize) -> usize {
+    if len == 0 { 0 } else { size_of::<Compressor>() + 2 * counters(len) }
+}
+
+/// The compressor's memory and counters in `memory`.
+///
+/// # Safety
+/// `memory` must be aligned to 64 bytes, hold `compress_size(len)` initialised
+/// bytes, and be nobody else's for as long as the result lives.
+pub(super) unsafe fn compressor<'a>(memory: NonNull<u8>, len: usize) -> (&'a mut Compressor, &'a mut [u16]) {
+    // SAFETY: the caller's promise; both types are valid for any bytes, the
+    // first has an alignment of 64 and a size that is a multiple of it.
+    unsafe {
+        let counts = memory.add(size_of::<Compressor>()).cast();
+        let counts = core::slice::from_raw_parts_mut(counts.as_ptr(), counters(len));
+        (memory.cast().as_mut(), counts)
+    }
+}
+
+/// The decompressor's memory in `memory`.
+///
+/// # Safety
+/// `memory` must be aligned to 64 bytes, hold as many initialised bytes as a
+/// [`Decompressor`], and be nobody else's for as long as the result lives.
+pub(super) unsafe fn decompressor<'a>(memory: NonNull<u8>) -> &'a mut Decompressor {
+    // SAFETY: the caller's promise; the type is valid for any bytes.
+    unsafe { memory.cast().as_mut() }
+}
