@@ -32,13 +32,23 @@
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+mod bewalgo;
+mod bewalgo2;
+mod bytes;
 mod copy;
+pub mod cpu;
 mod lz4;
+mod pack;
+mod parts;
+mod pbpm;
 mod registry;
 mod same;
 mod scratch;
 #[cfg(feature = "std")]
 mod scratch_buf;
+mod step;
+mod transforms;
+mod wkdm;
 mod zstd;
 
 pub use registry::{CodecId, UnknownCodec, all, codec, decoder};

@@ -8,8 +8,12 @@
 
 use core::fmt;
 
+use crate::bewalgo::BEWALGO;
+use crate::bewalgo2::BEWALGO2;
 use crate::copy::Copy;
 use crate::lz4::Lz4;
+use crate::pbpm::{PBPM, PBPM_TAPES, PBPM_WORD};
+use crate::wkdm::WKDM;
 use crate::{Codec, zstd};
 
 /// Which decoder reads a compressed block: the number that formats store.
@@ -25,6 +29,18 @@ impl CodecId {
     pub const LZ4: CodecId = CodecId(2);
     /// A Zstandard frame without its magic number, whatever the level.
     pub const ZSTD: CodecId = CodecId(3);
+    /// PBPM with one tape of data.
+    pub const PBPM: CodecId = CodecId(5);
+    /// PBPM with a tape for data of each size.
+    pub const PBPM_TAPES: CodecId = CodecId(6);
+    /// PBPM with data in whole words.
+    pub const PBPM_WORD: CodecId = CodecId(7);
+    /// WKdm.
+    pub const WKDM: CodecId = CodecId(8);
+    /// BeWalgo.
+    pub const BEWALGO: CodecId = CodecId(9);
+    /// BeWalgo2.
+    pub const BEWALGO2: CodecId = CodecId(10);
 }
 
 /// No codec has this name. Its text says which names there are.
@@ -35,7 +51,8 @@ impl fmt::Display for UnknownCodec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "no codec has that name; there are copy, lz4 and zstd:LEVEL with LEVEL from {} to -1 \
+            "no codec has that name; there are copy, lz4, pbpm, pbpm:tapes, pbpm:word, wkdm, bewalgo, \
+             bewalgo2 and zstd:LEVEL with LEVEL from {} to -1 \
              (fast) or from 1 to {} (dense), zstd alone meaning zstd:1",
             zstd::MIN_LEVEL,
             zstd::MAX_LEVEL
@@ -45,6 +62,9 @@ impl fmt::Display for UnknownCodec {
 
 impl core::error::Error for UnknownCodec {}
 
+/// The codecs that are one each. `zstd:LEVEL` comes in addition.
+static SINGLE: [&dyn Codec; 8] = [&Copy, &Lz4, &PBPM, &PBPM_TAPES, &PBPM_WORD, &WKDM, &BEWALGO, &BEWALGO2];
+
 /// The codec of that name.
 ///
 /// ```
@@ -52,36 +72,22 @@ impl core::error::Error for UnknownCodec {}
 /// assert!(memfold_codec::codec("zstd:99").is_err());
 /// ```
 pub fn codec(name: &str) -> Result<&'static dyn Codec, UnknownCodec> {
-    let (family, parameter) = match name.split_once(':') {
-        Some((family, parameter)) => (family, Some(parameter)),
-        None => (name, None),
-    };
-    let found: Option<&'static dyn Codec> = match (family, parameter) {
-        ("copy", None) => Some(&Copy),
-        ("lz4", None) => Some(&Lz4),
-        ("zstd", None) => zstd::level(1).map(|codec| codec as &dyn Codec),
-        ("zstd", Some(level)) => level.parse().ok().and_then(zstd::level).map(|codec| codec as &dyn Codec),
-        _ => None,
-    };
-    // One name for each codec: `zstd:01` and `zstd:+1` parse, but are refused.
-    found.filter(|codec| parameter.is_none() || codec.name() == name).ok_or(UnknownCodec)
+    let name = if name == "zstd" { "zstd:1" } else { name };
+    all().find(|codec| codec.name() == name).ok_or(UnknownCodec)
 }
 
 /// The codec that decompresses what is stored under that number. Of codecs
 /// that share a number it is one, it does not matter which.
 pub fn decoder(id: CodecId) -> Option<&'static dyn Codec> {
     match id {
-        CodecId::COPY => Some(&Copy),
-        CodecId::LZ4 => Some(&Lz4),
         CodecId::ZSTD => zstd::level(1).map(|codec| codec as &dyn Codec),
-        _ => None,
+        _ => SINGLE.into_iter().find(|codec| codec.id() == id),
     }
 }
 
 /// Every codec there is, the faster ones of a family first.
 pub fn all() -> impl Iterator<Item = &'static dyn Codec> {
-    let others: [&'static dyn Codec; 2] = [&Copy, &Lz4];
-    others.into_iter().chain(zstd::LEVELS.iter().map(|codec| codec as &dyn Codec))
+    SINGLE.into_iter().chain(zstd::LEVELS.iter().map(|codec| codec as &dyn Codec))
 }
 
 #[cfg(test)]
@@ -153,7 +159,10 @@ mod tests {
     #[test]
     fn numbers_never_change() {
         assert_eq!((CodecId::COPY.0, CodecId::LZ4.0, CodecId::ZSTD.0), (1, 2, 3));
-        for unused in (0..=255).filter(|id| ![1, 2, 3].contains(id)) {
+        let ours = [CodecId::PBPM, CodecId::PBPM_TAPES, CodecId::PBPM_WORD, CodecId::WKDM];
+        assert_eq!(ours.map(|id| id.0), [5, 6, 7, 8]);
+        assert_eq!([CodecId::BEWALGO, CodecId::BEWALGO2].map(|id| id.0), [9, 10]);
+        for unused in (0..=255).filter(|id| ![1, 2, 3, 5, 6, 7, 8, 9, 10].contains(id)) {
             assert!(decoder(CodecId(unused)).is_none());
         }
     }

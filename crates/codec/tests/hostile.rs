@@ -11,7 +11,12 @@ use guard::{Against, Guarded};
 use memfold_codec::{Codec, ScratchBuf, codec};
 use proptest::prelude::*;
 
-const NAMES: [&str; 3] = ["copy", "lz4", "zstd:1"];
+const NAMES: [&str; 9] =
+    ["copy", "lz4", "zstd:1", "pbpm", "pbpm:tapes", "pbpm:word", "wkdm", "bewalgo", "bewalgo2"];
+
+/// Two forms of these in a row may be a form of twice the block: they have
+/// neither header nor end.
+const ROWS: [&str; 7] = ["copy", "pbpm", "pbpm:tapes", "pbpm:word", "wkdm", "bewalgo", "bewalgo2"];
 const CAPACITY: usize = 1 << 18;
 
 /// A decoder with guarded memory for what goes in and what comes out.
@@ -79,7 +84,7 @@ fn input_with_more_behind_it_is_refused() {
                 let longer = [&src, more].concat();
                 assert!(decoder.accepts(&longer, len).is_none(), "{name} {len} {more:?}");
             }
-            if name != "copy" {
+            if !ROWS.contains(&name) {
                 assert!(decoder.accepts(&[&src[..], &src].concat(), 2 * len).is_none(), "{name} {len} twice");
             }
         }
@@ -178,7 +183,8 @@ fn other_frames_of_zstandard_are_refused() {
 
 #[test]
 fn compressors_stay_within_their_input() {
-    for name in ["copy", "lz4", "zstd:-7", "zstd:1", "zstd:3", "zstd:5", "zstd:9", "zstd:13", "zstd:19"] {
+    let levels = ["zstd:-7", "zstd:3", "zstd:5", "zstd:9", "zstd:13", "zstd:19"];
+    for name in NAMES.into_iter().chain(levels) {
         let codec = codec(name).unwrap();
         let mut src = Guarded::new(1 << 17);
         for len in [1, 2, 3, 7, 8, 9, 63, 64, 65, 1000, 4095, 4096, 4097, 70_000] {

@@ -8,9 +8,8 @@ use memfold_codec::{Codec, MAX_BLOCK, Scratch, ScratchBuf, all, codec};
 use proptest::prelude::*;
 
 fn some_codecs() -> Vec<&'static dyn Codec> {
-    ["copy", "lz4", "zstd:-50", "zstd:-5", "zstd:-1", "zstd:1", "zstd:3", "zstd:6", "zstd:13"]
-        .map(|name| codec(name).unwrap())
-        .to_vec()
+    let zstd = ["zstd:-50", "zstd:-5", "zstd:-1", "zstd:1", "zstd:3", "zstd:6", "zstd:13"];
+    all().filter(|codec| !codec.name().starts_with("zstd") || zstd.contains(&codec.name())).collect()
 }
 
 /// A scratch for each direction, so that contexts live from call to call.
@@ -148,10 +147,10 @@ proptest! {
     #[test]
     fn any_bytes(
         pieces in prop::collection::vec((prop::collection::vec(any::<u8>(), 1..40), 1_usize..60), 1..20),
-        which in 0_usize..9,
+        which in any::<prop::sample::Index>(),
     ) {
         let src: Vec<u8> = pieces.iter().flat_map(|(piece, times)| piece.repeat(*times)).collect();
-        let codec = some_codecs()[which];
+        let codec = *which.get(&some_codecs());
         round_trip(codec, &src, &mut Both::new([codec], src.len()));
     }
 }

@@ -7,7 +7,20 @@ mod common;
 use common::{KINDS, block, compress};
 use memfold_codec::{Codec, Compressed, Scratch, ScratchBuf, codec};
 
-const NAMES: [&str; 6] = ["copy", "lz4", "zstd:-20", "zstd:-3", "zstd:1", "zstd:5"];
+const NAMES: [&str; 12] = [
+    "copy",
+    "lz4",
+    "zstd:-20",
+    "zstd:-3",
+    "zstd:1",
+    "zstd:5",
+    "pbpm",
+    "pbpm:tapes",
+    "pbpm:word",
+    "wkdm",
+    "bewalgo",
+    "bewalgo2",
+];
 
 #[track_caller]
 fn check(codec: &dyn Codec, src: &[u8], full: &[u8], threshold: usize, scratch: &mut Scratch<'_>) {
