@@ -14,7 +14,7 @@ use crate::copy::Copy;
 use crate::lz4::Lz4;
 use crate::pbpm::{PBPM, PBPM_TAPES, PBPM_WORD};
 use crate::wkdm::WKDM;
-use crate::{Codec, zstd};
+use crate::{Codec, MOST_STEPS, Pipeline, pipeline, zstd};
 
 /// Which decoder reads a compressed block: the number that formats store.
 ///
@@ -41,6 +41,8 @@ impl CodecId {
     pub const BEWALGO: CodecId = CodecId(9);
     /// BeWalgo2.
     pub const BEWALGO2: CodecId = CodecId(10);
+    /// A pipeline, which says itself what it is made of.
+    pub const PIPELINE: CodecId = CodecId(11);
 }
 
 /// No codec has this name. Its text says which names there are.
@@ -49,13 +51,18 @@ pub struct UnknownCodec;
 
 impl fmt::Display for UnknownCodec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no codec has that name; there are ")?;
+        for codec in SINGLE {
+            write!(f, "{}, ", codec.name())?;
+        }
         write!(
             f,
-            "no codec has that name; there are copy, lz4, pbpm, pbpm:tapes, pbpm:word, wkdm, bewalgo, \
-             bewalgo2 and zstd:LEVEL with LEVEL from {} to -1 \
-             (fast) or from 1 to {} (dense), zstd alone meaning zstd:1",
+            "and zstd:LEVEL with LEVEL from {} to -1 (fast) or from 1 to {} (dense), zstd alone meaning \
+             zstd:1; and pipelines of up to {MOST_STEPS} of these and of {}, such as \
+             delta:8x2+shuffle:8+zstd:1",
             zstd::MIN_LEVEL,
-            zstd::MAX_LEVEL
+            zstd::MAX_LEVEL,
+            pipeline::STEP_NAMES,
         )
     }
 }
@@ -65,15 +72,30 @@ impl core::error::Error for UnknownCodec {}
 /// The codecs that are one each. `zstd:LEVEL` comes in addition.
 static SINGLE: [&dyn Codec; 8] = [&Copy, &Lz4, &PBPM, &PBPM_TAPES, &PBPM_WORD, &WKDM, &BEWALGO, &BEWALGO2];
 
-/// The codec of that name.
+/// The whole name for a short one.
+pub(crate) fn alias(name: &str) -> &str {
+    match name {
+        "zstd" => "zstd:1",
+        _ => name,
+    }
+}
+
+/// The codec of that name, a pipeline for one.
+///
+/// A process can have 256 different pipelines from here, since they live for
+/// ever; beyond these, parse a [`Pipeline`] of one's own.
 ///
 /// ```
 /// assert_eq!(memfold_codec::codec("zstd").unwrap().name(), "zstd:1");
+/// assert_eq!(memfold_codec::codec("shuffle:8+zstd").unwrap().name(), "shuffle:8+zstd:1");
 /// assert!(memfold_codec::codec("zstd:99").is_err());
 /// ```
 pub fn codec(name: &str) -> Result<&'static dyn Codec, UnknownCodec> {
-    let name = if name == "zstd" { "zstd:1" } else { name };
-    all().find(|codec| codec.name() == name).ok_or(UnknownCodec)
+    if let Some(found) = all().find(|codec| codec.name() == alias(name)) {
+        return Ok(found);
+    }
+    let pipeline = pipeline::interned(name.parse::<Pipeline>()?).ok_or(UnknownCodec)?;
+    Ok(pipeline)
 }
 
 /// The codec that decompresses what is stored under that number. Of codecs
@@ -81,13 +103,14 @@ pub fn codec(name: &str) -> Result<&'static dyn Codec, UnknownCodec> {
 pub fn decoder(id: CodecId) -> Option<&'static dyn Codec> {
     match id {
         CodecId::ZSTD => zstd::level(1).map(|codec| codec as &dyn Codec),
-        _ => SINGLE.into_iter().find(|codec| codec.id() == id),
+        CodecId::PIPELINE => Some(&pipeline::ANY),
+        _ => SINGLE.iter().copied().find(|codec| codec.id() == id),
     }
 }
 
-/// Every codec there is, the faster ones of a family first.
+/// Every codec there is but for pipelines, the faster ones of a family first.
 pub fn all() -> impl Iterator<Item = &'static dyn Codec> {
-    SINGLE.into_iter().chain(zstd::LEVELS.iter().map(|codec| codec as &dyn Codec))
+    SINGLE.iter().copied().chain(zstd::LEVELS.iter().map(|codec| codec as &dyn Codec))
 }
 
 #[cfg(test)]
@@ -142,7 +165,9 @@ mod tests {
             "zstd:99999999999999999999",
             "lz",
             "auto",
-            "lz4+copy",
+            "lz4+",
+            "lz4+x",
+            "pipeline",
         ] {
             assert!(codec(name).is_err(), "{name:?}");
         }
@@ -151,7 +176,9 @@ mod tests {
     #[test]
     fn the_error_says_which_names_there_are() {
         let text = codec("lzma").unwrap_err().to_string();
-        for name in ["copy", "lz4", "zstd:LEVEL", "-1", "22"] {
+        for name in
+            ["copy", "lz4", "pbpm:word", "bewalgo2", "zstd:LEVEL", "-1", "22", "delta", "lagdelta", "huffman"]
+        {
             assert!(text.contains(name), "{text}");
         }
     }
@@ -161,8 +188,8 @@ mod tests {
         assert_eq!((CodecId::COPY.0, CodecId::LZ4.0, CodecId::ZSTD.0), (1, 2, 3));
         let ours = [CodecId::PBPM, CodecId::PBPM_TAPES, CodecId::PBPM_WORD, CodecId::WKDM];
         assert_eq!(ours.map(|id| id.0), [5, 6, 7, 8]);
-        assert_eq!([CodecId::BEWALGO, CodecId::BEWALGO2].map(|id| id.0), [9, 10]);
-        for unused in (0..=255).filter(|id| ![1, 2, 3, 5, 6, 7, 8, 9, 10].contains(id)) {
+        assert_eq!([CodecId::BEWALGO, CodecId::BEWALGO2, CodecId::PIPELINE].map(|id| id.0), [9, 10, 11]);
+        for unused in (0..=255).filter(|id| ![1, 2, 3, 5, 6, 7, 8, 9, 10, 11].contains(id)) {
             assert!(decoder(CodecId(unused)).is_none());
         }
     }

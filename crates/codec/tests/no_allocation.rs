@@ -9,8 +9,8 @@ mod common;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use common::{KINDS, block};
-use memfold_codec::{ScratchBuf, all};
+use common::{KINDS, PIPELINES, block};
+use memfold_codec::{ScratchBuf, all, codec};
 
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
@@ -49,7 +49,8 @@ fn no_codec_calls_the_allocator() {
     let mut calls = 0;
     for len in [1, 4096, 4097, 150_000] {
         let slow = |scratch: usize| len > 100_000 && scratch > 4 << 20;
-        for codec in all().filter(|codec| !slow(codec.compress_scratch(len))) {
+        let codecs = all().chain(PIPELINES.map(|name| codec(name).unwrap()));
+        for codec in codecs.filter(|codec| !slow(codec.compress_scratch(len))) {
             let mut memory = ScratchBuf::for_codecs([codec], len);
             let mut scratch = memory.scratch();
             for kind in KINDS {

@@ -4,23 +4,10 @@
 
 mod common;
 
-use common::{KINDS, block, compress};
+use common::{KINDS, block, compress, some_codecs};
 use memfold_codec::{Codec, Compressed, Scratch, ScratchBuf, codec};
 
-const NAMES: [&str; 12] = [
-    "copy",
-    "lz4",
-    "zstd:-20",
-    "zstd:-3",
-    "zstd:1",
-    "zstd:5",
-    "pbpm",
-    "pbpm:tapes",
-    "pbpm:word",
-    "wkdm",
-    "bewalgo",
-    "bewalgo2",
-];
+const LEVELS: [&str; 4] = ["zstd:-20", "zstd:-3", "zstd:1", "zstd:5"];
 
 #[track_caller]
 fn check(codec: &dyn Codec, src: &[u8], full: &[u8], threshold: usize, scratch: &mut Scratch<'_>) {
@@ -37,7 +24,10 @@ fn check(codec: &dyn Codec, src: &[u8], full: &[u8], threshold: usize, scratch: 
 }
 
 fn with_all(len: usize, mut thresholds: impl FnMut(usize, usize) -> Vec<usize>) {
-    for codec in NAMES.map(|name| codec(name).unwrap()) {
+    for codec in some_codecs(&LEVELS) {
+        if len > 17_000 && codec.name().contains('+') {
+            continue;
+        }
         let mut memory = ScratchBuf::for_codecs([codec], len);
         let mut scratch = memory.scratch();
         for kind in KINDS {
@@ -84,7 +74,7 @@ fn around_the_boundaries() {
 
 #[test]
 fn a_roomy_dst_changes_nothing() {
-    for codec in NAMES.map(|name| codec(name).unwrap()) {
+    for codec in some_codecs(&LEVELS) {
         let mut memory = ScratchBuf::for_codecs([codec], 4096);
         let mut scratch = memory.scratch();
         for kind in KINDS {

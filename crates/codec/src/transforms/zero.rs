@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Bit i of a mask belongs to the i-th of its eight bytes. The last masks have
-//! zeros for bytes that are not there.
+//! ones for bytes that are not there, by which a block of another length is
+//! noticed.
 //!
 //! [`masks_of`], [`squeeze`] and [`expand`] do one level of that, and serve `jbe`
 //! as well. AVX2 has no instruction that moves chosen bytes together, but it
@@ -78,6 +79,12 @@ fn load(bytes: &[u8]) -> u64 {
     }
 }
 
+/// The bits of a mask for bytes that are there.
+#[inline(always)]
+fn there(bytes: usize) -> u8 {
+    if bytes >= 8 { 0xFF } else { !(0xFF << bytes) }
+}
+
 /// The mask of eight bytes.
 #[inline(always)]
 fn mask(word: u64) -> u8 {
@@ -115,7 +122,7 @@ unsafe fn masks_avx2(src: &[u8], masks: &mut [u8]) {
 #[inline(always)]
 fn masks_each(src: &[u8], masks: &mut [u8]) {
     for (bytes, to) in src.chunks(8).zip(masks) {
-        *to = mask(load(bytes));
+        *to = mask(load(bytes)) | !there(bytes.len());
     }
 }
 
@@ -134,7 +141,7 @@ fn squeeze_each(src: &[u8], masks: &[u8], out: &mut Out<'_>) -> Option<()> {
 
 #[inline(always)]
 fn squeeze_one(bytes: &[u8], mask: u8, out: &mut Out<'_>) -> Option<()> {
-    let mut mask = u32::from(mask);
+    let mut mask = u32::from(mask & there(bytes.len()));
     while mask != 0 {
         out.put([*bytes.get(mask.trailing_zeros() as usize)?])?;
         mask &= mask - 1;
@@ -171,11 +178,11 @@ unsafe fn squeeze_avx2(src: &[u8], masks: &[u8], out: &mut Out<'_>) -> Option<()
 /// Fills `dst`: where a bit of `masks` is set, the next byte of `src`, zero
 /// elsewhere. Returns what is left of `src`.
 pub(crate) fn expand<'a>(src: &'a [u8], masks: &[u8], dst: &mut [u8]) -> Result<&'a [u8], Malformed> {
-    let wanted: usize = masks.iter().map(|mask| mask.count_ones() as usize).sum();
-    // Bits for bytes that are not there are an error.
-    let last = masks.last().map_or(0, |&last| usize::from(last));
-    let there = if dst.len() % 8 == 0 { 8 } else { dst.len() % 8 };
-    if wanted > src.len() || last >> there != 0 || masks.len() != self::masks(dst.len()) {
+    let last = if dst.len() % 8 == 0 { 0xFF } else { there(dst.len() % 8) };
+    let ones: usize = masks.iter().map(|mask| mask.count_ones() as usize).sum();
+    let wanted = ones.checked_sub((!last).count_ones() as usize).ok_or(Malformed)?;
+    let padded = masks.last().is_none_or(|mask| mask | last == 0xFF);
+    if wanted > src.len() || !padded || masks.len() != self::masks(dst.len()) {
         return Err(Malformed);
     }
     expand_all(src, masks, dst);
@@ -269,8 +276,8 @@ mod tests {
 
     fn naive(block: &[u8]) -> Vec<u8> {
         let masks = |bytes: &[u8]| -> Vec<u8> {
-            let bit = |i: usize, byte: u8| u8::from(byte != 0) << i;
-            bytes.chunks(8).map(|c| c.iter().enumerate().map(|(i, &b)| bit(i, b)).sum()).collect()
+            let bit = |c: &[u8], i: usize| u8::from(c.get(i).is_none_or(|&byte| byte != 0)) << i;
+            bytes.chunks(8).map(|c| (0..8).map(|i| bit(c, i)).sum()).collect()
         };
         let first = masks(block);
         let more = first.iter().chain(block).copied().filter(|&byte| byte != 0);
