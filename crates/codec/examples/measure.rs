@@ -1,8 +1,8 @@
 //! Ratio and speed of codecs over files of pages, for choosing and tuning:
-//! `cargo run --release -p memfold-codec --example measure -- [--block N] CODEC,... FILE...`
+//! `cargo run --release -p memfold-codec --example measure -- [--block N] [--threshold N] CODEC,... FILE...`
 //!
-//! Same-filled blocks are skipped; a block that does not shrink below 3264/4096 of
-//! its size counts as stored raw. Speeds are of all blocks together, the median of
+//! Same-filled blocks are skipped; a block that does not shrink to the threshold,
+//! 3264/4096 of its size by default, counts as stored raw. Speeds are of all blocks together, the median of
 //! some rounds.
 
 use std::time::Instant;
@@ -23,8 +23,7 @@ fn median(mut seconds: Vec<f64>) -> f64 {
     seconds[seconds.len() / 2]
 }
 
-fn measure(codec: &dyn Codec, blocks: &[&[u8]], len: usize) -> Measured {
-    let threshold = len * 3264 / 4096;
+fn measure(codec: &dyn Codec, blocks: &[&[u8]], len: usize, threshold: usize) -> Measured {
     let (mut to, mut back) = (ScratchBuf::for_codecs([codec], len), ScratchBuf::for_codecs([codec], len));
     let (mut to, mut back) = (to.scratch(), back.scratch());
     let mut dst = vec![0; threshold.min(codec.bound(len))];
@@ -73,11 +72,12 @@ fn measure(codec: &dyn Codec, blocks: &[&[u8]], len: usize) -> Measured {
 
 fn main() {
     let mut args: Vec<String> = std::env::args().skip(1).collect();
-    let mut len = 4096;
-    if args.first().is_some_and(|arg| arg == "--block") {
-        len = args[1].parse().expect("--block N");
-        args.drain(..2);
-    }
+    let mut option = |name: &str| {
+        let given = args.first().is_some_and(|arg| arg == name);
+        given.then(|| args.drain(..2).nth(1).and_then(|n| n.parse::<usize>().ok()).expect("a number"))
+    };
+    let len = option("--block").unwrap_or(4096);
+    let threshold = option("--threshold").unwrap_or(len * 3264 / 4096);
     let (codecs, files) = args.split_first().expect("CODEC,... FILE...");
     let data: Vec<Vec<u8>> = files.iter().map(|file| std::fs::read(file).expect("a file")).collect();
     println!("{:<44} {:>7} {:>9} {:>9}   by file", "codec", "ratio", "comp", "decomp");
@@ -87,7 +87,7 @@ fn main() {
         let (mut original, mut compress, mut decompress) = (0, 0.0, 0.0);
         for data in &data {
             let blocks: Vec<&[u8]> = data.chunks_exact(len).filter(|b| same_filled(b).is_none()).collect();
-            let m = measure(&codec, &blocks, len);
+            let m = measure(&codec, &blocks, len, threshold);
             ratios.push(m.original as f64 / m.compressed as f64);
             original += m.original;
             compress += m.compress_seconds;

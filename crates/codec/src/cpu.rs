@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 pub enum Path {
     /// What every processor of the target has.
     Scalar,
-    /// AVX2 and all before it, on x86-64.
+    /// AVX2 and `popcnt`, on x86-64.
     Avx2,
 }
 
@@ -19,7 +19,8 @@ pub enum Path {
 static MOST: AtomicU8 = AtomicU8::new(Path::Avx2 as u8);
 
 #[cfg(target_arch = "x86_64")]
-cpufeatures::new!(avx2, "avx2");
+// `popcnt` is older than AVX2, but has a bit of its own.
+cpufeatures::new!(avx2, "avx2", "popcnt");
 
 /// The path to take.
 #[inline]
@@ -40,12 +41,12 @@ pub fn force(most: Path) {
 /// Calls a function that was compiled for AVX2 as well, as the path tells.
 ///
 /// `either!(fast(a, b), plain(a, b))`: `fast` is an unsafe function whose only
-/// demand is that the processor has AVX2.
+/// demand is that the processor has AVX2 and `popcnt`.
 macro_rules! either {
     ($fast:ident $(::<$($g:ty),*>)? ($($arg:expr),*), $plain:expr) => {{
         #[cfg(target_arch = "x86_64")]
         if $crate::cpu::path() >= $crate::cpu::Path::Avx2 {
-            // SAFETY: the processor has AVX2, and the function asks no more.
+            // SAFETY: the processor has AVX2 and popcnt, and the function asks no more.
             return unsafe { $fast $(::<$($g),*>)? ($($arg),*) };
         }
         $plain

@@ -39,10 +39,13 @@ mod bewalgo2;
 mod bytes;
 mod copy;
 pub mod cpu;
+mod libs;
 mod lz4;
+mod lz4hc;
 mod pack;
 mod parts;
 mod pbpm;
+mod peers;
 mod pipeline;
 mod registry;
 mod same;
@@ -56,7 +59,7 @@ mod wkdm;
 mod zstd;
 
 pub use pipeline::{Chain, MOST_STEPS, Pipeline, PipelineTable};
-pub use registry::{CodecId, UnknownCodec, all, codec, decoder};
+pub use registry::{CodecId, UnknownCodec, all, codec, decoder, is_optional};
 pub use same::{fill, same_filled};
 pub use scratch::Scratch;
 #[cfg(feature = "std")]

@@ -13,8 +13,10 @@ use crate::bewalgo2::BEWALGO2;
 use crate::copy::Copy;
 use crate::lz4::Lz4;
 use crate::pbpm::{PBPM, PBPM_TAPES, PBPM_WORD};
+use crate::peers::lzrw::LZRW1A;
+use crate::peers::p842::P842;
 use crate::wkdm::WKDM;
-use crate::{Codec, MOST_STEPS, Pipeline, pipeline, zstd};
+use crate::{Chain, Codec, MOST_STEPS, Pipeline, libs, lz4hc, pipeline, zstd};
 
 /// Which decoder reads a compressed block: the number that formats store.
 ///
@@ -43,6 +45,20 @@ impl CodecId {
     pub const BEWALGO2: CodecId = CodecId(10);
     /// A pipeline, which says itself what it is made of.
     pub const PIPELINE: CodecId = CodecId(11);
+    /// Raw DEFLATE, whatever the level.
+    pub const DEFLATE: CodecId = CodecId(12);
+    /// Snappy, without frame.
+    pub const SNAPPY: CodecId = CodecId(13);
+    /// A bzip2 stream.
+    pub const BZIP2: CodecId = CodecId(14);
+    /// LZMA2, whatever the level.
+    pub const XZ: CodecId = CodecId(15);
+    /// LZO1X.
+    pub const LZO: CodecId = CodecId(16);
+    /// 842, without checksum.
+    pub const P842: CodecId = CodecId(17);
+    /// LZRW1-A.
+    pub const LZRW1A: CodecId = CodecId(18);
 }
 
 /// No codec has this name. Its text says which names there are.
@@ -57,9 +73,11 @@ impl fmt::Display for UnknownCodec {
         }
         write!(
             f,
-            "and zstd:LEVEL with LEVEL from {} to -1 (fast) or from 1 to {} (dense), zstd alone meaning \
-             zstd:1; and pipelines of up to {MOST_STEPS} of these and of {}, such as \
+            "lz4hc:LEVEL with LEVEL from 2 to {}, {}and zstd:LEVEL with LEVEL from {} to -1 (fast) or from \
+             1 to {} (dense), zstd alone meaning zstd:1; and pipelines of up to {MOST_STEPS} of these and of {}, such as \
              delta:8x2+shuffle:8+zstd:1",
+            if cfg!(feature = "lz4hc-optimal") { 12 } else { 9 },
+            libs::LEVEL_NAMES,
             zstd::MIN_LEVEL,
             zstd::MAX_LEVEL,
             pipeline::STEP_NAMES,
@@ -69,13 +87,26 @@ impl fmt::Display for UnknownCodec {
 
 impl core::error::Error for UnknownCodec {}
 
-/// The codecs that are one each. `zstd:LEVEL` comes in addition.
-static SINGLE: [&dyn Codec; 8] = [&Copy, &Lz4, &PBPM, &PBPM_TAPES, &PBPM_WORD, &WKDM, &BEWALGO, &BEWALGO2];
+/// The codecs that are one each. Those with levels come in addition.
+static SINGLE: [&dyn Codec; 10 + libs::SINGLE.len()] = {
+    let mut all: [&dyn Codec; 10 + libs::SINGLE.len()] = [&Copy; 10 + libs::SINGLE.len()];
+    let ours: [&dyn Codec; 10] =
+        [&Copy, &Lz4, &PBPM, &PBPM_TAPES, &PBPM_WORD, &WKDM, &BEWALGO, &BEWALGO2, &P842, &LZRW1A];
+    let mut i = 0;
+    while i < all.len() {
+        all[i] = if i < ours.len() { ours[i] } else { libs::SINGLE[i - ours.len()] };
+        i += 1;
+    }
+    all
+};
 
 /// The whole name for a short one.
 pub(crate) fn alias(name: &str) -> &str {
     match name {
         "zstd" => "zstd:1",
+        "lz4hc" => "lz4hc:9",
+        "deflate" => "deflate:6",
+        "xz" => "xz:6",
         _ => name,
     }
 }
@@ -102,15 +133,27 @@ pub fn codec(name: &str) -> Result<&'static dyn Codec, UnknownCodec> {
 /// that share a number it is one, it does not matter which.
 pub fn decoder(id: CodecId) -> Option<&'static dyn Codec> {
     match id {
+        // The most frequent are found at once.
+        CodecId::LZ4 => Some(&Lz4),
         CodecId::ZSTD => zstd::level(1).map(|codec| codec as &dyn Codec),
         CodecId::PIPELINE => Some(&pipeline::ANY),
-        _ => SINGLE.iter().copied().find(|codec| codec.id() == id),
+        _ => all().find(|codec| codec.id() == id),
     }
 }
 
 /// Every codec there is but for pipelines, the faster ones of a family first.
 pub fn all() -> impl Iterator<Item = &'static dyn Codec> {
-    SINGLE.iter().copied().chain(zstd::LEVELS.iter().map(|codec| codec as &dyn Codec))
+    let zstd = zstd::LEVELS.iter().map(|codec| codec as &dyn Codec);
+    let lz4hc = lz4hc::LEVELS.iter().map(|codec| codec as &dyn Codec);
+    SINGLE.iter().copied().chain(zstd).chain(lz4hc).chain(libs::with_levels())
+}
+
+/// Whether a codec, or a step of a pipeline, is there only because this crate was
+/// built with a feature: other programs, and the preload library, may not have it.
+pub fn is_optional(codec: &dyn Codec) -> bool {
+    let optional = |name: &str| libs::all().any(|codec| codec.name() == name);
+    optional(codec.name())
+        || codec.name().parse::<Chain>().is_ok_and(|steps| steps.codecs().any(|step| optional(step.name())))
 }
 
 #[cfg(test)]
@@ -185,12 +228,42 @@ mod tests {
 
     #[test]
     fn numbers_never_change() {
-        assert_eq!((CodecId::COPY.0, CodecId::LZ4.0, CodecId::ZSTD.0), (1, 2, 3));
-        let ours = [CodecId::PBPM, CodecId::PBPM_TAPES, CodecId::PBPM_WORD, CodecId::WKDM];
-        assert_eq!(ours.map(|id| id.0), [5, 6, 7, 8]);
-        assert_eq!([CodecId::BEWALGO, CodecId::BEWALGO2, CodecId::PIPELINE].map(|id| id.0), [9, 10, 11]);
-        for unused in (0..=255).filter(|id| ![1, 2, 3, 5, 6, 7, 8, 9, 10, 11].contains(id)) {
-            assert!(decoder(CodecId(unused)).is_none());
+        let numbers = [
+            ("copy", 1),
+            ("lz4", 2),
+            ("zstd:1", 3),
+            ("pbpm", 5),
+            ("pbpm:tapes", 6),
+            ("pbpm:word", 7),
+            ("wkdm", 8),
+            ("bewalgo", 9),
+            ("bewalgo2", 10),
+            ("pipeline", 11),
+            ("deflate:1", 12),
+            ("snappy", 13),
+            ("bzip2", 14),
+            ("xz:0", 15),
+            ("lzo", 16),
+            ("842", 17),
+            ("lzrw1a", 18),
+        ];
+        for id in 0..=255 {
+            let name = numbers.iter().find(|(_, number)| *number == id).map(|(name, _)| *name);
+            match decoder(CodecId(id)) {
+                Some(codec) => assert_eq!(Some(codec.name()), name),
+                // Without its feature it is not there.
+                None => assert!(name.is_none() || (12..=16).contains(&id), "{id}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_features_add_is_known_as_such() {
+        for found in all() {
+            let optimal = found.name().starts_with("lz4hc:1");
+            assert_eq!(is_optional(found), optimal || (12..=16).contains(&found.id().0), "{found:?}");
+            let name = std::format!("shuffle:2+{}", found.name());
+            assert_eq!(is_optional(codec(&name).unwrap()), is_optional(found));
         }
     }
 }

@@ -14,10 +14,10 @@ use std::cell::RefCell;
 
 /// Two forms of these in a row may be a form of twice the block: they have
 /// neither header nor end.
-const ROWS: [&str; 7] = ["copy", "pbpm", "pbpm:tapes", "pbpm:word", "wkdm", "bewalgo", "bewalgo2"];
+const ROWS: [&str; 8] = ["copy", "lzrw1a", "pbpm", "pbpm:tapes", "pbpm:word", "wkdm", "bewalgo", "bewalgo2"];
 
 fn names() -> Vec<&'static str> {
-    some_codecs(&["zstd:1"]).into_iter().map(|codec| codec.name()).collect()
+    some_codecs(&["zstd:1", "deflate:6", "xz:0"]).into_iter().map(|codec| codec.name()).collect()
 }
 
 const CAPACITY: usize = 1 << 16;

@@ -16,7 +16,7 @@ use core::str::FromStr;
 use super::MOST_STEPS;
 use super::element::{Element, steps};
 use crate::parts::{Parts, part};
-use crate::{Compressed, Malformed, Scratch, UnknownCodec, registry};
+use crate::{Codec, Compressed, Malformed, Scratch, UnknownCodec, registry};
 
 /// Bits of a step's code.
 const BITS: u32 = 9;
@@ -65,6 +65,14 @@ impl Chain {
     pub(super) fn elements(self) -> impl Iterator<Item = Element> {
         let codes = (0..MOST_STEPS as u32).map(move |i| self.0.get() >> (BITS * i) & MASK);
         codes.map_while(|code| Element::by_code(code as u16))
+    }
+
+    /// The codecs among the steps.
+    pub(crate) fn codecs(self) -> impl Iterator<Item = &'static dyn Codec> {
+        self.elements().filter_map(|element| match element {
+            Element::Codec(codec) => Some(codec),
+            Element::Step(..) => None,
+        })
     }
 
     fn array(self) -> [Option<Element>; MOST_STEPS] {

@@ -63,7 +63,7 @@ impl Model {
         let (seen, likely) = (*place & 0x3FF, i64::from(*place >> 10));
         let wanted = if bit { (1 << 22) - 1 } else { 0 };
         let speed = i64::from(SPEEDS[seen.min(SLOWEST) as usize]);
-        let likely = likely + ((wanted - likely) * speed >> 16);
+        let likely = likely + (((wanted - likely) * speed) >> 16);
         *place = (likely as u32) << 10 | (seen + 1).min(SLOWEST);
     }
 }
@@ -83,7 +83,7 @@ impl Interval {
     #[inline(always)]
     fn middle(&self, one: u32) -> u32 {
         let range = u64::from(self.high - self.low);
-        self.low + (range * u64::from(one) >> 16) as u32
+        self.low + ((range * u64::from(one)) >> 16) as u32
     }
 
     #[inline(always)]

@@ -99,9 +99,9 @@ fn transpose(bytes: &mut [u8]) {
 }
 
 /// # Safety
-/// The processor has AVX2.
+/// The processor has AVX2 and popcnt.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,popcnt")]
 unsafe fn transpose_avx2(bytes: &mut [u8]) {
     transpose_each(bytes);
 }

@@ -103,9 +103,9 @@ fn change<T: Word>(src: &[u8], dst: &mut [u8]) -> Lag {
 }
 
 /// # Safety
-/// The processor has AVX2.
+/// The processor has AVX2 and popcnt.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,popcnt")]
 unsafe fn change_avx2<T: Word>(src: &[u8], dst: &mut [u8]) -> Lag {
     change_each::<T>(src, dst)
 }
@@ -189,6 +189,9 @@ fn find<T: Word>(src: &[u8]) -> Lag {
             let from = run(n);
             for i in from..(from + 8).min(count) {
                 bits += word(i).sub(word(i - lag)).bits();
+            }
+            if bits >= best[FINALISTS - 1].0 {
+                break;
             }
         }
         // A short lag is worth no more, but of two as good it is the likelier.

@@ -181,9 +181,9 @@ mod x86 {
     /// The same in both halves of the registers.
     ///
     /// # Safety
-    /// The processor has AVX2.
+    /// The processor has AVX2 and popcnt.
     #[inline]
-    #[target_feature(enable = "avx2")]
+    #[target_feature(enable = "avx2,popcnt")]
     unsafe fn rotate_avx2<const W: usize>(r: [__m256i; W]) -> [__m256i; W] {
         let mut out = r;
         for i in 0..W / 2 {
@@ -199,8 +199,8 @@ mod x86 {
     }
 
     /// # Safety
-    /// The processor has AVX2; `src` and `dst` are of `words * W` bytes at least.
-    #[target_feature(enable = "avx2")]
+    /// The processor has AVX2 and popcnt; `src` and `dst` are of `words * W` bytes at least.
+    #[target_feature(enable = "avx2,popcnt")]
     unsafe fn shuffle_avx2<const W: usize>(src: *const u8, dst: *mut u8, words: usize) -> usize {
         let mut done = 0;
         while done + 32 <= words {
@@ -228,7 +228,7 @@ mod x86 {
 
     /// # Safety
     /// As for `shuffle_avx2`.
-    #[target_feature(enable = "avx2")]
+    #[target_feature(enable = "avx2,popcnt")]
     unsafe fn unshuffle_avx2<const W: usize>(src: *const u8, dst: *mut u8, words: usize) -> usize {
         let mut done = 0;
         while done + 32 <= words {

@@ -100,9 +100,9 @@ pub(crate) fn masks_of(src: &[u8], masks: &mut [u8]) {
 }
 
 /// # Safety
-/// The processor has AVX2.
+/// The processor has AVX2 and popcnt.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,popcnt")]
 unsafe fn masks_avx2(src: &[u8], masks: &mut [u8]) {
     use core::arch::x86_64::*;
     let mut pieces = src.chunks_exact(32);
@@ -150,9 +150,9 @@ fn squeeze_one(bytes: &[u8], mask: u8, out: &mut Out<'_>) -> Option<()> {
 }
 
 /// # Safety
-/// The processor has AVX2.
+/// The processor has AVX2 and popcnt.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,popcnt")]
 unsafe fn squeeze_avx2(src: &[u8], masks: &[u8], out: &mut Out<'_>) -> Option<()> {
     use core::arch::x86_64::*;
     let mut pieces = src.chunks_exact(8);
@@ -215,9 +215,9 @@ fn expand_one<'a>(mut src: &'a [u8], mask: u8, to: &mut [u8]) -> &'a [u8] {
 }
 
 /// # Safety
-/// The processor has AVX2.
+/// The processor has AVX2 and popcnt.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,popcnt")]
 unsafe fn expand_avx2(mut src: &[u8], masks: &[u8], dst: &mut [u8]) {
     use core::arch::x86_64::*;
     let mut done = 0;
