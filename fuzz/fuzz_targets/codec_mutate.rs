@@ -15,6 +15,26 @@ use guard::{Against, Guarded};
 use libfuzzer_sys::fuzz_target;
 use memfold_codec::{Compressed, MAX_BLOCK, ScratchBuf, codec};
 
+const NAMES: [&str; 17] = [
+    "lz4",
+    "zstd:-5",
+    "zstd:1",
+    "zstd:6",
+    "pbpm",
+    "pbpm:tapes",
+    "pbpm:word",
+    "wkdm",
+    "bewalgo",
+    "bewalgo2",
+    "842",
+    "lzrw1a",
+    "deflate:6",
+    "snappy",
+    "bzip2",
+    "xz:0",
+    "lzo",
+];
+
 struct Memory {
     scratch: ScratchBuf,
     src: Guarded,
@@ -31,7 +51,7 @@ thread_local! {
 
 fuzz_target!(|data: &[u8]| {
     let [which, repeats, damages, rest @ ..] = data else { return };
-    let codec = codec(["lz4", "zstd:-5", "zstd:1", "zstd:6"][usize::from(which % 4)]).expect("a name");
+    let codec = codec(NAMES[usize::from(*which) % NAMES.len()]).expect("a name");
     let damages = 3 * usize::from(damages % 8);
     let Some((damages, block)) = rest.split_at_checked(damages) else { return };
     let block = block.repeat(1 + usize::from(*repeats));
