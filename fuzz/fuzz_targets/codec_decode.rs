@@ -9,6 +9,7 @@
 
 #[path = "../../crates/codec/tests/common/guard.rs"]
 mod guard;
+mod options;
 
 use std::cell::RefCell;
 

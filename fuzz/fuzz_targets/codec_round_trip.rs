@@ -8,6 +8,7 @@
 
 #[path = "../../crates/codec/tests/common/guard.rs"]
 mod guard;
+mod options;
 
 use std::cell::RefCell;
 

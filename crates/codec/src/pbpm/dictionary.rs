@@ -86,6 +86,12 @@ impl Dictionary {
         self.words[usize::from(index & 15)]
     }
 
+    /// Makes the other word of the set the older one.
+    #[inline(always)]
+    pub(super) fn touch(&mut self, index: u8) {
+        self.older[usize::from(index >> 1 & 7)] = index & 15 ^ 1;
+    }
+
     /// In the place of the older word of its set.
     #[inline(always)]
     pub(super) fn insert(&mut self, word: u32) {
@@ -119,11 +125,15 @@ mod tests {
         let first = 2 * SETS[1];
         assert_eq!(dictionary.find(a), Match::Full(first));
         assert_eq!(dictionary.find(b), Match::Full(first + 1));
-        // A hit does not make it younger.
         dictionary.insert(c);
         assert_eq!(dictionary.find(a), Match::None);
         assert_eq!(dictionary.find(c), Match::Full(first));
         assert_eq!(dictionary.find(b | 0x99), Match::Three(first + 1));
         assert_eq!(dictionary.find(c | 0x8800), Match::Two(first));
+        // Now b is the older one, unless it is found again.
+        dictionary.touch(first + 1);
+        dictionary.insert(a);
+        assert_eq!(dictionary.find(c), Match::None);
+        assert_eq!(dictionary.find(b), Match::Full(first + 1));
     }
 }
