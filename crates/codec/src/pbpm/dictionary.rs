@@ -1,8 +1,9 @@
 //! The dictionary: 16 words seen lately, in eight sets of two.
 //!
 //! The third byte of a word tells its set, by a table of 256 random sets. Of the
-//! two words in a set the older makes room for a new one. Encoder and decoder
-//! insert the same words in the same order, so only indices are stored.
+//! two words in a set the older makes room for a new one: that which was put
+//! there, or found whole, longer ago. Encoder and decoder do the same in the same
+//! order, so only indices are stored.
 //!
 //! ```text
 //! index   0   1   2   3   4   5        14  15
