@@ -8,12 +8,35 @@
 
 #[path = "../../crates/codec/tests/common/guard.rs"]
 mod guard;
+mod options;
 
 use std::cell::RefCell;
 
 use guard::{Against, Guarded};
 use libfuzzer_sys::fuzz_target;
 use memfold_codec::{Compressed, MAX_BLOCK, ScratchBuf, codec};
+
+const NAMES: [&str; 19] = [
+    "lz4",
+    "stride:1",
+    "stride:2",
+    "zstd:-5",
+    "zstd:1",
+    "zstd:6",
+    "pbpm",
+    "pbpm:tapes",
+    "pbpm:word",
+    "wkdm",
+    "bewalgo",
+    "bewalgo2",
+    "842",
+    "lzrw1a",
+    "deflate:6",
+    "snappy",
+    "bzip2",
+    "xz:0",
+    "lzo",
+];
 
 struct Memory {
     scratch: ScratchBuf,
@@ -31,8 +54,7 @@ thread_local! {
 
 fuzz_target!(|data: &[u8]| {
     let [which, repeats, damages, rest @ ..] = data else { return };
-    let codec = codec(["lz4", "zstd:-5", "zstd:1", "zstd:6", "stride:1", "stride:2"][usize::from(which % 6)])
-        .expect("a name");
+    let codec = codec(NAMES[usize::from(*which) % NAMES.len()]).expect("a name");
     let damages = 3 * usize::from(damages % 8);
     let Some((damages, block)) = rest.split_at_checked(damages) else { return };
     let block = block.repeat(1 + usize::from(*repeats));

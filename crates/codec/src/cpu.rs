@@ -140,9 +140,40 @@ unsafe fn saved_registers() -> u32 {
     unsafe { core::arch::x86_64::_xgetbv(0) as u32 }
 }
 
+/// Calls a function that was compiled for AVX2 as well, as the path tells.
+///
+/// `either!(fast(a, b), plain(a, b))`: `fast` is an unsafe function whose only
+/// demand is that the processor has what [`Path::Avx2`] names.
+macro_rules! either {
+    ($fast:ident $(::<$($g:ty),*>)? ($($arg:expr),*), $plain:expr) => {{
+        #[cfg(target_arch = "x86_64")]
+        if $crate::cpu::path() >= $crate::cpu::Path::Avx2 {
+            // SAFETY: the processor has AVX2 and its kin, and the function asks no more.
+            return unsafe { $fast $(::<$($g),*>)? ($($arg),*) };
+        }
+        $plain
+    }};
+}
+pub(crate) use either;
+
+/// For tests that compare the paths: runs `test` on each in turn. Other tests
+/// that run meanwhile take whichever path, which changes nothing.
+#[cfg(test)]
+pub(crate) fn on_each_path(mut test: impl FnMut(Path)) {
+    let _guard = tests::ONE_AT_A_TIME.lock();
+    for path in Path::ALL {
+        if force(Some(path)).is_ok() {
+            test(path);
+        }
+    }
+    let _ = force(None);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    pub(super) static ONE_AT_A_TIME: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
     #[test]
     fn names_are_found_again() {
@@ -166,6 +197,7 @@ mod tests {
 
     #[test]
     fn only_what_is_there_can_be_forced() {
+        let _guard = ONE_AT_A_TIME.lock();
         for path in Path::ALL {
             assert_eq!(force(Some(path)).is_ok(), path <= best());
         }

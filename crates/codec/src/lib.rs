@@ -6,6 +6,8 @@
 //! bytes either fills the block or returns an error; it never reads or
 //! writes outside of what it was given.
 //!
+//! Several steps in a row are a codec as well, a [`Pipeline`].
+//!
 //! [`codec`] finds a codec by its name, [`decoder`] by the number that a
 //! format stored. Blocks that are one word repeated are worth no codec:
 //! [`same_filled`] finds them and [`fill`] makes them again.
@@ -32,18 +34,33 @@
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+mod bewalgo;
+mod bewalgo2;
+mod bytes;
 mod copy;
 pub mod cpu;
+mod libs;
 mod lz4;
+mod lz4hc;
+mod pack;
+mod parts;
+mod pbpm;
+mod peers;
+mod pipeline;
 mod registry;
 mod same;
 mod scratch;
 #[cfg(feature = "std")]
 mod scratch_buf;
+mod step;
+mod steps;
 mod stride;
+mod transforms;
+mod wkdm;
 mod zstd;
 
-pub use registry::{CodecId, UnknownCodec, all, codec, decoder};
+pub use pipeline::{Chain, MOST_STEPS, Pipeline, PipelineTable};
+pub use registry::{CodecId, UnknownCodec, all, codec, decoder, is_optional};
 pub use same::{fill, same_filled};
 pub use scratch::Scratch;
 #[cfg(feature = "std")]
@@ -89,6 +106,12 @@ pub trait Codec: Sync {
 
     /// Bytes of scratch that `compress` needs for a block of `len` bytes.
     fn compress_scratch(&self, len: usize) -> usize;
+
+    /// Bytes of scratch that `compress` needs for any block of at most `len`
+    /// bytes, where shorter ones may need more.
+    fn compress_scratch_up_to(&self, len: usize) -> usize {
+        self.compress_scratch(len)
+    }
 
     /// Bytes of scratch that `decompress` needs for a block of `len` bytes.
     fn decompress_scratch(&self, len: usize) -> usize;

@@ -33,7 +33,7 @@ unsafe extern "C" {
 }
 
 /// `LZ4_MAX_INPUT_SIZE`: the library refuses more.
-const MAX_INPUT: usize = 0x7E00_0000;
+pub(crate) const MAX_INPUT: usize = 0x7E00_0000;
 
 /// The codec `lz4`.
 pub(crate) struct Lz4;

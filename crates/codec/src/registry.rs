@@ -8,9 +8,15 @@
 
 use core::fmt;
 
+use crate::bewalgo::BEWALGO;
+use crate::bewalgo2::BEWALGO2;
 use crate::copy::Copy;
 use crate::lz4::Lz4;
-use crate::{Codec, stride, zstd};
+use crate::pbpm::{PBPM, PBPM_TAPES, PBPM_WORD};
+use crate::peers::lzrw::LZRW1A;
+use crate::peers::p842::P842;
+use crate::wkdm::WKDM;
+use crate::{Chain, Codec, MOST_STEPS, Pipeline, libs, lz4hc, pipeline, stride, zstd};
 
 /// Which decoder reads a compressed block: the number that formats store.
 ///
@@ -27,6 +33,34 @@ impl CodecId {
     pub const ZSTD: CodecId = CodecId(3);
     /// Our own format of predicted words, see `docs/formats/stride.md`.
     pub const STRIDE: CodecId = CodecId(4);
+    /// PBPM with one tape of data.
+    pub const PBPM: CodecId = CodecId(5);
+    /// PBPM with a tape for data of each size.
+    pub const PBPM_TAPES: CodecId = CodecId(6);
+    /// PBPM with data in whole words.
+    pub const PBPM_WORD: CodecId = CodecId(7);
+    /// WKdm.
+    pub const WKDM: CodecId = CodecId(8);
+    /// BeWalgo.
+    pub const BEWALGO: CodecId = CodecId(9);
+    /// BeWalgo2.
+    pub const BEWALGO2: CodecId = CodecId(10);
+    /// A pipeline, which says itself what it is made of.
+    pub const PIPELINE: CodecId = CodecId(11);
+    /// Raw DEFLATE, whatever the level.
+    pub const DEFLATE: CodecId = CodecId(12);
+    /// Snappy, without frame.
+    pub const SNAPPY: CodecId = CodecId(13);
+    /// A bzip2 stream.
+    pub const BZIP2: CodecId = CodecId(14);
+    /// LZMA2, whatever the level.
+    pub const XZ: CodecId = CodecId(15);
+    /// LZO1X.
+    pub const LZO: CodecId = CodecId(16);
+    /// 842, without checksum.
+    pub const P842: CodecId = CodecId(17);
+    /// LZRW1-A.
+    pub const LZRW1A: CodecId = CodecId(18);
 }
 
 /// No codec has this name. Its text says which names there are.
@@ -35,63 +69,97 @@ pub struct UnknownCodec;
 
 impl fmt::Display for UnknownCodec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no codec has that name; there are ")?;
+        for codec in SINGLE {
+            write!(f, "{}, ", codec.name())?;
+        }
         write!(
             f,
-            "no codec has that name; there are copy, lz4, stride:1 (fast) to stride:{} (dense), stride \
-             alone meaning stride:2, and zstd:LEVEL with LEVEL from {} to -1 (fast) or from 1 to {} \
-             (dense), zstd alone meaning zstd:1",
-            stride::SETTINGS.len(),
+            "lz4hc:LEVEL with LEVEL from 2 to {}, {}and zstd:LEVEL with LEVEL from {} to -1 (fast) or from \
+             1 to {} (dense), zstd alone meaning zstd:1; and pipelines of up to {MOST_STEPS} of these and of {}, such as \
+             delta:8x2+shuffle:8+zstd:1",
+            if cfg!(feature = "lz4hc-optimal") { 12 } else { 9 },
+            libs::LEVEL_NAMES,
             zstd::MIN_LEVEL,
-            zstd::MAX_LEVEL
+            zstd::MAX_LEVEL,
+            pipeline::STEP_NAMES,
         )
     }
 }
 
 impl core::error::Error for UnknownCodec {}
 
-/// The codec of that name.
+const OURS: usize = 13;
+
+/// The codecs that are one each. Those with levels come in addition.
+static SINGLE: [&dyn Codec; OURS + libs::SINGLE.len()] = {
+    let mut all: [&dyn Codec; OURS + libs::SINGLE.len()] = [&Copy; OURS + libs::SINGLE.len()];
+    let ours: [&dyn Codec; OURS] =
+        [&Copy, &Lz4, &stride::SETTINGS[0], &stride::SETTINGS[1], &stride::SETTINGS[2], &PBPM, &PBPM_TAPES, &PBPM_WORD, &WKDM, &BEWALGO, &BEWALGO2, &P842, &LZRW1A];
+    let mut i = 0;
+    while i < all.len() {
+        all[i] = if i < ours.len() { ours[i] } else { libs::SINGLE[i - ours.len()] };
+        i += 1;
+    }
+    all
+};
+
+/// The whole name for a short one.
+pub(crate) fn alias(name: &str) -> &str {
+    match name {
+        "zstd" => "zstd:1",
+        "stride" => "stride:2",
+        "lz4hc" => "lz4hc:9",
+        "deflate" => "deflate:6",
+        "xz" => "xz:6",
+        _ => name,
+    }
+}
+
+/// The codec of that name, a pipeline for one.
+///
+/// A process can have 256 different pipelines from here, since they live for
+/// ever; beyond these, parse a [`Pipeline`] of one's own.
 ///
 /// ```
 /// assert_eq!(memfold_codec::codec("zstd").unwrap().name(), "zstd:1");
+/// assert_eq!(memfold_codec::codec("shuffle:8+zstd").unwrap().name(), "shuffle:8+zstd:1");
 /// assert!(memfold_codec::codec("zstd:99").is_err());
 /// ```
 pub fn codec(name: &str) -> Result<&'static dyn Codec, UnknownCodec> {
-    let (family, parameter) = match name.split_once(':') {
-        Some((family, parameter)) => (family, Some(parameter)),
-        None => (name, None),
-    };
-    let found: Option<&'static dyn Codec> = match (family, parameter) {
-        ("copy", None) => Some(&Copy),
-        ("lz4", None) => Some(&Lz4),
-        ("stride", None) => Some(&stride::SETTINGS[1]),
-        ("stride", Some(_)) => {
-            stride::SETTINGS.iter().map(|codec| codec as &dyn Codec).find(|codec| codec.name() == name)
-        }
-        ("zstd", None) => zstd::level(1).map(|codec| codec as &dyn Codec),
-        ("zstd", Some(level)) => level.parse().ok().and_then(zstd::level).map(|codec| codec as &dyn Codec),
-        _ => None,
-    };
-    // One name for each codec: `zstd:01` and `zstd:+1` parse, but are refused.
-    found.filter(|codec| parameter.is_none() || codec.name() == name).ok_or(UnknownCodec)
+    if let Some(found) = all().find(|codec| codec.name() == alias(name)) {
+        return Ok(found);
+    }
+    let pipeline = pipeline::interned(name.parse::<Pipeline>()?).ok_or(UnknownCodec)?;
+    Ok(pipeline)
 }
 
 /// The codec that decompresses what is stored under that number. Of codecs
 /// that share a number it is one, it does not matter which.
 pub fn decoder(id: CodecId) -> Option<&'static dyn Codec> {
     match id {
-        CodecId::COPY => Some(&Copy),
+        // The most frequent are found at once.
         CodecId::LZ4 => Some(&Lz4),
         CodecId::ZSTD => zstd::level(1).map(|codec| codec as &dyn Codec),
         CodecId::STRIDE => Some(&stride::SETTINGS[0]),
-        _ => None,
+        CodecId::PIPELINE => Some(&pipeline::ANY),
+        _ => all().find(|codec| codec.id() == id),
     }
 }
 
-/// Every codec there is, the faster ones of a family first.
+/// Every codec there is but for pipelines, the faster ones of a family first.
 pub fn all() -> impl Iterator<Item = &'static dyn Codec> {
-    let others: [&'static dyn Codec; 2] = [&Copy, &Lz4];
-    let ours = stride::SETTINGS.iter().map(|codec| codec as &dyn Codec);
-    others.into_iter().chain(ours).chain(zstd::LEVELS.iter().map(|codec| codec as &dyn Codec))
+    let zstd = zstd::LEVELS.iter().map(|codec| codec as &dyn Codec);
+    let lz4hc = lz4hc::LEVELS.iter().map(|codec| codec as &dyn Codec);
+    SINGLE.iter().copied().chain(zstd).chain(lz4hc).chain(libs::with_levels())
+}
+
+/// Whether a codec, or a step of a pipeline, is there only because this crate was
+/// built with a feature: other programs, and the preload library, may not have it.
+pub fn is_optional(codec: &dyn Codec) -> bool {
+    let optional = |name: &str| libs::all().any(|codec| codec.name() == name);
+    optional(codec.name())
+        || codec.name().parse::<Chain>().is_ok_and(|steps| steps.codecs().any(|step| optional(step.name())))
 }
 
 #[cfg(test)]
@@ -151,7 +219,9 @@ mod tests {
             "stride:-1",
             "lz",
             "auto",
-            "lz4+copy",
+            "lz4+",
+            "lz4+x",
+            "pipeline",
         ] {
             assert!(codec(name).is_err(), "{name:?}");
         }
@@ -160,16 +230,52 @@ mod tests {
     #[test]
     fn the_error_says_which_names_there_are() {
         let text = codec("lzma").unwrap_err().to_string();
-        for name in ["copy", "lz4", "stride:1", "stride:3", "zstd:LEVEL", "-1", "22"] {
+        for name in
+            ["copy", "lz4", "stride:1", "stride:3", "pbpm:word", "bewalgo2", "zstd:LEVEL", "-1", "22", "delta", "lagdelta", "huffman"]
+        {
             assert!(text.contains(name), "{text}");
         }
     }
 
     #[test]
     fn numbers_never_change() {
-        assert_eq!((CodecId::COPY.0, CodecId::LZ4.0, CodecId::ZSTD.0, CodecId::STRIDE.0), (1, 2, 3, 4));
-        for unused in (0..=255).filter(|id| ![1, 2, 3, 4].contains(id)) {
-            assert!(decoder(CodecId(unused)).is_none());
+        let numbers = [
+            ("copy", 1),
+            ("lz4", 2),
+            ("zstd:1", 3),
+            ("stride:1", 4),
+            ("pbpm", 5),
+            ("pbpm:tapes", 6),
+            ("pbpm:word", 7),
+            ("wkdm", 8),
+            ("bewalgo", 9),
+            ("bewalgo2", 10),
+            ("pipeline", 11),
+            ("deflate:1", 12),
+            ("snappy", 13),
+            ("bzip2", 14),
+            ("xz:0", 15),
+            ("lzo", 16),
+            ("842", 17),
+            ("lzrw1a", 18),
+        ];
+        for id in 0..=255 {
+            let name = numbers.iter().find(|(_, number)| *number == id).map(|(name, _)| *name);
+            match decoder(CodecId(id)) {
+                Some(codec) => assert_eq!(Some(codec.name()), name),
+                // Without its feature it is not there.
+                None => assert!(name.is_none() || (12..=16).contains(&id), "{id}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_features_add_is_known_as_such() {
+        for found in all() {
+            let optimal = found.name().starts_with("lz4hc:1");
+            assert_eq!(is_optional(found), optimal || (12..=16).contains(&found.id().0), "{found:?}");
+            let name = std::format!("shuffle:2+{}", found.name());
+            assert_eq!(is_optional(codec(&name).unwrap()), is_optional(found));
         }
     }
 }

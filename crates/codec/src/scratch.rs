@@ -14,14 +14,18 @@
 //! memory (aligned to 64 bytes)                               memory + len
 //! +----------------------------+---------------------------+----------+
 //! | what a codec wants for one | context: valid as long as |  unused  |
-//! | call, contents random      | `kept` describes it       |          |
+//! | call, contents random      | `context` describes it    |          |
 //! +----------------------------+---------------------------+----------+
 //! ```
 //!
-//! Invariant: while `kept` is `Some`, nobody but the codec it names has
-//! written to the memory since that codec set its context up. It holds because
-//! the memory is borrowed for as long as the scratch lives and every other way
-//! to the bytes, all in this module, clears `kept` first.
+//! A codec that calls others (a pipeline) splits the scratch: it takes the first
+//! part and lends the rest on, as a scratch that may keep a context likewise.
+//!
+//! Invariant: while `context` is `Some`, nobody but the codec it names has
+//! written to the memory from `context.memory` on since that codec set its
+//! context up. It holds because the memory is borrowed for as long as the
+//! scratch lives and every other way to the bytes, all in this module, clears
+//! `context` first, or lends only bytes before `context.memory`.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -38,13 +42,23 @@ pub(crate) struct Kept {
     pub block_len: usize,
 }
 
+/// A context that lives in a scratch.
+#[derive(Debug, Clone, Copy)]
+struct Context {
+    kept: Kept,
+    /// Where the scratch began that it was set up in: this one, or a part of
+    /// it that was lent on.
+    memory: NonNull<u8>,
+    /// Where the codec says that it is.
+    at: NonNull<u8>,
+}
+
 /// Working memory for codecs, owned by one thread at a time.
 #[derive(Debug)]
 pub struct Scratch<'a> {
     memory: NonNull<u8>,
     len: usize,
-    /// What is set up, and where the codec says its context is.
-    kept: Option<(Kept, NonNull<u8>)>,
+    context: Option<Context>,
     borrow: PhantomData<&'a mut [u8]>,
 }
 
@@ -65,12 +79,12 @@ impl<'a> Scratch<'a> {
         let len = memory.len();
         let memory = NonNull::from(memory).cast::<u8>();
         assert!(len == 0 || memory.addr().get() % Self::ALIGN == 0, "scratch memory is not aligned");
-        Scratch { memory, len, kept: None, borrow: PhantomData }
+        Scratch { memory, len, context: None, borrow: PhantomData }
     }
 
     /// A scratch without memory, for codecs that need none.
     pub const fn empty() -> Self {
-        Scratch { memory: NonNull::dangling(), len: 0, kept: None, borrow: PhantomData }
+        Scratch { memory: NonNull::dangling(), len: 0, context: None, borrow: PhantomData }
     }
 
     /// How many bytes of memory there are.
@@ -86,7 +100,7 @@ impl<'a> Scratch<'a> {
     /// Forgets any context, so that the memory may be put to another use (or
     /// its pages given back) before the next call.
     pub fn forget(&mut self) {
-        self.kept = None;
+        self.context = None;
     }
 
     /// Memory for one call that keeps nothing.
@@ -95,8 +109,42 @@ impl<'a> Scratch<'a> {
     /// If there are fewer than `size` bytes.
     #[inline]
     pub(crate) fn take(&mut self, size: usize) -> NonNull<u8> {
-        self.kept = None;
+        self.context = None;
         self.memory_of(size)
+    }
+
+    /// The same as bytes, contents random.
+    ///
+    /// # Panics
+    /// If there are fewer than `size` bytes.
+    #[inline]
+    pub(crate) fn bytes(&mut self, size: usize) -> &mut [u8] {
+        let memory = self.take(size);
+        // SAFETY: `take` vouches for `size` bytes. They were initialised when
+        // the scratch was made, and whoever had them since wrote bytes. They
+        // are borrowed as long as `self` is.
+        unsafe { core::slice::from_raw_parts_mut(memory.as_ptr(), size) }
+    }
+
+    /// Lends the first `size` bytes as such and what follows as a scratch of
+    /// its own, in which a context lives on to the next call that splits at
+    /// the same place.
+    ///
+    /// # Panics
+    /// If there are fewer than `size` bytes, or `size` is not a multiple of
+    /// [`Scratch::ALIGN`].
+    pub(crate) fn split<R>(&mut self, size: usize, work: impl FnOnce(&mut [u8], &mut Scratch<'_>) -> R) -> R {
+        assert!(size % Self::ALIGN == 0, "a scratch is split where no scratch may begin");
+        let memory = self.memory_of(size);
+        // SAFETY: `size` is not more than the length.
+        let rest = unsafe { memory.add(size) };
+        let context = self.context.take().filter(|context| context.memory >= rest);
+        let mut rest = Scratch { memory: rest, len: self.len - size, context, borrow: PhantomData };
+        // SAFETY: as in `bytes`; the scratch beside it begins where it ends.
+        let bytes = unsafe { core::slice::from_raw_parts_mut(memory.as_ptr(), size) };
+        let result = work(bytes, &mut rest);
+        self.context = rest.context;
+        result
     }
 
     /// The memory, and in it the context that `kept` describes. If there is
@@ -112,13 +160,13 @@ impl<'a> Scratch<'a> {
         size: impl FnOnce() -> usize,
         set_up: impl FnOnce(NonNull<u8>) -> NonNull<u8>,
     ) -> (NonNull<u8>, NonNull<u8>) {
-        if let Some((_, context)) = self.kept.filter(|(there, _)| *there == kept) {
-            return (self.memory, context);
+        if let Some(there) = self.context.filter(|there| there.kept == kept && there.memory == self.memory) {
+            return (self.memory, there.at);
         }
         let memory = self.take(size());
-        let context = set_up(memory);
-        self.kept = Some((kept, context));
-        (memory, context)
+        let at = set_up(memory);
+        self.context = Some(Context { kept, memory, at });
+        (memory, at)
     }
 
     #[inline]
@@ -176,6 +224,29 @@ mod tests {
         assert!(sets_up(&mut scratch, KEPT));
         scratch.forget();
         assert!(sets_up(&mut scratch, KEPT));
+    }
+
+    #[test]
+    fn a_context_in_the_rest_lives_on_until_that_is_used() {
+        let mut memory = Aligned([0; 256]);
+        let mut scratch = Scratch::new(&mut memory.0);
+        assert!(scratch.split(64, |_, rest| sets_up(rest, KEPT)));
+        assert!(!scratch.split(64, |bytes, rest| {
+            bytes.fill(1);
+            sets_up(rest, KEPT)
+        }));
+        // At another place, in the whole, and after the whole was used.
+        assert!(scratch.split(128, |_, rest| sets_up(rest, KEPT)));
+        assert!(scratch.split(64, |_, rest| sets_up(rest, KEPT)));
+        assert!(sets_up(&mut scratch, KEPT));
+        assert!(scratch.split(64, |_, rest| sets_up(rest, KEPT)));
+        scratch.bytes(1);
+        assert!(scratch.split(64, |_, rest| sets_up(rest, KEPT)));
+        // What splits may itself be a part.
+        assert!(scratch.split(0, |_, rest| rest.split(64, |_, rest| !sets_up(rest, KEPT))));
+        // The part before the context is lent without harm, one around it is not.
+        scratch.split(128, |_, _| ());
+        assert!(scratch.split(64, |_, rest| sets_up(rest, KEPT)));
     }
 
     #[test]

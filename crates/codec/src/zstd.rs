@@ -229,6 +229,13 @@ impl Codec for Zstd {
         if len == 0 { 0 } else { self.staging(len) + self.context_size(len) }
     }
 
+    /// Zstandard has parameters for four sizes of blocks. Of one size, longer
+    /// blocks never need less.
+    fn compress_scratch_up_to(&self, len: usize) -> usize {
+        let longest = [16 << 10, 128 << 10, 256 << 10, len].map(|size| size.min(len));
+        longest.into_iter().map(|len| self.compress_scratch(len)).max().unwrap_or(0)
+    }
+
     fn decompress_scratch(&self, len: usize) -> usize {
         if len == 0 { 0 } else { decompress_context_size() }
     }

@@ -6,13 +6,28 @@ mod common;
 #[path = "common/guard.rs"]
 mod guard;
 
-use common::{KINDS, Random, block, compress, decompress};
+use common::{KINDS, PIPELINES, Random, block, compress, decompress, some_codecs};
 use guard::{Against, Guarded};
 use memfold_codec::{Codec, ScratchBuf, codec};
 use proptest::prelude::*;
+use std::cell::RefCell;
 
-const NAMES: [&str; 5] = ["copy", "lz4", "stride:1", "stride:3", "zstd:1"];
-const CAPACITY: usize = 1 << 18;
+/// Two forms of these in a row may be a form of twice the block: they have
+/// neither header nor end.
+const ROWS: [&str; 8] = ["copy", "lzrw1a", "pbpm", "pbpm:tapes", "pbpm:word", "wkdm", "bewalgo", "bewalgo2"];
+
+fn names() -> Vec<&'static str> {
+    some_codecs(&["zstd:1", "deflate:6", "xz:0"]).into_iter().map(|codec| codec.name()).collect()
+}
+
+const CAPACITY: usize = 1 << 16;
+
+/// Those that notice every form that was cut off, goes on, or is of a block of
+/// another length. Coders that write no length and no end cannot.
+fn strict() -> Vec<&'static str> {
+    let pipelines = ["delta:8x6+shuffle:8+zstd:1", "delta:2x2+shuffle:2+lz4"];
+    names().into_iter().filter(|name| !PIPELINES.contains(name) || pipelines.contains(name)).collect()
+}
 
 /// A decoder with guarded memory for what goes in and what comes out.
 struct Decoder {
@@ -59,7 +74,7 @@ fn compressed(codec: &dyn Codec) -> Vec<(Vec<u8>, usize)> {
 
 #[test]
 fn truncated_input_is_refused() {
-    for name in NAMES {
+    for name in strict() {
         let mut decoder = Decoder::new(name);
         for (src, len) in compressed(decoder.codec) {
             for shorter in 0..src.len() {
@@ -71,7 +86,7 @@ fn truncated_input_is_refused() {
 
 #[test]
 fn input_with_more_behind_it_is_refused() {
-    for name in NAMES {
+    for name in strict() {
         let mut decoder = Decoder::new(name);
         for (src, len) in compressed(decoder.codec) {
             assert!(decoder.accepts(&src, len).is_some());
@@ -79,7 +94,7 @@ fn input_with_more_behind_it_is_refused() {
                 let longer = [&src, more].concat();
                 assert!(decoder.accepts(&longer, len).is_none(), "{name} {len} {more:?}");
             }
-            if name != "copy" {
+            if !ROWS.contains(&name) {
                 assert!(decoder.accepts(&[&src[..], &src].concat(), 2 * len).is_none(), "{name} {len} twice");
             }
         }
@@ -88,7 +103,7 @@ fn input_with_more_behind_it_is_refused() {
 
 #[test]
 fn a_block_of_another_length_is_refused() {
-    for name in NAMES {
+    for name in strict() {
         let mut decoder = Decoder::new(name);
         for (src, len) in compressed(decoder.codec) {
             for other in [0, 1, len - 1, len + 1, len / 2, len + 8, 2 * len, CAPACITY] {
@@ -102,12 +117,13 @@ fn a_block_of_another_length_is_refused() {
 
 #[test]
 fn every_flipped_bit_is_survived() {
-    for name in NAMES {
+    for name in names() {
         let mut decoder = Decoder::new(name);
         for (mut src, len) in compressed(decoder.codec) {
             // All bits of small ones, the first and the last of large ones.
             let bits = src.len() * 8;
-            for bit in (0..bits).filter(|bit| bits < 6000 || *bit < 2000 || bits - bit < 1000) {
+            let most = if PIPELINES.contains(&name) { 400 } else { 2000 };
+            for bit in (0..bits).filter(|bit| bits < most || *bit < most / 2 || bits - bit < most / 4) {
                 src[bit / 8] ^= 1 << (bit % 8);
                 decoder.accepts(&src, len);
                 src[bit / 8] ^= 1 << (bit % 8);
@@ -119,11 +135,11 @@ fn every_flipped_bit_is_survived() {
 
 #[test]
 fn damaged_and_random_input_is_survived() {
-    for name in NAMES {
+    for name in names() {
         let mut decoder = Decoder::new(name);
         let samples = compressed(decoder.codec);
         let mut random = Random(99);
-        for round in 0..20_000 {
+        for round in 0..5_000 {
             let (mut src, mut len) = samples[random.below(samples.len())].clone();
             match round % 3 {
                 // Some bytes changed.
@@ -178,13 +194,14 @@ fn other_frames_of_zstandard_are_refused() {
 
 #[test]
 fn compressors_stay_within_their_input() {
-    for name in [
-        "copy", "lz4", "stride:1", "stride:2", "stride:3", "zstd:-7", "zstd:1", "zstd:3", "zstd:5", "zstd:9",
-        "zstd:13", "zstd:19",
-    ] {
+    let levels = ["zstd:-7", "zstd:3", "zstd:5", "zstd:9", "zstd:13", "zstd:19"];
+    for name in names().into_iter().chain(levels) {
         let codec = codec(name).unwrap();
         let mut src = Guarded::new(1 << 17);
         for len in [1, 2, 3, 7, 8, 9, 63, 64, 65, 1000, 4095, 4096, 4097, 70_000] {
+            if len > 5000 && name.contains("bwt") {
+                continue;
+            }
             let mut memory = ScratchBuf::for_codecs([codec], len);
             let mut scratch = memory.scratch();
             for kind in KINDS {
@@ -200,12 +217,17 @@ fn compressors_stay_within_their_input() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_bytes_for_any_length(src in prop::collection::vec(any::<u8>(), 0..300), len in 0_usize..5000) {
-        for name in NAMES {
-            Decoder::new(name).accepts(&src, len);
+        thread_local! {
+            static DECODERS: RefCell<Vec<Decoder>> = RefCell::new(names().into_iter().map(Decoder::new).collect());
         }
+        DECODERS.with_borrow_mut(|decoders| {
+            for decoder in decoders {
+                decoder.accepts(&src, len);
+            }
+        });
     }
 }

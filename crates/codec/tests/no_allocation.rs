@@ -6,11 +6,12 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use common::{KINDS, block};
-use memfold_codec::{ScratchBuf, all};
+use common::{KINDS, PIPELINES, block};
+use memfold_codec::{ScratchBuf, all, codec};
 
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
@@ -46,10 +47,14 @@ unsafe extern "C" fn free(memory: *mut c_void) {
 
 #[test]
 fn no_codec_calls_the_allocator() {
-    let mut calls = 0;
+    let mut calling = BTreeSet::new();
     for len in [1, 4096, 4097, 150_000] {
+        // These, for which one must ask, do allocate.
+        let allocates =
+            |name: &str| name == "snappy" || name.starts_with("xz:") || name.starts_with("lz4hc:1");
         let slow = |scratch: usize| len > 100_000 && scratch > 4 << 20;
-        for codec in all().filter(|codec| !slow(codec.compress_scratch(len))) {
+        let codecs = all().chain(PIPELINES.map(|name| codec(name).unwrap()));
+        for codec in codecs.filter(|codec| !slow(codec.compress_scratch(len)) && !allocates(codec.name())) {
             let mut memory = ScratchBuf::for_codecs([codec], len);
             let mut scratch = memory.scratch();
             for kind in KINDS {
@@ -62,10 +67,12 @@ fn no_codec_calls_the_allocator() {
                 }
                 // Once more with nothing to be right about.
                 let _ = codec.decompress(&src, &mut again, &mut scratch);
-                calls += CALLS.load(Relaxed) - before;
+                if CALLS.load(Relaxed) != before {
+                    calling.insert(codec.name());
+                }
             }
         }
     }
     assert!(CALLS.load(Relaxed) > 0, "the test must see the calls it looks for");
-    assert_eq!(calls, 0);
+    assert!(calling.is_empty(), "{calling:?}");
 }

@@ -4,11 +4,11 @@
 
 mod common;
 
-use common::{KINDS, block, compress};
+use common::{KINDS, block, compress, some_codecs};
 use memfold_codec::{Codec, Compressed, Scratch, ScratchBuf, codec};
 
-const NAMES: [&str; 9] =
-    ["copy", "lz4", "stride:1", "stride:2", "stride:3", "zstd:-20", "zstd:-3", "zstd:1", "zstd:5"];
+const LEVELS: [&str; 9] =
+    ["zstd:-20", "zstd:-3", "zstd:1", "zstd:5", "lz4hc:9", "lz4hc:12", "deflate:6", "deflate:12", "xz:0"];
 
 #[track_caller]
 fn check(codec: &dyn Codec, src: &[u8], full: &[u8], threshold: usize, scratch: &mut Scratch<'_>) {
@@ -25,7 +25,10 @@ fn check(codec: &dyn Codec, src: &[u8], full: &[u8], threshold: usize, scratch: 
 }
 
 fn with_all(len: usize, mut thresholds: impl FnMut(usize, usize) -> Vec<usize>) {
-    for codec in NAMES.map(|name| codec(name).unwrap()) {
+    for codec in some_codecs(&LEVELS) {
+        if len > 17_000 && (codec.name().contains('+') || codec.compress_scratch(len) > 2 << 20) {
+            continue;
+        }
         let mut memory = ScratchBuf::for_codecs([codec], len);
         let mut scratch = memory.scratch();
         for kind in KINDS {
@@ -72,7 +75,7 @@ fn around_the_boundaries() {
 
 #[test]
 fn a_roomy_dst_changes_nothing() {
-    for codec in NAMES.map(|name| codec(name).unwrap()) {
+    for codec in some_codecs(&LEVELS) {
         let mut memory = ScratchBuf::for_codecs([codec], 4096);
         let mut scratch = memory.scratch();
         for kind in KINDS {

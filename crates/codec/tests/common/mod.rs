@@ -106,6 +106,40 @@ pub fn block(kind: &str, len: usize, seed: u64) -> Vec<u8> {
     out
 }
 
+/// Pipelines in which every step and every kind of codec occurs, at the end and
+/// before it.
+pub const PIPELINES: [&str; 20] = [
+    "delta:8x6+shuffle:8+zstd:1",
+    "delta:2x2+shuffle:2+lz4",
+    "xor:4x1+bitshuffle:4+huffman",
+    "delta:1x3+xor:2x6+delta:4x5",
+    "bwt+mtf+huffman+jbe+rle",
+    "bitshuffle:8+rle+bitshuffle:8+rle",
+    "bewalgo2+bitshuffle:8+rle",
+    "bitshuffle:1+bewalgo2+mtf+bewalgo+jbe2",
+    "bitshuffle:2+zerosup",
+    "lagdelta:8+shuffle:8+zerosup",
+    "lagdelta:4+bitshuffle:8+zerosup+zerosup",
+    "lagdelta:1+lagdelta:2+range",
+    "jbe2+mtf+jbe",
+    "jbe+jbe+jbe+jbe+jbe+jbe+jbe",
+    "range",
+    "huffman",
+    "bwt",
+    "shuffle:4+pbpm:word+rle+wkdm",
+    "bwt+mtf+range",
+    "rle+zstd:3",
+];
+
+/// All codecs, for one of several levels the ones named, and pipelines.
+pub fn some_codecs(levels: &[&str]) -> Vec<&'static dyn Codec> {
+    let single = memfold_codec::all().filter(|codec| match codec.name().split_once(':') {
+        Some(("pbpm" | "stride", _)) | None => true,
+        Some(_) => levels.contains(&codec.name()),
+    });
+    single.chain(PIPELINES.map(|name| memfold_codec::codec(name).unwrap())).collect()
+}
+
 /// Lengths from one byte to the largest block, dense where formats have edges.
 pub fn lengths() -> Vec<usize> {
     let mut all: Vec<usize> = (1..300).collect();

@@ -1,0 +1,40 @@
+//! Memory for C-like libraries that take an allocator: they get pieces of a
+//! scratch, one behind the other, and none comes back before the call is over.
+
+use core::ffi::c_void;
+
+/// What is left of the memory.
+pub(super) struct Arena {
+    next: *mut u8,
+    left: usize,
+}
+
+/// What each piece is aligned to.
+pub(super) const ALIGN: usize = 64;
+
+impl Arena {
+    /// Of memory that must stay borrowed as long as the pieces are used. It
+    /// begins at a multiple of [`ALIGN`].
+    pub(super) fn new(memory: &mut [u8]) -> Self {
+        Arena { next: memory.as_mut_ptr(), left: memory.len() }
+    }
+
+    /// What the library gets as its `opaque`.
+    pub(super) fn opaque(&mut self) -> *mut c_void {
+        (self as *mut Arena).cast()
+    }
+
+    /// A piece, or null.
+    pub(super) fn piece(&mut self, count: usize, size: usize) -> *mut c_void {
+        let Some(size) = count.checked_mul(size).and_then(|size| size.checked_next_multiple_of(ALIGN)) else {
+            return core::ptr::null_mut();
+        };
+        if size > self.left {
+            return core::ptr::null_mut();
+        }
+        let piece = self.next;
+        self.next = self.next.wrapping_add(size);
+        self.left -= size;
+        piece.cast()
+    }
+}

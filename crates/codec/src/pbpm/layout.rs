@@ -1,0 +1,363 @@
+//! Where the data lies: the paper's flat tape, and the two schemes of its
+//! section 4.4 for processors that are slow where a word is not aligned.
+//!
+//! ```text
+//! Flat   +-------+--------+----------------------+---------+------+
+//!        | codes | second | data, mixed          | indices | tail |
+//!        +-------+--------+----------------------+---------+------+
+//! Tapes  +-------+--------+----------+---------+---------+--------+------+
+//!        | codes | second | 4 bytes  | indices | 2 bytes | 1 byte | tail |
+//!        +-------+--------+----------+---------+---------+--------+------+
+//! Word   +-------+--------+----------------------+---------+------+
+//!        | codes | second | data in whole words  | indices | tail |
+//!        +-------+--------+----------------------+---------+------+
+//! ```
+//!
+//! `codes` (first halves) are as long as the block's length tells; `second` are
+//! the second halves, as many as there are `LONG` codes. All other lengths follow
+//! from the two, and together they must be all there is. The longest tape is
+//! written at a fixed place, behind the codes, and the others are appended, as
+//! in the paper. At the end all of that moves up by the second halves, which the
+//! paper would append too: this way a form that was cut off is always noticed.
+
+use crate::bytes::Out;
+use crate::pack::{INDICES, Values, indices_size, pack_indices};
+
+/// How many there are of each.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Data of four bytes.
+    pub four: usize,
+    pub two: usize,
+    pub one: usize,
+    pub indices: usize,
+}
+
+/// One of the three.
+pub(crate) trait Layout: Sync {
+    const NAME: &'static str;
+    /// How many tapes the writer needs besides `dst`.
+    const SPARE: usize;
+    type Writer<'a>: Writer<'a>;
+    type Reader<'a>: Reader<'a>;
+}
+
+pub(crate) trait Writer<'a>: Sized {
+    /// Data goes to `dst` behind `codes` bytes.
+    fn new(dst: &'a mut [u8], codes: usize, spare: [&'a mut [u8]; 2]) -> Option<Self>;
+    fn one(&mut self, byte: u8) -> Option<()>;
+    fn two(&mut self, bytes: [u8; 2]) -> Option<()>;
+    fn four(&mut self, bytes: [u8; 4]) -> Option<()>;
+    /// Adds the other tapes and says where the last ends.
+    fn finish(self, indices: &mut Values<'_>) -> Option<usize>;
+}
+
+pub(crate) trait Reader<'a>: Sized {
+    /// A reader of the data, and the packed indices.
+    fn new(rest: &'a [u8], counts: &Counts) -> Option<(Self, &'a [u8])>;
+    fn one(&mut self) -> u8;
+    fn two(&mut self) -> [u8; 2];
+    fn four(&mut self) -> [u8; 4];
+}
+
+fn put_indices(out: &mut Out<'_>, indices: &mut Values<'_>) -> Option<()> {
+    let indices = indices.padded(INDICES, 0);
+    pack_indices(indices, out.skip(indices_size(indices.len()))?);
+    Some(())
+}
+
+/// Splits `rest` into data of `data` bytes and indices, if that is exactly what
+/// there is.
+fn data_and_indices<'a>(rest: &'a [u8], data: usize, counts: &Counts) -> Option<(&'a [u8], &'a [u8])> {
+    (rest.len() == data + indices_size(counts.indices)).then(|| rest.split_at(data))
+}
+
+/// The first `N` bytes of a tape, which the counts have made long enough.
+#[inline(always)]
+fn next<const N: usize>(tape: &mut &[u8]) -> [u8; N] {
+    match tape.split_first_chunk::<N>() {
+        Some((first, rest)) => {
+            *tape = rest;
+            *first
+        }
+        None => [0; N],
+    }
+}
+
+/// Data of all sizes one after the other.
+pub(crate) struct Flat;
+
+impl Layout for Flat {
+    const NAME: &'static str = "pbpm";
+    const SPARE: usize = 0;
+    type Writer<'a> = Out<'a>;
+    type Reader<'a> = &'a [u8];
+}
+
+impl<'a> Writer<'a> for Out<'a> {
+    fn new(dst: &'a mut [u8], codes: usize, _spare: [&'a mut [u8]; 2]) -> Option<Self> {
+        Out::after(dst, codes)
+    }
+
+    #[inline(always)]
+    fn one(&mut self, byte: u8) -> Option<()> {
+        self.put([byte])
+    }
+
+    #[inline(always)]
+    fn two(&mut self, bytes: [u8; 2]) -> Option<()> {
+        self.put(bytes)
+    }
+
+    #[inline(always)]
+    fn four(&mut self, bytes: [u8; 4]) -> Option<()> {
+        self.put(bytes)
+    }
+
+    fn finish(mut self, indices: &mut Values<'_>) -> Option<usize> {
+        put_indices(&mut self, indices)?;
+        Some(self.len())
+    }
+}
+
+impl<'a> Reader<'a> for &'a [u8] {
+    fn new(rest: &'a [u8], counts: &Counts) -> Option<(Self, &'a [u8])> {
+        data_and_indices(rest, counts.one + 2 * counts.two + 4 * counts.four, counts)
+    }
+
+    #[inline(always)]
+    fn one(&mut self) -> u8 {
+        let [byte] = next(self);
+        byte
+    }
+
+    #[inline(always)]
+    fn two(&mut self) -> [u8; 2] {
+        next(self)
+    }
+
+    #[inline(always)]
+    fn four(&mut self) -> [u8; 4] {
+        next(self)
+    }
+}
+
+/// A tape for each size.
+pub(crate) struct Tapes;
+
+impl Layout for Tapes {
+    const NAME: &'static str = "pbpm:tapes";
+    const SPARE: usize = 2;
+    type Writer<'a> = TapesWriter<'a>;
+    type Reader<'a> = TapesReader<'a>;
+}
+
+pub(crate) struct TapesWriter<'a> {
+    four: Out<'a>,
+    two: Out<'a>,
+    one: Out<'a>,
+}
+
+impl<'a> Writer<'a> for TapesWriter<'a> {
+    fn new(dst: &'a mut [u8], codes: usize, [two, one]: [&'a mut [u8]; 2]) -> Option<Self> {
+        Some(TapesWriter {
+            four: Out::after(dst, codes)?,
+            two: Out::after(two, 0)?,
+            one: Out::after(one, 0)?,
+        })
+    }
+
+    #[inline(always)]
+    fn one(&mut self, byte: u8) -> Option<()> {
+        self.one.put([byte])
+    }
+
+    #[inline(always)]
+    fn two(&mut self, bytes: [u8; 2]) -> Option<()> {
+        self.two.put(bytes)
+    }
+
+    #[inline(always)]
+    fn four(&mut self, bytes: [u8; 4]) -> Option<()> {
+        self.four.put(bytes)
+    }
+
+    fn finish(mut self, indices: &mut Values<'_>) -> Option<usize> {
+        put_indices(&mut self.four, indices)?;
+        for mut tape in [self.two, self.one] {
+            let len = tape.len();
+            self.four.put_all(&tape.all()[..len])?;
+        }
+        Some(self.four.len())
+    }
+}
+
+pub(crate) struct TapesReader<'a> {
+    four: &'a [u8],
+    two: &'a [u8],
+    one: &'a [u8],
+}
+
+impl<'a> Reader<'a> for TapesReader<'a> {
+    fn new(rest: &'a [u8], counts: &Counts) -> Option<(Self, &'a [u8])> {
+        let sizes = [4 * counts.four, indices_size(counts.indices), 2 * counts.two, counts.one];
+        if rest.len() != sizes.iter().sum() {
+            return None;
+        }
+        let mut rest = rest;
+        let [four, indices, two, one] = sizes.map(|size| {
+            let (tape, after) = rest.split_at(size);
+            rest = after;
+            tape
+        });
+        Some((TapesReader { four, two, one }, indices))
+    }
+
+    #[inline(always)]
+    fn one(&mut self) -> u8 {
+        let [byte] = next(&mut self.one);
+        byte
+    }
+
+    #[inline(always)]
+    fn two(&mut self) -> [u8; 2] {
+        next(&mut self.two)
+    }
+
+    #[inline(always)]
+    fn four(&mut self) -> [u8; 4] {
+        next(&mut self.four)
+    }
+}
+
+/// One tape of aligned words, each of which holds data of one size. A word that
+/// is begun with bytes or pairs goes on being filled while later ones are made;
+/// what is left of it at the end stays zero.
+pub(crate) struct Word;
+
+impl Layout for Word {
+    const NAME: &'static str = "pbpm:word";
+    const SPARE: usize = 0;
+    type Writer<'a> = WordWriter<'a>;
+    type Reader<'a> = WordReader<'a>;
+}
+
+/// The three pointers: where the next data of each size goes.
+#[derive(Debug, Default)]
+struct Places {
+    /// The next word that is not begun: where four bytes go.
+    four: usize,
+    /// Where the next two go, if that is inside of a word.
+    two: usize,
+    /// Where the next one goes, if that is inside of a word.
+    one: usize,
+}
+
+impl Places {
+    #[inline(always)]
+    fn four(&mut self) -> usize {
+        let at = self.four;
+        self.four += 4;
+        at
+    }
+
+    #[inline(always)]
+    fn two(&mut self) -> usize {
+        let at = if self.two % 4 == 0 { self.four() } else { self.two };
+        self.two = at + 2;
+        at
+    }
+
+    #[inline(always)]
+    fn one(&mut self) -> usize {
+        let at = if self.one % 4 == 0 { self.four() } else { self.one };
+        self.one = at + 1;
+        at
+    }
+}
+
+pub(crate) struct WordWriter<'a> {
+    out: Out<'a>,
+    codes: usize,
+    places: Places,
+}
+
+impl WordWriter<'_> {
+    /// Writes at a place in the data, beginning a word with zeros if need be.
+    #[inline(always)]
+    fn put<const N: usize>(&mut self, at: usize, bytes: [u8; N]) -> Option<()> {
+        if self.codes + at == self.out.len() {
+            self.out.put([0; 4])?;
+        }
+        let at = self.codes + at;
+        self.out.all()[at..at + N].copy_from_slice(&bytes);
+        Some(())
+    }
+}
+
+impl<'a> Writer<'a> for WordWriter<'a> {
+    fn new(dst: &'a mut [u8], codes: usize, _spare: [&'a mut [u8]; 2]) -> Option<Self> {
+        Some(WordWriter { out: Out::after(dst, codes)?, codes, places: Places::default() })
+    }
+
+    #[inline(always)]
+    fn one(&mut self, byte: u8) -> Option<()> {
+        let at = self.places.one();
+        self.put(at, [byte])
+    }
+
+    #[inline(always)]
+    fn two(&mut self, bytes: [u8; 2]) -> Option<()> {
+        let at = self.places.two();
+        self.put(at, bytes)
+    }
+
+    #[inline(always)]
+    fn four(&mut self, bytes: [u8; 4]) -> Option<()> {
+        let at = self.places.four();
+        self.put(at, bytes)
+    }
+
+    fn finish(self, indices: &mut Values<'_>) -> Option<usize> {
+        self.out.finish(indices)
+    }
+}
+
+pub(crate) struct WordReader<'a> {
+    data: &'a [u8],
+    places: Places,
+}
+
+impl WordReader<'_> {
+    #[inline(always)]
+    fn at<const N: usize>(&self, at: usize) -> [u8; N] {
+        next(&mut self.data.get(at..).unwrap_or_default())
+    }
+}
+
+impl<'a> Reader<'a> for WordReader<'a> {
+    fn new(rest: &'a [u8], counts: &Counts) -> Option<(Self, &'a [u8])> {
+        let words = counts.four + counts.two.div_ceil(2) + counts.one.div_ceil(4);
+        let (data, indices) = data_and_indices(rest, 4 * words, counts)?;
+        Some((WordReader { data, places: Places::default() }, indices))
+    }
+
+    #[inline(always)]
+    fn one(&mut self) -> u8 {
+        let at = self.places.one();
+        let [byte] = self.at(at);
+        byte
+    }
+
+    #[inline(always)]
+    fn two(&mut self) -> [u8; 2] {
+        let at = self.places.two();
+        self.at(at)
+    }
+
+    #[inline(always)]
+    fn four(&mut self) -> [u8; 4] {
+        let at = self.places.four();
+        self.at(at)
+    }
+}

@@ -1,0 +1,280 @@
+//! The steps of a pipeline, and how they are done and undone.
+//!
+//! ```text
+//! scratch   +----------+----------+---------------------------------------+
+//!           | buffer   | buffer   | scratch of the steps, one at a time;  |
+//!           |          |          | a context of the last may stay there  |
+//!           +----------+----------+---------------------------------------+
+//! ```
+//!
+//! A buffer holds the longest block that may come of any step but the last. There
+//! are as many as are needed: none for one step, one for two.
+
+use core::num::NonZeroU64;
+use core::str::FromStr;
+
+use super::MOST_STEPS;
+use super::element::{Element, steps};
+use crate::parts::{Parts, part};
+use crate::{Codec, Compressed, Malformed, Scratch, UnknownCodec, registry};
+
+/// Bits of a step's code.
+const BITS: u32 = 9;
+const MASK: u64 = (1 << BITS) - 1;
+
+/// The steps of a pipeline: seven codes of nine bits, the first lowest. A code
+/// names a step for this process only.
+///
+/// Its methods are those of a codec whose forms do not tell the steps: the caller
+/// must know the chain to read them. A chain that is one codec makes what that
+/// codec makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Chain(NonZeroU64);
+
+impl FromStr for Chain {
+    type Err = UnknownCodec;
+
+    fn from_str(name: &str) -> Result<Self, UnknownCodec> {
+        let mut codes = 0;
+        for (i, step) in name.split('+').enumerate() {
+            let code = Element::by_name(step).filter(|_| i < MOST_STEPS).ok_or(UnknownCodec)?;
+            codes |= u64::from(code) << (BITS * i as u32);
+        }
+        NonZeroU64::new(codes).map(Chain).ok_or(UnknownCodec)
+    }
+}
+
+impl Chain {
+    /// The codes as one number that is not zero; for [`Chain::from_number`] in
+    /// this process.
+    pub(super) fn number(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The inverse of [`Chain::number`]; zero is none.
+    pub(super) fn from_number(number: u64) -> Option<Self> {
+        NonZeroU64::new(number).map(Chain)
+    }
+
+    /// How many steps there are: one at least.
+    #[allow(clippy::len_without_is_empty, reason = "it never is")]
+    pub fn len(self) -> usize {
+        ((u64::BITS - self.0.leading_zeros()).div_ceil(BITS)) as usize
+    }
+
+    pub(super) fn elements(self) -> impl Iterator<Item = Element> {
+        let codes = (0..MOST_STEPS as u32).map(move |i| self.0.get() >> (BITS * i) & MASK);
+        codes.map_while(|code| Element::by_code(code as u16))
+    }
+
+    /// The codecs among the steps.
+    pub(crate) fn codecs(self) -> impl Iterator<Item = &'static dyn Codec> {
+        self.elements().filter_map(|element| match element {
+            Element::Codec(codec) => Some(codec),
+            Element::Step(..) => None,
+        })
+    }
+
+    fn array(self) -> [Option<Element>; MOST_STEPS] {
+        let mut elements = self.elements();
+        [(); MOST_STEPS].map(|()| elements.next())
+    }
+
+    /// The most bytes that the form of `len` bytes can take.
+    pub fn bound(self, len: usize) -> usize {
+        if len == 0 {
+            return 0;
+        }
+        let (mut bound, mut head) = (len, 0);
+        for (i, element) in self.elements().enumerate() {
+            bound = element.bound(bound);
+            if i + 1 < self.len() && !element.keeps_length() {
+                head += varint_size(bound);
+            }
+        }
+        bound.saturating_add(head)
+    }
+
+    /// Bytes of scratch that `compress` needs for a block of at most `len` bytes.
+    pub fn compress_scratch(self, len: usize) -> usize {
+        let (mut bound, mut work) = (len, 0);
+        for element in self.elements() {
+            work = work.max(element.forward_scratch(bound));
+            bound = element.bound(bound);
+        }
+        buffers(self.elements(), len).1 + work
+    }
+
+    /// Bytes of scratch that `decompress` needs to make at most `len` bytes.
+    pub fn decompress_scratch(self, len: usize) -> usize {
+        if len == 0 { 0 } else { backward_scratch(&self.array(), len) }
+    }
+
+    /// Like [`crate::Codec::compress`], without telling the steps.
+    ///
+    /// # Panics
+    /// As that.
+    pub fn compress(
+        self,
+        src: &[u8],
+        dst: &mut [u8],
+        threshold: usize,
+        scratch: &mut Scratch<'_>,
+    ) -> Compressed {
+        let room = crate::room(dst, threshold, self.bound(src.len()));
+        if src.is_empty() {
+            return Compressed::Fits(0);
+        }
+        self.forward(src, &mut dst[..room], scratch).map_or(Compressed::Incompressible, Compressed::Fits)
+    }
+
+    /// Like [`crate::Codec::decompress`], of what [`Chain::compress`] made.
+    ///
+    /// # Panics
+    /// If `scratch` is smaller than `decompress_scratch(dst.len())`.
+    pub fn decompress(self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Malformed> {
+        if dst.is_empty() || src.is_empty() {
+            return if dst.is_empty() && src.is_empty() { Ok(()) } else { Err(Malformed) };
+        }
+        assert!(scratch.len() >= self.decompress_scratch(dst.len()), "the scratch is smaller than needed");
+        backward(&self.array(), src, dst, scratch)
+    }
+
+    /// Does all steps. `None` if the result does not fit.
+    pub(super) fn forward(self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Option<usize> {
+        let elements = self.array();
+        let (last, before) = elements[..self.len()].split_last()?;
+        let last = (*last)?;
+        if before.is_empty() {
+            return last.forward(src, dst, scratch);
+        }
+        let (each, all) = buffers(elements.into_iter().flatten(), src.len());
+        scratch.split(all, |bytes, scratch| {
+            let mut parts = Parts::new(bytes);
+            let (mut from, mut to) =
+                (parts.take::<u8>(if before.len() > 1 { each } else { 0 }), parts.take(each));
+            let (mut len, mut head) = (src.len(), Head::default());
+            for (i, element) in before.iter().flatten().enumerate() {
+                let src = if i == 0 { src } else { &from[..len] };
+                len = element.forward(src, &mut to[..element.bound(src.len())], scratch)?;
+                if !element.keeps_length() {
+                    head.put(len);
+                }
+                core::mem::swap(&mut from, &mut to);
+            }
+            let (to, rest) = dst.split_at_mut_checked(head.len)?;
+            to.copy_from_slice(&head.bytes[..head.len]);
+            Some(head.len + last.forward(&from[..len], rest, scratch)?)
+        })
+    }
+}
+
+/// The lengths before a form.
+#[derive(Default)]
+struct Head {
+    bytes: [u8; 5 * (MOST_STEPS - 1)],
+    len: usize,
+}
+
+impl Head {
+    fn put(&mut self, mut value: usize) {
+        while value >= 0x80 {
+            self.bytes[self.len] = value as u8 | 0x80;
+            self.len += 1;
+            value >>= 7;
+        }
+        self.bytes[self.len] = value as u8;
+        self.len += 1;
+    }
+}
+
+fn varint_size(value: usize) -> usize {
+    (usize::BITS - value.leading_zeros()).div_ceil(7).max(1) as usize
+}
+
+/// A length, and what follows it.
+fn varint(src: &[u8]) -> Option<(usize, &[u8])> {
+    let len = src.iter().take(5).position(|byte| byte & 0x80 == 0)? + 1;
+    let (bytes, rest) = src.split_at(len);
+    let value = bytes.iter().rev().fold(0_u64, |value, byte| value << 7 | u64::from(byte & 0x7F));
+    usize::try_from(value).ok().map(|value| (value, rest))
+}
+
+/// Bytes of a buffer, and of all of them together.
+fn buffers(elements: impl Iterator<Item = Element>, len: usize) -> (usize, usize) {
+    let (mut bound, mut longest, mut count) = (len, 0, 0_usize);
+    for element in elements {
+        // What the last one makes goes elsewhere.
+        longest = if count > 0 { bound.max(longest) } else { 0 };
+        bound = element.bound(bound);
+        count += 1;
+    }
+    (longest, (count.clamp(1, 3) - 1) * part::<u8>(longest))
+}
+
+fn backward_scratch(elements: &[Option<Element>], len: usize) -> usize {
+    let elements = elements.iter().flatten().copied();
+    let (mut bound, mut work) = (len, 0);
+    for element in elements.clone() {
+        work = work.max(element.backward_scratch(bound));
+        bound = element.bound(bound);
+    }
+    buffers(elements, len).1 + work
+}
+
+/// What [`backward_scratch`] says of the worst of all pipelines, or more.
+pub(super) fn worst_decompress_scratch(len: usize) -> usize {
+    let elements = || steps().chain(registry::all().map(Element::Codec));
+    let mut longest = len;
+    for _ in 1..MOST_STEPS {
+        longest = elements().map(|element| element.bound(longest)).max().unwrap_or(longest);
+    }
+    let work = elements().map(|element| element.backward_scratch(longest)).max().unwrap_or(0);
+    2 * part::<u8>(longest) + work
+}
+
+/// Undoes the elements, the last first. All are from the beginning on; where there
+/// is none, there is none behind. Refuses what needs more scratch than there is.
+pub(super) fn backward(
+    elements: &[Option<Element>; MOST_STEPS],
+    src: &[u8],
+    dst: &mut [u8],
+    scratch: &mut Scratch<'_>,
+) -> Result<(), Malformed> {
+    if scratch.len() < backward_scratch(elements, dst.len()) {
+        return Err(Malformed);
+    }
+    let count = elements.iter().flatten().count();
+    let (each, all) = buffers(elements.iter().flatten().copied(), dst.len());
+    // How long the block was before each element, and after the last but one.
+    let mut lens = [dst.len(); MOST_STEPS];
+    let (mut bound, mut body) = (dst.len(), src);
+    for (i, element) in elements[..count].iter().flatten().enumerate().take(count - 1) {
+        bound = element.bound(bound);
+        lens[i + 1] = lens[i];
+        if !element.keeps_length() {
+            (lens[i + 1], body) = varint(body).ok_or(Malformed)?;
+        }
+        if lens[i + 1] == 0 || lens[i + 1] > bound {
+            return Err(Malformed);
+        }
+    }
+    if body.is_empty() {
+        return Err(Malformed);
+    }
+    scratch.split(all, |bytes, scratch| {
+        let mut parts = Parts::new(bytes);
+        let (mut from, mut to) =
+            (parts.take::<u8>(if count > 2 { each } else { 0 }), parts.take(each * usize::from(count > 1)));
+        for i in (0..count).rev() {
+            let element = elements[i].ok_or(Malformed)?;
+            let src = if i + 1 == count { body } else { &from[..lens[i + 1]] };
+            if i == 0 {
+                return element.backward(src, dst, scratch);
+            }
+            element.backward(src, &mut to[..lens[i]], scratch)?;
+            core::mem::swap(&mut from, &mut to);
+        }
+        Err(Malformed)
+    })
+}

@@ -1,0 +1,157 @@
+//! One place in a pipeline: a step of ours or a codec.
+
+use crate::step::Step;
+use crate::steps::{bwt, huffman, jbe, mtf, range, rle};
+use crate::transforms::{bit_shuffle, difference, lag, shuffle, zero};
+use crate::{Codec, CodecId, Compressed, Malformed, Scratch, registry};
+
+/// What stands in a pipeline.
+#[derive(Clone, Copy)]
+pub(super) enum Element {
+    Step(u8, &'static dyn Step),
+    Codec(&'static dyn Codec),
+}
+
+/// A step by the number that is stored for it. Append-only: a number is given
+/// once and means the same for ever. Those from [`CODECS`] on are codecs.
+fn step(number: u8) -> Option<&'static dyn Step> {
+    Some(match number {
+        1..=24 => &difference::DELTA[usize::from(number - 1)],
+        25..=48 => &difference::XOR[usize::from(number - 25)],
+        49 => &shuffle::SHUFFLE_2,
+        50 => &shuffle::SHUFFLE_4,
+        51 => &shuffle::SHUFFLE_8,
+        52 => &bit_shuffle::BIT_SHUFFLE_1,
+        53 => &bit_shuffle::BIT_SHUFFLE_2,
+        54 => &bit_shuffle::BIT_SHUFFLE_4,
+        55 => &bit_shuffle::BIT_SHUFFLE_8,
+        56 => &lag::LAG_DELTA_1,
+        57 => &lag::LAG_DELTA_2,
+        58 => &lag::LAG_DELTA_4,
+        59 => &lag::LAG_DELTA_8,
+        60 => &zero::ZeroSuppression,
+        61 => &bwt::Bwt,
+        62 => &mtf::MoveToFront,
+        63 => &jbe::JBE,
+        64 => &jbe::JBE2,
+        65 => &rle::Rle,
+        66 => &huffman::Huffman,
+        67 => &range::Range,
+        _ => return None,
+    })
+}
+
+/// The number stored for a codec is this and its own.
+const CODECS: u8 = 96;
+
+/// The largest number of a codec that can stand in a pipeline.
+const LAST_CODEC: u8 = 0x7F - CODECS;
+
+/// The number stored for a codec.
+pub(super) const fn of_codec(id: CodecId) -> u8 {
+    CODECS + id.0
+}
+
+/// All steps of ours.
+pub(super) fn steps() -> impl Iterator<Item = Element> {
+    (1..CODECS).map_while(|number| step(number).map(|step| Element::Step(number, step)))
+}
+
+/// All codecs, and where each is among [`registry::all`].
+fn codecs() -> impl Iterator<Item = (usize, &'static dyn Codec)> {
+    registry::all().enumerate().filter(|(_, codec)| codec.id().0 <= LAST_CODEC)
+}
+
+impl Element {
+    /// What undoes the step with this stored number.
+    pub(super) fn to_undo(number: u8) -> Option<Self> {
+        match number.checked_sub(CODECS) {
+            Some(id) => registry::decoder(CodecId(id)).map(Element::Codec),
+            None => step(number).map(|step| Element::Step(number, step)),
+        }
+    }
+
+    /// The number that is stored.
+    pub(super) fn number(self) -> u8 {
+        match self {
+            Element::Step(number, _) => number,
+            Element::Codec(codec) => of_codec(codec.id()),
+        }
+    }
+
+    /// By name, and the code by which [`Element::by_code`] finds it.
+    pub(super) fn by_name(name: &str) -> Option<u16> {
+        if let Some(step) = steps().find(|step| step.name() == name) {
+            return Some(step.number().into());
+        }
+        let name = registry::alias(name);
+        let (index, _) = codecs().find(|(_, codec)| codec.name() == name)?;
+        Some(u16::from(CODECS) + index as u16)
+    }
+
+    /// What has that code: in this process, unlike the numbers, which are stored.
+    pub(super) fn by_code(code: u16) -> Option<Self> {
+        match usize::from(code).checked_sub(CODECS.into()) {
+            Some(index) => registry::all().nth(index).map(Element::Codec),
+            None => step(code as u8).map(|step| Element::Step(code as u8, step)),
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Element::Step(_, step) => step.name(),
+            Element::Codec(codec) => codec.name(),
+        }
+    }
+
+    pub(super) fn keeps_length(self) -> bool {
+        match self {
+            Element::Step(_, step) => step.keeps_length(),
+            Element::Codec(_) => false,
+        }
+    }
+
+    pub(super) fn bound(self, len: usize) -> usize {
+        match self {
+            Element::Step(_, step) => step.bound(len),
+            Element::Codec(codec) => codec.bound(len),
+        }
+    }
+
+    /// For at most `len` bytes.
+    pub(super) fn forward_scratch(self, len: usize) -> usize {
+        match self {
+            Element::Step(_, step) => step.forward_scratch(len),
+            Element::Codec(codec) => codec.compress_scratch_up_to(len),
+        }
+    }
+
+    pub(super) fn backward_scratch(self, len: usize) -> usize {
+        match self {
+            Element::Step(_, step) => step.backward_scratch(len),
+            Element::Codec(codec) => codec.decompress_scratch(len),
+        }
+    }
+
+    pub(super) fn forward(self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Option<usize> {
+        match self {
+            Element::Step(_, step) => step.forward(src, dst, scratch),
+            Element::Codec(codec) => match codec.compress(src, dst, dst.len(), scratch) {
+                Compressed::Fits(size) => Some(size),
+                Compressed::Incompressible => None,
+            },
+        }
+    }
+
+    pub(super) fn backward(
+        self,
+        src: &[u8],
+        dst: &mut [u8],
+        scratch: &mut Scratch<'_>,
+    ) -> Result<(), Malformed> {
+        match self {
+            Element::Step(_, step) => step.backward(src, dst, scratch),
+            Element::Codec(codec) => codec.decompress(src, dst, scratch),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What a pipeline is made of: something that changes a block and can change
+//! it back.
+//!
+//! A step that **keeps the length** is a transform: it makes a block that is
+//! better to compress. The others are coders, whose output may be longer or
+//! shorter. Neither stores the length of what it was given: who asks for it
+//! back knows that (a pipeline stores it where it must).
+//!
+//! A step that is worth it alone is a codec too, by [`Standalone`].
+
+use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
+
+/// A transform or a coder.
+///
+/// What is asked of a [`Codec`] is asked of each: the result depends on the
+/// block alone, and nothing outside of what is given is read or written. A
+/// block has at least one byte.
+pub(crate) trait Step: Sync {
+    /// As it is written in the name of a pipeline: `delta:8x6`.
+    fn name(&self) -> &'static str;
+
+    /// Whether the output is always as long as the input.
+    fn keeps_length(&self) -> bool {
+        false
+    }
+
+    /// The most bytes that come of `len` bytes. It never falls as `len` grows.
+    fn bound(&self, len: usize) -> usize;
+
+    /// Bytes of scratch that `forward` needs for a block of at most `len` bytes.
+    fn forward_scratch(&self, len: usize) -> usize;
+
+    /// Bytes of scratch that `backward` needs to make at most `len` bytes.
+    fn backward_scratch(&self, len: usize) -> usize;
+
+    /// Changes `src` into the first bytes of `dst` and says how many; `None`
+    /// exactly if they are more than `dst` holds.
+    fn forward(&self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Option<usize>;
+
+    /// Fills the whole of `dst` from all of `src`, or finds that they do not
+    /// belong together.
+    fn backward(&self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Malformed>;
+}
+
+/// A step that is also a codec.
+pub(crate) struct Standalone<S> {
+    pub step: S,
+    pub id: CodecId,
+}
+
+impl<S: Step> Codec for Standalone<S> {
+    fn name(&self) -> &str {
+        self.step.name()
+    }
+
+    fn id(&self) -> CodecId {
+        self.id
+    }
+
+    fn bound(&self, len: usize) -> usize {
+        if len == 0 { 0 } else { self.step.bound(len) }
+    }
+
+    fn compress_scratch(&self, len: usize) -> usize {
+        if len == 0 { 0 } else { self.step.forward_scratch(len) }
+    }
+
+    fn decompress_scratch(&self, len: usize) -> usize {
+        if len == 0 { 0 } else { self.step.backward_scratch(len) }
+    }
+
+    fn compress(
+        &self,
+        src: &[u8],
+        dst: &mut [u8],
+        threshold: usize,
+        scratch: &mut Scratch<'_>,
+    ) -> Compressed {
+        let room = room(dst, threshold, self.bound(src.len()));
+        if src.is_empty() {
+            return Compressed::Fits(0);
+        }
+        match self.step.forward(src, &mut dst[..room], scratch) {
+            Some(size) => Compressed::Fits(size),
+            None => Compressed::Incompressible,
+        }
+    }
+
+    fn decompress(&self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Malformed> {
+        match (src, &mut *dst) {
+            ([], []) => Ok(()),
+            ([], _) | (_, []) => Err(Malformed),
+            _ => self.step.backward(src, dst, scratch),
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The steps of zBeWalgo and of compll's chapter on coding, made for small blocks:
+//! nothing has a table larger than it must be, every one knows a way out for
+//! what it cannot make smaller, and none stores what the caller knows.
+
+pub(crate) mod bwt;
+pub(crate) mod huffman;
+pub(crate) mod jbe;
+pub(crate) mod mtf;
+pub(crate) mod range;
+pub(crate) mod rle;

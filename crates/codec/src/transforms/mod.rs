@@ -1,0 +1,8 @@
+//! Transforms for typed data. All but [`lag`] keep the length: they change only
+//! how well the next step does.
+
+pub(crate) mod bit_shuffle;
+pub(crate) mod difference;
+pub(crate) mod lag;
+pub(crate) mod shuffle;
+pub(crate) mod zero;
