@@ -43,7 +43,10 @@ impl<'a> Parts<'a> {
     /// # Panics
     /// If they do not.
     pub(crate) fn new(bytes: &'a mut [u8]) -> Self {
-        assert!(bytes.is_empty() || bytes.as_ptr().addr() % Scratch::ALIGN == 0, "parts are not aligned");
+        assert!(
+            bytes.is_empty() || bytes.as_ptr().addr().is_multiple_of(Scratch::ALIGN),
+            "parts are not aligned"
+        );
         Parts { rest: bytes }
     }
 

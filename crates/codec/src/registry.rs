@@ -94,8 +94,21 @@ const OURS: usize = 13;
 /// The codecs that are one each. Those with levels come in addition.
 static SINGLE: [&dyn Codec; OURS + libs::SINGLE.len()] = {
     let mut all: [&dyn Codec; OURS + libs::SINGLE.len()] = [&Copy; OURS + libs::SINGLE.len()];
-    let ours: [&dyn Codec; OURS] =
-        [&Copy, &Lz4, &stride::SETTINGS[0], &stride::SETTINGS[1], &stride::SETTINGS[2], &PBPM, &PBPM_TAPES, &PBPM_WORD, &WKDM, &BEWALGO, &BEWALGO2, &P842, &LZRW1A];
+    let ours: [&dyn Codec; OURS] = [
+        &Copy,
+        &Lz4,
+        &stride::SETTINGS[0],
+        &stride::SETTINGS[1],
+        &stride::SETTINGS[2],
+        &PBPM,
+        &PBPM_TAPES,
+        &PBPM_WORD,
+        &WKDM,
+        &BEWALGO,
+        &BEWALGO2,
+        &P842,
+        &LZRW1A,
+    ];
     let mut i = 0;
     while i < all.len() {
         all[i] = if i < ours.len() { ours[i] } else { libs::SINGLE[i - ours.len()] };
@@ -230,9 +243,20 @@ mod tests {
     #[test]
     fn the_error_says_which_names_there_are() {
         let text = codec("lzma").unwrap_err().to_string();
-        for name in
-            ["copy", "lz4", "stride:1", "stride:3", "pbpm:word", "bewalgo2", "zstd:LEVEL", "-1", "22", "delta", "lagdelta", "huffman"]
-        {
+        for name in [
+            "copy",
+            "lz4",
+            "stride:1",
+            "stride:3",
+            "pbpm:word",
+            "bewalgo2",
+            "zstd:LEVEL",
+            "-1",
+            "22",
+            "delta",
+            "lagdelta",
+            "huffman",
+        ] {
             assert!(text.contains(name), "{text}");
         }
     }

@@ -134,7 +134,7 @@ impl<'a> Scratch<'a> {
     /// If there are fewer than `size` bytes, or `size` is not a multiple of
     /// [`Scratch::ALIGN`].
     pub(crate) fn split<R>(&mut self, size: usize, work: impl FnOnce(&mut [u8], &mut Scratch<'_>) -> R) -> R {
-        assert!(size % Self::ALIGN == 0, "a scratch is split where no scratch may begin");
+        assert!(size.is_multiple_of(Self::ALIGN), "a scratch is split where no scratch may begin");
         let memory = self.memory_of(size);
         // SAFETY: `size` is not more than the length.
         let rest = unsafe { memory.add(size) };

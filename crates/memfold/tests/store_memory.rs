@@ -110,7 +110,7 @@ fn stays_dense_through_rounds_of_deletion_and_gives_memory_back() {
     let (store, slots) = store_of(n);
     assert!(takes(&store) < 1.05, "{}", takes(&store));
     for round in 0..3 {
-        let chosen = |owner: &usize| ((owner * 2_654_435_761) >> (7 + round)) % 2 == 0;
+        let chosen = |owner: &usize| ((owner * 2_654_435_761) >> (7 + round)).is_multiple_of(2);
         (0..n).filter(chosen).for_each(|owner| free(&store, &slots, owner));
         while store.maintain(&slots, 1 << 20).more {}
         assert!(takes(&store) < 1.1, "{}", takes(&store));

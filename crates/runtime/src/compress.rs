@@ -286,11 +286,11 @@ impl Runtime {
             if entry.is_some_and(|entry| entry.replace(State::Standby(id), state)) {
                 self.standby.forget(id);
                 compressed += 1;
-                if tier == Tier::Fast {
-                    if let Some(block) = self.table.block(*owner as usize * PAGE) {
-                        block.fast.fetch_add(1, Relaxed);
-                        self.fast_left.store(true, Relaxed);
-                    }
+                if tier == Tier::Fast
+                    && let Some(block) = self.table.block(*owner as usize * PAGE)
+                {
+                    block.fast.fetch_add(1, Relaxed);
+                    self.fast_left.store(true, Relaxed);
                 }
                 if state == State::Zero {
                     self.zero_pages.fetch_add(1, Relaxed);

@@ -48,7 +48,7 @@ impl OrdinaryMounts {
                 return true;
             }
             core::sync::atomic::fence(Acquire);
-            if version % 2 == 0 && self.version.load(Relaxed) == version {
+            if version.is_multiple_of(2) && self.version.load(Relaxed) == version {
                 return false;
             }
             sys::sched_yield();

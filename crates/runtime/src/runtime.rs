@@ -428,7 +428,7 @@ impl Runtime {
     /// Says that worker `number` begins or ends to read blobs it has pinned.
     pub fn set_reading(&self, number: usize, reading: bool) {
         let now = self.reading[number].fetch_add(1, SeqCst);
-        debug_assert_eq!(now % 2 == 0, reading);
+        debug_assert_eq!(now.is_multiple_of(2), reading);
     }
 
     /// Waits until every reader that reads now has done so: afterwards nobody
@@ -439,7 +439,7 @@ impl Runtime {
             let mut spins = 0u32;
             while seen % 2 == 1 && reader.load(SeqCst) == seen {
                 spins += 1;
-                if spins % 64 == 0 { sys::sched_yield() } else { core::hint::spin_loop() }
+                if spins.is_multiple_of(64) { sys::sched_yield() } else { core::hint::spin_loop() }
             }
         }
     }

@@ -263,14 +263,14 @@ impl Places {
 
     #[inline(always)]
     fn two(&mut self) -> usize {
-        let at = if self.two % 4 == 0 { self.four() } else { self.two };
+        let at = if self.two.is_multiple_of(4) { self.four() } else { self.two };
         self.two = at + 2;
         at
     }
 
     #[inline(always)]
     fn one(&mut self) -> usize {
-        let at = if self.one % 4 == 0 { self.four() } else { self.one };
+        let at = if self.one.is_multiple_of(4) { self.four() } else { self.one };
         self.one = at + 1;
         at
     }

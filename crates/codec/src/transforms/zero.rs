@@ -178,7 +178,7 @@ unsafe fn squeeze_avx2(src: &[u8], masks: &[u8], out: &mut Out<'_>) -> Option<()
 /// Fills `dst`: where a bit of `masks` is set, the next byte of `src`, zero
 /// elsewhere. Returns what is left of `src`.
 pub(crate) fn expand<'a>(src: &'a [u8], masks: &[u8], dst: &mut [u8]) -> Result<&'a [u8], Malformed> {
-    let last = if dst.len() % 8 == 0 { 0xFF } else { there(dst.len() % 8) };
+    let last = if dst.len().is_multiple_of(8) { 0xFF } else { there(dst.len() % 8) };
     let ones: usize = masks.iter().map(|mask| mask.count_ones() as usize).sum();
     let wanted = ones.checked_sub((!last).count_ones() as usize).ok_or(Malformed)?;
     let padded = masks.last().is_none_or(|mask| mask | last == 0xFF);

@@ -334,7 +334,7 @@ impl<M: Memory> Locked<'_, M> {
         }
         self.top += 1;
         let group = index / GROUP_SLOTS;
-        let bits = if index % GROUP_SLOTS == 0 { 0 } else { self.bits(group) };
+        let bits = if index.is_multiple_of(GROUP_SLOTS) { 0 } else { self.bits(group) };
         self.set_bits(group, bits | 1 << (index % GROUP_SLOTS));
         // The next unit is asked for before this one is full. If there is no
         // room for it now, the next puts ask again.

@@ -68,7 +68,7 @@ pub use tiers::{Tier, Tiered, Workspace};
 const CLASSES_PER_CHUNK: usize = 8;
 const CHUNKS: usize = size::CLASSES / CLASSES_PER_CHUNK;
 const _: () = assert!(size_of::<Class>() * CLASSES_PER_CHUNK <= 4096);
-const _: () = assert!(size::CLASSES % CLASSES_PER_CHUNK == 0);
+const _: () = assert!(size::CLASSES.is_multiple_of(CLASSES_PER_CHUNK));
 
 /// There is no room for the blob; the store is as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -216,7 +216,7 @@ impl Move {
     /// mappings, and would not refuse from the outset.
     fn may_take_several(&self) -> bool {
         let fixed = self.flags & !DONTUNMAP == MAYMOVE | FIXED;
-        let sound = self.old % PAGE == 0 && self.new % PAGE == 0 && self.bytes != 0;
+        let sound = self.old.is_multiple_of(PAGE) && self.new.is_multiple_of(PAGE) && self.bytes != 0;
         let ends = (self.old.checked_add(self.bytes), self.new.checked_add(self.bytes));
         let (Some(old_end), Some(new_end)) = ends else { return false };
         fixed && sound && self.old_bytes == self.bytes && (old_end <= self.new || new_end <= self.old)
