@@ -36,9 +36,6 @@ use crate::sys::{self, Errno, Fd, PAGE, advice, prot};
 use crate::table::{BLOCK, PAGES, State, index_in_block, page_number};
 use crate::uffd::Probe;
 
-/// Pages of a range that must be there to make it worth taking.
-const WORTH: u32 = 4;
-
 /// Pages in a row that may be refused before the rest of a block is left alone.
 const REFUSALS: u32 = 8;
 
@@ -81,15 +78,22 @@ impl Range {
 }
 
 impl Runtime {
-    /// Takes away `start..end`, which lies in one block and in one mapping;
-    /// if another process has most of it too, only if `shared_too`.
-    pub fn evict(&self, maps: Fd, pagemap: &Pagemap, start: usize, end: usize, shared_too: bool) -> Taken {
+    /// Takes away a range, which lies in one block and in one mapping, if so many
+    /// of its pages are there; if another process has most of it too, only if `shared_too`.
+    pub fn evict(
+        &self,
+        maps: Fd,
+        pagemap: &Pagemap,
+        (start, end): (usize, usize),
+        worth: usize,
+        shared_too: bool,
+    ) -> Taken {
         debug_assert!(start / BLOCK == (end - 1) / BLOCK);
         let (pages, first) = ((end - start) / PAGE, index_in_block(start));
         let mostly_shared;
         match pagemap.present(start, pages, first) {
             None => return Taken::Stale,
-            Some(present) if present.count < WORTH.min(pages as u32) => return Taken::Nothing,
+            Some(present) if (present.count as usize) < worth => return Taken::Nothing,
             Some(present) => {
                 // Memory is free only when the last one has given it up, and then each has its own copy in its store.
                 let shared =
@@ -123,9 +127,10 @@ impl Runtime {
         if let Err(taken) = self.register_mapping(&mut order, maps, range.start, range.start + range.bytes) {
             return taken;
         }
-        if self.table.make_block(range.start, &self.arena, &mut order.spare).is_none() {
+        let Some(block) = self.table.make_block(range.start, &self.arena, &mut order.spare) else {
             return Taken::Nothing;
-        }
+        };
+        block.stale.store(false, Relaxed);
         let refusable = self.can_move.load(Relaxed) && self.may_lose_addresses();
         if self.pins_seen.load(Acquire) || refusable {
             self.take_if_allowed(&mut order, pagemap, range)
@@ -173,8 +178,8 @@ impl Runtime {
     /// growth is noticed. If it can't be done now it is no harm.
     pub fn register_fresh(&self, maps: Fd, start: usize, end: usize) {
         let mut order = self.order.lock();
-        if !order.forking {
-            let _ = self.register_mapping(&mut order, maps, start, end);
+        if !order.forking && self.register_mapping(&mut order, maps, start, end).is_ok() {
+            self.table.for_each_block(start, end, |_, block| block.stale.store(false, Relaxed));
         }
     }
 

@@ -376,6 +376,7 @@ impl Runtime {
             Message::Unmap { start, end } => {
                 self.unmapped_ns.store(sys::now_ns(), Relaxed);
                 self.drop_unmapped(order, start, end);
+                self.table.for_each_block(start, end, |_, block| block.stale.store(true, Relaxed));
                 self.settle_late(order);
             }
             Message::Remap { from, to, bytes } => {

@@ -40,12 +40,20 @@ struct ScanArg {
     returned: u64,
 }
 
+/// Pages in a row of the same kind.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Region {
-    start: u64,
-    end: u64,
+pub struct Region {
+    /// Address of the first page.
+    pub start: u64,
+    /// Where the last one ends.
+    pub end: u64,
     categories: u64,
+}
+
+impl Region {
+    /// None.
+    pub const NONE: Region = Region { start: 0, end: 0, categories: 0 };
 }
 
 /// What a search has found.
@@ -142,6 +150,14 @@ impl Pagemap {
             Some(found) => found.regions.first().map(|r| r.start as usize),
             None => Some(start),
         }
+    }
+
+    /// The runs of pages in the range that are there, as many as `regions` holds, files' among them. Returns their
+    /// number, and where the search came to. `None` if this kernel can't search.
+    pub fn regions(&self, start: usize, end: usize, regions: &mut [Region]) -> Option<(usize, usize)> {
+        let found = self.scan(start, end, IS_PRESENT, 0, regions)?;
+        let last = found.regions.last().map_or(end, |region| region.end as usize);
+        Some((found.regions.len(), if found.whole { end } else { last }))
     }
 
     /// The first run of swapped pages in a range inside one block.

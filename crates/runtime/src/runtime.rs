@@ -152,6 +152,8 @@ pub struct Runtime {
     pub watches_growth: AtomicBool,
     /// What was got since the keeper has last looked, bytes.
     pub unseen_growth: AtomicUsize,
+    /// Bytes of large requests since the keeper's last look.
+    pub much: AtomicUsize,
     /// No more can be evicted, but what is compressed can be made denser:
     /// growth waits for that.
     pub squeeze: AtomicBool,
@@ -285,6 +287,7 @@ impl Runtime {
             margin: AtomicI64::new(0),
             watches_growth: AtomicBool::new(false),
             unseen_growth: AtomicUsize::new(0),
+            much: AtomicUsize::new(0),
             squeeze: AtomicBool::new(false),
             hopeless: AtomicBool::new(false),
             exhausted: AtomicBool::new(false),

@@ -18,7 +18,7 @@
 //! - Blocks are never unmapped, so a stale pointer to one is harmless.
 
 use core::ops::ControlFlow;
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
 use memfold::store::Ref;
 
@@ -112,6 +112,8 @@ pub struct Block {
     pub heat: AtomicU32,
     /// Rounds of the hand for which it is left alone.
     pub rest: AtomicU32,
+    /// Some of it was unmapped since it was last registered: what lies there now may be new. A hint.
+    pub stale: AtomicBool,
     /// Where it was, once it is condemned.
     pub base: AtomicUsize,
     /// Next block of the list of free or condemned blocks.
@@ -284,6 +286,7 @@ impl SpareBlocks {
         block.fast.store(0, Relaxed);
         block.heat.store(0, Relaxed);
         block.rest.store(0, Relaxed);
+        block.stale.store(false, Relaxed);
         block.next.store(self.first, Relaxed);
         self.first = block as *const Block as *mut Block;
     }

@@ -7,9 +7,12 @@
 //! memory back lowers it. Compressors work while it is positive; faults wait
 //! while it is more than `margin`.
 
+mod ahead;
 mod hand;
 
 use core::sync::atomic::Ordering::*;
+
+use ahead::Ahead;
 
 use crate::compress::compressor;
 use crate::fault::handler;
@@ -29,8 +32,8 @@ use crate::uffd::Probe;
 const COMPRESSORS: usize = 2;
 /// Mappings that are looked at at most.
 pub const CANDIDATES: usize = 65_536;
-/// The fastest that one CPU can fill memory, bytes a ms.
-const GROWTH_PER_MS: u64 = 4 << 20;
+/// The fastest that one CPU can fill memory, bytes a ms: with huge pages.
+const GROWTH_PER_MS: u64 = 10 << 20;
 /// A process keeps this part of the limit resident whatever happens: with
 /// less it would do nothing but fault.
 const FLOOR: u64 = 32;
@@ -39,7 +42,7 @@ const PUBLISH_NS: u64 = 10_000_000;
 /// Paging starts when there is less room than this for each CPU, bytes: starting takes some milliseconds.
 pub const START_ROOM: i64 = 32 << 20;
 /// New mappings are registered when there is less room than this, bytes.
-const WATCH_ROOM: i64 = 24 << 20;
+const WATCH_ROOM: u64 = 24 << 20;
 /// Processes for which room is left to grow, at most.
 const GROWING: usize = 4;
 /// A limit is held when it is passed by no more than 5 % and this.
@@ -54,6 +57,11 @@ const SLOWEST_TICK: u64 = 100_000_000;
 const FASTEST_TICK: u64 = 1_000_000;
 /// Protecting shared pages may take this part of the time.
 const PROTECT_SHARE: u64 = 32;
+
+/// How near a limit of so many bytes is when new mappings are registered at once, bytes.
+pub fn room(limit: u64) -> u64 {
+    WATCH_ROOM.min(limit / 2)
+}
 
 /// What the keeper thread has for itself.
 struct Keeper {
@@ -71,6 +79,7 @@ struct Keeper {
     protect_ns: u64,
     /// Where the hand of the clock stands: mapping and address.
     at: (usize, usize),
+    ahead: Ahead,
     listed_ns: u64,
     published_ns: u64,
     /// What this round has taken away, bytes, and when it began.
@@ -80,6 +89,8 @@ struct Keeper {
     round_rested: u32,
     /// Rounds in a row after which the limit was passed by far.
     hopeless_rounds: u32,
+    /// It takes ranges too of which next to nothing is there.
+    few_too: bool,
     /// It takes pages that other processes share too.
     shared_too: bool,
     /// The last round took away next to nothing; when to begin another.
@@ -143,12 +154,14 @@ impl Keeper {
             unprotected: RUNTIME.has_forked.load(Relaxed),
             protect_ns: 0,
             at: (0, 0),
+            ahead: Ahead::new(),
             listed_ns: 0,
             published_ns: 0,
             round_bytes: 0,
             round_ns: sys::now_ns(),
             round_rested: 0,
             hopeless_rounds: 0,
+            few_too: false,
             shared_too: false,
             fruitless: false,
             next_round_ns: 0,
@@ -202,6 +215,7 @@ impl Keeper {
         let Ok(pages) = maps::anonymous_pages(self.statm) else { return SLOWEST_TICK };
         let own = pages * PAGE as u64;
         slot.resident.store(own, Relaxed);
+        runtime.much.store(0, Relaxed);
         let now = sys::now_ns();
         if now - self.published_ns > PUBLISH_NS {
             self.published_ns = now;
@@ -266,14 +280,14 @@ impl Keeper {
                 runtime.hopeless.store(false, Relaxed);
             }
             // Faults on what is registered are slower than those on fresh memory: not before it is needed.
-            let near = over > -(WATCH_ROOM.min(limit as i64 / 2));
+            let near = over > -(room(limit) as i64);
             runtime.watches_growth.store(near, Relaxed);
             let grown = own > self.watched_resident + margin / 2;
             if near && grown && now - self.listed_ns > FASTEST_TICK {
                 self.watch_growth();
             }
             // Writes to all that is shared, which nobody would tell of, could pass the limit.
-            let could_pass = shared.tree_resident_unshared() + WATCH_ROOM as u64 > limit;
+            let could_pass = shared.tree_resident_unshared() + WATCH_ROOM > limit;
             if could_pass && self.unprotected && now > self.protect_ns {
                 self.protect_shared();
             }

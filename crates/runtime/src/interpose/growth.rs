@@ -7,7 +7,7 @@
 //! steps that are filled at once: registering what is there always comes too
 //! late. So near the limit small requests are counted too, and after some of
 //! them their thread waits for room itself. Memory of a block that was evicted
-//! before is registered already and does not count. Far from the limit each
+//! before, and not unmapped since, is registered already and does not count. Far from the limit each
 //! request pays for one look.
 
 use core::ffi::c_int;
@@ -18,9 +18,13 @@ use super::next::{Next, is_managed, is_paging, keeping_errno};
 use crate::runtime::RUNTIME;
 use crate::shared::state;
 use crate::sys::{self, advice};
+use crate::table::{BLOCK, Block};
+use crate::watch;
 
 /// Requests below this make the heap grow, if anything: what it has grown by can't be watched, bytes.
 const LARGE: usize = 64 << 10;
+/// Requests from here on may bring the limit near before the keeper looks again, bytes.
+const MUCH: usize = 1 << 20;
 /// Nobody waits longer than this for room, ns.
 const WAIT_NS: u64 = 2_000_000_000;
 const PRIVATE: c_int = 2;
@@ -52,8 +56,29 @@ fn got(at: usize, bytes: usize) {
     if at == 0 {
         return;
     }
-    if RUNTIME.watches_growth.load(Relaxed) && RUNTIME.table.block(at).is_none() {
-        got_near_limit(bytes);
+    if RUNTIME.watches_growth.load(Relaxed) {
+        let seen = |block: &Block| !block.stale.load(Relaxed);
+        // Of what is larger than a block this says too little.
+        if bytes >= BLOCK || !RUNTIME.table.block(at).is_some_and(seen) {
+            got_near_limit(bytes);
+        }
+    } else if bytes >= MUCH {
+        got_much(bytes);
+    }
+}
+
+#[cold]
+fn got_much(bytes: usize) {
+    if !is_paging() {
+        return;
+    }
+    let shared = RUNTIME.shared();
+    let unseen = RUNTIME.much.fetch_add(bytes, AcqRel).saturating_add(bytes) as u64;
+    let limit = shared.limit_bytes.load(Relaxed);
+    if shared.tree_resident().saturating_add(unseen) > limit.saturating_sub(watch::room(limit)) {
+        keeping_errno(|| {
+            desk::watch_growth();
+        });
     }
 }
 
@@ -112,8 +137,12 @@ macro_rules! maps {
                 let given = [start, bytes, protection as usize, flags as usize, file as usize, offset];
                 // SAFETY: passed on to the caller.
                 let at = unsafe { $next.call(given) } as usize;
-                if fresh && at != FAILED && RUNTIME.watches_growth.load(Relaxed) {
-                    got_near_limit(bytes);
+                if fresh && at != FAILED {
+                    if RUNTIME.watches_growth.load(Relaxed) {
+                        got_near_limit(bytes);
+                    } else if bytes >= MUCH {
+                        got_much(bytes);
+                    }
                 }
                 if fresh && at != FAILED && flags & LOCKED != 0 && is_managed() {
                     keeping_errno(|| super::locked::note(at, bytes));

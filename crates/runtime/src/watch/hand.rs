@@ -11,6 +11,7 @@
 
 use core::sync::atomic::Ordering::*;
 
+use super::ahead::Part;
 use super::{CANDIDATES, Keeper};
 use crate::evict::Taken;
 use crate::interpose::{desk, ranges};
@@ -27,6 +28,10 @@ const LARGE_BSS: usize = 1 << 20;
 const FRUITLESS_NS: u64 = 10_000_000;
 /// After so many rounds in vain it is known that the limit can't be held.
 const HOPELESS: u32 = 3;
+/// Pages of a range that make it worth taking, unless no range has so many.
+const WORTH: usize = 4;
+/// A round that found little is not followed by another at once.
+const POOR_NS: u64 = 1_000_000;
 /// Ranges that are looked at between two ticks.
 const TRIES: usize = 3;
 /// So often descriptors are looked at.
@@ -64,6 +69,7 @@ impl Keeper {
             }
         });
         self.count = if listed.is_ok() { count } else { 0 };
+        self.ahead.forget();
         self.listed_ns = sys::now_ns();
         self.look_for_threads();
         runtime.look_for_pins(&mut self.mounts);
@@ -86,20 +92,25 @@ impl Keeper {
         runtime.threaded.store(threads > u64::from(own) + 1, Relaxed);
     }
 
-    /// The next range under the hand; `None` at the end of a round.
+    /// The next range under the hand that is worth taking; `None` at the end of a round.
     fn next_range(&mut self) -> Option<(usize, usize)> {
         loop {
             if self.at.0 >= self.count {
                 self.at = (0, 0);
+                self.ahead.forget();
                 return None;
             }
             let (start, end) = self.candidates[self.at.0];
-            let from = self.pagemap.first_present(self.at.1.max(start).min(end), end);
-            let Some(from) = from.filter(|from| *from < end) else {
+            let last = self.candidates[self.count - 1].1;
+            let part = self.ahead.first(&self.pagemap, self.at.1.max(start), end, last);
+            let Some(Part { from, mut to, present }) = part else {
                 self.at = (self.at.0 + 1, 0);
                 continue;
             };
-            let mut to = end.min((from / BLOCK + 1) * BLOCK);
+            if present < self.worth_of(from, to) {
+                self.at.1 = to;
+                continue;
+            }
             let kept = [
                 self.runtime.keep_out.first_in(from, to),
                 ranges::first_kept(from, to),
@@ -115,6 +126,12 @@ impl Keeper {
             self.at.1 = to;
             return Some((from, to));
         }
+    }
+
+    /// Pages of a range that must be there to make it worth taking.
+    fn worth_of(&self, start: usize, end: usize) -> usize {
+        let all = (end - start) / PAGE;
+        if self.few_too { 1 } else { WORTH.min(all) }
     }
 
     /// Takes blocks away until there is enough on standby. Returns whether to
@@ -133,7 +150,7 @@ impl Keeper {
             return self.nothing_left();
         }
         let own = runtime.slot().resident.load(Relaxed);
-        let goal = (own / 32).clamp(2 << 20, 64 << 20);
+        let goal = (own / 64).clamp(256 << 10, 64 << 20);
         runtime.standby_goal.store((goal as usize / BLOCK).max(2), Relaxed);
         for _ in 0..TRIES {
             let wanted = goal.saturating_sub(runtime.standby.pages.load(Relaxed) * PAGE as u64);
@@ -157,7 +174,8 @@ impl Keeper {
                 self.round_rested += 1;
                 continue;
             }
-            match runtime.evict(self.maps, &self.pagemap, start, end, self.shared_too) {
+            let worth = self.worth_of(start, end);
+            match runtime.evict(self.maps, &self.pagemap, (start, end), worth, self.shared_too) {
                 Taken::Pages(pages) if pages > 0 => {
                     self.round_bytes += u64::from(pages) * PAGE as u64;
                     if runtime.debt.load(Relaxed) > 0 {
@@ -182,8 +200,19 @@ impl Keeper {
     /// The hand has come round. Returns whether another round is worth it now.
     fn end_round(&mut self, wanted: u64) -> bool {
         let rested = core::mem::take(&mut self.round_rested) > 0;
-        let fruitful = core::mem::take(&mut self.round_bytes) >= wanted / 4 || rested;
+        let rich = core::mem::take(&mut self.round_bytes) >= wanted / 4;
+        let fruitful = rich || rested;
         let now = sys::now_ns();
+        let had_few = core::mem::replace(&mut self.few_too, false);
+        if !rich
+            && !rested
+            && !had_few
+            && self.runtime.debt.load(Relaxed) > self.runtime.margin.load(Relaxed) / 2
+        {
+            // What is left lies scattered.
+            self.few_too = true;
+            return true;
+        }
         let took_ns = now - core::mem::replace(&mut self.round_ns, now);
         // What can still be made denser is worth waiting for.
         let hopeless = self.runtime.is_far_over() && !self.runtime.squeeze.load(Relaxed);
@@ -192,7 +221,10 @@ impl Keeper {
         let had_shared = core::mem::replace(&mut self.shared_too, false);
         if fruitful {
             self.fruitless = false;
-            return true;
+            if !rich {
+                self.next_round_ns = now + POOR_NS;
+            }
+            return rich;
         }
         if !had_shared && self.runtime.has_forked.load(Relaxed) {
             self.shared_too = true;
