@@ -113,9 +113,12 @@ fn distances(
     work: &mut Decompressor,
 ) -> Result<(), Malformed> {
     // What no distance was given for starts from zeros, and its guesses are zero.
+    work.known = count;
     work.distances.fill(usize::MAX);
-    work.guesses.fill([u64::MAX, 0]);
-    work.symbols[..8].fill(0);
+    if kind & WIDE == 0 {
+        work.guesses.fill([u64::MAX, 0]);
+        work.symbols[..8].fill(0);
+    }
     let narrow = kind & NARROW != 0;
     let bytes = input.take(if narrow { (3 * count).div_ceil(2) } else { 2 * count })?;
     for i in 0..count {
@@ -129,9 +132,11 @@ fn distances(
         if distance < granule(kind & WIDE != 0) {
             return Err(Malformed);
         }
-        let back = words_back(distance);
         work.distances[i] = distance;
-        work.guesses[i] = [back.div_ceil(4) as u64, PICK[back.wrapping_neg() % 4]];
+        if kind & WIDE == 0 {
+            let back = words_back(distance);
+            work.guesses[i] = [back.div_ceil(4) as u64, PICK[back.wrapping_neg() % 4]];
+        }
     }
     let odd = narrow && count % 2 == 1;
     if odd && bytes[bytes.len() - 1] > 15 { Err(Malformed) } else { Ok(()) }
@@ -206,7 +211,8 @@ fn symbols<K: Kernels>(
     let from_reference = input.take(escapes.div_ceil(8))?;
     let mut flags = [0; size_of::<super::kernels::Flags>()];
     flags[..from_reference.len()].copy_from_slice(from_reference);
-    if !kernels.look_up(&work.codes, misses, &table, known, masks, &flags, &mut work.misses) {
+    let Decompressor { codes, miss_masks, miss_flags, .. } = work;
+    if !kernels.look_up(codes, misses, &table, known, masks, &flags, miss_masks, miss_flags) {
         return Err(Malformed);
     }
     // Bits behind the last are zero.

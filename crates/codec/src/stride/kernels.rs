@@ -19,6 +19,8 @@ pub(super) type LiteralBits = Row<{ SEGMENT / 8 + SLACK }>;
 pub(super) type Places = [u16; SEGMENT + SLACK];
 /// Room for the symbols that were guessed wrong.
 pub(super) type Misses = [u16; WORDS + SLACK / 2];
+/// A byte for each of them.
+pub(super) type ByteRow = [u8; WORDS + SLACK];
 /// A bit for each of them, with room for 64 more.
 pub(super) type Flags = [u8; WORDS / 8 + 16];
 /// A row of bits that is stored with its zero bytes suppressed.
@@ -88,7 +90,8 @@ pub(super) trait Kernels: core::marker::Copy {
     ) -> usize;
 
     /// The inverse of `code`, with `table` for the codes below `known`; there
-    /// are as many `masks` as codes 15. False if a code is neither.
+    /// are as many `masks` as codes 15. False if a code is neither. The masks go
+    /// to `to_masks`, and to `to_flags` 0xFF for bit 8, or 0.
     #[allow(clippy::too_many_arguments, reason = "rows of one scratch")]
     fn look_up(
         self,
@@ -98,7 +101,8 @@ pub(super) trait Kernels: core::marker::Copy {
         known: usize,
         masks: &[u8],
         flags: &Flags,
-        misses: &mut Misses,
+        to_masks: &mut ByteRow,
+        to_flags: &mut ByteRow,
     ) -> bool;
 
     /// Moves the bytes of `row` that are not zero to the front of `out`, which
@@ -125,7 +129,8 @@ pub(super) trait Kernels: core::marker::Copy {
         rest: &mut Literals,
     ) -> usize;
 
-    /// Packs `count` codes below 16 two to a byte, the first in the low half,
+    /// Packs `count` codes below 16 two to a byte, the first half of them in the
+    /// low halves of the bytes, the second in the high halves,
     /// into the first `count.div_ceil(2)` bytes of `out`; what follows them up
     /// to 64 bytes is written with anything.
     fn pack(self, codes: &Literals, count: usize, out: &mut [u8]);

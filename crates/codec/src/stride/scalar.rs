@@ -2,7 +2,7 @@
 //! what processors without them run.
 
 use super::format::{ESCAPE, FROM_REFERENCE, granule};
-use super::kernels::{BitRow, Flags, Kernels, LiteralBits, Literals, Misses, Places, VIEW};
+use super::kernels::{BitRow, ByteRow, Flags, Kernels, LiteralBits, Literals, Misses, Places, VIEW};
 use super::scratch::{Choice, Decompressor};
 
 /// The path that every processor can take.
@@ -212,14 +212,16 @@ impl Kernels for Scalar {
         known: usize,
         masks: &[u8],
         flags: &Flags,
-        misses: &mut Misses,
+        to_masks: &mut ByteRow,
+        to_flags: &mut ByteRow,
     ) -> bool {
         let mut escapes = 0;
-        for (miss, &code) in misses.iter_mut().zip(&codes[..count]) {
-            *miss = table[usize::from(code & 15)];
+        for ((mask, flag), &code) in to_masks.iter_mut().zip(to_flags).zip(&codes[..count]) {
+            let symbol = table[usize::from(code & 15)];
+            (*mask, *flag) = (symbol as u8, ((symbol >> 8 & 1) as u8).wrapping_neg());
             if code == ESCAPE {
-                let flag = u16::from(flags[escapes / 8] >> (escapes % 8) & 1);
-                *miss = u16::from(masks[escapes]) | (flag * FROM_REFERENCE);
+                *mask = masks[escapes];
+                *flag = (flags[escapes / 8] >> (escapes % 8) & 1).wrapping_neg();
                 escapes += 1;
             } else if usize::from(code) >= known {
                 return false;
@@ -273,15 +275,17 @@ impl Kernels for Scalar {
     }
 
     fn pack(self, codes: &Literals, count: usize, out: &mut [u8]) {
-        for (i, out) in out[..count.div_ceil(2)].iter_mut().enumerate() {
-            let high = if 2 * i + 1 < count { codes[2 * i + 1] } else { 0 };
-            *out = codes[2 * i] | high << 4;
+        let half = count.div_ceil(2);
+        for (i, out) in out[..half].iter_mut().enumerate() {
+            let high = if half + i < count { codes[half + i] } else { 0 };
+            *out = codes[i] | high << 4;
         }
     }
 
     fn unpack(self, packed: &[u8], count: usize, codes: &mut Literals) {
+        let half = count.div_ceil(2);
         for (i, code) in codes[..count].iter_mut().enumerate() {
-            *code = packed[i / 2] >> (4 * (i % 2)) & 15;
+            *code = if i < half { packed[i] & 15 } else { packed[i - half] >> 4 };
         }
     }
 
@@ -326,7 +330,9 @@ impl Kernels for Scalar {
                 let w = words * g + i;
                 let guess = work.symbols[if wide { 0 } else { from + i }];
                 let missed = work.missed[w / 8] >> (w % 8) & 1 == 1;
-                let symbol = if missed { work.misses[misses] } else { guess };
+                let known = u16::from(work.miss_flags[misses]) << 8 & FROM_REFERENCE;
+                let known = known | u16::from(work.miss_masks[misses]);
+                let symbol = if missed { known } else { guess };
                 misses += usize::from(missed);
                 work.symbols[8 + w] = symbol;
 

@@ -186,10 +186,10 @@ fn the_last_of_all_changes_counts() {
     form.extend(4064_u16.to_le_bytes());
     form.extend([0x20, 0x00, 0x04]); // 32 and 64
     form.extend([0xFF; 2 + 16]); // every granule changes,
-    form.extend([0x10; 64]); // to 0, 1, 0, ..., 1
+    form.extend([0x00, 0x11].repeat(32)); // to 0, 1, 0, ..., 1
     form.extend([0xFF; 8 + 64]); // no guess is right:
-    form.extend([0x22; 254]); // 0x0FF for each word,
-    form.extend([0x00; 2]); // 0x100 for the last four
+    form.extend([0x22; 252]); // 0x0FF for each word,
+    form.extend([0x02; 4]); // 0x100 for the last four
     let block: Vec<u8> = (0..127).chain([125]).flat_map(|granule| [granule + 1; 32]).collect();
     form.extend(&block[..4064]);
     let codec = &SETTINGS[0];
