@@ -69,7 +69,7 @@ impl Kernels for Avx2 {
         ) -> bool;
         fn suppress(self, row: &BitRow, out: &mut [u8]) -> u64;
         fn restore(self, which: u64, bytes: &[u8], row: &mut BitRow);
-        fn common(self, counts: &[u16; 256]) -> [u8; 16];
+        fn common(self, counts: &[u16; 256], total: usize) -> [u8; 16];
         fn changes(self, granules: usize, choice: &Choice, changed: &mut BitRow, codes: &mut Literals) -> usize;
         fn search(
             self, src: &[u8], at: usize, granules: usize, wide: bool, distances: &[u16],
@@ -85,7 +85,7 @@ impl Kernels for Avx2 {
         fn pack(self, codes: &Literals, count: usize, out: &mut [u8]);
         fn unpack(self, packed: &[u8], count: usize, codes: &mut Literals);
         fn join(
-            self, bits: &LiteralBits, count: usize, codes: &Literals, common: &[u8; 16],
+            self, bits: &[u8], count: usize, codes: &Literals, common: &[u8; 16],
             rest: &Literals, literals: &mut Literals,
         );
         fn rebuild(

@@ -8,7 +8,7 @@ use super::format::{
     STATIC_TABLE, WIDE, granule, words_back,
 };
 use super::kernels::{BitRow, Kernels};
-use super::scratch::Decompressor;
+use super::scratch::{Decompressor, NOWHERE, SLACK};
 use crate::{Malformed, fill};
 
 /// Fills `dst`, which is not empty, from `src`.
@@ -55,6 +55,22 @@ impl<'a> Input<'a> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed)?;
         self.0 = rest;
         Ok(taken)
+    }
+
+    /// The same, with what a vector may read behind them.
+    #[inline(always)]
+    fn take_padded<'b>(&mut self, count: usize, spare: &'b mut [u8]) -> Result<&'b [u8], Malformed>
+    where
+        'a: 'b,
+    {
+        let all = self.0;
+        let taken = self.take(count)?;
+        if let Some(padded) = all.get(..count + SLACK) {
+            return Ok(padded);
+        }
+        let padded = &mut spare[..count + SLACK];
+        padded[..count].copy_from_slice(taken);
+        Ok(padded)
     }
 
     #[inline(always)]
@@ -113,8 +129,7 @@ fn distances(
     work: &mut Decompressor,
 ) -> Result<(), Malformed> {
     // What no distance was given for starts from zeros, and its guesses are zero.
-    work.known = count;
-    work.distances.fill(usize::MAX);
+    work.distances.fill(NOWHERE);
     if kind & WIDE == 0 {
         work.guesses.fill([u64::MAX, 0]);
         work.symbols[..8].fill(0);
@@ -157,7 +172,7 @@ fn changes<K: Kernels>(
         return Ok(());
     }
     let count = restore(kernels, input, granules, &mut work.changed)?;
-    let packed = input.take(count.div_ceil(2))?;
+    let packed = input.take_padded(count.div_ceil(2), &mut work.rest)?;
     kernels.unpack(packed, count, &mut work.codes);
     if count % 2 == 1 && packed[count / 2] > 15 {
         return Err(Malformed);
@@ -200,18 +215,18 @@ fn symbols<K: Kernels>(
     };
 
     let misses = restore(kernels, input, words, &mut work.missed)?;
-    let packed = input.take(misses.div_ceil(2))?;
+    let packed = input.take_padded(misses.div_ceil(2), &mut work.rest)?;
     kernels.unpack(packed, misses, &mut work.codes);
     if misses % 2 == 1 && packed[misses / 2] > 15 {
         return Err(Malformed);
     }
     let codes = &work.codes[..misses];
     let escapes = codes.iter().map(|&code| usize::from(code == ESCAPE)).sum::<usize>();
-    let masks = input.take(escapes)?;
+    let Decompressor { codes, rest, miss_masks, miss_flags, .. } = work;
+    let masks = input.take_padded(escapes, rest)?;
     let from_reference = input.take(escapes.div_ceil(8))?;
     let mut flags = [0; size_of::<super::kernels::Flags>()];
     flags[..from_reference.len()].copy_from_slice(from_reference);
-    let Decompressor { codes, miss_masks, miss_flags, .. } = work;
     if !kernels.look_up(codes, misses, &table, known, masks, &flags, miss_masks, miss_flags) {
         return Err(Malformed);
     }
@@ -231,20 +246,20 @@ fn packed<K: Kernels>(
     work: &mut Decompressor,
 ) -> Result<(), Malformed> {
     let common = input.take(COMMON)?.try_into().expect("sixteen bytes");
-    let bits = input.take(count.div_ceil(8))?;
-    let with: usize = bits.iter().map(|bits| bits.count_ones() as usize).sum();
+    let Decompressor { packed: spare, codes, rest, literals, .. } = work;
+    let bits = input.take_padded(count.div_ceil(8), spare)?;
+    let with: usize = bits[..count.div_ceil(8)].iter().map(|bits| bits.count_ones() as usize).sum();
     // Bits behind the last are zero, so that no more have a code than there are.
     if !count.is_multiple_of(8) && bits[count / 8] >> (count % 8) != 0 {
         return Err(Malformed);
     }
-    work.packed[..bits.len()].copy_from_slice(bits);
-    let packed = input.take(with.div_ceil(2))?;
+    let packed = input.take_padded(with.div_ceil(2), rest)?;
     if with % 2 == 1 && packed[with / 2] > 15 {
         return Err(Malformed);
     }
-    kernels.unpack(packed, with, &mut work.codes);
-    work.rest[..count - with].copy_from_slice(input.take(count - with)?);
-    kernels.join(&work.packed, count, &work.codes, common, &work.rest, &mut work.literals);
+    kernels.unpack(packed, with, codes);
+    rest[..count - with].copy_from_slice(input.take(count - with)?);
+    kernels.join(bits, count, codes, common, rest, literals);
     Ok(())
 }
 
@@ -262,8 +277,11 @@ fn restore(
     let flags = input.take(len.div_ceil(8))?;
     which[..flags.len()].copy_from_slice(flags);
     let which = u64::from_le_bytes(which);
-    let given = input.take(which.count_ones() as usize)?;
+    let mut spare = [0; 64 + SLACK];
+    let count = which.count_ones() as usize;
+    let given = input.take_padded(count, &mut spare)?;
     kernels.restore(which, given, row);
+    let given = &given[..count];
     // Bytes that are given are not zero, and bits behind the last are, among
     // the flags and in the last byte.
     let zeros = given.iter().fold(false, |zeros, &byte| zeros | (byte == 0));

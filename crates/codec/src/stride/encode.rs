@@ -295,9 +295,13 @@ fn suppress(kernels: impl Kernels, row: &BitRow, len: usize, out: &mut [u8], use
 #[inline(always)]
 fn flat(segment: &[u8]) -> bool {
     // Most segments hold more zeros than noise would, and need no counting.
-    let zeros = |i: usize, line: &[u8]| 8 - scalar::nonzero(scalar::word(line, 8 * (i % 8))).count_ones();
-    let some = segment.chunks_exact(64).enumerate().step_by(4);
-    if some.map(|(i, line)| zeros(i / 4, line)).sum::<u32>() > 8 {
+    let (mut zeros, mut i) = (0, 0);
+    while 256 * i + 64 <= segment.len() {
+        let word = scalar::word(segment, 256 * i + 8 * (i % 8));
+        zeros += 8 - scalar::nonzero(word).count_ones();
+        i += 1;
+    }
+    if zeros > 8 {
         return false;
     }
     let mut counts = [0_u16; 256];

@@ -91,7 +91,8 @@ pub(super) trait Kernels: core::marker::Copy {
 
     /// The inverse of `code`, with `table` for the codes below `known`; there
     /// are as many `masks` as codes 15. False if a code is neither. The masks go
-    /// to `to_masks`, and to `to_flags` 0xFF for bit 8, or 0.
+    /// to `to_masks`, and to `to_flags` 0xFF for bit 8, or 0. Behind the masks
+    /// are 64 bytes more.
     #[allow(clippy::too_many_arguments, reason = "rows of one scratch")]
     fn look_up(
         self,
@@ -109,12 +110,13 @@ pub(super) trait Kernels: core::marker::Copy {
     /// has 64, and tells which they were, a bit each.
     fn suppress(self, row: &BitRow, out: &mut [u8]) -> u64;
 
-    /// The inverse of `suppress`; there are as many bytes as `which` has bits.
+    /// The inverse of `suppress`; there are as many bytes as `which` has bits,
+    /// and 64 more.
     fn restore(self, which: u64, bytes: &[u8], row: &mut BitRow);
 
     /// The sixteen literals with the highest counts, in ascending order; among
-    /// equals the lower ones. No count is above 4096.
-    fn common(self, counts: &[u16; 256]) -> [u8; 16];
+    /// equals the lower ones. All counts together are `total`, at most 4096.
+    fn common(self, counts: &[u16; 256], total: usize) -> [u8; 16];
 
     /// Splits `count` literals by whether they are among the `common` ones, which
     /// are in ascending order: a bit for each in `bits` (set if so), the codes
@@ -135,14 +137,16 @@ pub(super) trait Kernels: core::marker::Copy {
     /// to 64 bytes is written with anything.
     fn pack(self, codes: &Literals, count: usize, out: &mut [u8]);
 
-    /// The inverse of `pack`: reads `count.div_ceil(2)` bytes, all of `packed`.
+    /// The inverse of `pack`, of `count.div_ceil(2)` bytes, behind which are 64
+    /// more.
     fn unpack(self, packed: &[u8], count: usize, codes: &mut Literals);
 
     /// Puts `count` literals together again, from `codes` (of which `common` is
-    /// the table) where `bits` says so and from `rest` elsewhere.
+    /// the table) where `bits` says so and from `rest` elsewhere. Behind the bits
+    /// are 64 bytes more.
     fn join(
         self,
-        bits: &LiteralBits,
+        bits: &[u8],
         count: usize,
         codes: &Literals,
         common: &[u8; 16],
@@ -164,3 +168,9 @@ pub(super) trait Kernels: core::marker::Copy {
 }
 
 const _: () = assert!(WORDS == 4 * GRANULES);
+
+/// The bits of the highest count that seventeen of them may all have.
+#[inline(always)]
+pub(super) fn bits_of_edge(total: usize) -> u32 {
+    (total / 17).checked_ilog2().map_or(0, |bit| bit + 1)
+}

@@ -64,7 +64,7 @@ pub(super) fn common(kernels: impl Kernels, literals: &[u8], every: usize) -> Op
         counted += 2;
     }
     let counts: [u16; 256] = core::array::from_fn(|i| rows[0][i] + rows[1][i]);
-    let best = kernels.common(&counts);
+    let best = kernels.common(&counts, counted);
     let covered: usize = best.iter().map(|&literal| usize::from(counts[usize::from(literal)])).sum();
     // A bit each, half a byte for each common one saved, 16 bytes for the table.
     let saved = literals.len() * covered / counted / 2;

@@ -2,7 +2,9 @@
 //! what processors without them run.
 
 use super::format::{ESCAPE, FROM_REFERENCE, granule};
-use super::kernels::{BitRow, ByteRow, Flags, Kernels, LiteralBits, Literals, Misses, Places, VIEW};
+use super::kernels::{
+    BitRow, ByteRow, Flags, Kernels, LiteralBits, Literals, Misses, Places, VIEW, bits_of_edge,
+};
 use super::scratch::{Choice, Decompressor};
 
 /// The path that every processor can take.
@@ -54,11 +56,11 @@ pub(super) fn codes_of(common: &[u8; 16]) -> [u8; 256] {
 
 /// [`Kernels::common`] as a compiler can make vector code of it.
 #[inline(always)]
-pub(super) fn common(counts: &[u16; 256]) -> [u8; 16] {
+pub(super) fn common(counts: &[u16; 256], total: usize) -> [u8; 16] {
     let reach = |least: i16| counts.iter().map(|&count| i16::from(count as i16 >= least)).sum::<i16>();
     // The highest count that more than sixteen reach, or zero, bit by bit.
     let mut edge = 0;
-    for bit in (0..13).rev() {
+    for bit in (0..bits_of_edge(total)).rev() {
         if reach(edge + (1 << bit)) > 16 {
             edge += 1 << bit;
         }
@@ -247,8 +249,8 @@ impl Kernels for Scalar {
         }
     }
 
-    fn common(self, counts: &[u16; 256]) -> [u8; 16] {
-        common(counts)
+    fn common(self, counts: &[u16; 256], total: usize) -> [u8; 16] {
+        common(counts, total)
     }
 
     fn split(
@@ -291,7 +293,7 @@ impl Kernels for Scalar {
 
     fn join(
         self,
-        bits: &LiteralBits,
+        bits: &[u8],
         count: usize,
         codes: &Literals,
         common: &[u8; 16],

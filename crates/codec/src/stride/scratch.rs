@@ -63,6 +63,9 @@ pub(super) struct Compressor {
     pub vote: Vote,
 }
 
+/// A distance that leads to before any block.
+pub(super) const NOWHERE: usize = usize::MAX / 2;
+
 /// The decompressor's memory.
 #[repr(C, align(64))]
 pub(super) struct Decompressor {
@@ -86,8 +89,9 @@ pub(super) struct Decompressor {
     /// where a path sees to these first.
     pub masks: [u8; WORDS],
     pub kept: [u8; WORDS],
-    /// How many distances there are, and those, the others longer than any block.
-    pub known: usize,
+    /// How many literals each word has.
+    pub counts: [u8; WORDS],
+    /// The distances, behind them [`NOWHERE`].
     pub distances: [usize; MAX_DISTANCES],
     /// For each distance, how many granules before a granule, counted from the
     /// first of the two before the segment, the first granule of its guesses is,

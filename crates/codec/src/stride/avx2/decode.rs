@@ -4,10 +4,11 @@
 use core::arch::x86_64::*;
 
 use super::super::format::{ESCAPE, FROM_REFERENCE, GRANULE, SEGMENT, WIDE_GRANULE, WORDS};
-use super::super::kernels::{BitRow, ByteRow, Flags, LiteralBits, Literals};
+use super::super::kernels::{BitRow, ByteRow, Flags, Literals};
 use super::super::scratch::Decompressor;
 use super::super::tables::{NONE, SPREAD, SPREAD_LANES, apart};
 use super::ZEROS;
+use super::search::ones;
 
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
@@ -23,53 +24,37 @@ pub(super) fn look_up(
     to_flags: &mut ByteRow,
 ) -> bool {
     assert!(count <= WORDS);
-    let mut given_masks = [0; WORDS + 8];
-    given_masks[..masks.len()].copy_from_slice(masks);
-    let given_flags = bytes_of_bits(flags, masks.len());
     // SAFETY: sixteen numbers, in two halves.
     let table = unsafe { [0, 8].map(|i| _mm_loadu_si128(table.as_ptr().add(i).cast())) };
     let byte = _mm_set1_epi16(0xFF);
     let mask_of = _mm_packus_epi16(_mm_and_si128(table[0], byte), _mm_and_si128(table[1], byte));
     let flag_of = _mm_packus_epi16(_mm_srli_epi16::<8>(table[0]), _mm_srli_epi16::<8>(table[1]));
     let flag_of = _mm_cmpeq_epi8(flag_of, _mm_set1_epi8(1));
+    let place = _mm_set1_epi64x(PLACES);
     let (last, escape) = (_mm_set1_epi8(known as i8 - 1), _mm_set1_epi8(ESCAPE as i8));
     let (mut escapes, mut wrong) = (0, 0);
     for i in (0..count).step_by(8) {
         let here = if count - i < 8 { (1 << (count - i)) - 1 } else { 0xFF };
         // SAFETY: the row of codes has 64 bytes behind `count`, and the rows that
-        // are written as many. At most 512 escapes are counted, all but the last
-        // eight before they are read, for which these rows have room.
+        // are written as many.
         unsafe {
             let codes = _mm_loadl_epi64(codes.as_ptr().add(i).cast());
             let escape = _mm_movemask_epi8(_mm_cmpeq_epi8(codes, escape)) & here;
             wrong |= _mm_movemask_epi8(_mm_cmpgt_epi8(codes, last)) & here & !escape;
             let spread = _mm_loadl_epi64(SPREAD[escape as usize & 255].as_ptr().cast());
-            let new = _mm_loadl_epi64(given_masks.as_ptr().add(escapes).cast());
-            let masks =
-                _mm_blendv_epi8(_mm_shuffle_epi8(new, spread), _mm_shuffle_epi8(mask_of, codes), spread);
-            let new = _mm_loadl_epi64(given_flags.as_ptr().add(escapes).cast());
-            let flags =
-                _mm_blendv_epi8(_mm_shuffle_epi8(new, spread), _mm_shuffle_epi8(flag_of, codes), spread);
-            _mm_storel_epi64(to_masks.as_mut_ptr().add(i).cast(), masks);
-            _mm_storel_epi64(to_flags.as_mut_ptr().add(i).cast(), flags);
+            let new = _mm_loadl_epi64(masks[escapes..escapes + 8].as_ptr().cast());
+            let found = _mm_shuffle_epi8(mask_of, codes);
+            let new_masks = _mm_blendv_epi8(_mm_shuffle_epi8(new, spread), found, spread);
+            let bits = u16::from_le_bytes([flags[escapes / 8], flags[escapes / 8 + 1]]) >> (escapes % 8);
+            let new = _mm_cmpeq_epi8(_mm_and_si128(_mm_set1_epi8(bits as i8), place), place);
+            let found = _mm_shuffle_epi8(flag_of, codes);
+            let new_flags = _mm_blendv_epi8(_mm_shuffle_epi8(new, spread), found, spread);
+            _mm_storel_epi64(to_masks.as_mut_ptr().add(i).cast(), new_masks);
+            _mm_storel_epi64(to_flags.as_mut_ptr().add(i).cast(), new_flags);
             escapes += escape.count_ones() as usize;
         }
     }
     wrong == 0
-}
-
-/// 0xFF for each of the first `count` bits that is set, else 0.
-#[inline]
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn bytes_of_bits(bits: &Flags, count: usize) -> [u8; WORDS + 8] {
-    let mut bytes = [0; WORDS + 8];
-    let place = _mm_set1_epi64x(PLACES);
-    for (&bits, bytes) in bits[..count.div_ceil(8)].iter().zip(bytes.chunks_exact_mut(8)) {
-        let each = _mm_cmpeq_epi8(_mm_and_si128(_mm_set1_epi8(bits as i8), place), place);
-        // SAFETY: writes eight bytes.
-        unsafe { _mm_storel_epi64(bytes.as_mut_ptr().cast(), each) };
-    }
-    bytes
 }
 
 /// Byte j has bit j.
@@ -112,14 +97,13 @@ unsafe fn two(first: *const u8, second: *const u8) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(super) fn restore(which: u64, bytes: &[u8], row: &mut BitRow) {
-    let mut padded = [0; 72];
-    padded[..bytes.len()].copy_from_slice(bytes);
+    assert!(bytes.len() >= 64);
     let mut from = 0;
     for (row, mask) in row.chunks_exact_mut(8).zip(which.to_le_bytes()) {
-        // SAFETY: at most 64 bytes come before the eight that are read; eight are written.
+        // SAFETY: at most 56 bytes come before the eight that are read; eight are written.
         unsafe {
             let spread = _mm_loadl_epi64(SPREAD[usize::from(mask)].as_ptr().cast());
-            let bytes = _mm_loadl_epi64(padded.as_ptr().add(from).cast());
+            let bytes = _mm_loadl_epi64(bytes.as_ptr().add(from).cast());
             _mm_storel_epi64(row.as_mut_ptr().cast(), _mm_shuffle_epi8(bytes, spread));
         }
         from += mask.count_ones() as usize;
@@ -129,27 +113,23 @@ pub(super) fn restore(which: u64, bytes: &[u8], row: &mut BitRow) {
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(super) fn unpack(packed: &[u8], count: usize, codes: &mut Literals) {
-    assert!(count + 64 <= codes.len() && count.div_ceil(2) == packed.len());
-    let half = packed.len();
+    let half = count.div_ceil(2);
+    assert!(count + 64 <= codes.len() && half + 64 <= packed.len());
     let nibble = _mm256_set1_epi8(15);
-    let mut last = [0; 32];
-    let rest = half % 32;
-    last[..rest].copy_from_slice(&packed[half - rest..]);
     // First all of the lower halves: what a vector writes past them is
     // overwritten by the upper ones.
-    let pieces = || packed.chunks_exact(32).chain([&last[..]]).enumerate();
-    for (i, piece) in pieces() {
-        // SAFETY: reads 32 bytes; `codes` has room for two vectors behind `count`.
+    for i in (0..half).step_by(32) {
+        // SAFETY: both rows have a vector behind what they hold.
         unsafe {
-            let pairs = _mm256_loadu_si256(piece.as_ptr().cast());
-            _mm256_storeu_si256(codes.as_mut_ptr().add(32 * i).cast(), _mm256_and_si256(pairs, nibble));
+            let pairs = _mm256_loadu_si256(packed.as_ptr().add(i).cast());
+            _mm256_storeu_si256(codes.as_mut_ptr().add(i).cast(), _mm256_and_si256(pairs, nibble));
         }
     }
-    for (i, piece) in pieces() {
+    for i in (0..half).step_by(32) {
         // SAFETY: as above; the second half is not longer than the first.
         unsafe {
-            let pairs = _mm256_srli_epi16::<4>(_mm256_loadu_si256(piece.as_ptr().cast()));
-            let to = codes.as_mut_ptr().add(half + 32 * i);
+            let pairs = _mm256_srli_epi16::<4>(_mm256_loadu_si256(packed.as_ptr().add(i).cast()));
+            let to = codes.as_mut_ptr().add(half + i);
             _mm256_storeu_si256(to.cast(), _mm256_and_si256(pairs, nibble));
         }
     }
@@ -158,7 +138,7 @@ pub(super) fn unpack(packed: &[u8], count: usize, codes: &mut Literals) {
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(super) fn join(
-    bits: &LiteralBits,
+    bits: &[u8],
     count: usize,
     codes: &Literals,
     common: &[u8; 16],
@@ -224,6 +204,13 @@ fn resolve(granules: usize, work: &mut Decompressor) {
         }
         misses += missed.count_ones() as usize;
     }
+    for i in (0..8 * granules).step_by(32) {
+        // SAFETY: both rows have room for 512 words.
+        unsafe {
+            let masks = _mm256_loadu_si256(work.masks.as_ptr().add(i).cast());
+            _mm256_storeu_si256(work.counts.as_mut_ptr().add(i).cast(), ones(masks));
+        }
+    }
 }
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
@@ -233,8 +220,12 @@ fn rebuild_wide(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompres
     resolve(granules, work);
     // All that is read and written goes through this one pointer.
     let base = dst.as_mut_ptr();
-    let low = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
-    let high = _mm256_add_epi8(low, _mm256_set1_epi8(4));
+    let zero = _mm256_setzero_si256();
+    let none = i64::from_le_bytes([NONE; 8]);
+    let carries = [
+        _mm256_setr_epi64x(none, 0, none, 0x0202_0202_0202_0202),
+        _mm256_setr_epi64x(none, 0x0404_0404_0404_0404, none, 0x0606_0606_0606_0606),
+    ];
     let (mut literals, mut change) = (0, 0);
     for g in 0..granules {
         change += usize::from(work.changed[g / 8] >> (g % 8) & 1);
@@ -247,36 +238,41 @@ fn rebuild_wide(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompres
         } else {
             ZEROS.as_ptr()
         };
-        let masks = u64::from_le_bytes(work.masks[8 * g..][..8].try_into().expect("eight bytes"));
-        let all = _mm256_set1_epi64x(masks as i64);
-        let count = |part: u32| usize::from((masks >> (16 * part)) as u16).count_ones() as usize;
-        let starts = {
-            let [a, b, c] = [count(0), count(1), count(2)];
-            [literals, literals + a, literals + a + b, literals + a + b + c]
-        };
-        for (half, which) in [low, high].into_iter().enumerate() {
+        let masks: &[u8; 8] = work.masks[8 * g..][..8].try_into().expect("eight bytes");
+        let counts = u64::from_le_bytes(work.counts[8 * g..][..8].try_into().expect("eight bytes"));
+        // Byte j becomes the literals up to word j.
+        let sums = counts.wrapping_mul(0x0101_0101_0101_0101);
+        let start = |words: u32| literals + usize::from((sums >> (8 * words - 8)) as u8);
+        let starts = [literals, start(2), start(4), start(6)];
+        let counts = _mm256_set1_epi64x(counts as i64);
+        for (half, carry) in carries.into_iter().enumerate() {
             // SAFETY: the reference lies in `dst`, for it begins there and ends
             // where the granule begins or before, or is ZEROS; the granule lies
             // in `dst`, too, see above. At most 4096 literals are read, and a
             // vector more, for which the row has room.
             unsafe {
-                let literal = chosen(all, which);
                 let row = work.literals.as_ptr();
                 let next = two(row.add(starts[2 * half]), row.add(starts[2 * half + 1]));
-                // The n-th literal of a half has rank -1 - n; 0xFF makes a zero.
-                let places = _mm256_and_si256(ranks(literal), literal);
-                let places = _mm256_xor_si256(places, _mm256_set1_epi8(-1));
-                let placed = _mm256_shuffle_epi8(next, places);
-                let kept = _mm_cvtsi32_si128(
-                    work.kept.as_ptr().add(8 * g + 4 * half).cast::<i32>().read_unaligned(),
+                let spread = |word: usize| {
+                    _mm_loadl_epi64(SPREAD[usize::from(masks[4 * half + word])].as_ptr().cast())
+                };
+                let places = _mm256_set_m128i(
+                    _mm_unpacklo_epi64(spread(2), spread(3)),
+                    _mm_unpacklo_epi64(spread(0), spread(1)),
                 );
-                let kept = _mm256_andnot_si256(literal, _mm256_cvtepi8_epi64(kept));
+                // Every other word goes on where the one before it ended. What
+                // has no literal still has the highest bit set then.
+                let places = _mm256_add_epi8(places, _mm256_shuffle_epi8(counts, carry));
+                let placed = _mm256_shuffle_epi8(next, places);
+                let kept = work.kept.as_ptr().add(8 * g + 4 * half).cast::<i32>().read_unaligned();
+                let kept = _mm256_cvtepi8_epi64(_mm_cvtsi32_si128(kept));
+                let kept = _mm256_and_si256(kept, _mm256_cmpgt_epi8(zero, places));
                 let there = _mm256_loadu_si256(from.add(32 * half).cast());
                 let made = _mm256_or_si256(placed, _mm256_and_si256(kept, there));
                 _mm256_storeu_si256(base.add(here + 32 * half).cast(), made);
             }
         }
-        literals = starts[3] + count(3);
+        literals = start(8);
     }
     literals
 }

@@ -3,7 +3,7 @@
 use core::arch::x86_64::*;
 
 use super::super::format::{ESCAPE, WORDS};
-use super::super::kernels::{BitRow, Flags, LiteralBits, Literals, Misses};
+use super::super::kernels::{BitRow, Flags, LiteralBits, Literals, Misses, bits_of_edge};
 use super::super::scalar::{codes_of_symbols, nonzero};
 use super::super::scratch::Choice;
 use super::super::tables::GATHER;
@@ -116,7 +116,7 @@ pub(super) fn suppress(row: &BitRow, out: &mut [u8]) -> u64 {
 
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn common(counts: &[u16; 256]) -> [u8; 16] {
+pub(super) fn common(counts: &[u16; 256], total: usize) -> [u8; 16] {
     // No count has its highest bit set, so signed comparisons will do.
     let mut rows = [_mm256_setzero_si256(); 16];
     for (row, counts) in rows.iter_mut().zip(counts.chunks_exact(16)) {
@@ -136,7 +136,7 @@ pub(super) fn common(counts: &[u16; 256]) -> [u8; 16] {
     };
     // As the scalar version does it.
     let mut edge = 0;
-    for bit in (0..13).rev() {
+    for bit in (0..bits_of_edge(total)).rev() {
         if above(edge + (1 << bit) - 1) > 16 {
             edge += 1 << bit;
         }

@@ -11,7 +11,7 @@ use super::ZEROS;
 /// How many bits are set in each byte.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn ones(bytes: __m256i) -> __m256i {
+pub(super) fn ones(bytes: __m256i) -> __m256i {
     let table = _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));
     let nibble = _mm256_set1_epi8(15);
     let low = _mm256_shuffle_epi8(table, _mm256_and_si256(bytes, nibble));

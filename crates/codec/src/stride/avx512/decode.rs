@@ -3,13 +3,11 @@
 
 use core::arch::x86_64::*;
 
-use super::super::format::{
-    ESCAPE, FROM_REFERENCE, GRANULE, GRANULES, MAX_DISTANCES, SEGMENT, WIDE_GRANULE, WORDS,
-};
-use super::super::kernels::{BitRow, ByteRow, Flags, LiteralBits, Literals};
+use super::super::format::{ESCAPE, FROM_REFERENCE, GRANULE, GRANULES, SEGMENT, WIDE_GRANULE, WORDS};
+use super::super::kernels::{BitRow, ByteRow, Flags, Literals};
 use super::super::scratch::Decompressor;
 use super::super::tables::apart;
-use super::{ZEROS, low, numbers};
+use super::{ZEROS, low};
 
 #[inline]
 #[target_feature(
@@ -33,15 +31,14 @@ pub(super) fn look_up(
     let flag_of = _mm512_broadcast_i32x4(_mm_movm_epi8(flag_of));
     let (mut escapes, mut wrong) = (0, 0);
     for i in (0..count).step_by(64) {
-        // SAFETY: the row of codes has 64 bytes behind `count`; masks are read
-        // as far as there are any, and those rows written where 64 have room.
+        // SAFETY: the row of codes has 64 bytes behind `count`; those
+        // rows are written where 64 have room.
         unsafe {
             let codes = _mm512_loadu_si512(codes.as_ptr().add(i).cast());
             let here = low(count - i);
             let escape = _mm512_cmpeq_epi8_mask(codes, _mm512_set1_epi8(ESCAPE as i8)) & here;
             wrong |= _mm512_cmpge_epu8_mask(codes, _mm512_set1_epi8(known as i8)) & here & !escape;
-            let left = masks.get(escapes..).unwrap_or_default();
-            let given = _mm512_maskz_loadu_epi8(low(left.len()), left.as_ptr().cast());
+            let given = _mm512_loadu_si512(masks[escapes..escapes + 64].as_ptr().cast());
             let masks = _mm512_mask_expand_epi8(_mm512_shuffle_epi8(mask_of, codes), escape, given);
             let bits: &[u8; 16] = flags[escapes / 8..escapes / 8 + 16].try_into().expect("sixteen bytes");
             let given = (u128::from_le_bytes(*bits) >> (escapes % 8)) as u64;
@@ -60,9 +57,10 @@ pub(super) fn look_up(
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
 )]
 pub(super) fn restore(which: u64, bytes: &[u8], row: &mut BitRow) {
-    // SAFETY: reads the bytes that there are, writes 64.
+    let bytes: &BitRow = bytes.first_chunk().expect("64 bytes behind the last");
+    // SAFETY: reads and writes 64 bytes.
     unsafe {
-        let bytes = _mm512_maskz_loadu_epi8(low(bytes.len()), bytes.as_ptr().cast());
+        let bytes = _mm512_loadu_si512(bytes.as_ptr().cast());
         _mm512_storeu_si512(row.as_mut_ptr().cast(), _mm512_maskz_expand_epi8(which, bytes));
     }
 }
@@ -72,23 +70,22 @@ pub(super) fn restore(which: u64, bytes: &[u8], row: &mut BitRow) {
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
 )]
 pub(super) fn unpack(packed: &[u8], count: usize, codes: &mut Literals) {
-    assert!(count + 64 <= codes.len() && count.div_ceil(2) == packed.len());
-    let half = packed.len();
+    let half = count.div_ceil(2);
+    assert!(count + 64 <= codes.len() && half + 64 <= packed.len());
     let nibble = _mm512_set1_epi8(15);
     // First all of the lower halves: what a vector writes past them is
     // overwritten by the upper ones.
     for i in (0..half).step_by(64) {
-        // SAFETY: reads the bytes that are left; `codes` has room for one
-        // vector behind `count`.
+        // SAFETY: both rows have a vector behind what they hold.
         unsafe {
-            let pairs = _mm512_maskz_loadu_epi8(low(half - i), packed.as_ptr().add(i).cast());
+            let pairs = _mm512_loadu_si512(packed.as_ptr().add(i).cast());
             _mm512_storeu_si512(codes.as_mut_ptr().add(i).cast(), _mm512_and_si512(pairs, nibble));
         }
     }
     for i in (0..half).step_by(64) {
         // SAFETY: as above; the second half is not longer than the first.
         unsafe {
-            let pairs = _mm512_maskz_loadu_epi8(low(half - i), packed.as_ptr().add(i).cast());
+            let pairs = _mm512_loadu_si512(packed.as_ptr().add(i).cast());
             let upper = _mm512_and_si512(_mm512_srli_epi16::<4>(pairs), nibble);
             _mm512_storeu_si512(codes.as_mut_ptr().add(half + i).cast(), upper);
         }
@@ -100,7 +97,7 @@ pub(super) fn unpack(packed: &[u8], count: usize, codes: &mut Literals) {
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
 )]
 pub(super) fn join(
-    bits: &LiteralBits,
+    bits: &[u8],
     count: usize,
     codes: &Literals,
     common: &[u8; 16],
@@ -169,31 +166,18 @@ fn interleave(words: usize, work: &mut Decompressor) {
     }
 }
 
-/// How a reference is read: as the two granules that it touches, each as it was
-/// written, for what was written a moment ago comes quickly only that way. The
-/// first is so many bytes before the granule; from that on `picks` follow one
-/// another.
-#[derive(Clone, Copy)]
-struct Reach {
-    picks: [u8; 64],
-    first: usize,
-}
-
-#[inline]
-#[target_feature(
-    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
-)]
-fn reaches(size: usize, work: &Decompressor) -> [Reach; MAX_DISTANCES] {
-    let mut reaches = [Reach { picks: [0; 64], first: usize::MAX }; MAX_DISTANCES];
-    for (reach, &distance) in reaches.iter_mut().zip(&work.distances[..work.known]) {
-        let offset = distance.wrapping_neg() % size;
-        reach.first = distance.checked_next_multiple_of(size).unwrap_or(usize::MAX);
-        let picks = _mm512_add_epi8(numbers(), _mm512_set1_epi8(offset as i8));
-        // SAFETY: writes 64 bytes.
-        unsafe { _mm512_storeu_si512(reach.picks.as_mut_ptr().cast(), picks) };
+/// A reference is read as the two granules that it touches, each as it was
+/// written, for what was written a moment ago comes quickly only that way. From
+/// which byte on, these numbers say.
+static PICKS: [u8; 2 * WIDE_GRANULE] = {
+    let mut picks = [0; 2 * WIDE_GRANULE];
+    let mut i = 0;
+    while i < picks.len() {
+        picks[i] = i as u8;
+        i += 1;
     }
-    reaches
-}
+    picks
+};
 
 #[target_feature(
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
@@ -217,12 +201,12 @@ fn rebuild_wide(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompres
     resolve(8 * granules, work);
     // All that is read and written goes through this one pointer.
     let base = dst.as_mut_ptr();
-    let reaches = reaches(SIZE, work);
     let (mut literals, mut change) = (0, 0);
     for g in 0..granules {
         change += usize::from(work.changed[g / 8] >> (g % 8) & 1);
-        let reach = &reaches[usize::from(work.indices[change] & 15)];
+        let distance = work.distances[usize::from(work.indices[change] & 15)];
         let here = at + SIZE * g;
+        let (first, picks) = (distance.next_multiple_of(SIZE), distance.wrapping_neg() % SIZE);
         let mask = u64::from_le_bytes(work.masks[8 * g..][..8].try_into().expect("eight bytes"));
         let kept = u64::from_le_bytes(work.kept[8 * g..][..8].try_into().expect("eight bytes"));
         // SAFETY: the granules of the reference lie in `dst`, from where the
@@ -230,11 +214,10 @@ fn rebuild_wide(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompres
         // granule lies in `dst`, see above. At most 4096 literals are read, and
         // a vector more, for which the row has room.
         unsafe {
-            let from =
-                if reach.first <= here { base.add(here - reach.first).cast_const() } else { ZEROS.as_ptr() };
+            let from = if first <= here { base.add(here - first).cast_const() } else { ZEROS.as_ptr() };
             let first = _mm512_loadu_si512(from.cast());
             let second = _mm512_loadu_si512(apart(from.add(SIZE)).cast());
-            let picks = _mm512_loadu_si512(reach.picks.as_ptr().cast());
+            let picks = _mm512_loadu_si512(PICKS.as_ptr().add(picks).cast());
             let next = _mm512_loadu_si512(work.literals.as_ptr().add(literals).cast());
             // The literals are in place before the reference is there: what
             // each granule has to wait for is short.
@@ -255,12 +238,12 @@ fn rebuild_guessed(dst: &mut [u8], at: usize, granules: usize, work: &mut Decomp
     // All that is read and written goes through this one pointer.
     let base = dst.as_mut_ptr();
     interleave(4 * granules, work);
-    let reaches = reaches(GRANULE, work);
     let (mut literals, mut misses, mut change) = (0, 0, 0);
     for g in 0..granules {
         change += usize::from(work.changed[g / 8] >> (g % 8) & 1);
         let q = usize::from(work.indices[change] & 15);
-        let reach = &reaches[q];
+        let distance = work.distances[q];
+        let (reach, picks) = (distance.next_multiple_of(GRANULE), distance.wrapping_neg() % GRANULE);
         let missed = work.missed[g / 2] >> (4 * (g % 2)) & 15;
         let [from, control] = work.guesses[q];
         let from = (2 + g).saturating_sub(from as usize);
@@ -281,11 +264,10 @@ fn rebuild_guessed(dst: &mut [u8], at: usize, granules: usize, work: &mut Decomp
             let mask = _pext_u64(symbols, 0x00FF_00FF_00FF_00FF) as u32;
             let from_reference = _pext_u64(symbols, 0x0100_0100_0100_0100) as u8;
 
-            let from =
-                if reach.first <= here { base.add(here - reach.first).cast_const() } else { ZEROS.as_ptr() };
+            let from = if reach <= here { base.add(here - reach).cast_const() } else { ZEROS.as_ptr() };
             let first = _mm256_loadu_si256(from.cast());
             let second = _mm256_loadu_si256(apart(from.add(GRANULE)).cast());
-            let picks = _mm256_loadu_si256(reach.picks.as_ptr().cast());
+            let picks = _mm256_loadu_si256(PICKS.as_ptr().add(picks).cast());
             let there = _mm256_permutex2var_epi8(first, picks, second);
             let start = _mm256_maskz_mov_epi64(from_reference, there);
             let next = _mm256_loadu_si256(work.literals.as_ptr().add(literals).cast());

@@ -3,7 +3,7 @@
 use core::arch::x86_64::*;
 
 use super::super::format::{ESCAPE, WORDS};
-use super::super::kernels::{BitRow, Flags, LiteralBits, Literals, Misses};
+use super::super::kernels::{BitRow, Flags, LiteralBits, Literals, Misses, bits_of_edge};
 use super::super::scalar::{codes_of, codes_of_symbols};
 use super::super::scratch::Choice;
 use super::{bytes_and_flags, low};
@@ -128,7 +128,7 @@ pub(super) fn suppress(row: &BitRow, out: &mut [u8]) -> u64 {
 #[target_feature(
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
 )]
-pub(super) fn common(counts: &[u16; 256]) -> [u8; 16] {
+pub(super) fn common(counts: &[u16; 256], total: usize) -> [u8; 16] {
     let mut rows = [_mm512_setzero_si512(); 8];
     for (row, counts) in rows.iter_mut().zip(counts.chunks_exact(32)) {
         // SAFETY: reads 32 numbers.
@@ -144,7 +144,7 @@ pub(super) fn common(counts: &[u16; 256]) -> [u8; 16] {
     };
     // As the scalar version does it.
     let mut edge = 0;
-    for bit in (0..13).rev() {
+    for bit in (0..bits_of_edge(total)).rev() {
         if reach(edge + (1 << bit)) > 16 {
             edge += 1 << bit;
         }
