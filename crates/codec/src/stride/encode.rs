@@ -113,7 +113,7 @@ impl<K: Kernels> Coder<'_, K> {
         let words = granules * granule(wide) / 8;
         // Noise shall cost little: few places are asked whether it repeats.
         let flat = flat(self.segment);
-        let sampling = if flat { Sampling { density: 63, always: 0, part: 1 } } else { sampling };
+        let sampling = if flat { Sampling { density: 31, always: 0, share: 8 } } else { sampling };
         let most = self.effort.distances;
         let distances = voter.distances(
             self.kernels,

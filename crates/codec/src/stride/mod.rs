@@ -63,9 +63,9 @@ pub(crate) static SETTINGS: [Stride; 3] = [
         name: "stride:1",
         effort: Effort {
             distances: 8,
-            wide: true,
-            sampling: Sampling { density: 15, always: 0, part: 2 },
+            sampling: Sampling { density: 15, always: 0, share: 7 },
             own_table: false,
+            wide: true,
             count_every: 4,
         },
     },
@@ -73,9 +73,9 @@ pub(crate) static SETTINGS: [Stride; 3] = [
         name: "stride:2",
         effort: Effort {
             distances: 16,
-            sampling: Sampling { density: 15, always: SPARSE, part: 1 },
+            sampling: Sampling { density: 15, always: SPARSE, share: 16 },
             own_table: true,
-            wide: false,
+            wide: true,
             count_every: 1,
         },
     },
@@ -83,7 +83,7 @@ pub(crate) static SETTINGS: [Stride; 3] = [
         name: "stride:3",
         effort: Effort {
             distances: 16,
-            sampling: Sampling { density: 0, always: 0, part: 1 },
+            sampling: Sampling { density: 15, always: SPARSE, share: 16 },
             own_table: true,
             wide: false,
             count_every: 1,

@@ -116,21 +116,19 @@ pub(super) fn unpack(packed: &[u8], count: usize, codes: &mut Literals) {
     let half = count.div_ceil(2);
     assert!(count + 64 <= codes.len() && half + 64 <= packed.len());
     let nibble = _mm256_set1_epi8(15);
-    // First all of the lower halves: what a vector writes past them is
-    // overwritten by the upper ones.
-    for i in (0..half).step_by(32) {
-        // SAFETY: both rows have a vector behind what they hold.
+    // From the end, for what a vector of lower halves writes past them belongs to
+    // the first upper halves, which so come last.
+    let mut i = half.next_multiple_of(32);
+    while i > 0 {
+        i -= 32;
+        // SAFETY: both rows have a vector behind what they hold, and the upper
+        // halves are not more than the lower.
         unsafe {
             let pairs = _mm256_loadu_si256(packed.as_ptr().add(i).cast());
-            _mm256_storeu_si256(codes.as_mut_ptr().add(i).cast(), _mm256_and_si256(pairs, nibble));
-        }
-    }
-    for i in (0..half).step_by(32) {
-        // SAFETY: as above; the second half is not longer than the first.
-        unsafe {
-            let pairs = _mm256_srli_epi16::<4>(_mm256_loadu_si256(packed.as_ptr().add(i).cast()));
-            let to = codes.as_mut_ptr().add(half + i);
-            _mm256_storeu_si256(to.cast(), _mm256_and_si256(pairs, nibble));
+            let upper = _mm256_and_si256(_mm256_srli_epi16::<4>(pairs), nibble);
+            let to = codes.as_mut_ptr();
+            _mm256_storeu_si256(to.add(i).cast(), _mm256_and_si256(pairs, nibble));
+            _mm256_storeu_si256(to.add(half + i).cast(), upper);
         }
     }
 }

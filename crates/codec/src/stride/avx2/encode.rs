@@ -2,9 +2,9 @@
 
 use core::arch::x86_64::*;
 
-use super::super::format::{ESCAPE, WORDS};
+use super::super::format::{ESCAPE, FROM_REFERENCE, WORDS};
 use super::super::kernels::{BitRow, Flags, LiteralBits, Literals, Misses, bits_of_edge};
-use super::super::scalar::{codes_of_symbols, nonzero};
+use super::super::scalar::nonzero;
 use super::super::scratch::Choice;
 use super::super::tables::GATHER;
 
@@ -69,30 +69,100 @@ pub(super) fn code(
     flags: &mut Flags,
 ) -> usize {
     assert!(count <= WORDS);
-    let code = codes_of_symbols(table);
-    // Bit 7 of a byte for bit 8 of each symbol with an escape.
+    let table = Sets::new(table);
+    let byte = _mm_set1_epi16(0xFF);
+    // 0xFF for each escape that starts from the reference.
     let mut from_reference = [0_u8; WORDS + 32];
     let mut escapes = 0;
-    for (&symbol, to) in misses[..count].iter().zip(codes) {
-        let code = code[usize::from(symbol & 511)];
-        *to = code;
-        // Not more than there are symbols, for which the rows have room.
-        masks[escapes & (WORDS - 1)] = symbol as u8;
-        from_reference[escapes & (WORDS - 1)] = (symbol >> 1) as u8;
-        escapes += usize::from(code == ESCAPE);
+    for i in (0..count).step_by(16) {
+        // SAFETY: the row of misses has 32 behind 512, that of codes 64; at most
+        // 504 escapes come before the last eight, for which the rows have room.
+        unsafe {
+            let first = _mm_loadu_si128(misses.as_ptr().add(i).cast());
+            let second = _mm_loadu_si128(misses.as_ptr().add(i + 8).cast());
+            let new = _mm_packus_epi16(_mm_and_si128(first, byte), _mm_and_si128(second, byte));
+            let set = _mm_packus_epi16(_mm_srli_epi16::<8>(first), _mm_srli_epi16::<8>(second));
+            let set = _mm_cmpeq_epi8(set, _mm_set1_epi8(1));
+            let found = table.codes(new, set);
+            _mm_storeu_si128(codes.as_mut_ptr().add(i).cast(), found);
+            let escape = _mm_movemask_epi8(_mm_cmpeq_epi8(found, _mm_set1_epi8(ESCAPE as i8))) as u32;
+            let escape = escape & if count - i < 16 { (1 << (count - i)) - 1 } else { 0xFFFF };
+            let halves = [(new, set), (_mm_srli_si128::<8>(new), _mm_srli_si128::<8>(set))];
+            for ((new, set), escape) in halves.into_iter().zip([escape & 0xFF, escape >> 8]) {
+                let gather = _mm_loadl_epi64(GATHER[escape as usize].as_ptr().cast());
+                _mm_storel_epi64(masks.as_mut_ptr().add(escapes).cast(), _mm_shuffle_epi8(new, gather));
+                let to = from_reference.as_mut_ptr().add(escapes);
+                _mm_storel_epi64(to.cast(), _mm_shuffle_epi8(set, gather));
+                escapes += escape.count_ones() as usize;
+            }
+        }
     }
-    for (to, bytes) in
-        flags.chunks_exact_mut(4).zip(from_reference[..escapes.next_multiple_of(32)].chunks_exact(32))
-    {
+    // What came behind the last is zeros: the gathering made them.
+    let bytes = from_reference[..escapes.next_multiple_of(32)].chunks_exact(32);
+    for (to, bytes) in flags.chunks_exact_mut(4).zip(bytes) {
         // SAFETY: reads 32 bytes.
         let bits = unsafe { _mm256_movemask_epi8(_mm256_loadu_si256(bytes.as_ptr().cast())) };
         to.copy_from_slice(&bits.to_le_bytes());
     }
-    // What came behind the last was written for a symbol with a code.
-    let last = escapes / 8;
-    flags[last] &= (1 << (escapes % 8)) - 1;
-    flags[last + 1..].fill(0);
     escapes
+}
+
+/// A table of symbols as sets: for each value of the lower four bits of a mask,
+/// the codes whose masks have it, for each of the upper four, and for bit 8.
+struct Sets {
+    /// Codes 0-7 and 8-15, a bit each.
+    low: [__m128i; 2],
+    high: [__m128i; 2],
+    from_reference: [__m128i; 2],
+}
+
+impl Sets {
+    #[inline]
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    fn new(table: &[u16]) -> Self {
+        let (mut low, mut high, mut from_reference) = ([[0_u8; 16]; 2], [[0_u8; 16]; 2], [0_u8; 2]);
+        for (code, &symbol) in table.iter().enumerate().take(usize::from(ESCAPE)) {
+            let (half, bit) = (code / 8, 1 << (code % 8));
+            low[half][usize::from(symbol & 15)] |= bit;
+            high[half][usize::from(symbol >> 4 & 15)] |= bit;
+            from_reference[half] |= if symbol & FROM_REFERENCE != 0 { bit } else { 0 };
+        }
+        // SAFETY: sixteen bytes.
+        let row = |bytes: [u8; 16]| unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) };
+        Sets {
+            low: low.map(row),
+            high: high.map(row),
+            from_reference: from_reference.map(|set| _mm_set1_epi8(set as i8)),
+        }
+    }
+
+    /// The codes of sixteen symbols: the code that all three sets have, or 15.
+    #[inline]
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    fn codes(&self, masks: __m128i, from_reference: __m128i) -> __m128i {
+        let nibble = _mm_set1_epi8(15);
+        let upper = |bytes: __m128i| _mm_and_si128(_mm_srli_epi16::<4>(bytes), nibble);
+        let (low, high) = (_mm_and_si128(masks, nibble), upper(masks));
+        let none = ESCAPE as i8;
+        let mut codes = _mm_set1_epi8(none);
+        for half in 0..2 {
+            let both =
+                _mm_and_si128(_mm_shuffle_epi8(self.low[half], low), _mm_shuffle_epi8(self.high[half], high));
+            let one = _mm_andnot_si128(_mm_xor_si128(self.from_reference[half], from_reference), both);
+            // From the one bit to its number.
+            let number = |first: i8| {
+                let [a, b, c, d] = [first, first + 1, first + 2, first + 3];
+                _mm_setr_epi8(
+                    none, a, b, none, c, none, none, none, d, none, none, none, none, none, none, none,
+                )
+            };
+            let first = 8 * half as i8;
+            let in_low = _mm_shuffle_epi8(number(first), _mm_and_si128(one, nibble));
+            let in_high = _mm_shuffle_epi8(number(first + 4), upper(one));
+            codes = _mm_min_epu8(codes, _mm_min_epu8(in_low, in_high));
+        }
+        codes
+    }
 }
 
 #[inline]

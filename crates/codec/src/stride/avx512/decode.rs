@@ -73,21 +73,19 @@ pub(super) fn unpack(packed: &[u8], count: usize, codes: &mut Literals) {
     let half = count.div_ceil(2);
     assert!(count + 64 <= codes.len() && half + 64 <= packed.len());
     let nibble = _mm512_set1_epi8(15);
-    // First all of the lower halves: what a vector writes past them is
-    // overwritten by the upper ones.
-    for i in (0..half).step_by(64) {
-        // SAFETY: both rows have a vector behind what they hold.
-        unsafe {
-            let pairs = _mm512_loadu_si512(packed.as_ptr().add(i).cast());
-            _mm512_storeu_si512(codes.as_mut_ptr().add(i).cast(), _mm512_and_si512(pairs, nibble));
-        }
-    }
-    for i in (0..half).step_by(64) {
-        // SAFETY: as above; the second half is not longer than the first.
+    // From the end, for what a vector of lower halves writes past them belongs to
+    // the first upper halves, which so come last.
+    let mut i = half.next_multiple_of(64);
+    while i > 0 {
+        i -= 64;
+        // SAFETY: both rows have a vector behind what they hold, and the upper
+        // halves are not more than the lower.
         unsafe {
             let pairs = _mm512_loadu_si512(packed.as_ptr().add(i).cast());
             let upper = _mm512_and_si512(_mm512_srli_epi16::<4>(pairs), nibble);
-            _mm512_storeu_si512(codes.as_mut_ptr().add(half + i).cast(), upper);
+            let to = codes.as_mut_ptr();
+            _mm512_storeu_si512(to.add(i).cast(), _mm512_and_si512(pairs, nibble));
+            _mm512_storeu_si512(to.add(half + i).cast(), upper);
         }
     }
 }
