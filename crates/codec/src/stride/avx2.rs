@@ -68,7 +68,7 @@ impl Kernels for Avx2 {
             masks: &[u8], flags: &Flags, to_masks: &mut ByteRow, to_flags: &mut ByteRow,
         ) -> bool;
         fn suppress(self, row: &BitRow, out: &mut [u8]) -> u64;
-        fn restore(self, which: u64, bytes: &[u8], row: &mut BitRow);
+        fn restore(self, which: u64, bytes: &[u8], row: &mut BitRow) -> bool;
         fn common(self, counts: &[u16; 256], total: usize) -> [u8; 16];
         fn changes(self, granules: usize, choice: &Choice, changed: &mut BitRow, codes: &mut Literals) -> usize;
         fn search(
@@ -86,7 +86,7 @@ impl Kernels for Avx2 {
         fn unpack(self, packed: &[u8], count: usize, codes: &mut Literals);
         fn join(
             self, bits: &[u8], count: usize, codes: &Literals, common: &[u8; 16],
-            rest: &Literals, literals: &mut Literals,
+            rest: &[u8], literals: &mut Literals,
         );
         fn rebuild(
             self, dst: &mut [u8], at: usize, granules: usize, wide: bool,

@@ -7,7 +7,7 @@ use super::format::{
     CODED, COMMON, ESCAPE, FILL, FILL_LEN, KIND, LAST, MAX_DISTANCES, NARROW, PACKED, RAW, SEGMENT, STATIC,
     STATIC_TABLE, WIDE, granule, words_back,
 };
-use super::kernels::{BitRow, Kernels};
+use super::kernels::{BitRow, Kernels, Literals};
 use super::scratch::{Decompressor, NOWHERE, SLACK};
 use crate::{Malformed, fill};
 
@@ -104,13 +104,13 @@ fn coded<K: Kernels>(
         return Err(Malformed);
     }
     distances(kind, input, count, work)?;
-    changes(kernels, input, count, granules, work)?;
-    symbols(kernels, kind, input, words, work)?;
     if kind & PACKED != 0 {
         packed(kernels, input, literals, work)?;
     } else {
         work.literals[..literals].copy_from_slice(input.take(literals)?);
     }
+    changes(kernels, input, count, granules, work)?;
+    symbols(kernels, kind, input, words, work)?;
     let tail = input.take(len % size)?;
     dst[at + granules * size..at + len].copy_from_slice(tail);
     if kernels.rebuild(dst, at, granules, wide, work) == literals { Ok(()) } else { Err(Malformed) }
@@ -157,6 +157,14 @@ fn distances(
     if odd && bytes[bytes.len() - 1] > 15 { Err(Malformed) } else { Ok(()) }
 }
 
+/// The first `count` codes in lines of 64, the last filled with zeros: so the
+/// compiler can do without the ends of loops, which nobody could foresee.
+#[inline(always)]
+fn in_lines(codes: &mut Literals, count: usize) -> &[[u8; 64]] {
+    codes[count..count + 64].fill(0);
+    codes[..count.next_multiple_of(64)].as_chunks().0
+}
+
 /// Which granules change to another distance, and to which.
 #[inline(always)]
 fn changes<K: Kernels>(
@@ -177,8 +185,9 @@ fn changes<K: Kernels>(
     if count % 2 == 1 && packed[count / 2] > 15 {
         return Err(Malformed);
     }
-    let most = work.codes[..count].iter().fold(0, |most, &index| most.max(index));
-    if usize::from(most) >= distances {
+    let all = in_lines(&mut work.codes, count);
+    let most = |line: &[u8; 64]| line.iter().fold(0, |most, &index| most.max(index));
+    if all.iter().any(|line| usize::from(most(line)) >= distances) {
         return Err(Malformed);
     }
     work.indices[1..=count].copy_from_slice(&work.codes[..count]);
@@ -220,8 +229,9 @@ fn symbols<K: Kernels>(
     if misses % 2 == 1 && packed[misses / 2] > 15 {
         return Err(Malformed);
     }
-    let codes = &work.codes[..misses];
-    let escapes = codes.iter().map(|&code| usize::from(code == ESCAPE)).sum::<usize>();
+    let escapes = |line: &[u8; 64]| line.iter().map(|&code| u8::from(code == ESCAPE)).sum::<u8>();
+    let escapes: usize =
+        in_lines(&mut work.codes, misses).iter().map(|line| usize::from(escapes(line))).sum();
     let Decompressor { codes, rest, miss_masks, miss_flags, .. } = work;
     let masks = input.take_padded(escapes, rest)?;
     let from_reference = input.take(escapes.div_ceil(8))?;
@@ -248,7 +258,10 @@ fn packed<K: Kernels>(
     let common = input.take(COMMON)?.try_into().expect("sixteen bytes");
     let Decompressor { packed: spare, codes, rest, literals, .. } = work;
     let bits = input.take_padded(count.div_ceil(8), spare)?;
-    let with: usize = bits[..count.div_ceil(8)].iter().map(|bits| bits.count_ones() as usize).sum();
+    let word = |i: usize| u64::from_le_bytes(bits[8 * i..][..8].try_into().expect("eight bytes"));
+    let ones: u32 = (0..count / 64).map(|i| word(i).count_ones()).sum();
+    let last = word(count / 64) & ((1 << (count % 64)) - 1);
+    let with = (ones + last.count_ones()) as usize;
     // Bits behind the last are zero, so that no more have a code than there are.
     if !count.is_multiple_of(8) && bits[count / 8] >> (count % 8) != 0 {
         return Err(Malformed);
@@ -258,7 +271,7 @@ fn packed<K: Kernels>(
         return Err(Malformed);
     }
     kernels.unpack(packed, with, codes);
-    rest[..count - with].copy_from_slice(input.take(count - with)?);
+    let rest = input.take_padded(count - with, rest)?;
     kernels.join(bits, count, codes, common, rest, literals);
     Ok(())
 }
@@ -280,14 +293,12 @@ fn restore(
     let mut spare = [0; 64 + SLACK];
     let count = which.count_ones() as usize;
     let given = input.take_padded(count, &mut spare)?;
-    kernels.restore(which, given, row);
-    let given = &given[..count];
+    let whole = kernels.restore(which, given, row);
     // Bytes that are given are not zero, and bits behind the last are, among
     // the flags and in the last byte.
-    let zeros = given.iter().fold(false, |zeros, &byte| zeros | (byte == 0));
     let flags_beyond = len < 64 && which >> len != 0;
     let bits_beyond = !bits.is_multiple_of(8) && row[bits / 8] >> (bits % 8) != 0;
-    if zeros | flags_beyond | bits_beyond {
+    if !whole | flags_beyond | bits_beyond {
         return Err(Malformed);
     }
     Ok(row

@@ -157,6 +157,19 @@ impl<K: Kernels> Coder<'_, K> {
                 used += 2;
             }
         }
+        match self.pack(literals, used) {
+            Some(after) => {
+                kind |= PACKED;
+                used = after;
+            }
+            None => {
+                self.out[used..used + literals].copy_from_slice(&self.choice.literals[..literals]);
+                used += literals;
+            }
+        }
+        if used >= self.segment.len() {
+            return Segment::Raw;
+        }
         if list.len() > 1 {
             used = self.changes(granules, used);
         }
@@ -169,18 +182,6 @@ impl<K: Kernels> Coder<'_, K> {
         let size = granule(self.effort.wide);
         used = self.symbols(granules * size / 8, misses, used);
 
-        let most = self.segment.len().saturating_sub(used);
-        match self.pack(literals, used) {
-            Some(after) => {
-                kind |= PACKED;
-                used = after;
-            }
-            None if literals > most => return Segment::Raw,
-            None => {
-                self.out[used..used + literals].copy_from_slice(&self.choice.literals[..literals]);
-                used += literals;
-            }
-        }
         let tail = &self.segment[granules * size..];
         self.out[used..used + tail.len()].copy_from_slice(tail);
         used += tail.len();

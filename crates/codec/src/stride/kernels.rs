@@ -111,8 +111,8 @@ pub(super) trait Kernels: core::marker::Copy {
     fn suppress(self, row: &BitRow, out: &mut [u8]) -> u64;
 
     /// The inverse of `suppress`; there are as many bytes as `which` has bits,
-    /// and 64 more.
-    fn restore(self, which: u64, bytes: &[u8], row: &mut BitRow);
+    /// and 64 more. False if one of them is zero.
+    fn restore(self, which: u64, bytes: &[u8], row: &mut BitRow) -> bool;
 
     /// The sixteen literals with the highest counts, in ascending order; among
     /// equals the lower ones. All counts together are `total`, at most 4096.
@@ -143,14 +143,14 @@ pub(super) trait Kernels: core::marker::Copy {
 
     /// Puts `count` literals together again, from `codes` (of which `common` is
     /// the table) where `bits` says so and from `rest` elsewhere. Behind the bits
-    /// are 64 bytes more.
+    /// and behind the rest are 64 bytes more.
     fn join(
         self,
         bits: &[u8],
         count: usize,
         codes: &Literals,
         common: &[u8; 16],
-        rest: &Literals,
+        rest: &[u8],
         literals: &mut Literals,
     );
 

@@ -242,11 +242,13 @@ impl Kernels for Scalar {
         which
     }
 
-    fn restore(self, which: u64, bytes: &[u8], row: &mut BitRow) {
+    fn restore(self, which: u64, bytes: &[u8], row: &mut BitRow) -> bool {
+        let zeros = bytes[..which.count_ones() as usize].contains(&0);
         let mut bytes = bytes.iter();
         for (i, byte) in row.iter_mut().enumerate() {
             *byte = if which >> i & 1 == 1 { *bytes.next().expect("one for each bit") } else { 0 };
         }
+        !zeros
     }
 
     fn common(self, counts: &[u16; 256], total: usize) -> [u8; 16] {
@@ -297,7 +299,7 @@ impl Kernels for Scalar {
         count: usize,
         codes: &Literals,
         common: &[u8; 16],
-        rest: &Literals,
+        rest: &[u8],
         literals: &mut Literals,
     ) {
         let (mut from_codes, mut from_rest) = (0, 0);

@@ -185,13 +185,13 @@ fn the_last_of_all_changes_counts() {
     let mut form = vec![0x80 | 2 | 4 | 16, 2];
     form.extend(4064_u16.to_le_bytes());
     form.extend([0x20, 0x00, 0x04]); // 32 and 64
+    let block: Vec<u8> = (0..127).chain([125]).flat_map(|granule| [granule + 1; 32]).collect();
+    form.extend(&block[..4064]);
     form.extend([0xFF; 2 + 16]); // every granule changes,
     form.extend([0x00, 0x11].repeat(32)); // to 0, 1, 0, ..., 1
     form.extend([0xFF; 8 + 64]); // no guess is right:
     form.extend([0x22; 252]); // 0x0FF for each word,
     form.extend([0x02; 4]); // 0x100 for the last four
-    let block: Vec<u8> = (0..127).chain([125]).flat_map(|granule| [granule + 1; 32]).collect();
-    form.extend(&block[..4064]);
     let codec = &SETTINGS[0];
     let mut memory = ScratchBuf::for_codecs([codec as &dyn Codec], 4096);
     for path in paths() {

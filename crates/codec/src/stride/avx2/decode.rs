@@ -96,18 +96,23 @@ unsafe fn two(first: *const u8, second: *const u8) -> __m256i {
 
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn restore(which: u64, bytes: &[u8], row: &mut BitRow) {
+pub(super) fn restore(which: u64, bytes: &[u8], row: &mut BitRow) -> bool {
     assert!(bytes.len() >= 64);
-    let mut from = 0;
+    let (mut from, mut zeros) = (0, 0);
     for (row, mask) in row.chunks_exact_mut(8).zip(which.to_le_bytes()) {
         // SAFETY: at most 56 bytes come before the eight that are read; eight are written.
         unsafe {
             let spread = _mm_loadl_epi64(SPREAD[usize::from(mask)].as_ptr().cast());
             let bytes = _mm_loadl_epi64(bytes.as_ptr().add(from).cast());
-            _mm_storel_epi64(row.as_mut_ptr().cast(), _mm_shuffle_epi8(bytes, spread));
+            let restored = _mm_shuffle_epi8(bytes, spread);
+            _mm_storel_epi64(row.as_mut_ptr().cast(), restored);
+            // A zero where the control does not ask for one.
+            let zero = _mm_cmpeq_epi8(restored, _mm_setzero_si128());
+            zeros |= _mm_movemask_epi8(_mm_andnot_si128(spread, zero)) & 0xFF;
         }
         from += mask.count_ones() as usize;
     }
+    zeros == 0
 }
 
 #[inline]
@@ -140,7 +145,7 @@ pub(super) fn join(
     count: usize,
     codes: &Literals,
     common: &[u8; 16],
-    rest: &Literals,
+    rest: &[u8],
     literals: &mut Literals,
 ) {
     assert!(count + 64 <= literals.len());
@@ -153,14 +158,13 @@ pub(super) fn join(
     for i in (0..count).step_by(32) {
         let has = u32::from_le_bytes(bits[i / 8..][..4].try_into().expect("four bytes"));
         let between = with + (has & 0xFFFF).count_ones() as usize;
-        // SAFETY: all rows have room for 64 bytes behind `count`. Neither `with`
-        // nor those without a code are more than `i`, nor both more than
-        // sixteen above that in the second half.
+        // SAFETY: the rows have room for 64 bytes behind `count`; `with` is not
+        // more than `i`, and `between` not more than sixteen above that.
         unsafe {
             let coded = chosen(_mm256_set1_epi32(has as i32), which);
             let ranks = ranks(coded);
             let codes = two(codes.as_ptr().add(with), codes.as_ptr().add(between));
-            let others = two(rest.as_ptr().add(i - with), rest.as_ptr().add(i + 16 - between));
+            let others = two(rest[i - with..][..16].as_ptr(), rest[i + 16 - between..][..16].as_ptr());
             // The n-th code is for the n-th that has one: rank n, which is -1 - n here.
             let from_codes = _mm256_xor_si256(ranks, _mm256_set1_epi8(-1));
             let found = _mm256_shuffle_epi8(_mm256_shuffle_epi8(common, codes), from_codes);

@@ -13,6 +13,7 @@ use super::{ZEROS, low};
 #[target_feature(
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
 )]
+#[allow(clippy::too_many_arguments, reason = "rows of one scratch")]
 pub(super) fn look_up(
     codes: &Literals,
     count: usize,
@@ -56,12 +57,14 @@ pub(super) fn look_up(
 #[target_feature(
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
 )]
-pub(super) fn restore(which: u64, bytes: &[u8], row: &mut BitRow) {
+pub(super) fn restore(which: u64, bytes: &[u8], row: &mut BitRow) -> bool {
     let bytes: &BitRow = bytes.first_chunk().expect("64 bytes behind the last");
     // SAFETY: reads and writes 64 bytes.
     unsafe {
         let bytes = _mm512_loadu_si512(bytes.as_ptr().cast());
-        _mm512_storeu_si512(row.as_mut_ptr().cast(), _mm512_maskz_expand_epi8(which, bytes));
+        let restored = _mm512_maskz_expand_epi8(which, bytes);
+        _mm512_storeu_si512(row.as_mut_ptr().cast(), restored);
+        _mm512_test_epi8_mask(restored, restored) == which
     }
 }
 
@@ -99,7 +102,7 @@ pub(super) fn join(
     count: usize,
     codes: &Literals,
     common: &[u8; 16],
-    rest: &Literals,
+    rest: &[u8],
     literals: &mut Literals,
 ) {
     assert!(count + 64 <= literals.len());
@@ -107,12 +110,12 @@ pub(super) fn join(
     let common = _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(common.as_ptr().cast()) });
     let (mut with, mut without) = (0, 0);
     for i in (0..count).step_by(64) {
-        // SAFETY: all rows have room for 64 bytes behind `count`, and neither
-        // `with` nor `without` is more than that before the last round ends.
+        // SAFETY: the rows have room for 64 bytes behind `count`, and `with` is not
+        // more than that before the last round ends.
         unsafe {
             let has = u64::from_le_bytes(bits[i / 8..][..8].try_into().expect("eight bytes"));
             let codes = _mm512_loadu_si512(codes.as_ptr().add(with).cast());
-            let rest = _mm512_loadu_si512(rest.as_ptr().add(without).cast());
+            let rest = _mm512_loadu_si512(rest[without..without + 64].as_ptr().cast());
             let found = _mm512_maskz_expand_epi8(has, _mm512_shuffle_epi8(common, codes));
             let both = _mm512_mask_expand_epi8(found, !has, rest);
             _mm512_storeu_si512(literals.as_mut_ptr().add(i).cast(), both);
