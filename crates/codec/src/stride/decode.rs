@@ -242,7 +242,7 @@ fn symbols<K: Kernels>(
     }
     // Bits behind the last are zero.
     match from_reference.last() {
-        Some(&last) if escapes % 8 != 0 && last >> (escapes % 8) != 0 => Err(Malformed),
+        Some(&last) if !escapes.is_multiple_of(8) && last >> (escapes % 8) != 0 => Err(Malformed),
         _ => Ok(()),
     }
 }

@@ -89,7 +89,7 @@ pub(super) trait Kernels: core::marker::Copy {
         flags: &mut Flags,
     ) -> usize;
 
-    /// The inverse of `code`, with `table` for the codes below `known`; there
+    /// The inverse of `code`, with `table`, which ends with a zero, for the codes below `known`; there
     /// are as many `masks` as codes 15. False if a code is neither. The masks go
     /// to `to_masks`, and to `to_flags` 0xFF for bit 8, or 0. Behind the masks
     /// are 64 bytes more.

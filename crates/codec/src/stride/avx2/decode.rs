@@ -24,34 +24,45 @@ pub(super) fn look_up(
     to_flags: &mut ByteRow,
 ) -> bool {
     assert!(count <= WORDS);
+    debug_assert!(table[usize::from(ESCAPE)] == 0);
     // SAFETY: sixteen numbers, in two halves.
     let table = unsafe { [0, 8].map(|i| _mm_loadu_si128(table.as_ptr().add(i).cast())) };
     let byte = _mm_set1_epi16(0xFF);
     let mask_of = _mm_packus_epi16(_mm_and_si128(table[0], byte), _mm_and_si128(table[1], byte));
     let flag_of = _mm_packus_epi16(_mm_srli_epi16::<8>(table[0]), _mm_srli_epi16::<8>(table[1]));
     let flag_of = _mm_cmpeq_epi8(flag_of, _mm_set1_epi8(1));
-    let place = _mm_set1_epi64x(PLACES);
+    let (place, halves) = (_mm_set1_epi64x(PLACES), _mm_set_epi64x(0x0101_0101_0101_0101, 0));
+    let second = _mm_set_epi64x(0x0808_0808_0808_0808, 0);
     let (last, escape) = (_mm_set1_epi8(known as i8 - 1), _mm_set1_epi8(ESCAPE as i8));
     let (mut escapes, mut wrong) = (0, 0);
-    for i in (0..count).step_by(8) {
-        let here = if count - i < 8 { (1 << (count - i)) - 1 } else { 0xFF };
+    for i in (0..count).step_by(16) {
+        let here = if count - i < 16 { (1 << (count - i)) - 1 } else { 0xFFFF };
         // SAFETY: the row of codes has 64 bytes behind `count`, and the rows that
         // are written as many.
         unsafe {
-            let codes = _mm_loadl_epi64(codes.as_ptr().add(i).cast());
+            let codes = _mm_loadu_si128(codes.as_ptr().add(i).cast());
             let escape = _mm_movemask_epi8(_mm_cmpeq_epi8(codes, escape)) & here;
             wrong |= _mm_movemask_epi8(_mm_cmpgt_epi8(codes, last)) & here & !escape;
-            let spread = _mm_loadl_epi64(SPREAD[escape as usize & 255].as_ptr().cast());
-            let new = _mm_loadl_epi64(masks[escapes..escapes + 8].as_ptr().cast());
-            let found = _mm_shuffle_epi8(mask_of, codes);
-            let new_masks = _mm_blendv_epi8(_mm_shuffle_epi8(new, spread), found, spread);
-            let bits = u16::from_le_bytes([flags[escapes / 8], flags[escapes / 8 + 1]]) >> (escapes % 8);
-            let new = _mm_cmpeq_epi8(_mm_and_si128(_mm_set1_epi8(bits as i8), place), place);
-            let found = _mm_shuffle_epi8(flag_of, codes);
-            let new_flags = _mm_blendv_epi8(_mm_shuffle_epi8(new, spread), found, spread);
-            _mm_storel_epi64(to_masks.as_mut_ptr().add(i).cast(), new_masks);
-            _mm_storel_epi64(to_flags.as_mut_ptr().add(i).cast(), new_flags);
-            escapes += escape.count_ones() as usize;
+            let [low, high] = [escape as usize & 255, escape as usize >> 8];
+            let between = escapes + low.count_ones() as usize;
+            let pair = |low: *const u8, high: *const u8| {
+                _mm_unpacklo_epi64(_mm_loadl_epi64(low.cast()), _mm_loadl_epi64(high.cast()))
+            };
+            // Where nothing is spread to, there are zeros, and the table has a
+            // zero for an escape.
+            let spread = _mm_add_epi8(pair(SPREAD[low].as_ptr(), SPREAD[high].as_ptr()), second);
+            let given = pair(masks[escapes..escapes + 8].as_ptr(), masks[between..between + 8].as_ptr());
+            let new_masks = _mm_or_si128(_mm_shuffle_epi8(given, spread), _mm_shuffle_epi8(mask_of, codes));
+            let bits = |from: usize| {
+                u32::from(u16::from_le_bytes([flags[from / 8], flags[from / 8 + 1]])) >> (from % 8) & 255
+            };
+            let bits = _mm_cvtsi32_si128((bits(escapes) | bits(between) << 8) as i32);
+            let given = _mm_and_si128(_mm_shuffle_epi8(bits, halves), place);
+            let given = _mm_shuffle_epi8(_mm_cmpeq_epi8(given, place), spread);
+            let new_flags = _mm_or_si128(given, _mm_shuffle_epi8(flag_of, codes));
+            _mm_storeu_si128(to_masks.as_mut_ptr().add(i).cast(), new_masks);
+            _mm_storeu_si128(to_flags.as_mut_ptr().add(i).cast(), new_flags);
+            escapes = between + high.count_ones() as usize;
         }
     }
     wrong == 0
@@ -99,7 +110,10 @@ unsafe fn two(first: *const u8, second: *const u8) -> __m256i {
 pub(super) fn restore(which: u64, bytes: &[u8], row: &mut BitRow) -> bool {
     assert!(bytes.len() >= 64);
     let (mut from, mut zeros) = (0, 0);
-    for (row, mask) in row.chunks_exact_mut(8).zip(which.to_le_bytes()) {
+    row.fill(0);
+    // As many as the row is long, mostly.
+    let words = (64 - which.leading_zeros()).div_ceil(8) as usize;
+    for (row, mask) in row.chunks_exact_mut(8).zip(which.to_le_bytes()).take(words) {
         // SAFETY: at most 56 bytes come before the eight that are read; eight are written.
         unsafe {
             let spread = _mm_loadl_epi64(SPREAD[usize::from(mask)].as_ptr().cast());

@@ -6,7 +6,7 @@ use super::super::format::{ESCAPE, WORDS};
 use super::super::kernels::{BitRow, Flags, LiteralBits, Literals, Misses, bits_of_edge};
 use super::super::scalar::{codes_of, codes_of_symbols};
 use super::super::scratch::Choice;
-use super::{bytes_and_flags, low};
+use super::{bytes_and_flags, low, numbers};
 
 #[inline]
 #[target_feature(
@@ -149,22 +149,26 @@ pub(super) fn common(counts: &[u16; 256], total: usize) -> [u8; 16] {
             edge += 1 << bit;
         }
     }
-    let (mut common, mut len) = ([0; 16], 0);
     let mut wanted = 16 - reach(edge + 1);
     let edge = _mm512_set1_epi16(edge as i16);
+    let mut all = [0; 4];
     for (i, counts) in rows.into_iter().enumerate() {
         let mut just = _mm512_cmpeq_epu16_mask(counts, edge);
         // The lowest of those that have just that many, as many as are wanted.
         just = _pdep_u32(low(wanted as usize) as u32, just);
         wanted -= just.count_ones();
-        let mut all = just | _mm512_cmpgt_epu16_mask(counts, edge);
-        while all != 0 && len < 16 {
-            common[len] = (32 * i) as u8 + all.trailing_zeros() as u8;
-            all &= all - 1;
-            len += 1;
-        }
+        all[i / 2] |= u64::from(just | _mm512_cmpgt_epu16_mask(counts, edge)) << (32 * (i % 2));
     }
-    common
+    // Their numbers, without a branch for each.
+    let (mut common, mut len) = ([0; 16 + 64], 0);
+    for (i, all) in all.into_iter().enumerate() {
+        let numbers = _mm512_add_epi8(numbers(), _mm512_set1_epi8((64 * i) as u8 as i8));
+        let to: &mut [u8; 64] = common[len..].first_chunk_mut().expect("sixteen at most");
+        // SAFETY: writes 64 bytes.
+        unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), _mm512_maskz_compress_epi8(all, numbers)) };
+        len += all.count_ones() as usize;
+    }
+    *common.first_chunk().expect("sixteen")
 }
 
 #[inline]
