@@ -27,6 +27,9 @@ pub(super) struct Effort {
     pub wide: bool,
     /// One literal in so many is counted to find the common ones.
     pub count_every: usize,
+    /// Literals are packed if that saves more than one in so many of them and the
+    /// table. With 8 it pays at all; unpacking takes time.
+    pub packing_saves: usize,
 }
 
 /// What a segment becomes.
@@ -240,7 +243,7 @@ impl<K: Kernels> Coder<'_, K> {
     #[inline(always)]
     fn pack(&mut self, count: usize, mut used: usize) -> Option<usize> {
         let literals = &self.choice.literals;
-        let common = super::rank::common(self.kernels, &literals[..count], self.effort.count_every)?;
+        let common = super::rank::common(self.kernels, &literals[..count], self.effort)?;
         let with = self.kernels.split(literals, count, &common, self.packed, self.codes, self.rest);
         self.out[used..used + COMMON].copy_from_slice(&common);
         used += COMMON;

@@ -66,7 +66,8 @@ pub(crate) static SETTINGS: [Stride; 3] = [
             sampling: Sampling { density: 15, always: 0, share: 7 },
             own_table: false,
             wide: true,
-            count_every: 4,
+            count_every: 6,
+            packing_saves: 5,
         },
     },
     Stride {
@@ -77,6 +78,7 @@ pub(crate) static SETTINGS: [Stride; 3] = [
             own_table: true,
             wide: true,
             count_every: 1,
+            packing_saves: 8,
         },
     },
     Stride {
@@ -87,6 +89,7 @@ pub(crate) static SETTINGS: [Stride; 3] = [
             own_table: true,
             wide: false,
             count_every: 1,
+            packing_saves: 8,
         },
     },
 ];
