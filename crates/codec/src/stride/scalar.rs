@@ -328,11 +328,11 @@ impl Kernels for Scalar {
             let at = at + size * g;
             let there = at.checked_sub(work.distances[q]);
             let [from, control] = work.guesses[q];
-            // In a wide segment all guesses are those before it, zeros.
+            // (Not used in a wide segment, where all guesses are zero.)
             let from = 4 * (2 + g).saturating_sub(from as usize) + control as usize % 16 / 2;
             for i in 0..words {
                 let w = words * g + i;
-                let guess = work.symbols[if wide { 0 } else { from + i }];
+                let guess = if wide { 0 } else { work.symbols[from + i] };
                 let missed = work.missed[w / 8] >> (w % 8) & 1 == 1;
                 let known = u16::from(work.miss_flags[misses]) << 8 & FROM_REFERENCE;
                 let known = known | u16::from(work.miss_masks[misses]);

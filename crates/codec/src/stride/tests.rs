@@ -69,6 +69,10 @@ fn paths() -> impl Iterator<Item = Path> {
 }
 
 fn compress(codec: &Stride, path: Path, src: &[u8], scratch: &mut Scratch<'_>) -> Vec<u8> {
+    // As below.
+    let size = codec.compress_scratch(src.len());
+    // SAFETY: that much was taken, and nobody else has it.
+    unsafe { scratch.take(size).write_bytes(0xA5, size) };
     let mut dst = vec![0xC5; codec.bound(src.len())];
     let Compressed::Fits(size) = codec.compress_on(path, src, &mut dst, scratch) else {
         panic!("{} does not fit into its own bound", codec.name());
@@ -84,6 +88,10 @@ fn decompress(
     len: usize,
     scratch: &mut Scratch<'_>,
 ) -> Result<Vec<u8>, Malformed> {
+    // Nothing may depend on what was in the scratch before.
+    let size = codec.decompress_scratch(len);
+    // SAFETY: that much was taken, and nobody else has it.
+    unsafe { scratch.take(size).write_bytes(0xA5, size) };
     let mut dst = vec![0x5A; len];
     codec.decompress_on(path, src, &mut dst, scratch).map(|()| dst)
 }
