@@ -7,8 +7,8 @@ use super::format::{
     CODED, COMMON, ESCAPE, FILL, FILL_LEN, KIND, LAST, MAX_DISTANCES, NARROW, PACKED, RAW, SEGMENT, STATIC,
     STATIC_TABLE, WIDE, granule, words_back,
 };
-use super::kernels::{BitRow, Kernels};
-use super::scratch::Decompressor;
+use super::kernels::{BitRow, Kernels, Literals};
+use super::scratch::{Decompressor, NOWHERE, SLACK};
 use crate::{Malformed, fill};
 
 /// Fills `dst`, which is not empty, from `src`.
@@ -57,6 +57,22 @@ impl<'a> Input<'a> {
         Ok(taken)
     }
 
+    /// The same, with what a vector may read behind them.
+    #[inline(always)]
+    fn take_padded<'b>(&mut self, count: usize, spare: &'b mut [u8]) -> Result<&'b [u8], Malformed>
+    where
+        'a: 'b,
+    {
+        let all = self.0;
+        let taken = self.take(count)?;
+        if let Some(padded) = all.get(..count + SLACK) {
+            return Ok(padded);
+        }
+        let padded = &mut spare[..count + SLACK];
+        padded[..count].copy_from_slice(taken);
+        Ok(padded)
+    }
+
     #[inline(always)]
     fn byte(&mut self) -> Result<u8, Malformed> {
         Ok(self.take(1)?[0])
@@ -88,13 +104,13 @@ fn coded<K: Kernels>(
         return Err(Malformed);
     }
     distances(kind, input, count, work)?;
-    changes(kernels, input, count, granules, work)?;
-    symbols(kernels, kind, input, words, work)?;
     if kind & PACKED != 0 {
         packed(kernels, input, literals, work)?;
     } else {
         work.literals[..literals].copy_from_slice(input.take(literals)?);
     }
+    changes(kernels, input, count, granules, work)?;
+    symbols(kernels, kind, input, words, work)?;
     let tail = input.take(len % size)?;
     dst[at + granules * size..at + len].copy_from_slice(tail);
     if kernels.rebuild(dst, at, granules, wide, work) == literals { Ok(()) } else { Err(Malformed) }
@@ -113,9 +129,11 @@ fn distances(
     work: &mut Decompressor,
 ) -> Result<(), Malformed> {
     // What no distance was given for starts from zeros, and its guesses are zero.
-    work.distances.fill(usize::MAX);
-    work.guesses.fill([u64::MAX, 0]);
-    work.symbols[..8].fill(0);
+    work.distances.fill(NOWHERE);
+    if kind & WIDE == 0 {
+        work.guesses.fill([u64::MAX, 0]);
+        work.symbols[..8].fill(0);
+    }
     let narrow = kind & NARROW != 0;
     let bytes = input.take(if narrow { (3 * count).div_ceil(2) } else { 2 * count })?;
     for i in 0..count {
@@ -129,12 +147,22 @@ fn distances(
         if distance < granule(kind & WIDE != 0) {
             return Err(Malformed);
         }
-        let back = words_back(distance);
         work.distances[i] = distance;
-        work.guesses[i] = [back.div_ceil(4) as u64, PICK[back.wrapping_neg() % 4]];
+        if kind & WIDE == 0 {
+            let back = words_back(distance);
+            work.guesses[i] = [back.div_ceil(4) as u64, PICK[back.wrapping_neg() % 4]];
+        }
     }
     let odd = narrow && count % 2 == 1;
     if odd && bytes[bytes.len() - 1] > 15 { Err(Malformed) } else { Ok(()) }
+}
+
+/// The first `count` codes in lines of 64, the last filled with zeros: so the
+/// compiler can do without the ends of loops, which nobody could foresee.
+#[inline(always)]
+fn in_lines(codes: &mut Literals, count: usize) -> &[[u8; 64]] {
+    codes[count..count + 64].fill(0);
+    codes[..count.next_multiple_of(64)].as_chunks().0
 }
 
 /// Which granules change to another distance, and to which.
@@ -152,13 +180,14 @@ fn changes<K: Kernels>(
         return Ok(());
     }
     let count = restore(kernels, input, granules, &mut work.changed)?;
-    let packed = input.take(count.div_ceil(2))?;
+    let packed = input.take_padded(count.div_ceil(2), &mut work.rest)?;
     kernels.unpack(packed, count, &mut work.codes);
     if count % 2 == 1 && packed[count / 2] > 15 {
         return Err(Malformed);
     }
-    let most = work.codes[..count].iter().fold(0, |most, &index| most.max(index));
-    if usize::from(most) >= distances {
+    let all = in_lines(&mut work.codes, count);
+    let most = |line: &[u8; 64]| line.iter().fold(0, |most, &index| most.max(index));
+    if all.iter().any(|line| usize::from(most(line)) >= distances) {
         return Err(Malformed);
     }
     work.indices[1..=count].copy_from_slice(&work.codes[..count]);
@@ -195,23 +224,25 @@ fn symbols<K: Kernels>(
     };
 
     let misses = restore(kernels, input, words, &mut work.missed)?;
-    let packed = input.take(misses.div_ceil(2))?;
+    let packed = input.take_padded(misses.div_ceil(2), &mut work.rest)?;
     kernels.unpack(packed, misses, &mut work.codes);
     if misses % 2 == 1 && packed[misses / 2] > 15 {
         return Err(Malformed);
     }
-    let codes = &work.codes[..misses];
-    let escapes = codes.iter().map(|&code| usize::from(code == ESCAPE)).sum::<usize>();
-    let masks = input.take(escapes)?;
+    let escapes = |line: &[u8; 64]| line.iter().map(|&code| u8::from(code == ESCAPE)).sum::<u8>();
+    let escapes: usize =
+        in_lines(&mut work.codes, misses).iter().map(|line| usize::from(escapes(line))).sum();
+    let Decompressor { codes, rest, miss_masks, miss_flags, .. } = work;
+    let masks = input.take_padded(escapes, rest)?;
     let from_reference = input.take(escapes.div_ceil(8))?;
     let mut flags = [0; size_of::<super::kernels::Flags>()];
     flags[..from_reference.len()].copy_from_slice(from_reference);
-    if !kernels.look_up(&work.codes, misses, &table, known, masks, &flags, &mut work.misses) {
+    if !kernels.look_up(codes, misses, &table, known, masks, &flags, miss_masks, miss_flags) {
         return Err(Malformed);
     }
     // Bits behind the last are zero.
     match from_reference.last() {
-        Some(&last) if escapes % 8 != 0 && last >> (escapes % 8) != 0 => Err(Malformed),
+        Some(&last) if !escapes.is_multiple_of(8) && last >> (escapes % 8) != 0 => Err(Malformed),
         _ => Ok(()),
     }
 }
@@ -225,20 +256,23 @@ fn packed<K: Kernels>(
     work: &mut Decompressor,
 ) -> Result<(), Malformed> {
     let common = input.take(COMMON)?.try_into().expect("sixteen bytes");
-    let bits = input.take(count.div_ceil(8))?;
-    let with: usize = bits.iter().map(|bits| bits.count_ones() as usize).sum();
+    let Decompressor { packed: spare, codes, rest, literals, .. } = work;
+    let bits = input.take_padded(count.div_ceil(8), spare)?;
+    let word = |i: usize| u64::from_le_bytes(bits[8 * i..][..8].try_into().expect("eight bytes"));
+    let ones: u32 = (0..count / 64).map(|i| word(i).count_ones()).sum();
+    let last = word(count / 64) & ((1 << (count % 64)) - 1);
+    let with = (ones + last.count_ones()) as usize;
     // Bits behind the last are zero, so that no more have a code than there are.
     if !count.is_multiple_of(8) && bits[count / 8] >> (count % 8) != 0 {
         return Err(Malformed);
     }
-    work.packed[..bits.len()].copy_from_slice(bits);
-    let packed = input.take(with.div_ceil(2))?;
+    let packed = input.take_padded(with.div_ceil(2), rest)?;
     if with % 2 == 1 && packed[with / 2] > 15 {
         return Err(Malformed);
     }
-    kernels.unpack(packed, with, &mut work.codes);
-    work.rest[..count - with].copy_from_slice(input.take(count - with)?);
-    kernels.join(&work.packed, count, &work.codes, common, &work.rest, &mut work.literals);
+    kernels.unpack(packed, with, codes);
+    let rest = input.take_padded(count - with, rest)?;
+    kernels.join(bits, count, codes, common, rest, literals);
     Ok(())
 }
 
@@ -256,14 +290,15 @@ fn restore(
     let flags = input.take(len.div_ceil(8))?;
     which[..flags.len()].copy_from_slice(flags);
     let which = u64::from_le_bytes(which);
-    let given = input.take(which.count_ones() as usize)?;
-    kernels.restore(which, given, row);
+    let mut spare = [0; 64 + SLACK];
+    let count = which.count_ones() as usize;
+    let given = input.take_padded(count, &mut spare)?;
+    let whole = kernels.restore(which, given, row);
     // Bytes that are given are not zero, and bits behind the last are, among
     // the flags and in the last byte.
-    let zeros = given.iter().fold(false, |zeros, &byte| zeros | (byte == 0));
     let flags_beyond = len < 64 && which >> len != 0;
     let bits_beyond = !bits.is_multiple_of(8) && row[bits / 8] >> (bits % 8) != 0;
-    if zeros | flags_beyond | bits_beyond {
+    if !whole | flags_beyond | bits_beyond {
         return Err(Malformed);
     }
     Ok(row

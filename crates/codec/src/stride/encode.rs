@@ -27,6 +27,9 @@ pub(super) struct Effort {
     pub wide: bool,
     /// One literal in so many is counted to find the common ones.
     pub count_every: usize,
+    /// Literals are packed if that saves more than one in so many of them and the
+    /// table. With 8 it pays at all; unpacking takes time.
+    pub packing_saves: usize,
 }
 
 /// What a segment becomes.
@@ -113,7 +116,7 @@ impl<K: Kernels> Coder<'_, K> {
         let words = granules * granule(wide) / 8;
         // Noise shall cost little: few places are asked whether it repeats.
         let flat = flat(self.segment);
-        let sampling = if flat { Sampling { density: 63, always: 0, part: 1 } } else { sampling };
+        let sampling = if flat { Sampling { density: 31, always: 0, share: 8 } } else { sampling };
         let most = self.effort.distances;
         let distances = voter.distances(
             self.kernels,
@@ -157,6 +160,19 @@ impl<K: Kernels> Coder<'_, K> {
                 used += 2;
             }
         }
+        match self.pack(literals, used) {
+            Some(after) => {
+                kind |= PACKED;
+                used = after;
+            }
+            None => {
+                self.out[used..used + literals].copy_from_slice(&self.choice.literals[..literals]);
+                used += literals;
+            }
+        }
+        if used >= self.segment.len() {
+            return Segment::Raw;
+        }
         if list.len() > 1 {
             used = self.changes(granules, used);
         }
@@ -169,18 +185,6 @@ impl<K: Kernels> Coder<'_, K> {
         let size = granule(self.effort.wide);
         used = self.symbols(granules * size / 8, misses, used);
 
-        let most = self.segment.len().saturating_sub(used);
-        match self.pack(literals, used) {
-            Some(after) => {
-                kind |= PACKED;
-                used = after;
-            }
-            None if literals > most => return Segment::Raw,
-            None => {
-                self.out[used..used + literals].copy_from_slice(&self.choice.literals[..literals]);
-                used += literals;
-            }
-        }
         let tail = &self.segment[granules * size..];
         self.out[used..used + tail.len()].copy_from_slice(tail);
         used += tail.len();
@@ -239,7 +243,7 @@ impl<K: Kernels> Coder<'_, K> {
     #[inline(always)]
     fn pack(&mut self, count: usize, mut used: usize) -> Option<usize> {
         let literals = &self.choice.literals;
-        let common = super::rank::common(self.kernels, &literals[..count], self.effort.count_every)?;
+        let common = super::rank::common(self.kernels, &literals[..count], self.effort)?;
         let with = self.kernels.split(literals, count, &common, self.packed, self.codes, self.rest);
         self.out[used..used + COMMON].copy_from_slice(&common);
         used += COMMON;
@@ -295,9 +299,13 @@ fn suppress(kernels: impl Kernels, row: &BitRow, len: usize, out: &mut [u8], use
 #[inline(always)]
 fn flat(segment: &[u8]) -> bool {
     // Most segments hold more zeros than noise would, and need no counting.
-    let zeros = |i: usize, line: &[u8]| 8 - scalar::nonzero(scalar::word(line, 8 * (i % 8))).count_ones();
-    let some = segment.chunks_exact(64).enumerate().step_by(4);
-    if some.map(|(i, line)| zeros(i / 4, line)).sum::<u32>() > 8 {
+    let (mut zeros, mut i) = (0, 0);
+    while 256 * i + 64 <= segment.len() {
+        let word = scalar::word(segment, 256 * i + 8 * (i % 8));
+        zeros += 8 - scalar::nonzero(word).count_ones();
+        i += 1;
+    }
+    if zeros > 8 {
         return false;
     }
     let mut counts = [0_u16; 256];

@@ -7,10 +7,10 @@
 //!   RAW     | kind | the bytes |
 //!   FILL    | kind | length u16 | word u64 |
 //!   CODED   | kind | k | nlit u16 | distances
+//!           | literals                PACKED or as they are
 //!           | changes, indices        which distance each granule uses
 //!           | table                   of symbols, unless STATIC
 //!           | misses, codes, escapes  the symbol of each word
-//!           | literals                PACKED or as they are
 //!           | tail: what is no whole granule |
 //! ```
 //!

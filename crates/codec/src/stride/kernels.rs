@@ -19,6 +19,8 @@ pub(super) type LiteralBits = Row<{ SEGMENT / 8 + SLACK }>;
 pub(super) type Places = [u16; SEGMENT + SLACK];
 /// Room for the symbols that were guessed wrong.
 pub(super) type Misses = [u16; WORDS + SLACK / 2];
+/// A byte for each of them.
+pub(super) type ByteRow = [u8; WORDS + SLACK];
 /// A bit for each of them, with room for 64 more.
 pub(super) type Flags = [u8; WORDS / 8 + 16];
 /// A row of bits that is stored with its zero bytes suppressed.
@@ -87,8 +89,10 @@ pub(super) trait Kernels: core::marker::Copy {
         flags: &mut Flags,
     ) -> usize;
 
-    /// The inverse of `code`, with `table` for the codes below `known`; there
-    /// are as many `masks` as codes 15. False if a code is neither.
+    /// The inverse of `code`, with `table`, which ends with a zero, for the codes below `known`; there
+    /// are as many `masks` as codes 15. False if a code is neither. The masks go
+    /// to `to_masks`, and to `to_flags` 0xFF for bit 8, or 0. Behind the masks
+    /// are 64 bytes more.
     #[allow(clippy::too_many_arguments, reason = "rows of one scratch")]
     fn look_up(
         self,
@@ -98,19 +102,21 @@ pub(super) trait Kernels: core::marker::Copy {
         known: usize,
         masks: &[u8],
         flags: &Flags,
-        misses: &mut Misses,
+        to_masks: &mut ByteRow,
+        to_flags: &mut ByteRow,
     ) -> bool;
 
     /// Moves the bytes of `row` that are not zero to the front of `out`, which
     /// has 64, and tells which they were, a bit each.
     fn suppress(self, row: &BitRow, out: &mut [u8]) -> u64;
 
-    /// The inverse of `suppress`; there are as many bytes as `which` has bits.
-    fn restore(self, which: u64, bytes: &[u8], row: &mut BitRow);
+    /// The inverse of `suppress`; there are as many bytes as `which` has bits,
+    /// and 64 more. False if one of them is zero.
+    fn restore(self, which: u64, bytes: &[u8], row: &mut BitRow) -> bool;
 
     /// The sixteen literals with the highest counts, in ascending order; among
-    /// equals the lower ones. No count is above 4096.
-    fn common(self, counts: &[u16; 256]) -> [u8; 16];
+    /// equals the lower ones. All counts together are `total`, at most 4096.
+    fn common(self, counts: &[u16; 256], total: usize) -> [u8; 16];
 
     /// Splits `count` literals by whether they are among the `common` ones, which
     /// are in ascending order: a bit for each in `bits` (set if so), the codes
@@ -125,23 +131,26 @@ pub(super) trait Kernels: core::marker::Copy {
         rest: &mut Literals,
     ) -> usize;
 
-    /// Packs `count` codes below 16 two to a byte, the first in the low half,
+    /// Packs `count` codes below 16 two to a byte, the first half of them in the
+    /// low halves of the bytes, the second in the high halves,
     /// into the first `count.div_ceil(2)` bytes of `out`; what follows them up
     /// to 64 bytes is written with anything.
     fn pack(self, codes: &Literals, count: usize, out: &mut [u8]);
 
-    /// The inverse of `pack`: reads `count.div_ceil(2)` bytes, all of `packed`.
+    /// The inverse of `pack`, of `count.div_ceil(2)` bytes, behind which are 64
+    /// more.
     fn unpack(self, packed: &[u8], count: usize, codes: &mut Literals);
 
     /// Puts `count` literals together again, from `codes` (of which `common` is
-    /// the table) where `bits` says so and from `rest` elsewhere.
+    /// the table) where `bits` says so and from `rest` elsewhere. Behind the bits
+    /// and behind the rest are 64 bytes more.
     fn join(
         self,
-        bits: &LiteralBits,
+        bits: &[u8],
         count: usize,
         codes: &Literals,
         common: &[u8; 16],
-        rest: &Literals,
+        rest: &[u8],
         literals: &mut Literals,
     );
 
@@ -159,3 +168,9 @@ pub(super) trait Kernels: core::marker::Copy {
 }
 
 const _: () = assert!(WORDS == 4 * GRANULES);
+
+/// The bits of the highest count that seventeen of them may all have.
+#[inline(always)]
+pub(super) fn bits_of_edge(total: usize) -> u32 {
+    (total / 17).checked_ilog2().map_or(0, |bit| bit + 1)
+}

@@ -1,5 +1,6 @@
 //! The most frequent symbols and literals of a segment.
 
+use super::encode::Effort;
 use super::format::{COMMON, ESCAPE};
 use super::kernels::Kernels;
 
@@ -48,10 +49,11 @@ pub(super) fn most_frequent(row: &[u16]) -> Table {
     Table { list: best.map(|key| !(key as u16)), len }
 }
 
-/// The sixteen most frequent of `literals`, judged by one in `every`, if short
-/// codes for them seem to pay.
+/// The sixteen most frequent of `literals`, if short codes for them seem to pay
+/// as the effort demands.
 #[inline(always)]
-pub(super) fn common(kernels: impl Kernels, literals: &[u8], every: usize) -> Option<[u8; COMMON]> {
+pub(super) fn common(kernels: impl Kernels, literals: &[u8], effort: &Effort) -> Option<[u8; COMMON]> {
+    let every = effort.count_every;
     if literals.len() < 64 {
         return None;
     }
@@ -64,9 +66,9 @@ pub(super) fn common(kernels: impl Kernels, literals: &[u8], every: usize) -> Op
         counted += 2;
     }
     let counts: [u16; 256] = core::array::from_fn(|i| rows[0][i] + rows[1][i]);
-    let best = kernels.common(&counts);
+    let best = kernels.common(&counts, counted);
     let covered: usize = best.iter().map(|&literal| usize::from(counts[usize::from(literal)])).sum();
-    // A bit each, half a byte for each common one saved, 16 bytes for the table.
+    // Half a byte for each common one; it costs a bit for each, and the table.
     let saved = literals.len() * covered / counted / 2;
-    (saved > literals.len() / 8 + COMMON).then_some(best)
+    (saved > literals.len() / effort.packing_saves + COMMON).then_some(best)
 }

@@ -2,7 +2,9 @@
 //! what processors without them run.
 
 use super::format::{ESCAPE, FROM_REFERENCE, granule};
-use super::kernels::{BitRow, Flags, Kernels, LiteralBits, Literals, Misses, Places, VIEW};
+use super::kernels::{
+    BitRow, ByteRow, Flags, Kernels, LiteralBits, Literals, Misses, Places, VIEW, bits_of_edge,
+};
 use super::scratch::{Choice, Decompressor};
 
 /// The path that every processor can take.
@@ -54,11 +56,11 @@ pub(super) fn codes_of(common: &[u8; 16]) -> [u8; 256] {
 
 /// [`Kernels::common`] as a compiler can make vector code of it.
 #[inline(always)]
-pub(super) fn common(counts: &[u16; 256]) -> [u8; 16] {
+pub(super) fn common(counts: &[u16; 256], total: usize) -> [u8; 16] {
     let reach = |least: i16| counts.iter().map(|&count| i16::from(count as i16 >= least)).sum::<i16>();
     // The highest count that more than sixteen reach, or zero, bit by bit.
     let mut edge = 0;
-    for bit in (0..13).rev() {
+    for bit in (0..bits_of_edge(total)).rev() {
         if reach(edge + (1 << bit)) > 16 {
             edge += 1 << bit;
         }
@@ -212,14 +214,16 @@ impl Kernels for Scalar {
         known: usize,
         masks: &[u8],
         flags: &Flags,
-        misses: &mut Misses,
+        to_masks: &mut ByteRow,
+        to_flags: &mut ByteRow,
     ) -> bool {
         let mut escapes = 0;
-        for (miss, &code) in misses.iter_mut().zip(&codes[..count]) {
-            *miss = table[usize::from(code & 15)];
+        for ((mask, flag), &code) in to_masks.iter_mut().zip(to_flags).zip(&codes[..count]) {
+            let symbol = table[usize::from(code & 15)];
+            (*mask, *flag) = (symbol as u8, ((symbol >> 8 & 1) as u8).wrapping_neg());
             if code == ESCAPE {
-                let flag = u16::from(flags[escapes / 8] >> (escapes % 8) & 1);
-                *miss = u16::from(masks[escapes]) | (flag * FROM_REFERENCE);
+                *mask = masks[escapes];
+                *flag = (flags[escapes / 8] >> (escapes % 8) & 1).wrapping_neg();
                 escapes += 1;
             } else if usize::from(code) >= known {
                 return false;
@@ -238,15 +242,17 @@ impl Kernels for Scalar {
         which
     }
 
-    fn restore(self, which: u64, bytes: &[u8], row: &mut BitRow) {
+    fn restore(self, which: u64, bytes: &[u8], row: &mut BitRow) -> bool {
+        let zeros = bytes[..which.count_ones() as usize].contains(&0);
         let mut bytes = bytes.iter();
         for (i, byte) in row.iter_mut().enumerate() {
             *byte = if which >> i & 1 == 1 { *bytes.next().expect("one for each bit") } else { 0 };
         }
+        !zeros
     }
 
-    fn common(self, counts: &[u16; 256]) -> [u8; 16] {
-        common(counts)
+    fn common(self, counts: &[u16; 256], total: usize) -> [u8; 16] {
+        common(counts, total)
     }
 
     fn split(
@@ -273,25 +279,27 @@ impl Kernels for Scalar {
     }
 
     fn pack(self, codes: &Literals, count: usize, out: &mut [u8]) {
-        for (i, out) in out[..count.div_ceil(2)].iter_mut().enumerate() {
-            let high = if 2 * i + 1 < count { codes[2 * i + 1] } else { 0 };
-            *out = codes[2 * i] | high << 4;
+        let half = count.div_ceil(2);
+        for (i, out) in out[..half].iter_mut().enumerate() {
+            let high = if half + i < count { codes[half + i] } else { 0 };
+            *out = codes[i] | high << 4;
         }
     }
 
     fn unpack(self, packed: &[u8], count: usize, codes: &mut Literals) {
+        let half = count.div_ceil(2);
         for (i, code) in codes[..count].iter_mut().enumerate() {
-            *code = packed[i / 2] >> (4 * (i % 2)) & 15;
+            *code = if i < half { packed[i] & 15 } else { packed[i - half] >> 4 };
         }
     }
 
     fn join(
         self,
-        bits: &LiteralBits,
+        bits: &[u8],
         count: usize,
         codes: &Literals,
         common: &[u8; 16],
-        rest: &Literals,
+        rest: &[u8],
         literals: &mut Literals,
     ) {
         let (mut from_codes, mut from_rest) = (0, 0);
@@ -320,13 +328,15 @@ impl Kernels for Scalar {
             let at = at + size * g;
             let there = at.checked_sub(work.distances[q]);
             let [from, control] = work.guesses[q];
-            // In a wide segment all guesses are those before it, zeros.
+            // (Not used in a wide segment, where all guesses are zero.)
             let from = 4 * (2 + g).saturating_sub(from as usize) + control as usize % 16 / 2;
             for i in 0..words {
                 let w = words * g + i;
-                let guess = work.symbols[if wide { 0 } else { from + i }];
+                let guess = if wide { 0 } else { work.symbols[from + i] };
                 let missed = work.missed[w / 8] >> (w % 8) & 1 == 1;
-                let symbol = if missed { work.misses[misses] } else { guess };
+                let known = u16::from(work.miss_flags[misses]) << 8 & FROM_REFERENCE;
+                let known = known | u16::from(work.miss_masks[misses]);
+                let symbol = if missed { known } else { guess };
                 misses += usize::from(missed);
                 work.symbols[8 + w] = symbol;
 

@@ -7,7 +7,7 @@
 use core::ptr::NonNull;
 
 use super::format::{GRANULES, MAX_DISTANCES, SEGMENT, WORDS};
-use super::kernels::{BitRow, Misses, Places};
+use super::kernels::{BitRow, ByteRow, Misses, Places};
 
 /// What one vector may reach past the end of a row.
 pub(super) const SLACK: usize = 64;
@@ -63,6 +63,9 @@ pub(super) struct Compressor {
     pub vote: Vote,
 }
 
+/// A distance that leads to before any block.
+pub(super) const NOWHERE: usize = usize::MAX / 2;
+
 /// The decompressor's memory.
 #[repr(C, align(64))]
 pub(super) struct Decompressor {
@@ -72,15 +75,23 @@ pub(super) struct Decompressor {
     pub packed: [u8; SEGMENT / 8 + SLACK],
     /// The symbols, behind two granules of zeros.
     pub symbols: [u16; 8 + WORDS + SLACK / 2 - 8],
+    /// The masks of the symbols that were guessed wrong, and 0xFF for each of them
+    /// that starts from the reference; where a path wants both together, they
+    /// become `misses`.
+    pub miss_masks: ByteRow,
+    pub miss_flags: ByteRow,
     pub misses: Misses,
     pub missed: BitRow,
     pub changed: BitRow,
     /// The index before the first change, then one for each change.
     pub indices: [u8; 1 + GRANULES + SLACK],
-    /// The masks of all words and bit 8 of their symbols, where a path sees to
-    /// these first.
+    /// The masks of all words, and which of their bytes come from the reference,
+    /// where a path sees to these first.
     pub masks: [u8; WORDS],
-    pub flags: BitRow,
+    pub kept: [u8; WORDS],
+    /// How many literals each word has.
+    pub counts: [u8; WORDS],
+    /// The distances, behind them [`NOWHERE`].
     pub distances: [usize; MAX_DISTANCES],
     /// For each distance, how many granules before a granule, counted from the
     /// first of the two before the segment, the first granule of its guesses is,

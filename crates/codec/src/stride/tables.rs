@@ -45,21 +45,17 @@ pub(super) static GATHER: [[u8; 8]; 256] = {
 };
 
 /// [`SPREAD`] for four lanes of 16 bits.
-pub(super) static SPREAD_LANES: [[u8; 8]; 16] = lanes(true);
+pub(super) static SPREAD_LANES: [[u8; 8]; 16] = lanes();
 
-/// [`GATHER`] for four lanes of 16 bits.
-pub(super) static GATHER_LANES: [[u8; 8]; 16] = lanes(false);
-
-const fn lanes(spread: bool) -> [[u8; 8]; 16] {
+const fn lanes() -> [[u8; 8]; 16] {
     let mut table = [[NONE; 8]; 16];
     let mut m = 0;
     while m < 16 {
         let (mut j, mut rank) = (0, 0);
         while j < 4 {
             if m >> j & 1 == 1 {
-                let (to, from) = if spread { (j, rank) } else { (rank, j) };
-                table[m][2 * to] = 2 * from as u8;
-                table[m][2 * to + 1] = 2 * from as u8 + 1;
+                table[m][2 * j] = 2 * rank;
+                table[m][2 * j + 1] = 2 * rank + 1;
                 rank += 1;
             }
             j += 1;

@@ -19,9 +19,9 @@ pub(super) struct Sampling {
     pub density: u8,
     /// The places of a line that are sampled whatever they hold.
     pub always: u64,
-    /// Which part of a segment is sampled: the first half for 2, all for 1. A
-    /// half tells nearly as much as the whole.
-    pub part: usize,
+    /// How many sixteenths of a segment are sampled, from its beginning: a half
+    /// tells nearly as much as the whole.
+    pub share: usize,
 }
 
 /// Where the vote stands in a block.
@@ -80,7 +80,7 @@ impl<'a> Voter<'a> {
         least: usize,
     ) -> Distances {
         // The last seven places have no whole word.
-        let places = len.saturating_sub(7).min(len.div_ceil(sampling.part));
+        let places = len.saturating_sub(7).min((len * sampling.share).div_ceil(16));
         let mut count = 0;
         for line in (0..places).step_by(64) {
             let mut samples = if sampling.density == 0 {
@@ -93,7 +93,7 @@ impl<'a> Voter<'a> {
                 } else {
                     let first = usize::from(from == 0);
                     let inside = (from + 66).min(block.len());
-                    let piece = &block[from - 1 + first..inside];
+                    let piece = &block[from + first - 1..inside];
                     edge[first..][..piece.len()].copy_from_slice(piece);
                     &edge
                 };
@@ -157,11 +157,22 @@ impl<'a> Voter<'a> {
         // wins a tie.
         let mut best = [0_u32; MAX_DISTANCES];
         let mut len = 0;
-        for &distance in &self.vote.voted[..voted] {
+        // Most have a single vote. They go first, without a branch that nobody
+        // could foresee.
+        let mut several = 0;
+        for i in 0..voted {
+            let distance = self.vote.voted[i];
+            let count = &mut self.counts[usize::from(distance)];
+            let keep = *count > 1;
+            *count = if keep { *count } else { 0 };
+            self.vote.voted[several] = distance;
+            several += usize::from(keep);
+        }
+        for &distance in &self.vote.voted[..several] {
             let count = core::mem::take(&mut self.counts[usize::from(distance)]);
             let key = u32::from(count) << 16 | u32::from(!distance);
             // A place may have seen itself, in a table that nobody wrote to yet.
-            if count < 2 || distance == 0 || key <= best[most - 1] {
+            if distance == 0 || key <= best[most - 1] {
                 continue;
             }
             let mut to = len.min(most - 1);
