@@ -93,7 +93,7 @@ impl<'a> Voter<'a> {
                 } else {
                     let first = usize::from(from == 0);
                     let inside = (from + 66).min(block.len());
-                    let piece = &block[from - 1 + first..inside];
+                    let piece = &block[from + first - 1..inside];
                     edge[first..][..piece.len()].copy_from_slice(piece);
                     &edge
                 };
