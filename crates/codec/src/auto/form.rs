@@ -112,6 +112,16 @@ mod tests {
     }
 
     #[test]
+    fn presets_need_no_other_places() {
+        for preset in &super::super::PRESETS {
+            for chain in preset.list() {
+                let place = Place::of(chain).unwrap();
+                assert!(usize::from(place.0) < KNOWN.len(), "{chain:?} of {preset:?}");
+            }
+        }
+    }
+
+    #[test]
     fn tags_are_read_as_they_were_written() {
         for place in (0..300).chain([1000, 240 + 0xFFF]) {
             let (tag, len) = Place(place).tag();

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! scratch  +-------+------------+---------+--------+----------+---------+---------+------+------+---
-//!          | State | candidates | entries | visits | one form | buffer  | buffer  | work | kept | kept ...
+//!          | State | candidates | entries | class.| one form | buffer  | buffer  | work | kept | kept ...
 //!          +-------+------------+---------+--------+----------+---------+---------+------+------+---
 //! ```
 //!
 //! - candidates: the list as it was when the memory was set up, made ready to be used.
-//! - entries: what each candidate made of the blocks of each class, and when it is tried again in vain.
+//! - entries, classes: what each candidate made of the blocks of each class, and when it is tried again in vain.
 //! - buffers, work: for the steps of pipelines, one candidate at a time.
 //! - kept: for codecs that keep a context from block to block, such as zstd. Each level has its own, as far as they go,
 //!   or else a context would have to be set up for each block anew.
@@ -57,29 +57,48 @@ impl Candidate {
     }
 }
 
-/// What became of a candidate in a class of blocks. Sizes are 4096ths of the block.
+/// What became of a candidate in a class of blocks.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct Entry {
-    /// The mean of late; [`Entry::UNSEEN`] if it was never tried.
-    pub mean: u16,
+    /// Its size by that of the best one of the same block, the mean of late in 1024ths; [`Entry::UNSEEN`] if it was never
+    /// tried.
+    pub ratio: u16,
     /// By what the estimate has to be multiplied, in 1024ths.
     pub factor: u16,
     /// At which visit of the class it is tried whatever is expected.
     pub due: u16,
     /// How far the next time lies behind that: a power of two.
-    pub interval: u8,
-    /// How far sizes are from the mean, on the average, in 256ths of it.
-    pub spread: u8,
+    pub interval: u16,
+    /// What it saved when it was not the first, in 4096ths of what was there before, the mean of late.
+    pub gain: u16,
 }
 
-// SAFETY: numbers only, and no padding: 6 + 2 bytes.
+// SAFETY: numbers only, all of the same size, so without padding.
 unsafe impl Plain for Entry {}
 
 impl Entry {
     pub(super) const UNSEEN: u16 = u16::MAX;
-    pub(super) const NEW: Entry = Entry { mean: Entry::UNSEEN, factor: 1024, due: 0, interval: 0, spread: 0 };
+    pub(super) const NEW: Entry = Entry { ratio: Entry::UNSEEN, factor: 1024, due: 0, interval: 0, gain: 0 };
 }
+
+/// A class as it was of late.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(super) struct Class {
+    /// How many blocks of it there were.
+    pub count: u32,
+    /// To what the best of the list brings a block, in 4096ths, the mean of late. A little more than may be for those
+    /// that came to nothing.
+    pub level: u32,
+    /// When residuals are estimated next.
+    pub estimate_at: u32,
+    /// After how many visits more.
+    pub pause: u32,
+}
+
+// SAFETY: numbers only, and no padding.
+unsafe impl Plain for Class {}
 
 /// The memory as it was set up.
 pub(super) struct State {
@@ -114,7 +133,7 @@ pub(super) struct View<'a> {
     pub keys: &'a [u8],
     /// For each class as many as there are candidates, and behind these as many for all classes together.
     pub entries: &'a mut [Entry],
-    pub visits: &'a mut [u32],
+    pub classes: &'a mut [Class],
     pub form: &'a mut [u8],
     pub buffers: &'a mut [u8],
     pub each: usize,
@@ -181,7 +200,7 @@ impl Layout {
     fn parts(&self, capacity: usize) -> usize {
         part::<Candidate>(self.count)
             + part::<Entry>((CLASSES + 1) * self.count)
-            + part::<u32>(CLASSES)
+            + part::<Class>(CLASSES)
             + part::<u8>(capacity + 2)
             + 2 * self.each
     }
@@ -273,7 +292,7 @@ impl State {
         }
         let view = state.view();
         view.entries.fill(Entry::NEW);
-        view.visits.fill(0);
+        view.classes.fill(Class { count: 0, level: 0, estimate_at: 0, pause: 1 });
         // SAFETY: the state comes first; it needs no drop.
         unsafe { memory.cast::<State>().write(state) };
     }
@@ -323,7 +342,7 @@ impl State {
             candidates: parts.take(self.count),
             keys: &self.keys[..self.key_count],
             entries: parts.take((CLASSES + 1) * self.count),
-            visits: parts.take(CLASSES),
+            classes: parts.take(CLASSES),
             form: parts.take(self.capacity + 2),
             buffers,
             each: self.each,
