@@ -23,6 +23,8 @@ pub(super) struct Effort {
     pub estimate: u32,
     /// Two to the power of this is the most blocks of a class between trials in vain.
     pub patience: u16,
+    /// From this size on a result is small enough, in 4096ths, if nobody says otherwise.
+    pub acceptance: u16,
 }
 
 /// What a coder needs beyond the entropy, whatever that is, in 4096ths of a page.
@@ -33,6 +35,10 @@ const FRACTION: u32 = 16;
 
 /// An estimate is hardly ever further below what comes of it, in 1024ths.
 const MOST_FACTOR: u32 = 1536;
+
+/// Coders that look at more than single bytes may come to less than an estimate, but hardly to less than one of so many
+/// parts.
+const HOPE: u32 = 3;
 
 /// The most trials for a block.
 const TRIALS: usize = 16;
@@ -118,7 +124,7 @@ pub(super) fn compress(
         }
         if in_vain {
             let gained = now.saturating_sub(trial.size) * FRACTION;
-            let worth = trial.exact && gained > price(effort, &view.candidates[i]);
+            let worth = trial.exact && gained > price(effort, &view.candidates[i], now);
             put_off(&mut view, &block, i, if worth { None } else { Some(effort.patience) });
         } else {
             put_off(&mut view, &block, i, None);
@@ -187,12 +193,11 @@ fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: b
         let gain = if first {
             now.saturating_sub(expected) * FRACTION
         } else {
-            // What was saved of late counts as well, unless an estimate is clearly against it.
-            let hopeless = estimate > 0 && expected > now + now / 4;
-            let of_late = if hopeless { 0 } else { now * u32::from(entry.gain) * FRACTION >> 12 };
+            // What was saved of late counts whatever this block looks like.
+            let of_late = now * u32::from(entry.gain) * FRACTION >> 12;
             (now.saturating_sub(expected) * FRACTION).max(of_late)
         };
-        let gain = gain.saturating_sub(price(effort, candidate));
+        let gain = gain.saturating_sub(price(effort, candidate, now));
         if gain > most {
             (next, most) = (Some(i), gain);
         }
@@ -200,9 +205,10 @@ fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: b
     next
 }
 
-/// What a trial costs, in fractions of a 4096th.
-fn price(effort: &Effort, candidate: &Candidate) -> u32 {
-    u32::from(candidate.cost) * effort.price / (4096 / FRACTION)
+/// What a trial costs, in fractions of a 4096th: less where blocks shrink to little, for coders are faster there.
+fn price(effort: &Effort, candidate: &Candidate, now: u32) -> u32 {
+    let whole = u32::from(candidate.cost) * effort.price / (4096 / FRACTION);
+    whole * (1024 + 2 * now).min(4096) >> 12
 }
 
 /// A candidate that it is time to try whatever is expected. For those that have estimates it is time only where there is
@@ -213,7 +219,7 @@ fn due(view: &View<'_>, block: &Block, now: u32) -> Option<usize> {
     let late = |entry: &Entry| (block.visit as u16).wrapping_sub(entry.due).cast_signed();
     let hope = |i: usize| {
         let key = usize::from(view.candidates[i].key);
-        key == KEYS || (1..now * 9 / 8).contains(&block.estimates[key].into())
+        key == KEYS || (1..now * HOPE).contains(&block.estimates[key].into())
     };
     let open = (0..count).filter(|&i| !block.is_tried(i) && late(&entries[i]) >= 0 && hope(i));
     open.min_by_key(|&i| u8::from(entries[i].ratio != Entry::UNSEEN))
@@ -274,7 +280,9 @@ fn learn(view: &mut View<'_>, block: &Block, trials: &[Trial], end: u32) {
             let ratio = (trial.size * 1024 / end.max(1)).min(32 * 1024);
             if n > 0 {
                 let old = u32::from(entry.gain);
-                entry.gain = if new { gain } else { (old * 7 + gain) / 8 } as u16;
+                // A success is believed sooner than a failure.
+                entry.gain =
+                    if new || gain > old { (old * 3 + gain) / 4 } else { (old * 7 + gain) / 8 } as u16;
             }
             if new {
                 entry.ratio = ratio as u16;

@@ -72,16 +72,18 @@ pub struct Auto {
 }
 
 impl Auto {
-    /// As small as that is small enough: a 32nd of the block.
-    const ACCEPTANCE: u16 = 128;
-
     const fn preset(
         name: &'static str,
         names: &'static [&'static str],
         version: u32,
         effort: Effort,
     ) -> Self {
-        Auto { name, list: List::known(names, version), acceptance: AtomicU16::new(Self::ACCEPTANCE), effort }
+        Auto {
+            name,
+            list: List::known(names, version),
+            acceptance: AtomicU16::new(effort.acceptance),
+            effort,
+        }
     }
 
     /// One that chooses from these chains, and tries as hard as `auto`.
@@ -92,7 +94,7 @@ impl Auto {
         let auto = Auto {
             name: "auto",
             list: List::new(),
-            acceptance: AtomicU16::new(Self::ACCEPTANCE),
+            acceptance: AtomicU16::new(presets::OWN.acceptance),
             effort: presets::OWN,
         };
         auto.set_list(chains)?;

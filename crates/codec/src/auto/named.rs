@@ -92,7 +92,7 @@ impl Slot {
     fn put(&self, name: &str, chains: &[Chain]) -> Option<&Named> {
         self.state.compare_exchange(EMPTY, TAKEN, Ordering::Relaxed, Ordering::Relaxed).ok()?;
         let effort: Effort = presets::OWN;
-        let auto = Auto { name: "auto", list: List::new(), acceptance: Auto::ACCEPTANCE.into(), effort };
+        let auto = Auto { name: "auto", list: List::new(), acceptance: effort.acceptance.into(), effort };
         if auto.set_list(chains).is_err() {
             self.state.store(EMPTY, Ordering::Release);
             return None;

@@ -23,14 +23,14 @@ use super::choice::Effort;
 
 /// The presets, the fastest first.
 pub(crate) static PRESETS: [Auto; 4] = [
-    Auto::preset("auto:fast", &FAST, 0, Effort { price: 400, estimate: 16, patience: 10 }),
-    Auto::preset("auto", &BALANCED, 2, Effort { price: 160, estimate: 6, patience: 10 }),
-    Auto::preset("auto:dense", &DENSE, 4, Effort { price: 14, estimate: 1, patience: 6 }),
-    Auto::preset("auto:max", &MAX, 6, Effort { price: 0, estimate: 1, patience: 4 }),
+    Auto::preset("auto:fast", &FAST, 0, Effort { price: 350, estimate: 16, patience: 10, acceptance: 96 }),
+    Auto::preset("auto", &BALANCED, 2, Effort { price: 160, estimate: 8, patience: 8, acceptance: 64 }),
+    Auto::preset("auto:dense", &DENSE, 4, Effort { price: 14, estimate: 1, patience: 7, acceptance: 24 }),
+    Auto::preset("auto:max", &MAX, 6, Effort { price: 0, estimate: 1, patience: 6, acceptance: 16 }),
 ];
 
 /// How hard lists of one's own are tried.
-pub(super) const OWN: Effort = Effort { price: 100, estimate: 4, patience: 8 };
+pub(super) const OWN: Effort = Effort { price: 100, estimate: 4, patience: 8, acceptance: 64 };
 
 const FAST: [&str; 8] = [
     "stride:2",
