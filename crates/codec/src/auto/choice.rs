@@ -27,6 +27,9 @@ pub(super) struct Effort {
     pub acceptance: u16,
 }
 
+/// The most trials in vain for a block, as long as nothing is found.
+const MOST_VAIN: u32 = 3;
+
 /// What a coder needs beyond the entropy, whatever that is, in 4096ths of a page.
 const OVERHEAD: u16 = 48;
 
@@ -100,13 +103,14 @@ pub(super) fn compress(
     let estimated = is_time && estimate_all(src, view.keys, &mut block.estimates);
 
     let mut best = Best { size: dst.len() + 1, found: false };
-    let (mut trials, mut count, mut in_vain) = ([Trial::default(); TRIALS], 0, false);
-    while count < TRIALS && !in_vain {
+    let (mut trials, mut count, mut vain) = ([Trial::default(); TRIALS], 0, 0);
+    while count < TRIALS && (vain == 0 || !best.found && vain < MOST_VAIN) {
         let now = scaled(best.size - 1, len);
         let mut next = promising(effort, &view, &block, now, count == 0);
-        if next.is_none() {
+        let in_vain = next.is_none();
+        if in_vain {
             next = due(&view, &block, now);
-            in_vain = true;
+            vain += 1;
         }
         let Some(i) = next else { break };
         block.tried[i / 64] |= 1 << (i % 64);
@@ -186,15 +190,15 @@ fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: b
         let expected = if estimate > 0 {
             // What it was multiplied by elsewhere is no use.
             let here = &view.entries[block.class * view.candidates.len() + i];
-            estimate * u32::from(here.factor) >> 10
+            (estimate * u32::from(here.factor)) >> 10
         } else {
-            block.level * u32::from(entry.ratio) >> 10
+            (block.level * u32::from(entry.ratio)) >> 10
         };
         let gain = if first {
             now.saturating_sub(expected) * FRACTION
         } else {
             // What was saved of late counts whatever this block looks like.
-            let of_late = now * u32::from(entry.gain) * FRACTION >> 12;
+            let of_late = (now * u32::from(entry.gain) * FRACTION) >> 12;
             (now.saturating_sub(expected) * FRACTION).max(of_late)
         };
         let gain = gain.saturating_sub(price(effort, candidate, now));
@@ -208,7 +212,7 @@ fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: b
 /// What a trial costs, in fractions of a 4096th: less where blocks shrink to little, for coders are faster there.
 fn price(effort: &Effort, candidate: &Candidate, now: u32) -> u32 {
     let whole = u32::from(candidate.cost) * effort.price / (4096 / FRACTION);
-    whole * (1024 + 2 * now).min(4096) >> 12
+    (whole * (1024 + 2 * now).min(4096)) >> 12
 }
 
 /// A candidate that it is time to try whatever is expected. For those that have estimates it is time only where there is
@@ -291,8 +295,8 @@ fn learn(view: &mut View<'_>, block: &Block, trials: &[Trial], end: u32) {
                 let old = u32::from(entry.ratio);
                 entry.ratio = toward(old, ratio) as u16;
             }
-            if estimate > 0 {
-                let factor = (trial.size * 1024 / estimate).min(MOST_FACTOR);
+            if let Some(factor) = (trial.size * 1024).checked_div(estimate) {
+                let factor = factor.min(MOST_FACTOR);
                 if new {
                     entry.factor = factor as u16;
                 } else if trial.exact || factor > entry.factor.into() {

@@ -155,7 +155,7 @@ static LOGARITHMS: [u16; SAMPLE + 1] = {
         let mut mantissa = (n as u64) << (30 - whole);
         let (mut bits, mut i) = (whole, 0);
         while i < 8 {
-            mantissa = mantissa * mantissa >> 30;
+            mantissa = (mantissa * mantissa) >> 30;
             bits <<= 1;
             if mantissa >> 31 == 1 {
                 bits |= 1;

@@ -61,7 +61,7 @@ const COPY: u8 = 0;
 /// let mut again = [0; 4096];
 /// let mut memory = ScratchBuf::with_size(auto.decompress_scratch(4096));
 /// auto.decompress(&form[..size], &mut again, &mut memory.scratch()).unwrap();
-/// assert!(size < 200 && again == *block);
+/// assert!(size < 4096 && again == *block);
 /// ```
 pub struct Auto {
     name: &'static str,
