@@ -22,7 +22,7 @@ use std::{env, fs};
 use matrix::{Corpus, Matrix};
 
 /// What the command line asks for.
-pub struct Options {
+struct Options {
     block: usize,
     every: usize,
     passes: usize,
@@ -35,6 +35,7 @@ pub struct Options {
     files: Vec<String>,
 }
 
+/// Says why it cannot be done, and ends.
 pub fn refuse(why: &str) -> ! {
     eprintln!("choose: {why}");
     exit(2)

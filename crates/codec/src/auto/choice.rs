@@ -30,6 +30,9 @@ pub(super) struct Effort {
 /// The most trials in vain for a block, as long as nothing is found.
 const MOST_VAIN: u32 = 3;
 
+/// As [`Effort::patience`], for blocks in which nothing repeats.
+const NOISE_PATIENCE: u16 = 13;
+
 /// What a coder needs beyond the entropy, whatever that is, in 4096ths of a page.
 const OVERHEAD: u16 = 48;
 
@@ -237,6 +240,9 @@ fn put_off(view: &mut View<'_>, block: &Block, i: usize, patience: Option<u16>) 
         // What was in vain elsewhere will be so here, but for a doubt.
         view.entries[here].interval = view.entries[all].interval.min(4);
     }
+    // Noise is noise: it must cost next to nothing.
+    let patience =
+        patience.map(|patience| if block.class == estimate::NOISE { NOISE_PATIENCE } else { patience });
     for entry in [all, here] {
         let entry = &mut view.entries[entry];
         entry.interval = match patience {
