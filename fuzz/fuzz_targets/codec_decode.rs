@@ -36,7 +36,7 @@ fuzz_target!(|data: &[u8]| {
     let Some(codec) = decoder(CodecId(which % 32)) else { return };
     let len = u32::from_le_bytes([*a, *b, *c, 0]) as usize % (MAX_BLOCK + 1);
     // Pipelines can ask for a lot of work.
-    let len = if codec.id() == CodecId::PIPELINE { len % (1 << 15) } else { len };
+    let len = if [CodecId::PIPELINE, CodecId::AUTO].contains(&codec.id()) { len % (1 << 15) } else { len };
     if src.len() > 1 << 20 {
         return;
     }

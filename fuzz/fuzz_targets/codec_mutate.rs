@@ -16,7 +16,7 @@ use guard::{Against, Guarded};
 use libfuzzer_sys::fuzz_target;
 use memfold_codec::{Compressed, MAX_BLOCK, ScratchBuf, codec};
 
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 21] = [
     "lz4",
     "stride:1",
     "stride:2",
@@ -36,6 +36,8 @@ const NAMES: [&str; 19] = [
     "bzip2",
     "xz:0",
     "lzo",
+    "auto",
+    "auto:dense",
 ];
 
 struct Memory {

@@ -24,6 +24,8 @@
 //! - What `compress` makes depends on the block alone, not on the threshold,
 //!   the length of `dst`, or what the scratch was used for before.
 //! - It answers `Fits` exactly if the result is not larger than the threshold.
+//!   These two do not hold for [`Auto`], which learns and weighs: what it makes
+//!   is never larger than the threshold, but may differ from call to call.
 //! - `decompress` takes that result, all of it and nothing more.
 //! - A block of no bytes has a compressed form of no bytes.
 //!
@@ -34,6 +36,7 @@
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+mod auto;
 mod bewalgo;
 mod bewalgo2;
 mod bytes;
@@ -59,6 +62,7 @@ mod transforms;
 mod wkdm;
 mod zstd;
 
+pub use auto::{Auto, ListError, MOST_ENTRIES, auto_table};
 pub use pipeline::{Chain, MOST_STEPS, Pipeline, PipelineTable};
 pub use registry::{CodecId, UnknownCodec, all, codec, decoder, is_optional};
 pub use same::{fill, same_filled};
@@ -119,6 +123,10 @@ pub trait Codec: Sync {
     /// Compresses `src` into `dst` if the result takes at most `threshold`
     /// bytes: the answer is `Fits` exactly then, whatever the length of `dst`,
     /// which must hold at least `min(threshold, bound(src.len()))` bytes.
+    ///
+    /// Only for [`Auto`] the result depends on more than `src`: on what it saw
+    /// before in the same scratch, on its list, and on the threshold, too. It may
+    /// find no form where another time it would have found one.
     ///
     /// # Panics
     /// If `scratch` is smaller than `compress_scratch(src.len())` or `dst`

@@ -8,6 +8,7 @@
 
 use core::fmt;
 
+use crate::auto::PRESETS;
 use crate::bewalgo::BEWALGO;
 use crate::bewalgo2::BEWALGO2;
 use crate::copy::Copy;
@@ -16,7 +17,7 @@ use crate::pbpm::{PBPM, PBPM_TAPES, PBPM_WORD};
 use crate::peers::lzrw::LZRW1A;
 use crate::peers::p842::P842;
 use crate::wkdm::WKDM;
-use crate::{Chain, Codec, MOST_STEPS, Pipeline, libs, lz4hc, pipeline, stride, zstd};
+use crate::{Chain, Codec, MOST_STEPS, Pipeline, auto, libs, lz4hc, pipeline, stride, zstd};
 
 /// Which decoder reads a compressed block: the number that formats store.
 ///
@@ -61,6 +62,8 @@ impl CodecId {
     pub const P842: CodecId = CodecId(17);
     /// LZRW1-A.
     pub const LZRW1A: CodecId = CodecId(18);
+    /// What another codec or pipeline made, and which: see `docs/formats/auto.md`.
+    pub const AUTO: CodecId = CodecId(19);
 }
 
 /// No codec has this name. Its text says which names there are.
@@ -77,7 +80,7 @@ impl fmt::Display for UnknownCodec {
             f,
             "lz4hc:LEVEL with LEVEL from 2 to {}, {}and zstd:LEVEL with LEVEL from {} to -1 (fast) or from \
              1 to {} (dense), zstd alone meaning zstd:1; and pipelines of up to {MOST_STEPS} of these and of {}, such as \
-             delta:8x2+shuffle:8+zstd:1",
+             delta:8x2+shuffle:8+zstd:1; and auto=A/B/C to choose from a list of one's own",
             if cfg!(feature = "lz4hc-optimal") { 12 } else { 9 },
             libs::LEVEL_NAMES,
             zstd::MIN_LEVEL,
@@ -89,7 +92,7 @@ impl fmt::Display for UnknownCodec {
 
 impl core::error::Error for UnknownCodec {}
 
-const OURS: usize = 13;
+const OURS: usize = 17;
 
 /// The codecs that are one each. Those with levels come in addition.
 static SINGLE: [&dyn Codec; OURS + libs::SINGLE.len()] = {
@@ -108,6 +111,10 @@ static SINGLE: [&dyn Codec; OURS + libs::SINGLE.len()] = {
         &BEWALGO2,
         &P842,
         &LZRW1A,
+        &PRESETS[0],
+        &PRESETS[1],
+        &PRESETS[2],
+        &PRESETS[3],
     ];
     let mut i = 0;
     while i < all.len() {
@@ -143,6 +150,9 @@ pub fn codec(name: &str) -> Result<&'static dyn Codec, UnknownCodec> {
     if let Some(found) = all().find(|codec| codec.name() == alias(name)) {
         return Ok(found);
     }
+    if name.starts_with("auto=") {
+        return auto::interned(name);
+    }
     let pipeline = pipeline::interned(name.parse::<Pipeline>()?).ok_or(UnknownCodec)?;
     Ok(pipeline)
 }
@@ -156,6 +166,7 @@ pub fn decoder(id: CodecId) -> Option<&'static dyn Codec> {
         CodecId::ZSTD => zstd::level(1).map(|codec| codec as &dyn Codec),
         CodecId::STRIDE => Some(&stride::SETTINGS[0]),
         CodecId::PIPELINE => Some(&pipeline::ANY),
+        CodecId::AUTO => Some(&PRESETS[1]),
         _ => all().find(|codec| codec.id() == id),
     }
 }
@@ -231,7 +242,15 @@ mod tests {
             "stride:4",
             "stride:-1",
             "lz",
-            "auto",
+            "auto:",
+            "auto:slow",
+            "auto=",
+            "auto=lz4/",
+            "auto=lz4/x",
+            "auto=auto",
+            "auto=lz4,zstd:1",
+            "auto+lz4",
+            "shuffle:8+auto",
             "lz4+",
             "lz4+x",
             "pipeline",
@@ -282,6 +301,7 @@ mod tests {
             ("lzo", 16),
             ("842", 17),
             ("lzrw1a", 18),
+            ("auto", 19),
         ];
         for id in 0..=255 {
             let name = numbers.iter().find(|(_, number)| *number == id).map(|(name, _)| *name);
@@ -298,6 +318,9 @@ mod tests {
         for found in all() {
             let optimal = found.name().starts_with("lz4hc:1");
             assert_eq!(is_optional(found), optimal || (12..=16).contains(&found.id().0), "{found:?}");
+            if found.id() == CodecId::AUTO {
+                continue;
+            }
             let name = std::format!("shuffle:2+{}", found.name());
             assert_eq!(is_optional(codec(&name).unwrap()), is_optional(found));
         }

@@ -82,6 +82,16 @@ impl<'a> Scratch<'a> {
         Scratch { memory, len, context: None, borrow: PhantomData }
     }
 
+    /// A scratch that somebody keeps who holds the memory anyway, in a context of his own: so that codecs may keep
+    /// theirs in it from one call to the next.
+    ///
+    /// # Safety
+    /// `memory` is aligned to [`Scratch::ALIGN`] and has `len` bytes, all initialised. Nobody else uses them between
+    /// the first and the last use of what is returned, but for whoever ends its life by that.
+    pub(crate) unsafe fn kept(memory: NonNull<u8>, len: usize) -> Scratch<'static> {
+        Scratch { memory, len, context: None, borrow: PhantomData }
+    }
+
     /// A scratch without memory, for codecs that need none.
     pub const fn empty() -> Self {
         Scratch { memory: NonNull::dangling(), len: 0, context: None, borrow: PhantomData }

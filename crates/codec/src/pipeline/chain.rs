@@ -14,9 +14,9 @@ use core::num::NonZeroU64;
 use core::str::FromStr;
 
 use super::MOST_STEPS;
-use super::element::{Element, steps};
+use super::element::{Element, codecs, steps};
 use crate::parts::{Parts, part};
-use crate::{Codec, Compressed, Malformed, Scratch, UnknownCodec, registry};
+use crate::{Codec, Compressed, Malformed, Scratch, UnknownCodec};
 
 /// Bits of a step's code.
 const BITS: u32 = 9;
@@ -47,12 +47,12 @@ impl FromStr for Chain {
 impl Chain {
     /// The codes as one number that is not zero; for [`Chain::from_number`] in
     /// this process.
-    pub(super) fn number(self) -> u64 {
+    pub(crate) fn number(self) -> u64 {
         self.0.get()
     }
 
     /// The inverse of [`Chain::number`]; zero is none.
-    pub(super) fn from_number(number: u64) -> Option<Self> {
+    pub(crate) fn from_number(number: u64) -> Option<Self> {
         NonZeroU64::new(number).map(Chain)
     }
 
@@ -62,9 +62,13 @@ impl Chain {
         ((u64::BITS - self.0.leading_zeros()).div_ceil(BITS)) as usize
     }
 
-    pub(super) fn elements(self) -> impl Iterator<Item = Element> {
-        let codes = (0..MOST_STEPS as u32).map(move |i| self.0.get() >> (BITS * i) & MASK);
-        codes.map_while(|code| Element::by_code(code as u16))
+    /// A number for each step, which differs for two levels of a codec as well.
+    pub(crate) fn codes(self) -> impl Iterator<Item = u64> {
+        (0..MOST_STEPS as u32).map(move |i| self.0.get() >> (BITS * i) & MASK)
+    }
+
+    pub(crate) fn elements(self) -> impl Iterator<Item = Element> {
+        self.codes().map_while(|code| Element::by_code(code as u16))
     }
 
     /// The codecs among the steps.
@@ -142,30 +146,60 @@ impl Chain {
 
     /// Does all steps. `None` if the result does not fit.
     pub(super) fn forward(self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Option<usize> {
+        let (each, all) = buffers(self.elements(), src.len());
+        scratch.split(all, |bytes, scratch| self.forward_with(src, dst, bytes, each, scratch))
+    }
+
+    /// The bytes of each of the two buffers that [`Chain::forward_with`] needs for at most `len` bytes.
+    pub(crate) fn buffer(self, len: usize) -> usize {
+        buffers(self.elements(), len).0
+    }
+
+    /// Does all steps, with scratch from wherever the caller has it, and buffers of `each` bytes in `bytes`. `None` if
+    /// the result does not fit.
+    pub(crate) fn forward_with(
+        self,
+        src: &[u8],
+        dst: &mut [u8],
+        bytes: &mut [u8],
+        each: usize,
+        scratch: &mut impl Lend,
+    ) -> Option<usize> {
         let elements = self.array();
         let (last, before) = elements[..self.len()].split_last()?;
         let last = (*last)?;
         if before.is_empty() {
-            return last.forward(src, dst, scratch);
+            return scratch.lend(last, |scratch| last.forward(src, dst, scratch));
         }
-        let (each, all) = buffers(elements.into_iter().flatten(), src.len());
-        scratch.split(all, |bytes, scratch| {
-            let mut parts = Parts::new(bytes);
-            let (mut from, mut to) =
-                (parts.take::<u8>(if before.len() > 1 { each } else { 0 }), parts.take(each));
-            let (mut len, mut head) = (src.len(), Head::default());
-            for (i, element) in before.iter().flatten().enumerate() {
-                let src = if i == 0 { src } else { &from[..len] };
-                len = element.forward(src, &mut to[..element.bound(src.len())], scratch)?;
-                if !element.keeps_length() {
-                    head.put(len);
-                }
-                core::mem::swap(&mut from, &mut to);
+        let mut parts = Parts::new(bytes);
+        let (mut from, mut to) =
+            (parts.take::<u8>(if before.len() > 1 { each } else { 0 }), parts.take(each));
+        let (mut len, mut head) = (src.len(), Head::default());
+        for (i, element) in before.iter().flatten().enumerate() {
+            let src = if i == 0 { src } else { &from[..len] };
+            let to_all = &mut to[..element.bound(src.len())];
+            len = scratch.lend(*element, |scratch| element.forward(src, to_all, scratch))?;
+            if !element.keeps_length() {
+                head.put(len);
             }
-            let (to, rest) = dst.split_at_mut_checked(head.len)?;
-            to.copy_from_slice(&head.bytes[..head.len]);
-            Some(head.len + last.forward(&from[..len], rest, scratch)?)
-        })
+            core::mem::swap(&mut from, &mut to);
+        }
+        let (to, rest) = dst.split_at_mut_checked(head.len)?;
+        to.copy_from_slice(&head.bytes[..head.len]);
+        let size = scratch.lend(last, |scratch| last.forward(&from[..len], rest, scratch))?;
+        Some(head.len + size)
+    }
+}
+
+/// Where elements find their scratch.
+pub(crate) trait Lend {
+    /// Does `work` with scratch for that element.
+    fn lend<R>(&mut self, element: Element, work: impl FnOnce(&mut Scratch<'_>) -> R) -> R;
+}
+
+impl Lend for Scratch<'_> {
+    fn lend<R>(&mut self, _element: Element, work: impl FnOnce(&mut Scratch<'_>) -> R) -> R {
+        work(self)
     }
 }
 
@@ -223,8 +257,8 @@ fn backward_scratch(elements: &[Option<Element>], len: usize) -> usize {
 }
 
 /// What [`backward_scratch`] says of the worst of all pipelines, or more.
-pub(super) fn worst_decompress_scratch(len: usize) -> usize {
-    let elements = || steps().chain(registry::all().map(Element::Codec));
+pub(crate) fn worst_decompress_scratch(len: usize) -> usize {
+    let elements = || steps().chain(codecs().map(|(_, codec)| Element::Codec(codec)));
     let mut longest = len;
     for _ in 1..MOST_STEPS {
         longest = elements().map(|element| element.bound(longest)).max().unwrap_or(longest);

@@ -7,7 +7,7 @@ use crate::{Codec, CodecId, Compressed, Malformed, Scratch, registry};
 
 /// What stands in a pipeline.
 #[derive(Clone, Copy)]
-pub(super) enum Element {
+pub(crate) enum Element {
     Step(u8, &'static dyn Step),
     Codec(&'static dyn Codec),
 }
@@ -44,7 +44,7 @@ fn step(number: u8) -> Option<&'static dyn Step> {
 /// The number stored for a codec is this and its own.
 const CODECS: u8 = 96;
 
-/// The largest number of a codec that can stand in a pipeline.
+/// The largest number of a codec that can stand in a pipeline. One that cannot is `auto`, which chooses among them.
 const LAST_CODEC: u8 = 0x7F - CODECS;
 
 /// The number stored for a codec.
@@ -58,21 +58,23 @@ pub(super) fn steps() -> impl Iterator<Item = Element> {
 }
 
 /// All codecs, and where each is among [`registry::all`].
-fn codecs() -> impl Iterator<Item = (usize, &'static dyn Codec)> {
-    registry::all().enumerate().filter(|(_, codec)| codec.id().0 <= LAST_CODEC)
+pub(super) fn codecs() -> impl Iterator<Item = (usize, &'static dyn Codec)> {
+    let whole = |codec: &dyn Codec| codec.id().0 <= LAST_CODEC && codec.id() != CodecId::AUTO;
+    registry::all().enumerate().filter(move |(_, codec)| whole(*codec))
 }
 
 impl Element {
     /// What undoes the step with this stored number.
-    pub(super) fn to_undo(number: u8) -> Option<Self> {
+    pub(crate) fn to_undo(number: u8) -> Option<Self> {
         match number.checked_sub(CODECS) {
+            Some(id) if CodecId(id) == CodecId::AUTO => None,
             Some(id) => registry::decoder(CodecId(id)).map(Element::Codec),
             None => step(number).map(|step| Element::Step(number, step)),
         }
     }
 
     /// The number that is stored.
-    pub(super) fn number(self) -> u8 {
+    pub(crate) fn number(self) -> u8 {
         match self {
             Element::Step(number, _) => number,
             Element::Codec(codec) => of_codec(codec.id()),
@@ -80,7 +82,7 @@ impl Element {
     }
 
     /// By name, and the code by which [`Element::by_code`] finds it.
-    pub(super) fn by_name(name: &str) -> Option<u16> {
+    pub(crate) fn by_name(name: &str) -> Option<u16> {
         if let Some(step) = steps().find(|step| step.name() == name) {
             return Some(step.number().into());
         }
@@ -90,28 +92,28 @@ impl Element {
     }
 
     /// What has that code: in this process, unlike the numbers, which are stored.
-    pub(super) fn by_code(code: u16) -> Option<Self> {
+    pub(crate) fn by_code(code: u16) -> Option<Self> {
         match usize::from(code).checked_sub(CODECS.into()) {
             Some(index) => registry::all().nth(index).map(Element::Codec),
             None => step(code as u8).map(|step| Element::Step(code as u8, step)),
         }
     }
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Element::Step(_, step) => step.name(),
             Element::Codec(codec) => codec.name(),
         }
     }
 
-    pub(super) fn keeps_length(self) -> bool {
+    pub(crate) fn keeps_length(self) -> bool {
         match self {
             Element::Step(_, step) => step.keeps_length(),
             Element::Codec(_) => false,
         }
     }
 
-    pub(super) fn bound(self, len: usize) -> usize {
+    pub(crate) fn bound(self, len: usize) -> usize {
         match self {
             Element::Step(_, step) => step.bound(len),
             Element::Codec(codec) => codec.bound(len),
@@ -119,21 +121,21 @@ impl Element {
     }
 
     /// For at most `len` bytes.
-    pub(super) fn forward_scratch(self, len: usize) -> usize {
+    pub(crate) fn forward_scratch(self, len: usize) -> usize {
         match self {
             Element::Step(_, step) => step.forward_scratch(len),
             Element::Codec(codec) => codec.compress_scratch_up_to(len),
         }
     }
 
-    pub(super) fn backward_scratch(self, len: usize) -> usize {
+    pub(crate) fn backward_scratch(self, len: usize) -> usize {
         match self {
             Element::Step(_, step) => step.backward_scratch(len),
             Element::Codec(codec) => codec.decompress_scratch(len),
         }
     }
 
-    pub(super) fn forward(self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Option<usize> {
+    pub(crate) fn forward(self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Option<usize> {
         match self {
             Element::Step(_, step) => step.forward(src, dst, scratch),
             Element::Codec(codec) => match codec.compress(src, dst, dst.len(), scratch) {
@@ -143,7 +145,7 @@ impl Element {
         }
     }
 
-    pub(super) fn backward(
+    pub(crate) fn backward(
         self,
         src: &[u8],
         dst: &mut [u8],

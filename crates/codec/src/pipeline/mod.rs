@@ -35,11 +35,12 @@ mod element;
 mod table;
 
 pub use chain::Chain;
+pub(crate) use chain::{Lend, worst_decompress_scratch};
+pub(crate) use element::Element;
 pub use table::PipelineTable;
 pub(crate) use table::interned;
 
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, UnknownCodec};
-use element::Element;
 
 /// The most steps of a pipeline.
 pub const MOST_STEPS: usize = 7;

@@ -34,7 +34,7 @@ fn every_step_has_a_name_and_a_number_of_its_own() {
     ] {
         assert_eq!(numbers[number as usize - 1], (number, name), "numbers never change");
     }
-    for codec in crate::all() {
+    for codec in crate::all().filter(|codec| codec.id() != CodecId::AUTO) {
         let element = chain(codec.name()).elements().next().unwrap();
         assert_eq!(element.name(), codec.name());
         assert_eq!(element.number(), 96 + codec.id().0);
@@ -63,7 +63,7 @@ fn names_are_read_and_written() {
     assert_eq!(longest.parse::<Pipeline>().unwrap().name(), longest);
     let too_many = ["rle"; 8].join("+");
     for name in
-        ["", "+", "rle+", "+rle", "rle++mtf", "rle +mtf", "delta:3x1+lz4", "delta:8x7", "auto", &too_many]
+        ["", "+", "rle+", "+rle", "rle++mtf", "rle +mtf", "delta:3x1+lz4", "delta:8x7", "auto+lz4", &too_many]
     {
         assert!(name.parse::<Pipeline>().is_err(), "{name}");
         assert!(codec(name).is_err(), "{name}");

@@ -1,0 +1,68 @@
+//! The candidates that are tried if none are named: all codecs that could be of use, and transforms for numbers of
+//! every width before coders of every kind.
+
+/// Codecs on their own, and coders in a row that want no transform.
+const PLAIN: &str = "lz4 lz4hc:4 lz4hc:9 stride:1 stride:2 stride:3 zstd:-7 zstd:-3 zstd:-1 zstd:1 zstd:2 zstd:3 \
+    zstd:4 zstd:5 zstd:6 zstd:7 zstd:9 zstd:12 zstd:15 zstd:19 zstd:22 deflate:1 deflate:6 deflate:9 deflate:12 \
+    snappy lzo bzip2 xz:6 pbpm wkdm bewalgo bewalgo2 842 huffman range zerosup zerosup+huffman stride:1+huffman \
+    stride:2+huffman stride:3+huffman stride:1+zstd:-1 stride:1+zstd:1 stride:2+zstd:1 stride:3+zstd:1 \
+    stride:3+zstd:19 stride:2+range stride:3+range lz4+huffman lz4hc:9+huffman lz4hc:9+range \
+    bwt+mtf+range bwt+mtf+huffman bwt+mtf+rle+huffman bwt+mtf+zerosup+huffman bwt+mtf+zerosup+range \
+    bwt+range bwt+mtf+zstd:1";
+
+/// Quick coders, tried behind every transform.
+const CODERS: [&str; 8] =
+    ["lz4", "zstd:-1", "zstd:1", "huffman", "zerosup", "zerosup+huffman", "stride:1", "zstd:6"];
+
+/// Slow coders, tried behind some.
+const SLOW: [&str; 4] = ["zstd:19", "range", "zerosup+range", "bwt+mtf+range"];
+
+const SOME: [&str; 18] = [
+    "shuffle:2",
+    "shuffle:4",
+    "shuffle:8",
+    "bitshuffle:1",
+    "bitshuffle:2",
+    "bitshuffle:4",
+    "bitshuffle:8",
+    "delta:2x1+shuffle:2",
+    "delta:2x2+shuffle:2",
+    "delta:4x1+shuffle:4",
+    "delta:4x2+bitshuffle:4",
+    "delta:8x1+shuffle:8",
+    "delta:8x6+shuffle:8",
+    "xor:4x1+shuffle:4",
+    "xor:8x1+shuffle:8",
+    "lagdelta:4+shuffle:4",
+    "lagdelta:8+shuffle:8",
+    "lagdelta:8+bitshuffle:8",
+];
+
+fn transforms() -> Vec<String> {
+    let mut all: Vec<String> =
+        ["bitshuffle:1", "delta:1x1", "delta:1x2", "lagdelta:1", "lagdelta:2", "lagdelta:4", "lagdelta:8"]
+            .map(String::from)
+            .into();
+    for width in [2, 4, 8] {
+        let mut differences = vec![String::new()];
+        differences.extend([1, 2, 3, 4, 6].map(|order| format!("delta:{width}x{order}+")));
+        differences.push(format!("xor:{width}x1+"));
+        differences.push(format!("lagdelta:{width}+"));
+        for difference in differences {
+            all.push(format!("{difference}shuffle:{width}"));
+            all.push(format!("{difference}bitshuffle:{width}"));
+        }
+    }
+    all
+}
+
+pub fn all() -> Vec<String> {
+    let mut names: Vec<String> = PLAIN.split_whitespace().map(String::from).collect();
+    for transform in transforms() {
+        names.extend(CODERS.map(|coder| format!("{transform}+{coder}")));
+    }
+    for transform in SOME {
+        names.extend(SLOW.map(|coder| format!("{transform}+{coder}")));
+    }
+    names
+}

@@ -1,0 +1,314 @@
+//! How a candidate is chosen for a block.
+//!
+//! Of each class of blocks it is known to what the best candidate brought such blocks of late, the **level**, and by how
+//! much each candidate stayed behind the best, its **ratio**. Level times ratio is what a candidate is expected to make;
+//! for one that begins with a transform, on blocks whose residuals were estimated, it is the estimate times what that had to
+//! be multiplied by of late. The candidate with the least expected size and price goes first, the price being the time
+//! it takes at so many bytes for a microsecond. What it comes to tells the level of this very block. The next one must
+//! promise to be smaller by more than its own price; when none does, or the result is as small as the threshold of
+//! acceptance, that is it. Where blocks of a class came to nothing, none promises anything, and nothing is tried.
+//!
+//! What is never tried is never learned about, so each candidate is tried in vain now and then: at once when it
+//! is new, then after twice as many blocks of the class each time that it came to nothing.
+
+use super::estimate::{self, Key, Residuals};
+use super::state::{Candidate, Entry, KEYS, View};
+
+/// How hard to try.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Effort {
+    /// What 16 nanoseconds may cost, in 4096ths of a byte, for a page of 4096.
+    pub price: u32,
+    /// Residuals are estimated for one in so many blocks of a class, in classes where that is of use.
+    pub estimate: u32,
+    /// Two to the power of this is the most blocks of a class between trials in vain.
+    pub patience: u16,
+    /// From this size on a result is small enough, in 4096ths, if nobody says otherwise.
+    pub acceptance: u16,
+}
+
+/// The most trials in vain for a block, as long as nothing is found.
+const MOST_VAIN: u32 = 3;
+
+/// As [`Effort::patience`], for blocks in which nothing repeats.
+const NOISE_PATIENCE: u16 = 13;
+
+/// What a coder needs beyond the entropy, whatever that is, in 4096ths of a page.
+const OVERHEAD: u16 = 48;
+
+/// Gains are counted in so many parts of a 4096th.
+const FRACTION: u32 = 16;
+
+/// An estimate is hardly ever further below what comes of it, in 1024ths.
+const MOST_FACTOR: u32 = 1536;
+
+/// Coders that look at more than single bytes may come to less than an estimate, but hardly to less than one of so many
+/// parts.
+const HOPE: u32 = 3;
+
+/// The most trials for a block.
+const TRIALS: usize = 16;
+
+/// A size in 4096ths of the block.
+fn scaled(size: usize, len: usize) -> u32 {
+    (size * 4096).div_ceil(len).min(60_000) as u32
+}
+
+/// What is there so far.
+struct Best {
+    /// Bytes of the form with its tag; one more than may be before there is any.
+    size: usize,
+    found: bool,
+}
+
+/// One trial: who, and the size that came of it or that it would have had to pass under.
+#[derive(Clone, Copy, Default)]
+struct Trial {
+    candidate: usize,
+    size: u32,
+    exact: bool,
+    /// What was there before.
+    before: u32,
+}
+
+/// The block at hand.
+struct Block {
+    class: usize,
+    visit: u32,
+    /// Of the keys of the list; zero where there is none.
+    estimates: [u16; KEYS + 1],
+    /// What the best is expected to make.
+    level: u32,
+    tried: [u64; 4],
+}
+
+impl Block {
+    fn is_tried(&self, i: usize) -> bool {
+        self.tried[i / 64] >> (i % 64) & 1 == 1
+    }
+}
+
+/// Compresses `src` into `dst`, which is as long as the form may be; how long it is, if any candidate made one.
+pub(super) fn compress(
+    effort: &Effort,
+    acceptance: u32,
+    src: &[u8],
+    dst: &mut [u8],
+    mut view: View<'_>,
+) -> Option<usize> {
+    let len = src.len();
+    let class = estimate::look(src);
+    let known = &mut view.classes[class];
+    known.count = known.count.wrapping_add(1);
+    let (visit, level) = (known.count, known.level);
+    let mut block = Block { class, visit, estimates: [0; KEYS + 1], level, tried: [0; 4] };
+    let is_time = class != estimate::NOISE && visit >= known.estimate_at;
+    let estimated = is_time && estimate_all(src, view.keys, &mut block.estimates);
+
+    let mut best = Best { size: dst.len() + 1, found: false };
+    let (mut trials, mut count, mut vain) = ([Trial::default(); TRIALS], 0, 0);
+    while count < TRIALS && (vain == 0 || !best.found && vain < MOST_VAIN) {
+        let now = scaled(best.size - 1, len);
+        let mut next = promising(effort, &view, &block, now, count == 0);
+        let in_vain = next.is_none();
+        if in_vain {
+            next = due(&view, &block, now);
+            vain += 1;
+        }
+        let Some(i) = next else { break };
+        block.tried[i / 64] |= 1 << (i % 64);
+        let size = attempt(&mut view, i, src, dst, &mut best);
+        let trial = Trial {
+            candidate: i,
+            size: size.map_or(now + now / 16, |size| scaled(size, len)),
+            exact: size.is_some(),
+            before: now,
+        };
+        trials[count] = trial;
+        count += 1;
+        if let (true, Some(ratio)) = (trial.exact, ratio(&view, class, i)) {
+            block.level = trial.size * 1024 / ratio;
+        }
+        if in_vain {
+            let gained = now.saturating_sub(trial.size) * FRACTION;
+            let worth = trial.exact && gained > price(effort, &view.candidates[i], now);
+            put_off(&mut view, &block, i, if worth { None } else { Some(effort.patience) });
+        } else {
+            put_off(&mut view, &block, i, None);
+        }
+        if best.found && scaled(best.size, len) <= acceptance {
+            break;
+        }
+    }
+    let end = if best.found { scaled(best.size, len) } else { scaled(dst.len(), len) * 33 / 32 };
+    learn(&mut view, &block, &trials[..count], end);
+    if estimated {
+        // Where no transform wins, estimates are asked for less and less often.
+        let known = &mut view.classes[class];
+        let of_use = |trial: &Trial| usize::from(view.candidates[trial.candidate].key) < KEYS;
+        let of_use = trials[..count].iter().any(of_use);
+        known.pause = if of_use { 1 } else { (known.pause * 2).min(16) };
+        known.estimate_at = visit.wrapping_add(known.pause * effort.estimate);
+    }
+    best.found.then_some(best.size)
+}
+
+fn estimate_all(src: &[u8], keys: &[u8], estimates: &mut [u16; KEYS + 1]) -> bool {
+    if keys.is_empty() {
+        return false;
+    }
+    let Some(mut residuals) = Residuals::new(src) else { return false };
+    for (estimate, &key) in estimates.iter_mut().zip(keys) {
+        *estimate = residuals.estimate(Key::from_number(key)) + OVERHEAD;
+    }
+    true
+}
+
+/// What is known of a candidate in a class, or if that is nothing, in all classes.
+#[inline]
+fn entry<'a>(view: &'a View<'_>, class: usize, i: usize) -> Option<&'a Entry> {
+    let count = view.candidates.len();
+    let entry = &view.entries[class * count + i];
+    if entry.ratio != Entry::UNSEEN {
+        return Some(entry);
+    }
+    let entry = &view.entries[estimate::CLASSES * count + i];
+    (entry.ratio != Entry::UNSEEN && class != estimate::NOISE).then_some(entry)
+}
+
+fn ratio(view: &View<'_>, class: usize, i: usize) -> Option<u32> {
+    entry(view, class, i).map(|entry| u32::from(entry.ratio).max(1))
+}
+
+/// The candidate that promises most: at first the one with the least expected size and price, then the one that saves
+/// most beyond its price, if any does.
+fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: bool) -> Option<usize> {
+    let (mut next, mut most) = (None, 0);
+    for (i, candidate) in view.candidates.iter().enumerate() {
+        if block.is_tried(i) {
+            continue;
+        }
+        let Some(entry) = entry(view, block.class, i) else { continue };
+        let estimate = u32::from(block.estimates[usize::from(candidate.key)]);
+        let expected = if estimate > 0 {
+            // What it was multiplied by elsewhere is no use.
+            let here = &view.entries[block.class * view.candidates.len() + i];
+            (estimate * u32::from(here.factor)) >> 10
+        } else {
+            (block.level * u32::from(entry.ratio)) >> 10
+        };
+        let gain = if first {
+            now.saturating_sub(expected) * FRACTION
+        } else {
+            // What was saved of late counts whatever this block looks like.
+            let of_late = (now * u32::from(entry.gain) * FRACTION) >> 12;
+            (now.saturating_sub(expected) * FRACTION).max(of_late)
+        };
+        let gain = gain.saturating_sub(price(effort, candidate, now));
+        if gain > most {
+            (next, most) = (Some(i), gain);
+        }
+    }
+    next
+}
+
+/// What a trial costs, in fractions of a 4096th: less where blocks shrink to little, for coders are faster there.
+fn price(effort: &Effort, candidate: &Candidate, now: u32) -> u32 {
+    let whole = u32::from(candidate.cost) * effort.price / (4096 / FRACTION);
+    (whole * (1024 + 2 * now).min(4096)) >> 12
+}
+
+/// A candidate that it is time to try whatever is expected. For those that have estimates it is time only where there is
+/// one that is not hopeless.
+fn due(view: &View<'_>, block: &Block, now: u32) -> Option<usize> {
+    let count = view.candidates.len();
+    let entries = &view.entries[block.class * count..][..count];
+    let late = |entry: &Entry| (block.visit as u16).wrapping_sub(entry.due).cast_signed();
+    let hope = |i: usize| {
+        let key = usize::from(view.candidates[i].key);
+        key == KEYS || (1..now * HOPE).contains(&block.estimates[key].into())
+    };
+    let open = (0..count).filter(|&i| !block.is_tried(i) && late(&entries[i]) >= 0 && hope(i));
+    open.min_by_key(|&i| u8::from(entries[i].ratio != Entry::UNSEEN))
+}
+
+/// Says when a candidate is tried in vain next: later, after it has just been in vain.
+fn put_off(view: &mut View<'_>, block: &Block, i: usize, patience: Option<u16>) {
+    let count = view.candidates.len();
+    let (all, here) = (estimate::CLASSES * count + i, block.class * count + i);
+    if view.entries[here].ratio == Entry::UNSEEN {
+        // What was in vain elsewhere will be so here, but for a doubt.
+        view.entries[here].interval = view.entries[all].interval.min(4);
+    }
+    // Noise is noise: it must cost next to nothing.
+    let patience =
+        patience.map(|patience| if block.class == estimate::NOISE { NOISE_PATIENCE } else { patience });
+    for entry in [all, here] {
+        let entry = &mut view.entries[entry];
+        entry.interval = match patience {
+            Some(patience) => (entry.interval + 1).min(patience),
+            None => entry.interval / 2,
+        };
+        entry.due = (block.visit as u16).wrapping_add(1 << entry.interval);
+    }
+}
+
+/// Has candidate `i` compress the block, if that comes to less than what is there. Its size, tag included.
+fn attempt(view: &mut View<'_>, i: usize, src: &[u8], dst: &mut [u8], best: &mut Best) -> Option<usize> {
+    view.serve(i);
+    let Candidate { tag, tag_len, .. } = view.candidates[i];
+    let tag = &tag[..usize::from(tag_len)];
+    let chain = view.candidates[i].chain()?;
+    let room = (best.size - 1).checked_sub(tag.len()).filter(|&room| room > 0)?;
+    // The first form goes where it may stay, a better one comes there later.
+    let to = if best.found { &mut view.form[..room] } else { &mut dst[tag.len()..][..room] };
+    let size = chain.forward_with(src, to, view.buffers, view.each, view.scratches)?;
+    if best.found {
+        dst[tag.len()..][..size].copy_from_slice(&view.form[..size]);
+    }
+    dst[..tag.len()].copy_from_slice(tag);
+    *best = Best { size: tag.len() + size, found: true };
+    Some(best.size)
+}
+
+/// Remembers what came of the trials, the least of which came to `end`.
+fn learn(view: &mut View<'_>, block: &Block, trials: &[Trial], end: u32) {
+    if trials.is_empty() {
+        return;
+    }
+    let count = view.candidates.len();
+    let known = &mut view.classes[block.class];
+    known.level = if known.level == 0 { end } else { (known.level * 7 + end) / 8 };
+    let toward = |old: u32, new: u32| (old * 3 + new) / 4;
+    for (n, trial) in trials.iter().enumerate() {
+        let i = trial.candidate;
+        let gain = trial.before.saturating_sub(trial.size) * 4096 / trial.before.max(1);
+        let estimate = u32::from(block.estimates[usize::from(view.candidates[i].key)]);
+        for entry in [block.class * count + i, estimate::CLASSES * count + i] {
+            let entry = &mut view.entries[entry];
+            let new = entry.ratio == Entry::UNSEEN;
+            let ratio = (trial.size * 1024 / end.max(1)).min(32 * 1024);
+            if n > 0 {
+                let old = u32::from(entry.gain);
+                // A success is believed sooner than a failure.
+                entry.gain =
+                    if new || gain > old { (old * 3 + gain) / 4 } else { (old * 7 + gain) / 8 } as u16;
+            }
+            if new {
+                entry.ratio = ratio as u16;
+            } else if trials.len() > 1 && (trial.exact || ratio > entry.ratio.into()) {
+                // A trial on its own says nothing about others.
+                let old = u32::from(entry.ratio);
+                entry.ratio = toward(old, ratio) as u16;
+            }
+            if let Some(factor) = (trial.size * 1024).checked_div(estimate) {
+                let factor = factor.min(MOST_FACTOR);
+                if new {
+                    entry.factor = factor as u16;
+                } else if trial.exact || factor > entry.factor.into() {
+                    entry.factor = toward(entry.factor.into(), factor) as u16;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The form: which chain made it, and what that made.
+//!
+//! ```text
+//! place below 240     +-------+------------------------------+
+//!                     | place | form of the chain there      |
+//!                     +-------+------------------------------+
+//! others              +-------------------+----------------+------------------------+
+//!                     | 0xF0 | rest >> 8  | rest & 0xFF    | form of the chain      |   rest = place - 240
+//!                     +-------------------+----------------+------------------------+
+//! ```
+//!
+//! A **place** is one in a table of the whole process that only grows. It begins with the chains of [`KNOWN`], the same
+//! in every process and for ever; those that lists of one's own brought in follow, in the order in which they came. So
+//! decoding asks nobody what the encoder's list is or was.
+//!
+//! Levels do not matter to a decoder: all chains that are undone in the same way share a place of [`KNOWN`].
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::presets::KNOWN;
+use crate::pipeline::{Chain, PipelineTable};
+
+/// Places that take one byte; the others take two.
+const SHORT: usize = 240;
+
+/// Places for the chains of lists of one's own.
+const MORE: usize = 1024;
+
+static TABLE: PipelineTable<MORE> = PipelineTable::new();
+
+/// The known chains as they were found when they were first asked for, zero before.
+static FOUND: [AtomicU64; KNOWN.len()] = [const { AtomicU64::new(0) }; KNOWN.len()];
+
+/// Where a chain stands in the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place(u16);
+
+impl Place {
+    /// The place of a chain; a new one at the end if it has none. `None` if the table is full.
+    pub(super) fn of(chain: Chain) -> Option<Place> {
+        let alike = |other: Chain| {
+            other.len() == chain.len()
+                && other.elements().zip(chain.elements()).all(|(a, b)| a.number() == b.number())
+        };
+        let known = (0..KNOWN.len()).find(|&place| known(place).is_some_and(alike));
+        match known {
+            Some(place) => Some(Place(place as u16)),
+            None => Some(Place(KNOWN.len() as u16 + TABLE.append(chain)?)),
+        }
+    }
+
+    /// How it is written, and in how many bytes.
+    pub(super) fn tag(self) -> ([u8; 2], usize) {
+        match u8::try_from(self.0) {
+            Ok(place) if usize::from(place) < SHORT => ([place, 0], 1),
+            _ => {
+                let [low, high] = (self.0 - SHORT as u16).to_le_bytes();
+                ([SHORT as u8 + high, low], 2)
+            }
+        }
+    }
+
+    /// The chain that made `form`, and what it made; `None` if there is none at that place.
+    #[inline]
+    pub(super) fn split(form: &[u8]) -> Option<(Chain, &[u8])> {
+        let (&first, rest) = form.split_first()?;
+        match usize::from(first).checked_sub(SHORT) {
+            None => Some((at(first.into())?, rest)),
+            Some(high) => {
+                let (&low, rest) = rest.split_first()?;
+                Some((at(SHORT + (high << 8) + usize::from(low))?, rest))
+            }
+        }
+    }
+}
+
+/// The chain at a place.
+fn at(place: usize) -> Option<Chain> {
+    match place.checked_sub(KNOWN.len()) {
+        None => known(place),
+        Some(more) => TABLE.get(u16::try_from(more).ok()?),
+    }
+}
+
+/// The chain at a place that is known for ever.
+fn known(place: usize) -> Option<Chain> {
+    let found = FOUND.get(place)?;
+    Chain::from_number(found.load(Relaxed)).or_else(|| {
+        // Whoever else looks for it at this moment finds the same.
+        let chain: Chain = KNOWN.get(place)?.parse().ok()?;
+        found.store(chain.number(), Relaxed);
+        Some(chain)
+    })
+}
+
+/// All chains of the table in the order of their places.
+pub(super) fn table() -> impl Iterator<Item = Chain> {
+    (0..KNOWN.len()).filter_map(known).chain(TABLE.iter())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn every_known_chain_is_one_of_this_build() {
+        for (place, name) in KNOWN.iter().enumerate() {
+            let chain = at(place).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!(Place::of(chain), Some(Place(place as u16)), "{name} is there twice");
+        }
+    }
+
+    #[test]
+    fn presets_need_no_other_places() {
+        for preset in &super::super::PRESETS {
+            for chain in preset.list() {
+                let place = Place::of(chain).unwrap();
+                assert!(usize::from(place.0) < KNOWN.len(), "{chain:?} of {preset:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn tags_are_read_as_they_were_written() {
+        for place in (0..300).chain([1000, 240 + 0xFFF]) {
+            let (tag, len) = Place(place).tag();
+            let read = match tag[0] {
+                short @ 0..240 => usize::from(short),
+                long => 240 + (usize::from(long - 240) << 8) + usize::from(tag[1]),
+            };
+            assert_eq!((read, len), (usize::from(place), if place < 240 { 1 } else { 2 }));
+        }
+    }
+
+    #[test]
+    fn levels_share_a_place_and_new_chains_get_one() {
+        let place = |name: &str| Place::of(name.parse().unwrap()).unwrap();
+        assert_eq!(place("zstd:1"), place("zstd:19"));
+        assert_eq!(place("lz4"), place("lz4hc:9"));
+        let new = place("xor:1x5+mtf");
+        assert!(usize::from(new.0) >= KNOWN.len());
+        assert_eq!(new, place("xor:1x5+mtf"));
+        assert_eq!(at(new.0.into()), "xor:1x5+mtf".parse().ok());
+        let (tag, len) = new.tag();
+        let form: Vec<u8> = tag[..len].iter().copied().chain([7]).collect();
+        assert_eq!(Place::split(&form), Some(("xor:1x5+mtf".parse().unwrap(), &[7][..])));
+        for bad in [&[][..], &[KNOWN.len() as u8 + 200], &[0xF0], &[0xFF, 0xFF]] {
+            assert_eq!(Place::split(bad), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The list of an [`Auto`](super::Auto): which chains it chooses from. It can be changed at any time.
+//!
+//! There are two rows of chains, of which a counter tells which is in use; a change fills the other one and then counts
+//! up. Who reads never waits: he copies the row in use, and looks whether the counter is still the same. If it never is,
+//! for somebody changes the list again and again, the copy may be of several lists. That does no harm: each entry is a
+//! chain of one of them, and every chain has its place in the table before it comes into any row.
+
+use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use super::form::Place;
+use crate::Chain;
+
+/// The most entries of a list.
+pub const MOST_ENTRIES: usize = 256;
+
+/// Why a list was not taken. The old one is in use as before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListError {
+    /// A list has at least one entry.
+    Empty,
+    /// A list has at most [`MOST_ENTRIES`].
+    TooLong,
+    /// The process has used too many different chains; all forms must stay readable.
+    TableFull,
+    /// Somebody else changes the list at this moment.
+    Busy,
+}
+
+impl core::fmt::Display for ListError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            ListError::Empty => "a list of codecs needs an entry",
+            ListError::TooLong => "a list of codecs has at most 256 entries",
+            ListError::TableFull => "this process has used too many different pipelines",
+            ListError::Busy => "the list is being changed by another thread",
+        })
+    }
+}
+
+impl core::error::Error for ListError {}
+
+struct Row {
+    len: AtomicU16,
+    chains: [AtomicU64; MOST_ENTRIES],
+}
+
+impl Row {
+    const fn new() -> Self {
+        Row { len: AtomicU16::new(0), chains: [const { AtomicU64::new(0) }; MOST_ENTRIES] }
+    }
+}
+
+pub(super) struct List {
+    /// The names that count as long as nobody has set a list.
+    names: &'static [&'static str],
+    /// Differs between any two lists of the process. Its lowest bit tells which row is in use.
+    version: AtomicU32,
+    rows: [Row; 2],
+    changing: AtomicBool,
+}
+
+/// The next version; those below are of lists that are known from the start.
+static NEXT: AtomicU32 = AtomicU32::new(1 << 10);
+
+impl List {
+    /// The chains of these names, which are valid. `version` is below 1024, even, and nobody else's.
+    pub(super) const fn known(names: &'static [&'static str], version: u32) -> Self {
+        List {
+            names,
+            version: AtomicU32::new(version),
+            rows: [const { Row::new() }; 2],
+            changing: AtomicBool::new(false),
+        }
+    }
+
+    /// An empty list, to be set.
+    pub(super) fn new() -> Self {
+        List::known(&[], NEXT.fetch_add(2, Ordering::Relaxed))
+    }
+
+    pub(super) fn version(&self) -> u32 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set(&self, chains: &[Chain]) -> Result<(), ListError> {
+        match chains.len() {
+            0 => return Err(ListError::Empty),
+            len if len > MOST_ENTRIES => return Err(ListError::TooLong),
+            _ => {}
+        }
+        for &chain in chains {
+            Place::of(chain).ok_or(ListError::TableFull)?;
+        }
+        // Not a lock to wait for: whoever holds it may never come back, in the child of a fork.
+        if self.changing.swap(true, Ordering::Acquire) {
+            return Err(ListError::Busy);
+        }
+        let other = !self.version.load(Ordering::Relaxed) & 1;
+        let row = &self.rows[other as usize];
+        for (to, chain) in row.chains.iter().zip(chains) {
+            to.store(chain.number(), Ordering::Relaxed);
+        }
+        row.len.store(chains.len() as u16, Ordering::Relaxed);
+        self.version.store(NEXT.fetch_add(2, Ordering::Relaxed) & !1 | other, Ordering::Release);
+        self.changing.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Copies the chains and says how many there are.
+    pub(super) fn copy(&self, to: &mut [Option<Chain>; MOST_ENTRIES]) -> usize {
+        let mut len = 0;
+        for _ in 0..8 {
+            let version = self.version();
+            let row = &self.rows[(version & 1) as usize];
+            len = usize::from(row.len.load(Ordering::Relaxed));
+            for (to, chain) in to.iter_mut().zip(&row.chains[..len]) {
+                *to = Chain::from_number(chain.load(Ordering::Relaxed));
+            }
+            core::sync::atomic::fence(Ordering::Acquire);
+            if self.version.load(Ordering::Relaxed) == version {
+                break;
+            }
+        }
+        if len == 0 {
+            // Nobody has ever set one.
+            len = self.names.len().min(MOST_ENTRIES);
+            for (to, name) in to.iter_mut().zip(self.names) {
+                *to = name.parse().ok();
+            }
+        }
+        len
+    }
+}

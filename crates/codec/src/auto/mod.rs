@@ -1,0 +1,205 @@
+//! `auto`: for each block the codec that suits it, from a list that may change at any time.
+//!
+//! ```text
+//!            look -> class -> what is expected -> trials -> place + form
+//!                      ^      of each candidate     |
+//!                      `---------- what came of them, per thread
+//! ```
+//!
+//! Pages that lie together are of a kind, and what suits one suits the next; but a heap has pages of many kinds, in no
+//! order. So each thread remembers, for each of some classes of blocks that a short look can tell apart, what
+//! each candidate came to, and begins with what promises most (see `choice`). Where that is a transform for typed data,
+//! it estimates what the residuals would come to before it tries (see `estimate`). Blocks of noise are recognised
+//! by the look alone.
+//!
+//! Invariants:
+//!
+//! - Decoding depends on nothing that an encoder remembered, nor on any list: a form begins with the place of the chain
+//!   that made it in a table that only grows (see `form`). Blocks made with an old list stay readable.
+//! - A list or a threshold may change while other threads compress (see `list`).
+//! - All that is remembered lies in the scratch (see `state`), of which [`Codec::compress_scratch`] tells the
+//!   size; nothing is allocated.
+//! - Unlike that of other codecs, **the form depends on more than the block**: on what the scratch was used for before, the
+//!   threshold, and the list. Whatever form it is, it decodes to the same block.
+
+mod choice;
+mod cost;
+mod estimate;
+mod form;
+mod list;
+mod named;
+mod presets;
+mod state;
+
+use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
+
+pub use list::{ListError, MOST_ENTRIES};
+pub(crate) use named::interned;
+pub(crate) use presets::PRESETS;
+
+use crate::pipeline::worst_decompress_scratch;
+use crate::{Chain, Codec, CodecId, Compressed, Malformed, Scratch, room};
+use choice::Effort;
+use form::Place;
+use list::List;
+use state::State;
+
+/// What begins the form of a block that is kept as it is: the place of `copy`.
+const COPY: u8 = 0;
+
+/// A chooser with a list of its own. `auto`, `auto:fast`, `auto:dense` and `auto:max` are four of them.
+///
+/// ```
+/// use memfold_codec::{Auto, Codec, Compressed, ScratchBuf};
+/// let auto = Auto::new(&["lz4".parse().unwrap(), "delta:8x2+shuffle:8+zstd:1".parse().unwrap()]).unwrap();
+/// let block: Vec<u8> = (0..512_u64).flat_map(|i| (i * i).to_le_bytes()).collect();
+/// let mut memory = ScratchBuf::for_codecs([&auto as &dyn Codec], 4096);
+/// let (mut scratch, mut form) = (memory.scratch(), [0; 4097]);
+/// let Compressed::Fits(size) = auto.compress(&block, &mut form, 4097, &mut scratch) else { panic!() };
+/// // The list may be another one now.
+/// auto.set_list(&["stride:1".parse().unwrap()]).unwrap();
+/// let mut again = [0; 4096];
+/// let mut memory = ScratchBuf::with_size(auto.decompress_scratch(4096));
+/// auto.decompress(&form[..size], &mut again, &mut memory.scratch()).unwrap();
+/// assert!(size < 4096 && again == *block);
+/// ```
+pub struct Auto {
+    name: &'static str,
+    list: List,
+    /// In 4096ths of a block.
+    acceptance: AtomicU16,
+    effort: Effort,
+}
+
+impl Auto {
+    const fn preset(
+        name: &'static str,
+        names: &'static [&'static str],
+        version: u32,
+        effort: Effort,
+    ) -> Self {
+        Auto {
+            name,
+            list: List::known(names, version),
+            acceptance: AtomicU16::new(effort.acceptance),
+            effort,
+        }
+    }
+
+    /// One that chooses from these chains, and tries as hard as `auto`.
+    ///
+    /// # Errors
+    /// As for [`Auto::set_list`].
+    pub fn new(chains: &[Chain]) -> Result<Self, ListError> {
+        let auto = Auto {
+            name: "auto",
+            list: List::new(),
+            acceptance: AtomicU16::new(presets::OWN.acceptance),
+            effort: presets::OWN,
+        };
+        auto.set_list(chains)?;
+        Ok(auto)
+    }
+
+    /// One of `auto:fast`, `auto`, `auto:dense`, `auto:max`.
+    pub fn of_name(name: &str) -> Option<&'static Auto> {
+        PRESETS.iter().find(|auto| auto.name == name)
+    }
+
+    /// The chains to choose from, the first one being what is tried first of what is not known yet.
+    pub fn list(&self) -> impl Iterator<Item = Chain> {
+        let mut chains = [None; MOST_ENTRIES];
+        self.list.copy(&mut chains);
+        chains.into_iter().flatten()
+    }
+
+    /// Chooses from these chains from now on. Threads that compress go on; each takes the new list with its next block,
+    /// and then begins to learn anew. Forms of old lists stay readable. If the new list needs more scratch than callers
+    /// have, they do without the entries at its end; the first one must find enough.
+    ///
+    /// # Errors
+    /// If the list is empty or too long, or the process has used too many chains.
+    pub fn set_list(&self, chains: &[Chain]) -> Result<(), ListError> {
+        self.list.set(chains)
+    }
+
+    /// From this size on a result is small enough, in 4096ths of the block.
+    pub fn threshold(&self) -> u16 {
+        self.acceptance.load(Relaxed)
+    }
+
+    /// Lets results of at most that size, in 4096ths of the block, end the search.
+    pub fn set_threshold(&self, size: u16) {
+        self.acceptance.store(size, Relaxed);
+    }
+}
+
+/// The table of chains that forms of `auto` refer to, in the order of their places. Whoever stores such forms for
+/// another process stores the names of these with them.
+pub fn auto_table() -> impl Iterator<Item = Chain> {
+    form::table()
+}
+
+impl core::fmt::Debug for Auto {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+impl Codec for Auto {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn id(&self) -> CodecId {
+        CodecId::AUTO
+    }
+
+    /// The block as it is, and its place.
+    fn bound(&self, len: usize) -> usize {
+        if len == 0 { 0 } else { len.saturating_add(1) }
+    }
+
+    fn compress_scratch(&self, len: usize) -> usize {
+        if len == 0 { 0 } else { state::size(&self.list, len) }
+    }
+
+    /// What the worst chain needs that there can be.
+    fn decompress_scratch(&self, len: usize) -> usize {
+        if len == 0 { 0 } else { worst_decompress_scratch(len) }
+    }
+
+    fn compress(
+        &self,
+        src: &[u8],
+        dst: &mut [u8],
+        threshold: usize,
+        scratch: &mut Scratch<'_>,
+    ) -> Compressed {
+        let room = room(dst, threshold, self.bound(src.len()));
+        if src.is_empty() {
+            return Compressed::Fits(0);
+        }
+        let state = State::of(&self.list, src.len(), scratch);
+        // Nothing is worth a place that does not make the block smaller.
+        let most = room.min(src.len());
+        let acceptance = self.threshold().into();
+        match choice::compress(&self.effort, acceptance, src, &mut dst[..most], state.view()) {
+            Some(size) => Compressed::Fits(size),
+            None if room > src.len() => {
+                dst[0] = COPY;
+                dst[1..room].copy_from_slice(src);
+                Compressed::Fits(room)
+            }
+            None => Compressed::Incompressible,
+        }
+    }
+
+    fn decompress(&self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Malformed> {
+        if dst.is_empty() || src.is_empty() {
+            return if dst.is_empty() && src.is_empty() { Ok(()) } else { Err(Malformed) };
+        }
+        let (chain, form) = Place::split(src).ok_or(Malformed)?;
+        chain.decompress(form, dst, scratch)
+    }
+}
