@@ -152,7 +152,7 @@ pub struct BenchArgs {
     #[arg(long, value_name = "PID", requires = "output")]
     pub capture: Option<String>,
     /// The file for --capture
-    #[arg(long, short, value_name = "FILE", requires = "capture")]
+    #[arg(long, short, value_name = "FILE", requires = "capture", conflicts_with = "files")]
     pub output: Option<PathBuf>,
 }
 

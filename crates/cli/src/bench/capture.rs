@@ -66,9 +66,7 @@ pub fn capture(process: &str, path: &Path, plan: &Plan, json: bool) -> Result<i3
     let process = Process::open(pid)?;
     let ranges = process.ranges().map_err(|e| cannot(pid, &e))?;
     if ranges.is_empty() {
-        return Err(Failure::new(format!(
-            "process {pid} has no memory of its own: it has ended, or it is part of the kernel"
-        )));
+        return Err(no_memory(pid));
     }
     let mut output = Output::prepare(path, "--output")?;
     let mut sink = Sink::new(pid, path, plan, BufWriter::with_capacity(1 << 20, output.file()));
@@ -252,6 +250,10 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("the pages could not be written to '{}': {error}", path.display()))
 }
 
+fn no_memory(pid: i32) -> Failure {
+    Failure::new(format!("process {pid} has no memory of its own: it has ended, or it is part of the kernel"))
+}
+
 /// Why a process cannot be read, and what helps.
 fn cannot(pid: i32, error: &std::io::Error) -> Failure {
     match error.kind() {
@@ -259,6 +261,7 @@ fn cannot(pid: i32, error: &std::io::Error) -> Failure {
             return Failure::new(format!("there is no process {pid}; 'ps -e' lists those that there are"));
         }
         ErrorKind::PermissionDenied => {}
+        _ if error.raw_os_error() == Some(Errno::ESRCH as i32) => return no_memory(pid),
         _ => return Failure::new(format!("cannot read the memory of process {pid}: {error}")),
     }
     let name = procfs::name(pid).unwrap_or_default();

@@ -33,7 +33,7 @@ svg{--ink:#1c2530;--dim:#5d6878;--line:#e3e8ee;--paper:#fff}
 @media(prefers-color-scheme:dark){svg{--ink:#e6ebf2;--dim:#93a0b2;--line:#2a323d;--paper:#14191f}}
 .paper{fill:var(--paper)}text{font:11px system-ui,sans-serif;fill:var(--dim)}
 .title{font-size:18px;font-weight:600;fill:var(--ink)}.panel{font-size:13px;font-weight:600;fill:var(--ink)}
-.name{fill:var(--ink)}.small{font-size:10px}.end{text-anchor:end}.middle{text-anchor:middle}
+.name{fill:var(--ink);stroke:var(--paper);stroke-width:3px;paint-order:stroke;stroke-linejoin:round}.small{font-size:10px}.end{text-anchor:end}.middle{text-anchor:middle}
 .grid{stroke:var(--line);fill:none}.axis{stroke:var(--dim);fill:none}.leader{stroke:var(--dim);stroke-width:.6}
 .best{stroke:var(--dim);stroke-dasharray:5 4;fill:none}.mark{stroke:var(--paper);stroke-width:.8}";
 
@@ -80,7 +80,8 @@ pub fn draw(report: &Report, names: &[String]) -> String {
 
     // One file is its own overall panel.
     let files = if files.len() > 1 { files } else { Vec::new() };
-    let height = TITLE + LARGE + files.len().div_ceil(ACROSS) as f64 * SMALL;
+    let across = files.len().clamp(1, ACROSS);
+    let height = TITLE + LARGE + files.len().div_ceil(across) as f64 * SMALL;
     let mut document = Document::new()
         .set("viewBox", (0, 0, WIDTH, height))
         .set("role", "img")
@@ -95,9 +96,9 @@ pub fn draw(report: &Report, names: &[String]) -> String {
         .add(text(16.0, 28.0, "title", "Compression ratio against speed of compression"))
         .add(text(16.0, 46.0, "", &subtitle(report)));
     document = whole.draw(document, Frame { x: 0.0, y: TITLE, width: WIDTH, height: LARGE }, speeds);
-    let width = WIDTH / ACROSS as f64;
+    let width = WIDTH / across as f64;
     for (i, panel) in files.iter().enumerate() {
-        let (x, y) = ((i % ACROSS) as f64 * width, TITLE + LARGE + (i / ACROSS) as f64 * SMALL);
+        let (x, y) = ((i % across) as f64 * width, TITLE + LARGE + (i / across) as f64 * SMALL);
         document = panel.draw(document, Frame { x, y, width, height: SMALL }, speeds);
     }
     document.to_string() + "\n"
@@ -129,13 +130,15 @@ fn mark(
     (ratio, speed, decompress): (Option<f64>, Option<f64>, Option<f64>),
     several_paths: bool,
 ) -> Option<Mark> {
-    let (ratio, speed) = (ratio?, speed?);
+    // Whoever compressed no block has a speed of refusing, which is another matter and would stretch the axis.
+    let (ratio, speed, decompress) = (ratio?, speed?, decompress?);
     let name = match path {
         Some(path) if several_paths => format!("{codec} {path}"),
         _ => codec.to_owned(),
     };
-    let back = decompress.map_or(String::new(), |speed| format!(", decompresses at {speed:.0}"));
-    let words = format!("{name}: ratio {ratio:.3}, compresses at {speed:.0} MB/s{back}");
+    let words = format!(
+        "{name}: ratio {ratio:.3}, compresses at {speed:.0} and decompresses at {decompress:.0} MB/s"
+    );
     Some(Mark { colour: colour(codec), name, speed, ratio, words })
 }
 

@@ -100,7 +100,7 @@ impl Panel {
         }
         if self.marks.is_empty() {
             let (x, y) = ((scale.left + scale.right) / 2.0, (scale.top + scale.bottom) / 2.0);
-            group = group.add(text(x, y, "middle", "nothing to compress"));
+            group = group.add(text(x, y, "middle", "no block was compressed"));
         }
         document.add(self.draw_marks(group, &scale))
     }
@@ -164,7 +164,7 @@ impl Panel {
             .marks
             .iter()
             .zip(&named)
-            .map(|(mark, named)| named.then(|| (mark.name.chars().count() as f64 * letter, high)))
+            .map(|(mark, named)| named.then(|| (shortened(&mark.name).chars().count() as f64 * letter, high)))
             .collect();
         let inside =
             Box { left: scale.left, top: scale.top - 6.0, right: scale.right + 12.0, bottom: scale.bottom };
@@ -183,7 +183,7 @@ impl Panel {
         for (mark, label) in self.marks.iter().zip(&labels) {
             if let Some(label) = label {
                 let class = if self.all_named { "name" } else { "name small" };
-                group = group.add(text(label.left, label.bottom - 3.0, class, &mark.name));
+                group = group.add(text(label.left, label.bottom - 3.0, class, &shortened(&mark.name)));
             }
         }
         group
@@ -197,6 +197,15 @@ impl Panel {
                 && (other.ratio > mark.ratio || other.speed > mark.speed)
         })
     }
+}
+
+/// Long pipelines have names too long to be placed; the mark says the whole.
+fn shortened(name: &str) -> String {
+    const MOST: usize = 30;
+    if name.chars().count() <= MOST {
+        return name.to_owned();
+    }
+    name.chars().take(MOST - 1).chain(['…']).collect()
 }
 
 /// A round number, with as few digits as it has.
