@@ -23,6 +23,9 @@ pub enum Command {
     Run(RunArgs),
     /// Say what this machine offers, and how to repair what is missing
     Doctor(DoctorArgs),
+    /// Measure codecs on files of memory, or take such a file from a process
+    #[command(after_help = BENCH_HELP)]
+    Bench(BenchArgs),
 }
 
 const RUN_HELP: &str = "\
@@ -91,6 +94,68 @@ pub struct DoctorArgs {
     pub json: bool,
 }
 
+const BENCH_HELP: &str = "\
+Each FILE is cut into blocks, and each codec compresses and decompresses all of
+them. What comes back is compared. Files of memory pages come from
+'memfold bench --capture PID -o FILE'.
+
+LIST is names with commas between, 'default' or 'all' among them; a name may
+be a pipeline like shuffle:8+zstd:1.
+
+Example: memfold bench --codec lz4,zstd:1,stride:2 --virtual-best --plot chart.svg pages";
+
+/// `memfold bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// Files of memory to measure on
+    #[arg(value_name = "FILE", required_unless_present = "capture", conflicts_with = "capture")]
+    pub files: Vec<PathBuf>,
+    /// Bytes that are compressed as a whole, from 64 to 512K
+    #[arg(long, value_name = "SIZE", default_value = "4K")]
+    pub block: String,
+    /// Codecs to measure
+    #[arg(long, value_name = "LIST", default_value = "default")]
+    pub codec: String,
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+    /// Share of a block, in 4096ths, that its compressed form may take at most; else it counts as stored raw
+    #[arg(long, value_name = "N", default_value = "3264")]
+    pub threshold: String,
+    /// Passes over all blocks, of which the median counts [default: 7, fewer where they take long]
+    #[arg(long, value_name = "N")]
+    pub passes: Option<String>,
+    /// Draw ratio against speed into FILE
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
+    /// Speed of the device that takes what does not fit into memory, for the effective speed; the default is
+    /// that of the hard disk in zBeWalgo's evaluation
+    #[arg(long, value_name = "WRITE[,READ]", default_value = "141.2,164.2")]
+    pub device_speed: String,
+    /// Leave out blocks of zeros
+    #[arg(long)]
+    pub drop_zero: bool,
+    /// Leave out blocks that are a copy of an earlier one in the file
+    #[arg(long)]
+    pub drop_duplicates: bool,
+    /// Add a row in which each block takes the best form that any of the codecs makes of it
+    #[arg(long)]
+    pub virtual_best: bool,
+    /// Only codecs that compress a file at least as fast count for its virtual best
+    #[arg(long, value_name = "MB/s", requires = "virtual_best")]
+    pub floor: Option<String>,
+    /// Instructions to use: scalar, avx2, avx512, or several with commas between for a row each [default: the
+    /// fastest, or what MEMFOLD_CPU names]
+    #[arg(long, value_name = "LIST")]
+    pub cpu: Option<String>,
+    /// Write the private anonymous pages that a running process has resident into a file, instead of measuring
+    #[arg(long, value_name = "PID", requires = "output")]
+    pub capture: Option<String>,
+    /// The file for --capture
+    #[arg(long, short, value_name = "FILE", requires = "capture", conflicts_with = "files")]
+    pub output: Option<PathBuf>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,7 +165,7 @@ mod tests {
         let all = ["memfold", "run"].iter().chain(words);
         Cli::try_parse_from(all).map(|cli| match cli.command {
             Command::Run(args) => args,
-            Command::Doctor(_) => unreachable!(),
+            _ => unreachable!(),
         })
     }
 
@@ -124,6 +189,25 @@ mod tests {
         assert_eq!(args.command, ["--odd", "-l"]);
         let args = run(&["--limit=1G", "--", "ls", "--", "-l"]).unwrap();
         assert_eq!(args.command, ["ls", "--", "-l"]);
+    }
+
+    #[test]
+    fn bench_wants_files_or_a_process() {
+        let parse = |words: &[&str]| Cli::try_parse_from(["memfold", "bench"].iter().chain(words));
+        for good in [&["a", "b"][..], &["--capture", "1", "-o", "a"], &["--virtual-best", "--floor=50", "a"]]
+        {
+            assert!(parse(good).is_ok(), "{good:?}");
+        }
+        for bad in [
+            &[][..],
+            &["--capture", "1"],
+            &["-o", "a"],
+            &["-o", "a", "b"],
+            &["--capture", "1", "-o", "a", "b"],
+            &["--floor=50", "a"],
+        ] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

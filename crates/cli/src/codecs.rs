@@ -1,6 +1,7 @@
 //! `--codec FAST[,DENSE]`.
 
-use memfold_codec::codec;
+use memfold_codec::{codec, is_optional};
+use memfold_runtime::shared;
 
 use crate::failure::Failure;
 
@@ -15,20 +16,46 @@ pub struct Codecs {
 
 /// Reads the option.
 pub fn parse(text: &str) -> Result<Codecs, Failure> {
-    let (fast, dense) = match text.split_once(',') {
-        Some((fast, dense)) => (fast, Some(dense)),
-        None => (text, None),
-    };
+    let mut names = split(text);
+    let (fast, dense) = (names.next().unwrap_or(""), names.next());
+    if names.next().is_some() {
+        return Err(refused(text, "that is more than two codecs"));
+    }
     Ok(Codecs { fast: known(fast)?, dense: dense.map(known).transpose()? })
 }
 
+/// The names in a list: at commas, but not at those within brackets.
+pub fn split(list: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0;
+    list.split(move |c| {
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth -= 1,
+            _ => {}
+        }
+        c == ',' && depth == 0
+    })
+}
+
+/// A codec for a program: the preload library must have it too, and its name
+/// reaches the library through the shared page.
 fn known(name: &str) -> Result<String, Failure> {
-    match codec(name) {
-        Ok(found) => Ok(found.name().to_owned()),
-        Err(error) => Err(Failure::new(format!(
-            "--codec '{name}': {error}; give FAST or FAST,DENSE, for example lz4,zstd:1"
-        ))),
+    let found = codec(name).map_err(|error| refused(name, &error.to_string()))?;
+    if is_optional(found) {
+        let why = "that codec is there for comparisons with 'memfold bench'; the library that programs load does without it";
+        return Err(refused(name, why));
     }
+    let most = shared::CODEC_NAME_BYTES - 1;
+    if found.name().len() > most {
+        let why =
+            format!("a name may have {most} bytes here, and this one, in full, has {}", found.name().len());
+        return Err(refused(name, &why));
+    }
+    Ok(found.name().to_owned())
+}
+
+fn refused(name: &str, why: &str) -> Failure {
+    Failure::new(format!("--codec '{name}': {why}; give FAST or FAST,DENSE, for example lz4,zstd:1"))
 }
 
 #[cfg(test)]
@@ -45,5 +72,25 @@ mod tests {
             assert_eq!(failure.status, crate::failure::FAILED);
             assert!(failure.text.contains("lz4") && failure.text.contains("zstd"), "{failure}");
         }
+    }
+
+    #[test]
+    fn brackets_keep_lists_together() {
+        assert_eq!(split("a,b(c,d),e").collect::<Vec<_>>(), ["a", "b(c,d)", "e"]);
+        assert_eq!(split("").collect::<Vec<_>>(), [""]);
+    }
+
+    #[test]
+    fn what_programs_cannot_have() {
+        for name in ["xz:6", "bzip2", "lz4hc:12", "shuffle:8+deflate:6"] {
+            let text = parse(&format!("lz4,{name}")).unwrap_err().text;
+            assert!(text.contains(name) && text.contains("memfold bench"), "{text}");
+        }
+        let long = ["bitshuffle:8"; 6].join("+") + "+zstd";
+        assert!(codec(&long).is_ok());
+        let text = parse(&long).unwrap_err().text;
+        assert!(text.contains("63 bytes"), "{text}");
+        let fits = ["bitshuffle:8"; 4].join("+") + "+zstd:1";
+        assert_eq!(parse(&fits).map(|codecs| codecs.fast), Ok(fits));
     }
 }

@@ -1,9 +1,9 @@
 //! The `memfold` command.
 //!
 //! `run` starts a program with the preload library and stays as its
-//! supervisor; `doctor` says what the machine offers. Everything that is
-//! said about memory and faults comes out of the shared counters page
-//! (`memfold_runtime::shared`).
+//! supervisor; `doctor` says what the machine offers; `bench` measures codecs.
+//! Everything that is said about memory and faults comes out of the shared
+//! counters page (`memfold_runtime::shared`).
 //!
 //! ```text
 //! args -> run -> program (found, can be managed?) -> uffd (does it work?) -> preload (library found)
@@ -17,9 +17,11 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod args;
+mod bench;
 mod cgroup;
 mod chart;
 mod codecs;
+mod cpu;
 mod doctor;
 mod elf;
 mod failure;
@@ -74,10 +76,11 @@ fn command(words: Vec<OsString>) -> i32 {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    let result = match cli.command {
+    let result = cpu::heed_environment().and_then(|()| match cli.command {
         args::Command::Run(args) => run::run(args),
         args::Command::Doctor(args) => doctor::doctor(&args),
-    };
+        args::Command::Bench(args) => bench::bench(&args),
+    });
     result.unwrap_or_else(|failure| {
         say(&failure.text);
         failure.status
@@ -94,7 +97,9 @@ fn usage(error: &clap::Error) -> i32 {
         return if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok() { 0 } else { FAILED };
     }
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        say("nothing to do; try 'memfold run --limit 512M -- PROGRAM', 'memfold doctor' or 'memfold --help'");
+        say(
+            "nothing to do; try 'memfold run --limit 512M -- PROGRAM', 'memfold doctor', 'memfold bench FILE' or 'memfold --help'",
+        );
         return FAILED;
     }
     let words: Vec<&str> = text.trim_start_matches("error: ").split_whitespace().collect();

@@ -47,12 +47,22 @@ impl Output {
 
     /// Writes the file.
     pub fn write(mut self, text: &[u8]) -> std::io::Result<()> {
+        self.file().write_all(text)?;
+        self.finish()
+    }
+
+    /// To write it in pieces; `finish` must follow.
+    pub fn file(&mut self) -> &mut File {
         match &mut self.way {
-            Way::Open(file) => file.write_all(text),
-            Way::Beside(temporary, file) => {
-                file.write_all(text)?;
-                std::fs::rename(temporary, &self.path)
-            }
+            Way::Beside(_, file) | Way::Open(file) => file,
+        }
+    }
+
+    /// Lets the file appear, now that all of it is written.
+    pub fn finish(self) -> std::io::Result<()> {
+        match &self.way {
+            Way::Open(_) => Ok(()),
+            Way::Beside(temporary, _) => std::fs::rename(temporary, &self.path),
         }
         // Dropping it removes what is left of the temporary file.
     }

@@ -4,6 +4,7 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
+use memfold_codec::cpu::Path;
 use memfold_runtime::shared::{self, Shared};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
@@ -30,6 +31,8 @@ pub struct Settings {
     pub on_full: OnFull,
     /// Bits of `shared::flags`.
     pub flags: u32,
+    /// The instructions that codecs are to use, if not the fastest.
+    pub cpu: Option<Path>,
 }
 
 impl Settings {
@@ -47,6 +50,7 @@ impl Settings {
             fill_ratio: fill_ratio(&args.fill_ratio)?,
             on_full: args.on_full,
             flags,
+            cpu: crate::cpu::from_environment()?,
         })
     }
 }
@@ -129,6 +133,7 @@ impl SharedPage {
         page.fill_ratio.store(settings.fill_ratio, Relaxed);
         shared::store_text(&page.codec_fast, &settings.codecs.fast);
         shared::store_text(&page.codec_dense, settings.codecs.dense.as_deref().unwrap_or(""));
+        page.cpu_path.store(settings.cpu.map_or(0, |path| path as u64), Relaxed);
         page.magic.store(shared::MAGIC, Release);
         Ok(Self { page, file })
     }
@@ -183,7 +188,14 @@ mod tests {
     #[test]
     fn the_page_says_what_was_set() {
         let codecs = codecs::parse("lz4,zstd:1").unwrap();
-        let settings = Settings { limit: 1 << 30, codecs, fill_ratio: 40, on_full: OnFull::Kill, flags: 5 };
+        let settings = Settings {
+            limit: 1 << 30,
+            codecs,
+            fill_ratio: 40,
+            on_full: OnFull::Kill,
+            flags: 5,
+            cpu: Some(Path::Scalar),
+        };
         let shared = SharedPage::new(&settings).unwrap();
         let again = std::fs::OpenOptions::new().read(true).write(true).open(shared.path()).unwrap();
         let page: &Shared = sys::map_shared(&again.into()).unwrap();
@@ -192,6 +204,7 @@ mod tests {
         assert_eq!(page.on_full.load(Relaxed), shared::on_full::KILL);
         assert_eq!(page.flags.load(Relaxed), 5);
         assert_eq!(page.fill_ratio.load(Relaxed), 40);
+        assert_eq!(page.cpu_path.load(Relaxed), Path::Scalar as u64);
         let mut text = [0; 64];
         assert_eq!(shared::load_text(&page.codec_dense, &mut text), "zstd:1");
     }

@@ -276,7 +276,7 @@ mod tests {
 
     fn settings() -> Settings {
         let codecs = crate::codecs::parse("lz4,zstd:1").unwrap();
-        Settings { limit: 100 << 20, codecs, fill_ratio: 56, on_full: OnFull::Grow, flags: 0 }
+        Settings { limit: 100 << 20, codecs, fill_ratio: 56, on_full: OnFull::Grow, flags: 0, cpu: None }
     }
 
     fn stats(page: &Shared, seen: &Seen) -> Stats {

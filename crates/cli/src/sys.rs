@@ -220,3 +220,71 @@ pub fn above_standard(fd: OwnedFd) -> io::Result<OwnedFd> {
     }
     Ok(duplicate(fd.as_raw_fd())?)
 }
+
+/// `struct pm_scan_arg` of `linux/fs.h`.
+#[repr(C)]
+struct ScanArgument {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    regions: u64,
+    regions_len: u64,
+    max_pages: u64,
+    inverted: u64,
+    mask: u64,
+    any_of: u64,
+    wanted: u64,
+}
+
+/// Pages that lie together: `struct page_region` of `linux/fs.h`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Region {
+    /// Address of the first byte.
+    pub start: u64,
+    /// Address after the last byte.
+    pub end: u64,
+    categories: u64,
+}
+
+impl Region {
+    /// From `start` to `end`.
+    pub fn new(start: u64, end: u64) -> Self {
+        Self { start, end, categories: 0 }
+    }
+}
+
+/// Searches an open `/proc/PID/pagemap` from `start` to `end` for anonymous pages
+/// that are present, other than the kernel's page of zeros, with PAGEMAP_SCAN
+/// (Linux 6.7). Says how many regions it has found and how far it has come.
+pub fn scan_anonymous(
+    pagemap: &std::fs::File,
+    start: u64,
+    end: u64,
+    found: &mut [Region],
+) -> nix::Result<(usize, u64)> {
+    const SCAN: std::ffi::c_ulong = 0xC060_6610;
+    const FILE: u64 = 1 << 2;
+    const PRESENT: u64 = 1 << 3;
+    const ZERO: u64 = 1 << 5;
+    let mut argument = ScanArgument {
+        size: size_of::<ScanArgument>() as u64,
+        flags: 0,
+        start,
+        end,
+        walk_end: 0,
+        regions: found.as_mut_ptr() as u64,
+        regions_len: found.len() as u64,
+        max_pages: 0,
+        inverted: FILE | ZERO,
+        mask: FILE | PRESENT | ZERO,
+        any_of: 0,
+        wanted: PRESENT,
+    };
+    // SAFETY: the structure is the one of the call, and says how long the array is that the kernel fills.
+    let count = unsafe { libc::ioctl(pagemap.as_raw_fd(), SCAN as _, &mut argument) };
+    let count = nix::errno::Errno::result(count)?;
+    Ok((usize::try_from(count).unwrap_or(0).min(found.len()), argument.walk_end))
+}

@@ -1,16 +1,13 @@
 //! Trials for `doctor` beyond userfaultfd: ways to see which pages are in
 //! use. Each runs in a process of its own and is used once, for real.
 
-use std::ffi::{c_int, c_ulong};
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use nix::errno::Errno;
 use nix::libc;
 
 use crate::probe::{self, Outcome};
 use crate::procfs::field_kib;
-use crate::sys::PAGE;
+use crate::sys::{self, PAGE};
 
 const PAGES: u64 = 16;
 
@@ -75,45 +72,10 @@ fn see_referenced() -> Option<bool> {
     Some(before == PAGES * PAGE && cleared == 0 && after == PAGES / 4 * PAGE)
 }
 
-/// `struct pm_scan_arg` of `linux/fs.h`.
-#[repr(C)]
-struct ScanArgument {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    regions: u64,
-    regions_len: u64,
-    max_pages: u64,
-    inverted: u64,
-    mask: u64,
-    any_of: u64,
-    wanted: u64,
-}
-
 fn scan_pages() -> Option<bool> {
-    const SCAN: c_ulong = 0xC060_6610;
-    const PRESENT: u64 = 1 << 3;
     let first = own_pages()?;
     let file = std::fs::File::open("/proc/self/pagemap").ok()?;
-    let mut regions = [[0u64; 3]; 4];
-    let mut argument = ScanArgument {
-        size: size_of::<ScanArgument>() as u64,
-        flags: 0,
-        start: first,
-        end: first + PAGES * PAGE,
-        walk_end: 0,
-        regions: regions.as_mut_ptr() as u64,
-        regions_len: regions.len() as u64,
-        max_pages: 0,
-        inverted: 0,
-        mask: PRESENT,
-        any_of: 0,
-        wanted: PRESENT,
-    };
-    // SAFETY: the structure is the one of the call, and says how long the array is that the kernel fills.
-    let found: c_int = unsafe { libc::ioctl(file.as_raw_fd(), SCAN as _, &mut argument) };
-    Errno::result(found).ok()?;
-    Some(found == 1 && regions[0][..2] == [first, first + PAGES * PAGE])
+    let mut found = [sys::Region::default(); 4];
+    let (count, _) = sys::scan_anonymous(&file, first, first + PAGES * PAGE, &mut found).ok()?;
+    Some(count == 1 && (found[0].start, found[0].end) == (first, first + PAGES * PAGE))
 }

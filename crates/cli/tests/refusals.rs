@@ -32,6 +32,20 @@ fn limits() {
 }
 
 #[test]
+fn codecs() {
+    let long = ["bitshuffle:8"; 6].join("+");
+    for (codec, words) in [
+        ("lzx", &["'lzx'", "stride:2", "zstd:LEVEL"][..]),
+        ("lz4,xz:6", &["'xz:6'", "memfold bench"]),
+        ("shuffle:8+bzip2", &["memfold bench"]),
+        ("lz4,zstd,lz4", &["more than two"]),
+        (&long, &["63 bytes", "has 77"]),
+    ] {
+        finish(run_with(&["--limit=1G", "--codec", codec], &["echo", "started"])).is_refusal(125, words);
+    }
+}
+
+#[test]
 fn sizes_that_are_accepted() {
     for limit in ["8M", "1.5G", "1073741824", "50%", "2g", "1GiB"] {
         let said = finish(run_with(&["--limit", limit], &["echo", "started"]));

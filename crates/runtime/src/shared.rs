@@ -28,13 +28,15 @@ pub const ENV_SHARED: &str = "MEMFOLD_SHARED";
 /// "memfold\0" read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memfold\0");
 /// Version of the layout of [`Shared`].
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Processes of one tree that can be managed at the same time.
 pub const SLOTS: usize = 1024;
 /// Messages that processes can leave for the supervisor before one is lost.
 pub const MESSAGES: usize = 16;
 /// Bytes of one message.
 pub const MESSAGE_BYTES: usize = 240;
+/// Room for the name of a codec, its end included.
+pub const CODEC_NAME_BYTES: usize = 64;
 /// The least limit, in bytes, that leaves the runtime room to work: its own
 /// threads, tables, buffers and the reserve of the store.
 pub const SMALLEST_LIMIT: u64 = 8 << 20;
@@ -100,9 +102,11 @@ pub struct Shared {
     /// What one process has given back and others have, bytes; counts up.
     pub unshared: AtomicU64,
     /// Name of the fast codec, zero-terminated.
-    pub codec_fast: [AtomicU8; 64],
+    pub codec_fast: [AtomicU8; CODEC_NAME_BYTES],
     /// Name of the dense codec, zero-terminated; empty means none.
-    pub codec_dense: [AtomicU8; 64],
+    pub codec_dense: [AtomicU8; CODEC_NAME_BYTES],
+    /// Which instructions codecs use: a `memfold_codec::cpu::Path` as a number, 0 for the fastest there are.
+    pub cpu_path: AtomicU64,
     /// Peak of the tree's sum of resident bytes, as the processes saw it.
     pub peak_resident: AtomicU64,
     /// Peak of the tree's logical bytes.

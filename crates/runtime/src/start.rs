@@ -6,6 +6,7 @@ use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::*;
 
 use memfold::store::{Tiered, Tuning};
+use memfold_codec::cpu::{self, Path};
 
 use crate::runtime::{Runtime, StoreMemory, WORKERS};
 use crate::shared::{self, Shared, Slot, state};
@@ -82,9 +83,10 @@ impl Runtime {
         }
         if !self.has_store() {
             let shared = self.shared();
-            let mut text = [0u8; 64];
+            use_path(shared.cpu_path.load(Relaxed));
+            let mut text = [0u8; shared::CODEC_NAME_BYTES];
             let fast = memfold_codec::codec(shared::load_text(&shared.codec_fast, &mut text)).ok();
-            let mut text = [0u8; 64];
+            let mut text = [0u8; shared::CODEC_NAME_BYTES];
             let dense = memfold_codec::codec(shared::load_text(&shared.codec_dense, &mut text)).ok();
             let Some(fast) = fast.or_else(|| memfold_codec::codec("lz4").ok()) else {
                 return Err(sys::Errno::INVAL);
@@ -124,5 +126,30 @@ impl Runtime {
             self.set_uffd(None);
         }
         self.follow.close();
+    }
+}
+
+/// Makes codecs use the instructions that the shared page asks for. A number that
+/// means none, or some that this processor lacks, leaves the fastest in use: the
+/// bytes are the same.
+fn use_path(number: u64) {
+    let _ = cpu::force(Path::ALL.into_iter().find(|path| *path as u64 == number));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_the_shared_page_is_used() {
+        for path in Path::ALL {
+            use_path(path as u64);
+            assert_eq!(cpu::path(), if path <= cpu::best() { path } else { cpu::best() });
+            use_path(0);
+            assert_eq!(cpu::path(), cpu::best());
+        }
+        use_path(Path::Scalar as u64);
+        use_path(u64::MAX);
+        assert_eq!(cpu::path(), cpu::best());
     }
 }

@@ -1,0 +1,219 @@
+//! Measures one codec over the blocks of one file.
+//!
+//! ```text
+//!  pass:  compress all blocks | decompress all forms     timed each; the median of the passes counts
+//!         block -> form, form, form, ...  -> one block   forms lie one behind the other, as in a store
+//!  last:  decompress each form once more and compare     not timed
+//! ```
+//!
+//! A block that does not shrink to the threshold counts as stored raw: with its
+//! full size, with the time that finding out took, and not in decompression. The
+//! forms come from memory and go to one place, as a page comes back; so what is
+//! measured is not how fast the file can be written again.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use memfold_codec::{Codec, Compressed, ScratchBuf};
+
+use crate::bench::plan::Threshold;
+
+/// Passes if the user does not say how many.
+pub const PASSES: usize = 7;
+/// Passes beyond the first end when this much time has been spent.
+const BUDGET: Duration = Duration::from_secs(2);
+
+/// What came out.
+#[derive(Debug, Clone)]
+pub struct Measured {
+    /// Bytes of each block's compressed form; none for those stored raw.
+    pub sizes: Vec<Option<usize>>,
+    /// Time to compress all blocks.
+    pub compress: Duration,
+    /// Time to decompress all blocks that were not stored raw.
+    pub decompress: Duration,
+    /// Passes made.
+    pub passes: usize,
+}
+
+/// A block did not come back as it was: the number of the block, among those
+/// that were given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mismatch(pub usize);
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "block {} did not come back as it was", self.0)
+    }
+}
+
+/// Measures `codec` over `blocks`, none of them longer than `longest`.
+pub fn measure(
+    codec: &dyn Codec,
+    blocks: &[&[u8]],
+    longest: usize,
+    threshold: Threshold,
+    passes: Option<usize>,
+) -> Result<Measured, Mismatch> {
+    let mut memory = [
+        ScratchBuf::with_size(codec.compress_scratch_up_to(longest)),
+        ScratchBuf::with_size(codec.decompress_scratch(longest)),
+    ];
+    let [compress_memory, decompress_memory] = &mut memory;
+    let (mut compress_scratch, mut decompress_scratch) =
+        (compress_memory.scratch(), decompress_memory.scratch());
+    // Written to, so that the first pass does not wait for the kernel's pages.
+    let room = |block: &&[u8]| threshold.of(block.len()).min(codec.bound(block.len()));
+    let mut forms = vec![0xA5; blocks.iter().map(room).sum()];
+    let mut sizes = vec![None; blocks.len()];
+    let mut again = vec![0xA5; longest];
+    let (mut compress, mut decompress) = (Vec::new(), Vec::new());
+
+    let begin = Instant::now();
+    loop {
+        let start = Instant::now();
+        let mut used = 0;
+        for (block, size) in blocks.iter().zip(&mut sizes) {
+            let most = threshold.of(block.len());
+            *size = match codec.compress(block, &mut forms[used..], most, &mut compress_scratch) {
+                Compressed::Fits(size) => {
+                    used += size;
+                    Some(size)
+                }
+                Compressed::Incompressible => None,
+            };
+        }
+        compress.push(start.elapsed());
+
+        let start = Instant::now();
+        let mut left = &forms[..];
+        for (number, (block, size)) in blocks.iter().zip(&sizes).enumerate() {
+            if let Some(size) = *size {
+                let (form, others) = left.split_at(size);
+                codec
+                    .decompress(form, &mut again[..block.len()], &mut decompress_scratch)
+                    .map_err(|_| Mismatch(number))?;
+                left = others;
+            }
+        }
+        decompress.push(start.elapsed());
+        let made = compress.len();
+        let wanted = passes.unwrap_or_else(|| affordable(begin.elapsed() / made as u32));
+        if made >= wanted {
+            break;
+        }
+    }
+
+    let mut left = &forms[..];
+    for (number, (block, size)) in blocks.iter().zip(&sizes).enumerate() {
+        if let Some(size) = *size {
+            let (form, others) = left.split_at(size);
+            let dst = &mut again[..block.len()];
+            // Every byte that the decoder forgets is wrong.
+            dst.iter_mut().zip(*block).for_each(|(to, byte)| *to = !byte);
+            let done = codec.decompress(form, dst, &mut decompress_scratch);
+            if done.is_err() || dst != *block {
+                return Err(Mismatch(number));
+            }
+            left = others;
+        }
+    }
+    let passes = compress.len();
+    Ok(Measured { sizes, compress: median(compress), decompress: median(decompress), passes })
+}
+
+/// How many passes that take so long are made: an odd number, so that the median is one of them.
+fn affordable(pass: Duration) -> usize {
+    let fitting = BUDGET.as_nanos() / pass.as_nanos().max(1);
+    let fitting = usize::try_from(fitting).unwrap_or(PASSES).clamp(1, PASSES);
+    fitting - (fitting + 1) % 2
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::corpus::tests::plan;
+    use memfold_codec::{CodecId, Malformed, Scratch, codec};
+
+    /// Changes a byte on the way if told so, or refuses its own form, or fills nothing.
+    struct Broken(u8);
+
+    impl Codec for Broken {
+        fn name(&self) -> &str {
+            "broken"
+        }
+        fn id(&self) -> CodecId {
+            CodecId::COPY
+        }
+        fn bound(&self, len: usize) -> usize {
+            len
+        }
+        fn compress_scratch(&self, _: usize) -> usize {
+            0
+        }
+        fn decompress_scratch(&self, _: usize) -> usize {
+            0
+        }
+        fn compress(&self, src: &[u8], dst: &mut [u8], most: usize, _: &mut Scratch<'_>) -> Compressed {
+            if src.len() > most {
+                return Compressed::Incompressible;
+            }
+            dst[..src.len()].copy_from_slice(src);
+            Compressed::Fits(src.len())
+        }
+        fn decompress(&self, src: &[u8], dst: &mut [u8], _: &mut Scratch<'_>) -> Result<(), Malformed> {
+            dst.copy_from_slice(src);
+            match self.0 {
+                1 => dst[dst.len() - 1] ^= u8::from(src[0] == 2),
+                2 if src[0] == 2 => return Err(Malformed),
+                3 => dst[..8].iter_mut().zip(src).for_each(|(to, byte)| *to = !byte),
+                _ => {}
+            }
+            Ok(())
+        }
+    }
+
+    fn blocks() -> Vec<Vec<u8>> {
+        (0..5u8).map(|first| (first..first + 100).collect()).collect()
+    }
+
+    #[test]
+    fn a_changed_byte_is_noticed() {
+        let blocks = blocks();
+        let blocks: Vec<_> = blocks.iter().map(Vec::as_slice).collect();
+        let threshold = plan(&["--threshold=4096"]).threshold;
+        let wrong =
+            |how| measure(&Broken(how), &blocks, 100, threshold, Some(2)).map(|m| m.sizes).unwrap_err();
+        assert_eq!(wrong(1), Mismatch(2));
+        assert_eq!(wrong(2), Mismatch(2));
+        assert_eq!(wrong(3), Mismatch(0));
+        let fine = measure(&Broken(0), &blocks, 100, threshold, Some(2)).unwrap();
+        assert_eq!((fine.sizes, fine.passes), (vec![Some(100); 5], 2));
+    }
+
+    #[test]
+    fn what_does_not_shrink_is_raw() {
+        let noise: Vec<u8> =
+            (0..4096u32).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 13) as u8 ^ i as u8).collect();
+        let text = b"a line of text, and ".repeat(205);
+        let threshold = plan(&[]).threshold;
+        let done =
+            measure(codec("lz4").unwrap(), &[&noise, &text[..4096]], 4096, threshold, Some(1)).unwrap();
+        assert_eq!(done.sizes[0], None);
+        assert!(done.sizes[1].unwrap() < 200);
+    }
+
+    #[test]
+    fn slow_codecs_get_fewer_passes() {
+        assert_eq!(affordable(Duration::ZERO), 7);
+        assert_eq!(affordable(BUDGET / 7), 7);
+        assert_eq!(affordable(BUDGET / 6), 5);
+        assert_eq!(affordable(BUDGET / 2), 1);
+        assert_eq!(affordable(BUDGET * 2), 1);
+    }
+}

@@ -1,0 +1,185 @@
+//! `memfold bench`: codecs on files of memory.
+//!
+//! ```text
+//! plan (options) -> corpus (a file, cut into blocks) -> measure (each codec) -> sums, rows -> table | JSON
+//!                                                                                      `--> plot
+//! capture: a running process -> such a file
+//! ```
+//!
+//! Invariant: a row is only made when every block came back as it was; anything
+//! else ends the command with an error.
+
+mod capture;
+mod corpus;
+mod measure;
+mod plan;
+mod plot;
+mod rows;
+mod sums;
+mod table;
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
+use nix::unistd::Pid;
+
+use crate::args::BenchArgs;
+use crate::failure::{Failure, say};
+use crate::output::Output;
+use corpus::Corpus;
+use measure::measure;
+use plan::Plan;
+use rows::{Report, Row};
+use sums::Sums;
+
+/// Measures, or captures a process. The result is the exit status.
+pub fn bench(args: &BenchArgs) -> Result<i32, Failure> {
+    let plan = Plan::new(args)?;
+    if let (Some(process), Some(output)) = (&args.capture, &args.output) {
+        return capture::capture(process, output, &plan, args.json);
+    }
+    for file in &args.files {
+        corpus::check(file, plan.block)?;
+    }
+    let plot = args.plot.as_deref().map(|path| Output::prepare(path, "--plot")).transpose()?;
+    pin();
+    let report = measure_files(args, &plan)?;
+    if let Some(plot) = plot {
+        let names = corpus::short_names(&args.files);
+        plot.write(plot::draw(&report, &names).as_bytes())
+            .map_err(|e| Failure::new(format!("the plot could not be written: {e}")))?;
+    }
+    let text = if args.json {
+        let mut text = serde_json::to_string_pretty(&report)
+            .map_err(|e| Failure::new(format!("cannot write the rows as JSON: {e}")))?;
+        text.push('\n');
+        text
+    } else {
+        table::write(&report, &plan, &corpus::short_names(&args.files))
+    };
+    print(&text)?;
+    Ok(0)
+}
+
+/// Writes to standard output.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|e| Failure::new(format!("cannot write the result: {e}")))
+}
+
+fn measure_files(args: &BenchArgs, plan: &Plan) -> Result<Report, Failure> {
+    let bar = progress(args.files.len() * plan.contenders.len());
+    let mut rows = Vec::new();
+    for file in &args.files {
+        let done = measure_file(file, plan, &bar);
+        if done.is_err() {
+            bar.finish_and_clear();
+        }
+        rows.append(&mut done?);
+    }
+    bar.finish_and_clear();
+    if plan.passes.is_none()
+        && rows.iter().any(|row| row.passes.is_some_and(|passes| passes < measure::PASSES))
+    {
+        say(
+            "some codecs were slow and got fewer than 7 passes, which --passes would change; 'passes' in --json says how many",
+        );
+    }
+    Ok(Report {
+        version: env!("CARGO_PKG_VERSION"),
+        block_bytes: plan.block,
+        threshold_bytes: plan.threshold.of(plan.block),
+        device_write_mb_s: plan.device.write / 1e6,
+        device_read_mb_s: plan.device.read / 1e6,
+        totals: rows::totals(&rows),
+        rows,
+    })
+}
+
+/// All codecs on one file.
+fn measure_file(file: &Path, plan: &Plan, bar: &ProgressBar) -> Result<Vec<Row>, Failure> {
+    let corpus = Corpus::read(file, plan)?;
+    let blocks = corpus.blocks();
+    let name = file.display().to_string();
+    let longest = plan.block;
+    let (mut rows, mut sizes) = (Vec::new(), Vec::new());
+    for &contender in &plan.contenders {
+        bar.set_message(format!("{name}: {}", contender.codec.name()));
+        crate::cpu::force(contender.path, "--cpu")?;
+        let measured = measure(contender.codec, &blocks, longest, plan.threshold, plan.passes);
+        let measured = measured.map_err(|mismatch| {
+            Failure::new(format!(
+                "{} on '{name}': {mismatch}. This is a fault of memfold or of this machine; please report it, with the file if you can",
+                contender.codec.name()
+            ))
+        })?;
+        let mut row = Row::new(&name, plan, corpus.counts, contender, &measured);
+        row.sums = Sums::new(&blocks, &measured);
+        rows.push(row);
+        sizes.push(measured.sizes);
+        bar.inc(1);
+    }
+    let room = sums::room(rows.iter().map(|row| &row.sums));
+    for row in &mut rows {
+        row.set_sums(row.sums.with_device(room, plan.device));
+    }
+    if plan.virtual_best {
+        add_virtual_best(&mut rows, &sizes, &blocks, plan, corpus.counts);
+    }
+    Ok(rows)
+}
+
+/// The best form of each block over the codecs that are fast enough on this file.
+fn add_virtual_best(
+    rows: &mut Vec<Row>,
+    sizes: &[Vec<Option<usize>>],
+    blocks: &[&[u8]],
+    plan: &Plan,
+    counts: corpus::Counts,
+) {
+    let Some(file) = rows.first().map(|row| row.file.clone()) else { return };
+    let is_fast = |row: &Row| row.sums.compress_speed().is_none_or(|speed| speed >= plan.floor);
+    let mut best = vec![None; blocks.len()];
+    let mut members: Vec<String> = Vec::new();
+    for (row, sizes) in rows.iter().zip(sizes).filter(|(row, _)| is_fast(row)) {
+        for (best, size) in best.iter_mut().zip(sizes) {
+            *best = [*best, *size].into_iter().flatten().min();
+        }
+        if !members.contains(&row.codec) {
+            members.push(row.codec.clone());
+        }
+    }
+    let sums = Sums::of_sizes(blocks, &best);
+    for row in rows.iter_mut().filter(|row| row.compressed_bytes > 0) {
+        row.of_virtual_best = Some(sums.compressed() as f64 / row.compressed_bytes as f64);
+    }
+    let mut row = Row::of_virtual_best(&file, plan, counts, Some(members));
+    row.set_sums(sums);
+    rows.push(row);
+}
+
+/// Keeps this thread on the processor where it is: moving costs time that is not
+/// the codec's. Where that is refused the measurement is a little less steady.
+fn pin() {
+    let pinned = sched_getcpu().and_then(|cpu| {
+        let mut set = CpuSet::new();
+        set.set(cpu)?;
+        sched_setaffinity(Pid::from_raw(0), &set)
+    });
+    if let Err(e) = pinned {
+        say(&format!("cannot stay on one processor ({}): speeds may waver more", e.desc()));
+    }
+}
+
+/// A bar on a terminal, else nothing.
+fn progress(steps: usize) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {eta:>4} {wide_msg}");
+    ProgressBar::new(steps as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
