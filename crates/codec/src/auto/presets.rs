@@ -33,7 +33,7 @@ pub(crate) static PRESETS: [Auto; 4] = [
 pub(super) const OWN: Effort = Effort { price: 100, estimate: 4, patience: 8, acceptance: 64 };
 
 const FAST: [&str; 8] = [
-    "stride:2",
+    "stride:3",
     "lz4",
     "stride:1",
     "delta:4x1+bitshuffle:4+lz4",
@@ -45,7 +45,7 @@ const FAST: [&str; 8] = [
 
 const BALANCED: [&str; 15] = [
     "zstd:1",
-    "stride:2",
+    "stride:3",
     "lz4",
     "delta:4x1+bitshuffle:4+lz4",
     "delta:8x6+shuffle:8+zstd:1",
@@ -61,10 +61,9 @@ const BALANCED: [&str; 15] = [
     "shuffle:2+zstd:1",
 ];
 
-const DENSE: [&str; 19] = [
+const DENSE: [&str; 18] = [
     "zstd:6",
     "stride:3",
-    "stride:2",
     "lagdelta:4+bitshuffle:4+zstd:6",
     "delta:8x6+shuffle:8+zstd:6",
     "lagdelta:2+bitshuffle:2+zstd:6",
@@ -87,7 +86,7 @@ const MAX: [&str; 22] = [
     "zstd:19",
     "stride:3+range",
     "bwt+mtf+range",
-    "stride:2",
+    "stride:3",
     "lagdelta:4+bitshuffle:4+zstd:19",
     "delta:8x6+shuffle:8+zstd:19",
     "lagdelta:2+bitshuffle:2+zstd:19",
