@@ -52,7 +52,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
     /// Codec for what has just gone cold and, after a comma, for what stays cold
-    #[arg(long, value_name = "FAST[,DENSE]", default_value = "lz4,zstd:1")]
+    #[arg(long, value_name = "FAST[,DENSE]", default_value = "auto:fast,auto")]
     pub codec: String,
     /// What to do when the data does not compress enough to hold the limit
     #[arg(long, value_enum, default_value = "grow")]
