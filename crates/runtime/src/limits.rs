@@ -105,8 +105,9 @@ impl Runtime {
         }
     }
 
-    /// Whether what the runtime has and will have at once leaves the program nearly all data it may have.
-    pub fn leaves_data(&self) -> bool {
-        soft(DATA).is_none_or(|data| self.arena.bytes_made_usable() + self.standby.bytes() <= data / OWN_DATA)
+    /// Whether what the runtime has and will have at once, and `more` bytes, leave the program nearly all data it may have.
+    pub fn leaves_data(&self, more: usize) -> bool {
+        let own = || self.arena.bytes_made_usable() + self.standby.bytes() + more;
+        soft(DATA).is_none_or(|data| own() <= data / OWN_DATA)
     }
 }

@@ -107,15 +107,21 @@ impl Runtime {
     /// Takes the memory for so many handlers and compressors, for stopping and for forks: nothing of it may be
     /// missing once something is evicted.
     pub fn provide(&'static self, threads: usize) -> Result<()> {
+        // What a forked child has inherited is there already.
+        let first = self.table.visit_blocks(0, END, |_, _| ControlFlow::Break(())).is_continue();
+        let numbers = || (0..threads).chain([WORKERS - 1]);
+        let missing = numbers().map(|number| Worker::missing(self, number)).sum();
+        // Before it is taken: the program would have that much less.
+        if first && !self.leaves_data(missing) {
+            return Err(sys::Errno::NOMEM);
+        }
         self.arena.settle();
-        for number in (0..threads).chain([WORKERS - 1]) {
+        for number in numbers() {
             Worker::prepare(self, number).ok_or(sys::Errno::NOMEM)?;
             self.worker_places[number].prepare(&self.arena)?;
         }
         self.order.lock().journal.init(&self.arena).ok_or(sys::Errno::NOMEM)?;
-        // What a forked child has inherited is there already.
-        let first = self.table.visit_blocks(0, END, |_, _| ControlFlow::Break(())).is_continue();
-        if first && !self.leaves_data() { Err(sys::Errno::NOMEM) } else { Ok(()) }
+        if first && !self.leaves_data(0) { Err(sys::Errno::NOMEM) } else { Ok(()) }
     }
 
     /// Closes the userfaultfd, with which nothing is registered that is evicted. By the keeper.

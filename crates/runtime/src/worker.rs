@@ -53,11 +53,20 @@ impl Worker {
     pub fn prepare(runtime: &'static Runtime, number: usize) -> Option<usize> {
         let place = &runtime.worker_memory[number];
         if place.load(Relaxed) == 0 {
-            let store = runtime.store();
-            let parts = [RUN * PAGE, store.workspace_bytes(PAGE), store.decode_scratch(PAGE)];
-            let bytes = parts.iter().map(|bytes| bytes.next_multiple_of(PAGE)).sum();
-            place.store(runtime.arena.reserve(bytes, PAGE)? as usize, Relaxed);
+            place.store(runtime.arena.reserve(Self::bytes(runtime), PAGE)? as usize, Relaxed);
         }
         Some(place.load(Relaxed))
+    }
+
+    /// What a worker takes.
+    fn bytes(runtime: &Runtime) -> usize {
+        let store = runtime.store();
+        let parts = [RUN * PAGE, store.workspace_bytes(PAGE), store.decode_scratch(PAGE)];
+        parts.iter().map(|bytes| bytes.next_multiple_of(PAGE)).sum()
+    }
+
+    /// What the worker of this number still has to take.
+    pub fn missing(runtime: &Runtime, number: usize) -> usize {
+        if runtime.worker_memory[number].load(Relaxed) == 0 { Self::bytes(runtime) } else { 0 }
     }
 }
