@@ -208,3 +208,8 @@ class Memfold:
         result = memory.run(prefix + command, directory, count_shared=True, **options)
         result.stats = json.loads(stats.read_text()) if stats.exists() else None
         return result
+
+
+def memfolds(binary):
+    """With the default codecs, and with those that were the default before there was a choice."""
+    return [Memfold(binary), Memfold(binary, "--codec", "lz4,zstd:1", name="memfold lz4,zstd:1")]

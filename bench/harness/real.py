@@ -49,7 +49,7 @@ def section(binary, results, options):
     """Runs the section and prints its table."""
     zstd, rows = pages.Zstd(), []
     zrams = [peers.Zram(algorithm, cluster) for algorithm in ("lzo-rle", "lz4") for cluster in (0, 3)]
-    others = [peers.Unlimited(), *zrams, peers.Memfold(binary)]
+    others = [peers.Unlimited(), *zrams, *peers.memfolds(binary)]
     others = [peer for peer in others if not options.peers or any(want in peer.name for want in options.peers)]
     zrams = [peer for peer in others if peer in zrams]
     for case in cases.CASES:
@@ -72,7 +72,7 @@ def section(binary, results, options):
         did = "-" if any("skipped" in row for row in mine if row["peer"].startswith("zram")) else "does not fit"
         lines.append([name, f"{mine[0]['limit_bytes'] / MIB:.0f}", mine[0]["ratio"], wall.get("no limit"), cpu.get("no limit"),
                       wall[best.name] if best else did, cpu[best.name] if best else None, best.name[5:] if best else None,
-                      wall.get("memfold"), cpu.get("memfold"),
+                      wall.get("memfold"), cpu.get("memfold"), wall.get("memfold lz4,zstd:1"), cpu.get("memfold lz4,zstd:1"),
                       wall["memfold"] / wall[best.name] if best and wall.get("memfold") else None])
     print("Real programs, same output checked; seconds (wall, CPU)")
-    report.table(["program", "limit MiB", "r", "plain", "cpu", "best zram", "cpu", "which", "memfold", "cpu", "memfold/zram"], lines)
+    report.table(["program", "limit MiB", "r", "plain", "cpu", "best zram", "cpu", "which", "memfold", "cpu", "lz4,zstd:1", "cpu", "memfold/zram"], lines)

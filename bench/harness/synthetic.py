@@ -50,7 +50,7 @@ def one(peer, command, total, place):
 
 def all_peers(binary, options):
     zrams = [peers.Zram(algorithm, cluster) for algorithm in ("lzo-rle", "lz4") for cluster in (0, 3)]
-    found = [peers.Unlimited(), *zrams, peers.SwapFile(options.tmp or "/var/tmp"), peers.Memfold(binary)]
+    found = [peers.Unlimited(), *zrams, peers.SwapFile(options.tmp or "/var/tmp"), *peers.memfolds(binary)]
     return [peer for peer in found if not options.peers or any(want in peer.name for want in options.peers)]
 
 

@@ -20,12 +20,22 @@ fn main() {
             println!("cargo:rerun-if-changed={}", Path::new(&given).display());
             PathBuf::from(given)
         }
-        None => build(Path::new(&variable("DEP_MEMFOLD_RUNTIME_ROOT")), &out.join("preload")),
+        None => build(&runtime(), &out.join("preload")),
     };
     let library = library.canonicalize().unwrap_or_else(|e| panic!("{}: {e}", library.display()));
     println!("cargo:rustc-env=MEMFOLD_PRELOAD={}", library.display());
     println!("cargo:rustc-env=MEMFOLD_PRELOAD_HASH={:016x}", hash(&library));
     put_beside_executable(&library, &out);
+}
+
+/// In a checkout the runtime is a neighbour. What its build script says is asked second: cargo keeps the answer
+/// when a checkout has moved together with its target directory.
+fn runtime() -> PathBuf {
+    let neighbour = Path::new(&variable("CARGO_MANIFEST_DIR")).join("../runtime");
+    if neighbour.join("Cargo.toml").exists() {
+        return neighbour;
+    }
+    PathBuf::from(variable("DEP_MEMFOLD_RUNTIME_ROOT"))
 }
 
 fn hash(file: &Path) -> u64 {

@@ -96,6 +96,7 @@ fuzz_target!(|data: &[u8]| {
             (7, _) => store.set_tuning(Tuning {
                 fill_ratio: (number % 80) as u8,
                 loose_share: (number >> 8) as u8 % 16,
+                help_share: (number >> 16) as u8 % 80,
             }),
             (_, Some(r)) => {
                 // SAFETY: one thread only.
