@@ -356,9 +356,10 @@ fn evicting_all_the_time() {
     let Some(grow) = program(here.path()) else { return };
     let json = here.path().join("s.json");
     let options = ["--limit", "4G", "--paranoid", "--stats", json.to_str().unwrap(), "--"];
-    let said = finish(run_with(&options, &[&grow, "48", "12"]));
+    // Long enough that the compressor gets its turn on a busy machine.
+    let said = finish(run_with(&options, &[&grow, "400", "12"]));
     assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
-    assert!(stats(&json)["pages_compressed"].as_u64().unwrap() > 5000, "far below the limit too");
+    assert!(stats(&json)["pages_compressed"].as_u64().unwrap() > 20_000, "far below the limit too");
 }
 
 #[test]
