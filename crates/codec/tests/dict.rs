@@ -40,12 +40,16 @@ impl Workload {
         Workload { set, scratch, random: Random(level as u64), forms: Vec::new(), kept: 0 }
     }
 
-    /// A round of blocks, and what came of it.
-    fn round(&mut self, kind: u64) -> Step {
+    fn blocks(&mut self, kind: u64) {
         for _ in 0..256 {
             let block = record(kind, &mut self.random, 1024);
             self.put(block);
         }
+    }
+
+    /// A round of blocks, and what came of it.
+    fn round(&mut self, kind: u64) -> Step {
+        self.blocks(kind);
         self.set.maintain(self.kept)
     }
 
@@ -107,6 +111,11 @@ fn what_pays_on_fresh_blocks_is_adopted_and_old_versions_stay_readable() {
     assert!(second > first);
     let now = workload.put(record(2, &mut Random(5), 1024));
     assert!(now * 4 < plain * 3, "{now} {plain}");
+    // When the first kind comes back, so does its dictionary.
+    let back = (0..20).any(|_| matches!(workload.round(1), Step::Adopted(version) if version == first));
+    assert!(back, "{:?}", workload.set.current());
+    let again = (0..20).any(|_| matches!(workload.round(2), Step::Adopted(version) if version == second));
+    assert!(again, "{:?}", workload.set.current());
     workload.check();
 
     // The old one can go when its blocks are gone, not before it is no longer used.
@@ -146,10 +155,9 @@ fn what_does_not_pay_is_not_adopted() {
     // What saves much of each block does not pay for a few of them.
     let mut workload = Workload::new(1);
     for _ in 0..6 {
-        workload.round(1);
+        workload.blocks(1);
         let step = workload.set.maintain(1 << 10);
         assert!(matches!(step, Step::Kept | Step::Waiting), "{step:?}");
-        workload.kept = 0;
     }
     assert_eq!((workload.set.current(), workload.set.versions().len()), (None, 0));
     workload.check();

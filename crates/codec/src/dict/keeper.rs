@@ -38,7 +38,7 @@ pub enum Step {
     Waiting,
     /// Looked at fresh blocks and found that all may stay as it is.
     Kept,
-    /// A better dictionary is in use from now on, under this version.
+    /// This version is in use from now on: a new dictionary, or one of before that suits again.
     Adopted(u32),
     /// This version does not pay any more on fresh blocks: new ones are compressed without.
     Dropped(u32),
@@ -147,9 +147,14 @@ impl Keeper {
             if self.lately.saved() * NOTHING as u64 <= 1024 {
                 dropped = workload.current();
                 workload.set_current(None);
+                self.lately = Tally::default();
             }
         }
         let baseline = if dropped.is_none() { with.unwrap_or(plain) } else { plain };
+        let current = workload.current();
+        if dropped.is_some() || !self.candidates.is_empty() {
+            self.recall(workload, current, dropped);
+        }
         let best = self.best(&mut bench, fresh, baseline, kept);
         if let Some((candidate, size)) = best
             && let Some(version) = self.adopt(workload, candidate)
@@ -160,6 +165,12 @@ impl Keeper {
             return Step::Adopted(version);
         }
         dropped.map_or(Step::Kept, Step::Dropped)
+    }
+
+    /// Versions that compress nothing at present are candidates too: data may come back to what they were.
+    fn recall(&mut self, workload: &Dictionaries, current: Option<u32>, dropped: Option<u32>) {
+        let idle = self.versions.iter().filter(|there| ![current, dropped].contains(&Some(there.version)));
+        self.candidates.extend(idle.filter_map(|there| Encoder::new(there.clone(), workload.level())));
     }
 
     /// The candidate that saves most, if it saves more than it costs, and the size of its forms.
@@ -174,14 +185,22 @@ impl Keeper {
             let size = bench.size(fresh, Some(&candidate));
             let saved = baseline.checked_sub(size).filter(|saved| saved * NOTHING > baseline)?;
             let scaled = saved as u128 * u128::from(kept) / fresh.bytes().len() as u128;
-            let worth = scaled.checked_sub(candidate.dictionary().memory() as u128 + 1)?;
+            // An older version takes its memory anyway.
+            let is_new = candidate.version() == form::NONE;
+            let cost = if is_new { candidate.dictionary().memory() } else { 0 };
+            let worth = scaled.checked_sub(cost as u128 + 1)?;
             Some((worth, candidate, size))
         });
         judged.max_by_key(|(worth, ..)| *worth).map(|(_, candidate, size)| (candidate, size))
     }
 
-    /// Gives a candidate a version, under which everybody can read it before anybody uses it.
+    /// Gives a candidate a version if it has none, under which everybody can read it before anybody uses it.
     fn adopt(&mut self, workload: &Dictionaries, candidate: Encoder) -> Option<u32> {
+        if candidate.version() != form::NONE {
+            let version = candidate.version();
+            workload.set_current(Some(candidate));
+            return Some(version);
+        }
         if self.versions.len() >= MOST_VERSIONS {
             return None;
         }
@@ -204,8 +223,10 @@ impl Keeper {
         }
         let worse = workload.current().is_some() && self.lately.saved() * 4 < self.at_first * 3;
         if changed || worse {
-            // Of the pool only what came last is of that kind, and more of it comes with each round.
-            self.wait = self.wait.min(1);
+            // Only what came last is of the new kind, but more of it comes with each round.
+            self.wait = 1;
+            // Should training not help, that is how it is from now on.
+            self.at_first = self.lately.saved();
         }
         self.since += 1;
         if self.since < self.wait || self.versions.len() >= MOST_VERSIONS {

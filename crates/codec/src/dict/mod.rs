@@ -117,8 +117,8 @@ impl Dictionaries {
         self.keeper().versions().map(|there| Version::of(there)).collect()
     }
 
-    /// Forgets a version to which no block refers any more, other than the current one. Forms that refer to it all the same
-    /// are refused from now on. `false` if it is none of this workload's, or current.
+    /// Forgets a version to which no block refers any more, other than the current one. A block that was begun while it was
+    /// current counts as well until its form is thrown away. Forms that refer to it all the same are refused from now on. `false` if it is none of this workload's, or current.
     pub fn release(&self, version: u32) -> bool {
         let mut keeper = self.keeper();
         self.current() != Some(version) && keeper.forget(version) && table::remove(version)

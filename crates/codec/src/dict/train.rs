@@ -1,12 +1,16 @@
 //! Training, by the library's fast cover algorithm. This is the one place where it allocates.
 
 use core::ffi::c_uint;
+use std::sync::{Mutex, PoisonError};
 use std::vec;
 use std::vec::Vec;
 
 use zstd_sys::{ZDICT_fastCover_params_t, ZDICT_params_t};
 
 use super::samples::Blocks;
+
+/// The library keeps how much it is to print in a variable of its own, without lock.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// The content of a dictionary of at most `size` bytes for blocks like these; `None` if there are too few of them, or
 /// nothing in them repeats.
@@ -26,6 +30,7 @@ pub(super) fn train(blocks: &Blocks, size: usize, level: i32) -> Option<Vec<u8>>
         shrinkDictMaxRegression: 0,
         zParams: ZDICT_params_t { compressionLevel: level, notificationLevel: 0, dictID: 0 },
     };
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: the blocks lie one behind the other and are as long as `lens` says; `content` has `size` bytes.
     let len = unsafe {
         zstd_sys::ZDICT_trainFromBuffer_fastCover(
