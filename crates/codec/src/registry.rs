@@ -68,6 +68,8 @@ numbers! {
     LZRW1A = 18: peers::lzrw::LZRW1A;
     /// What another codec or pipeline made, and which: see `docs/formats/auto.md`.
     AUTO = 19: auto::PRESETS[0], auto::PRESETS[1], auto::PRESETS[2], auto::PRESETS[3];
+    /// A frame as [`CodecId::ZSTD`], made with a dictionary, and its version.
+    ZSTD_DICT = 20: ;
 }
 
 /// No codec has this name. Its text says which names there are.
@@ -83,12 +85,13 @@ impl fmt::Display for UnknownCodec {
         write!(
             f,
             "lz4hc:LEVEL with LEVEL from 2 to {}, {}and zstd:LEVEL with LEVEL from {} to -1 (fast) or from \
-             1 to {} (dense), zstd alone meaning zstd:1; and pipelines of up to {MOST_STEPS} of these and of {}, such as \
+             1 to {} (dense), zstd alone meaning zstd:1{}; and pipelines of up to {MOST_STEPS} of these and of {}, such as \
              delta:8x2+shuffle:8+zstd:1; and auto=A/B/C to choose from a list of one's own",
             if cfg!(feature = "lz4hc-optimal") { 12 } else { 9 },
             libs::LEVEL_NAMES,
             zstd::MIN_LEVEL,
             zstd::MAX_LEVEL,
+            if cfg!(feature = "dict") { ", and zstd-dict:LEVEL, which trains dictionaries" } else { "" },
             pipeline::STEP_NAMES,
         )
     }
@@ -105,6 +108,7 @@ fn single() -> impl Iterator<Item = &'static dyn Codec> {
 pub(crate) fn alias(name: &str) -> &str {
     match name {
         "zstd" => "zstd:1",
+        "zstd-dict" => "zstd-dict:1",
         "stride" => "stride:2",
         "lz4hc" => "lz4hc:9",
         "deflate" => "deflate:6",
@@ -144,6 +148,10 @@ pub fn decoder(id: CodecId) -> Option<&'static dyn Codec> {
         CodecId::STRIDE => Some(&stride::SETTINGS[0]),
         CodecId::PIPELINE => Some(&pipeline::ANY),
         CodecId::AUTO => Some(&auto::PRESETS[1]),
+        #[cfg(feature = "dict")]
+        CodecId::ZSTD_DICT => {
+            crate::dict::Dictionaries::of_name("zstd-dict:1").map(|codec| codec as &dyn Codec)
+        }
         _ => all().find(|codec| codec.id() == id),
     }
 }
@@ -152,14 +160,24 @@ pub fn decoder(id: CodecId) -> Option<&'static dyn Codec> {
 pub fn all() -> impl Iterator<Item = &'static dyn Codec> {
     let zstd = zstd::LEVELS.iter().map(|codec| codec as &dyn Codec);
     let lz4hc = lz4hc::LEVELS.iter().map(|codec| codec as &dyn Codec);
-    single().chain(zstd).chain(lz4hc).chain(libs::with_levels())
+    single().chain(zstd).chain(lz4hc).chain(libs::with_levels()).chain(with_dictionaries())
+}
+
+/// Those that train dictionaries.
+fn with_dictionaries() -> impl Iterator<Item = &'static dyn Codec> {
+    #[cfg(feature = "dict")]
+    let found = crate::dict::LEVELS.iter().map(|codec| codec as &dyn Codec);
+    #[cfg(not(feature = "dict"))]
+    let found = core::iter::empty();
+    found
 }
 
 /// Whether a codec, or a step of a pipeline, is there only because this crate was
 /// built with a feature: other programs, and the preload library, may not have it.
 pub fn is_optional(codec: &dyn Codec) -> bool {
     let optional = |name: &str| libs::all().any(|codec| codec.name() == name);
-    optional(codec.name())
+    codec.id() == CodecId::ZSTD_DICT
+        || optional(codec.name())
         || codec.name().parse::<Chain>().is_ok_and(|steps| steps.codecs().any(|step| optional(step.name())))
 }
 
@@ -228,6 +246,12 @@ mod tests {
             "auto=lz4,zstd:1",
             "auto+lz4",
             "shuffle:8+auto",
+            "zstd-dict:",
+            "zstd-dict:0",
+            "zstd-dict:23",
+            "zstd-dict:1+lz4",
+            "shuffle:8+zstd-dict:1",
+            "auto=zstd-dict:1",
             "lz4+",
             "lz4+x",
             "pipeline",
@@ -279,13 +303,14 @@ mod tests {
             ("842", 17),
             ("lzrw1a", 18),
             ("auto", 19),
+            ("zstd-dict:1", 20),
         ];
         for id in 0..=255 {
             let name = numbers.iter().find(|(_, number)| *number == id).map(|(name, _)| *name);
             match decoder(CodecId(id)) {
                 Some(codec) => assert_eq!(Some(codec.name()), name),
                 // Without its feature it is not there.
-                None => assert!(name.is_none() || (12..=16).contains(&id), "{id}"),
+                None => assert!(name.is_none() || (12..=16).contains(&id) || id == 20, "{id}"),
             }
         }
     }
@@ -294,8 +319,13 @@ mod tests {
     fn what_features_add_is_known_as_such() {
         for found in all() {
             let optimal = found.name().starts_with("lz4hc:1");
-            assert_eq!(is_optional(found), optimal || (12..=16).contains(&found.id().0), "{found:?}");
-            if found.id() == CodecId::AUTO {
+            let number = found.id().0;
+            assert_eq!(
+                is_optional(found),
+                optimal || (12..=16).contains(&number) || number == 20,
+                "{found:?}"
+            );
+            if [CodecId::AUTO, CodecId::ZSTD_DICT].contains(&found.id()) {
                 continue;
             }
             let name = std::format!("shuffle:2+{}", found.name());
