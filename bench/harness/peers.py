@@ -140,8 +140,8 @@ class Zram:
         return int(fields[0]), int(fields[2])
 
     def run(self, command, total, directory, load=None, **options):
-        """Runs until the totals agree; the last run counts."""
-        limit = self.limits.get((load, total), total * 0.65)
+        """Runs until the totals agree. Where they never do, the run counts that came to its end with the least."""
+        ended, limit = [], self.limits.get((load, total), total * 0.65)
         for attempt in range(6):
             seen = {"stored": 0, "taken": 0}
 
@@ -157,11 +157,18 @@ class Zram:
             if abs(result.peak - total) <= total * TOLERANCE:
                 self.limits[load, total] = limit
                 return result
-            if result.status[0] < 0 and result.peak > total:
-                return result  # killed, and had more than it may: it does not fit
+            if result.status[0] >= 0:
+                ended.append(result)
+            elif result.peak > total:
+                break  # killed, and had more than it may: it does not fit
             gain = 1 - seen["taken"] / seen["stored"] if seen["stored"] else 1
             limit = max(8 * MIB, limit + (total - result.peak) / max(gain, 0.2))
-        result.unsettled = True
+        least = min((result for result in ended if result.peak > total), key=lambda result: result.peak, default=result)
+        if least is not result:
+            # Once more: its output has been written over since.
+            result = memory.run(command, directory, hard_limit=least.cgroup_limit, extra=lambda: self.pool()[1], **options)
+            result.cgroup_limit = least.cgroup_limit
+        result.unsettled = result.status[0] >= 0
         return result
 
 
