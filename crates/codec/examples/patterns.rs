@@ -1,6 +1,6 @@
 //! How often the patterns of the paper on PBPM occur in files of pages, with
 //! dictionaries of several sizes and associativities: its figure 2.
-//! `cargo run --release -p memfold-codec --example patterns -- FILE...`
+//! `cargo run --release -p memfold-codec --example patterns -- [--svg CHART] FILE...`
 //!
 //! Words of pages are taken in order, the dictionary starts empty with each page of
 //! 4 KiB, and same-filled pages are skipped. A word counts for the first pattern
@@ -45,9 +45,53 @@ impl Dictionary {
     }
 }
 
+/// A bar for each dictionary, cut into the shares of the patterns.
+fn chart(names: &[&str], rows: &[(String, Vec<f64>)]) -> String {
+    const COLOURS: [&str; 12] = [
+        "#1b4965", "#31708e", "#5fa8d3", "#1f7a4d", "#2f8f60", "#4a9b74", "#6aa98a", "#b08900", "#d9b44a",
+        "#f0d995", "#c9c9c9", "#8a2f2f",
+    ];
+    let (left, width) = (90.0, 700.0);
+    let height = 60 + 26 * rows.len();
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {height}\" font-family=\"sans-serif\" font-size=\"12\">\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
+        left + width + 10.0
+    );
+    for (i, (name, colour)) in names.iter().zip(COLOURS).enumerate() {
+        let x = left + (i * 58) as f64;
+        svg += &format!("<rect x=\"{x}\" y=\"12\" width=\"12\" height=\"12\" fill=\"{colour}\"/>");
+        svg += &format!("<text x=\"{}\" y=\"22\">{name}</text>\n", x + 16.0);
+    }
+    for (i, (kind, shares)) in rows.iter().enumerate() {
+        let (y, mut x) = (40 + 26 * i, left);
+        svg += &format!("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{kind}</text>\n", left - 8.0, y + 15);
+        for (share, colour) in shares.iter().zip(COLOURS) {
+            let w = share * width / 100.0;
+            svg +=
+                &format!("<rect x=\"{x:.1}\" y=\"{y}\" width=\"{w:.1}\" height=\"20\" fill=\"{colour}\"/>");
+            if w > 22.0 {
+                svg += &format!(
+                    "<text x=\"{:.1}\" y=\"{}\" fill=\"white\" text-anchor=\"middle\">{share:.0}</text>",
+                    x + w / 2.0,
+                    y + 15
+                );
+            }
+            x += w;
+        }
+        svg += "\n";
+    }
+    svg + "</svg>\n"
+}
+
 fn main() {
-    let data: Vec<Vec<u8>> =
-        std::env::args().skip(1).map(|file| std::fs::read(file).expect("a file")).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    let mut svg = None;
+    if arguments.first().is_some_and(|first| first == "--svg") {
+        svg = arguments.drain(..2).next_back();
+    }
+    let data: Vec<Vec<u8>> = arguments.iter().map(|file| std::fs::read(file).expect("a file")).collect();
+    let mut rows = Vec::new();
     let names: Vec<&str> = BEFORE.iter().map(|(name, _)| *name).collect();
     let matches = MATCHES.iter().map(|(name, _)| *name);
     let names: Vec<&str> =
@@ -78,9 +122,14 @@ fn main() {
             }
         }
         let all: u64 = counts.iter().sum();
-        let kind = if ways == 1 { "direct".to_owned() } else { format!("{ways} ways") };
-        print!("| {size}, {kind} |");
-        counts.iter().for_each(|&count| print!(" {:.1} |", 100.0 * count as f64 / all as f64));
+        let kind = if ways == 1 { format!("{size}, direct") } else { format!("{size}, {ways} ways") };
+        print!("| {kind} |");
+        let shares: Vec<f64> = counts.iter().map(|&count| 100.0 * count as f64 / all as f64).collect();
+        shares.iter().for_each(|share| print!(" {share:.1} |"));
         println!();
+        rows.push((kind, shares));
+    }
+    if let Some(path) = svg {
+        std::fs::write(path, chart(&names, &rows)).expect("a chart");
     }
 }

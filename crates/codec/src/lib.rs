@@ -24,7 +24,7 @@
 //! - What `compress` makes depends on the block alone, not on the threshold,
 //!   the length of `dst`, or what the scratch was used for before.
 //! - It answers `Fits` exactly if the result is not larger than the threshold.
-//!   These two do not hold for [`Auto`], which learns and weighs: what it makes
+//!   These two do not hold for [`Auto`], which learns and weighs: what they make
 //!   is never larger than the threshold, but may differ from call to call.
 //! - `decompress` takes that result, all of it and nothing more.
 //! - A block of no bytes has a compressed form of no bytes.
@@ -42,6 +42,8 @@ mod bewalgo2;
 mod bytes;
 mod copy;
 pub mod cpu;
+#[cfg(feature = "dict")]
+pub mod dict;
 mod libs;
 mod lz4;
 mod lz4hc;

@@ -8,16 +8,8 @@
 
 use core::fmt;
 
-use crate::auto::PRESETS;
-use crate::bewalgo::BEWALGO;
-use crate::bewalgo2::BEWALGO2;
-use crate::copy::Copy;
-use crate::lz4::Lz4;
-use crate::pbpm::{PBPM, PBPM_TAPES, PBPM_WORD};
-use crate::peers::lzrw::LZRW1A;
-use crate::peers::p842::P842;
-use crate::wkdm::WKDM;
-use crate::{Chain, Codec, MOST_STEPS, Pipeline, auto, libs, lz4hc, pipeline, stride, zstd};
+use crate::{Chain, Codec, MOST_STEPS, Pipeline, auto, bewalgo, bewalgo2, copy, libs, lz4, lz4hc};
+use crate::{pbpm, peers, pipeline, stride, wkdm, zstd};
 
 /// Which decoder reads a compressed block: the number that formats store.
 ///
@@ -25,45 +17,59 @@ use crate::{Chain, Codec, MOST_STEPS, Pipeline, auto, libs, lz4hc, pipeline, str
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CodecId(pub u8);
 
-impl CodecId {
+/// Gives out the numbers. Each line is a number, and the codecs that share it and have
+/// neither levels nor a feature; those that have come in [`all`].
+macro_rules! numbers {
+    ($($(#[$what:meta])* $name:ident = $number:literal: $($codec:expr),*;)*) => {
+        impl CodecId {
+            $($(#[$what])* pub const $name: CodecId = CodecId($number);)*
+        }
+
+        static OURS: &[&dyn Codec] = &[$($(&$codec,)*)*];
+    };
+}
+
+numbers! {
     /// The block as it is.
-    pub const COPY: CodecId = CodecId(1);
+    COPY = 1: copy::Copy;
     /// An LZ4 block, without frame.
-    pub const LZ4: CodecId = CodecId(2);
+    LZ4 = 2: lz4::Lz4;
     /// A Zstandard frame without its magic number, whatever the level.
-    pub const ZSTD: CodecId = CodecId(3);
+    ZSTD = 3: ;
     /// Our own format of predicted words, see `docs/formats/stride.md`.
-    pub const STRIDE: CodecId = CodecId(4);
+    STRIDE = 4: stride::SETTINGS[0], stride::SETTINGS[1], stride::SETTINGS[2];
     /// PBPM with one tape of data.
-    pub const PBPM: CodecId = CodecId(5);
+    PBPM = 5: pbpm::PBPM;
     /// PBPM with a tape for data of each size.
-    pub const PBPM_TAPES: CodecId = CodecId(6);
+    PBPM_TAPES = 6: pbpm::PBPM_TAPES;
     /// PBPM with data in whole words.
-    pub const PBPM_WORD: CodecId = CodecId(7);
+    PBPM_WORD = 7: pbpm::PBPM_WORD;
     /// WKdm.
-    pub const WKDM: CodecId = CodecId(8);
+    WKDM = 8: wkdm::WKDM;
     /// BeWalgo.
-    pub const BEWALGO: CodecId = CodecId(9);
+    BEWALGO = 9: bewalgo::BEWALGO;
     /// BeWalgo2.
-    pub const BEWALGO2: CodecId = CodecId(10);
+    BEWALGO2 = 10: bewalgo2::BEWALGO2;
     /// A pipeline, which says itself what it is made of.
-    pub const PIPELINE: CodecId = CodecId(11);
+    PIPELINE = 11: ;
     /// Raw DEFLATE, whatever the level.
-    pub const DEFLATE: CodecId = CodecId(12);
+    DEFLATE = 12: ;
     /// Snappy, without frame.
-    pub const SNAPPY: CodecId = CodecId(13);
+    SNAPPY = 13: ;
     /// A bzip2 stream.
-    pub const BZIP2: CodecId = CodecId(14);
+    BZIP2 = 14: ;
     /// LZMA2, whatever the level.
-    pub const XZ: CodecId = CodecId(15);
+    XZ = 15: ;
     /// LZO1X.
-    pub const LZO: CodecId = CodecId(16);
+    LZO = 16: ;
     /// 842, without checksum.
-    pub const P842: CodecId = CodecId(17);
+    P842 = 17: peers::p842::P842;
     /// LZRW1-A.
-    pub const LZRW1A: CodecId = CodecId(18);
+    LZRW1A = 18: peers::lzrw::LZRW1A;
     /// What another codec or pipeline made, and which: see `docs/formats/auto.md`.
-    pub const AUTO: CodecId = CodecId(19);
+    AUTO = 19: auto::PRESETS[0], auto::PRESETS[1], auto::PRESETS[2], auto::PRESETS[3];
+    /// A frame as [`CodecId::ZSTD`], made with a dictionary, and its version.
+    ZSTD_DICT = 20: ;
 }
 
 /// No codec has this name. Its text says which names there are.
@@ -73,18 +79,19 @@ pub struct UnknownCodec;
 impl fmt::Display for UnknownCodec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("no codec has that name; there are ")?;
-        for codec in SINGLE {
+        for codec in single() {
             write!(f, "{}, ", codec.name())?;
         }
         write!(
             f,
             "lz4hc:LEVEL with LEVEL from 2 to {}, {}and zstd:LEVEL with LEVEL from {} to -1 (fast) or from \
-             1 to {} (dense), zstd alone meaning zstd:1; and pipelines of up to {MOST_STEPS} of these and of {}, such as \
+             1 to {} (dense), zstd alone meaning zstd:1{}; and pipelines of up to {MOST_STEPS} of these and of {}, such as \
              delta:8x2+shuffle:8+zstd:1; and auto=A/B/C to choose from a list of one's own",
             if cfg!(feature = "lz4hc-optimal") { 12 } else { 9 },
             libs::LEVEL_NAMES,
             zstd::MIN_LEVEL,
             zstd::MAX_LEVEL,
+            if cfg!(feature = "dict") { ", and zstd-dict:LEVEL, which trains dictionaries" } else { "" },
             pipeline::STEP_NAMES,
         )
     }
@@ -92,42 +99,16 @@ impl fmt::Display for UnknownCodec {
 
 impl core::error::Error for UnknownCodec {}
 
-const OURS: usize = 17;
-
 /// The codecs that are one each. Those with levels come in addition.
-static SINGLE: [&dyn Codec; OURS + libs::SINGLE.len()] = {
-    let mut all: [&dyn Codec; OURS + libs::SINGLE.len()] = [&Copy; OURS + libs::SINGLE.len()];
-    let ours: [&dyn Codec; OURS] = [
-        &Copy,
-        &Lz4,
-        &stride::SETTINGS[0],
-        &stride::SETTINGS[1],
-        &stride::SETTINGS[2],
-        &PBPM,
-        &PBPM_TAPES,
-        &PBPM_WORD,
-        &WKDM,
-        &BEWALGO,
-        &BEWALGO2,
-        &P842,
-        &LZRW1A,
-        &PRESETS[0],
-        &PRESETS[1],
-        &PRESETS[2],
-        &PRESETS[3],
-    ];
-    let mut i = 0;
-    while i < all.len() {
-        all[i] = if i < ours.len() { ours[i] } else { libs::SINGLE[i - ours.len()] };
-        i += 1;
-    }
-    all
-};
+fn single() -> impl Iterator<Item = &'static dyn Codec> {
+    OURS.iter().chain(libs::SINGLE).copied()
+}
 
 /// The whole name for a short one.
 pub(crate) fn alias(name: &str) -> &str {
     match name {
         "zstd" => "zstd:1",
+        "zstd-dict" => "zstd-dict:1",
         "stride" => "stride:2",
         "lz4hc" => "lz4hc:9",
         "deflate" => "deflate:6",
@@ -162,11 +143,15 @@ pub fn codec(name: &str) -> Result<&'static dyn Codec, UnknownCodec> {
 pub fn decoder(id: CodecId) -> Option<&'static dyn Codec> {
     match id {
         // The most frequent are found at once.
-        CodecId::LZ4 => Some(&Lz4),
+        CodecId::LZ4 => Some(&lz4::Lz4),
         CodecId::ZSTD => zstd::level(1).map(|codec| codec as &dyn Codec),
         CodecId::STRIDE => Some(&stride::SETTINGS[0]),
         CodecId::PIPELINE => Some(&pipeline::ANY),
-        CodecId::AUTO => Some(&PRESETS[1]),
+        CodecId::AUTO => Some(&auto::PRESETS[1]),
+        #[cfg(feature = "dict")]
+        CodecId::ZSTD_DICT => {
+            crate::dict::Dictionaries::of_name("zstd-dict:1").map(|codec| codec as &dyn Codec)
+        }
         _ => all().find(|codec| codec.id() == id),
     }
 }
@@ -175,14 +160,24 @@ pub fn decoder(id: CodecId) -> Option<&'static dyn Codec> {
 pub fn all() -> impl Iterator<Item = &'static dyn Codec> {
     let zstd = zstd::LEVELS.iter().map(|codec| codec as &dyn Codec);
     let lz4hc = lz4hc::LEVELS.iter().map(|codec| codec as &dyn Codec);
-    SINGLE.iter().copied().chain(zstd).chain(lz4hc).chain(libs::with_levels())
+    single().chain(zstd).chain(lz4hc).chain(libs::with_levels()).chain(with_dictionaries())
+}
+
+/// Those that train dictionaries.
+fn with_dictionaries() -> impl Iterator<Item = &'static dyn Codec> {
+    #[cfg(feature = "dict")]
+    let found = crate::dict::LEVELS.iter().map(|codec| codec as &dyn Codec);
+    #[cfg(not(feature = "dict"))]
+    let found = core::iter::empty();
+    found
 }
 
 /// Whether a codec, or a step of a pipeline, is there only because this crate was
 /// built with a feature: other programs, and the preload library, may not have it.
 pub fn is_optional(codec: &dyn Codec) -> bool {
     let optional = |name: &str| libs::all().any(|codec| codec.name() == name);
-    optional(codec.name())
+    codec.id() == CodecId::ZSTD_DICT
+        || optional(codec.name())
         || codec.name().parse::<Chain>().is_ok_and(|steps| steps.codecs().any(|step| optional(step.name())))
 }
 
@@ -251,6 +246,12 @@ mod tests {
             "auto=lz4,zstd:1",
             "auto+lz4",
             "shuffle:8+auto",
+            "zstd-dict:",
+            "zstd-dict:0",
+            "zstd-dict:23",
+            "zstd-dict:1+lz4",
+            "shuffle:8+zstd-dict:1",
+            "auto=zstd-dict:1",
             "lz4+",
             "lz4+x",
             "pipeline",
@@ -302,13 +303,14 @@ mod tests {
             ("842", 17),
             ("lzrw1a", 18),
             ("auto", 19),
+            ("zstd-dict:1", 20),
         ];
         for id in 0..=255 {
             let name = numbers.iter().find(|(_, number)| *number == id).map(|(name, _)| *name);
             match decoder(CodecId(id)) {
                 Some(codec) => assert_eq!(Some(codec.name()), name),
                 // Without its feature it is not there.
-                None => assert!(name.is_none() || (12..=16).contains(&id), "{id}"),
+                None => assert!(name.is_none() || (12..=16).contains(&id) || id == 20, "{id}"),
             }
         }
     }
@@ -317,8 +319,13 @@ mod tests {
     fn what_features_add_is_known_as_such() {
         for found in all() {
             let optimal = found.name().starts_with("lz4hc:1");
-            assert_eq!(is_optional(found), optimal || (12..=16).contains(&found.id().0), "{found:?}");
-            if found.id() == CodecId::AUTO {
+            let number = found.id().0;
+            assert_eq!(
+                is_optional(found),
+                optimal || (12..=16).contains(&number) || number == 20,
+                "{found:?}"
+            );
+            if [CodecId::AUTO, CodecId::ZSTD_DICT].contains(&found.id()) {
                 continue;
             }
             let name = std::format!("shuffle:2+{}", found.name());

@@ -58,10 +58,13 @@ macro_rules! levels {
     };
 }
 
+/// How many levels there are.
+pub(crate) const COUNT: usize = 72;
+
 /// All levels in ascending order. There is no level 0: for Zstandard it means
 /// the default, which is 3.
 #[rustfmt::skip]
-pub(crate) static LEVELS: [Zstd; 72] = levels![
+pub(crate) static LEVELS: [Zstd; COUNT] = levels![
     -50, -49, -48, -47, -46, -45, -44, -43, -42, -41, -40, -39, -38, -37, -36, -35, -34, -33, -32, -31,
     -30, -29, -28, -27, -26, -25, -24, -23, -22, -21, -20, -19, -18, -17, -16, -15, -14, -13, -12, -11,
     -10, -9, -8, -7, -6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,
@@ -88,7 +91,7 @@ mod untraced {
 
 /// What the library says of a call: a size, or an error as a number just below
 /// zero.
-fn result(code: usize) -> Result<usize, Malformed> {
+pub(crate) fn result(code: usize) -> Result<usize, Malformed> {
     // SAFETY: looks at the number only.
     if unsafe { zstd_sys::ZSTD_isError(code) } == 0 { Ok(code) } else { Err(Malformed) }
 }
@@ -96,13 +99,18 @@ fn result(code: usize) -> Result<usize, Malformed> {
 /// For calls that can only fail if this module gives the library parameters it
 /// does not have. That must not pass for a block that does not compress.
 #[track_caller]
-fn must(code: usize) {
+pub(crate) fn must(code: usize) {
     assert!(result(code).is_ok(), "zstd refuses its parameters");
 }
 
 impl Zstd {
+    #[cfg(feature = "dict")]
+    pub(crate) const fn level(&self) -> i32 {
+        self.level
+    }
+
     /// Bytes before the context in the scratch of a compressor.
-    fn staging(&self, len: usize) -> usize {
+    pub(crate) fn staging(&self, len: usize) -> usize {
         self.bound(len).next_multiple_of(Scratch::ALIGN)
     }
 
@@ -158,7 +166,7 @@ impl Zstd {
     }
 }
 
-fn decompress_context(scratch: &mut Scratch<'_>) -> *mut ZSTD_DCtx {
+pub(crate) fn decompress_context(scratch: &mut Scratch<'_>) -> *mut ZSTD_DCtx {
     let kept = Kept { codec: CodecId::ZSTD, compress: false, level: 0, block_len: 0 };
     let set_up = |memory: NonNull<u8>| {
         let size = decompress_context_size();
@@ -183,7 +191,7 @@ fn decompress_context_size() -> usize {
 
 /// Whether `src` is one frame as this module makes them, from its first byte
 /// to its last. What is inside of the blocks is for the library to judge.
-fn is_one_frame(src: &[u8]) -> bool {
+pub(crate) fn is_one_frame(src: &[u8]) -> bool {
     // The header: no flag set, then the window size.
     let [0, _, rest @ ..] = src else { return false };
     let mut rest = rest;

@@ -4,7 +4,8 @@
 //!
 //! `NAME.block` is a block, `NAME.N.HOW` a compressed form of it for the decoder
 //! with number N, made by the codec HOW. `zero-LEN` are zeros without a file, for
-//! the sake of lengths that take more than one block of a format.
+//! the sake of lengths that take more than one block of a format. `version-N.dictionary` is the dictionary
+//! that stands for version N in forms of `zstd-dict`.
 
 mod common;
 
@@ -12,11 +13,11 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::{env, fs};
 
-use common::{PIPELINES, block, compress, decompress};
-use memfold_codec::{Auto, Codec, CodecId, ScratchBuf, auto_table, codec, decoder};
+use common::{PIPELINES, block, compress, decompress, some_codecs};
+use memfold_codec::{Auto, Codec, CodecId, ScratchBuf, auto_table, decoder};
 
 /// Decoders that are there only with features of the crate.
-const OPTIONAL: [u8; 5] = [12, 13, 14, 15, 16];
+const OPTIONAL: [u8; 6] = [12, 13, 14, 15, 16, 20];
 
 fn dir() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -29,15 +30,30 @@ fn golden_block(name: &str) -> Vec<u8> {
     }
 }
 
+/// Makes the dictionaries of golden forms known.
+#[cfg(feature = "dict")]
+fn load_dictionaries() {
+    for entry in fs::read_dir(dir()).unwrap() {
+        let path = entry.unwrap().path();
+        let file = path.file_name().unwrap().to_str().unwrap();
+        if let Some(version) = file.strip_prefix("version-").and_then(|name| name.strip_suffix(".dictionary"))
+        {
+            assert!(memfold_codec::dict::load(version.parse().unwrap(), &fs::read(&path).unwrap()), "{file}");
+        }
+    }
+}
+
 #[test]
 fn golden_forms_decode() {
+    #[cfg(feature = "dict")]
+    load_dictionaries();
     let mut seen = BTreeSet::new();
     for entry in fs::read_dir(dir()).unwrap() {
         let path = entry.unwrap().path();
         let file = path.file_name().unwrap().to_str().unwrap().to_owned();
         let mut parts = file.splitn(3, '.');
         let (name, number) = (parts.next().unwrap(), parts.next().unwrap());
-        if number == "block" {
+        if number == "block" || number == "dictionary" {
             continue;
         }
         let number = number.parse().unwrap_or_else(|_| panic!("{file} has no number"));
@@ -51,7 +67,7 @@ fn golden_forms_decode() {
         assert!(again.as_deref() == Ok(&block), "{file} no longer decodes");
         seen.insert(number);
     }
-    let numbers = (1..=19).filter(|&number| decoder(CodecId(number)).is_some());
+    let numbers = (1..=255).filter(|&number| decoder(CodecId(number)).is_some());
     assert_eq!(seen, numbers.collect::<BTreeSet<u8>>(), "a number without golden form");
 }
 
@@ -81,34 +97,8 @@ fn make_missing() {
             add(&format!("{name}.block"), &block(kind, len, 42));
         }
         let src = golden_block(&name);
-        for how in [
-            "copy",
-            "lz4",
-            "stride:1",
-            "stride:2",
-            "stride:3",
-            "zstd:-7",
-            "zstd:1",
-            "zstd:5",
-            "zstd:19",
-            "pbpm",
-            "pbpm:tapes",
-            "pbpm:word",
-            "wkdm",
-            "bewalgo",
-            "bewalgo2",
-            "842",
-            "lzrw1a",
-            "deflate:6",
-            "snappy",
-            "bzip2",
-            "xz:0",
-            "lzo",
-        ]
-        .into_iter()
-        .chain(PIPELINES)
-        {
-            let Ok(codec) = codec(how) else { continue };
+        for codec in some_codecs(&["zstd:-7", "zstd:1", "zstd:5", "zstd:19", "deflate:6", "xz:0"]) {
+            let how = codec.name();
             // Small files, and of pipelines one of a kind.
             let small = if PIPELINES.contains(&how) { kind == "records" || len == 1 } else { how != "copy" };
             if !small && len > 100 {
@@ -130,5 +120,43 @@ fn make_missing() {
         });
         let (name, form) = made.unwrap_or_else(|| panic!("nothing suits {chain:?}"));
         add(&format!("{name}.19.place-{place:02}"), &form);
+    }
+    #[cfg(feature = "dict")]
+    make_missing_dictionaries(&add);
+}
+
+/// Forms with versions of one and of three bytes, and without dictionary. A version is a number of the process; so that these
+/// have the numbers of their names, each is loaded as the one before the next that is adopted.
+#[cfg(feature = "dict")]
+fn make_missing_dictionaries(add: &dyn Fn(&str, &[u8])) {
+    use memfold_codec::dict::{self, Dictionaries, Step};
+    let level = 3;
+    for (version, name) in [(1, "text-1000"), (70_000, "records-4096")] {
+        let set = Dictionaries::new(level).unwrap();
+        let (kind, len) = name.split_once('-').unwrap();
+        let (src, len) = (golden_block(name), len.parse().unwrap());
+        let mut memory = ScratchBuf::for_codecs([&set as &dyn Codec], len);
+        let mut scratch = memory.scratch();
+        if version == 1 {
+            let form = compress(&set, &src, usize::MAX, &mut scratch).unwrap();
+            add(&format!("{name}.20.zstd-dict_{level}-without"), &form);
+        } else {
+            assert!(dict::load(version - 1, &dict::dictionary(1).unwrap()));
+        }
+        set.maintain(0);
+        for seed in 0.. {
+            compress(&set, &block(kind, len, 1000 + seed), usize::MAX, &mut scratch);
+            match set.maintain(1 << 40) {
+                Step::Adopted(adopted) => {
+                    assert_eq!(adopted, version);
+                    break;
+                }
+                _ => assert!(seed < 10_000, "no dictionary pays for {name}"),
+            }
+        }
+        add(&format!("version-{version}.dictionary"), &dict::dictionary(version).unwrap());
+        let form = compress(&set, &src, usize::MAX, &mut scratch).unwrap();
+        assert_eq!(dict::version_of(&form), Some(version));
+        add(&format!("{name}.20.zstd-dict_{level}"), &form);
     }
 }

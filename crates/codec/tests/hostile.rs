@@ -17,7 +17,8 @@ use std::cell::RefCell;
 const ROWS: [&str; 8] = ["copy", "lzrw1a", "pbpm", "pbpm:tapes", "pbpm:word", "wkdm", "bewalgo", "bewalgo2"];
 
 fn names() -> Vec<&'static str> {
-    let codecs = some_codecs(&["zstd:1", "deflate:6", "xz:0"]).into_iter().map(|codec| codec.name());
+    let codecs =
+        some_codecs(&["zstd:1", "zstd-dict:1", "deflate:6", "xz:0"]).into_iter().map(|codec| codec.name());
     codecs.chain(["auto"]).collect()
 }
 

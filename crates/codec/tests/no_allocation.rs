@@ -73,6 +73,36 @@ fn no_codec_calls_the_allocator() {
             }
         }
     }
+    #[cfg(feature = "dict")]
+    no_dictionary_allocates_per_block();
     assert!(CALLS.load(Relaxed) > 0, "the test must see the calls it looks for");
     assert!(calling.is_empty(), "{calling:?}");
+}
+
+/// Rounds of training allocate; blocks between them do not, whether they are collected, or compressed with a dictionary.
+#[cfg(feature = "dict")]
+fn no_dictionary_allocates_per_block() {
+    use memfold_codec::dict::{Dictionaries, version_of};
+    use memfold_codec::{Codec, Compressed};
+    let set = Dictionaries::new(1).unwrap();
+    let mut memory = ScratchBuf::for_codecs([&set as &dyn Codec], 1024);
+    let mut scratch = memory.scratch();
+    set.maintain(0);
+    let mut with = 0;
+    for round in 0..8 {
+        let blocks: Vec<_> = (0..512).map(|i| block("text", 1024, round * 1000 + i)).collect();
+        let (mut dst, mut again) = (vec![0; set.bound(1024)], vec![0; 1024]);
+        let before = CALLS.load(Relaxed);
+        for block in &blocks {
+            let Compressed::Fits(size) = set.compress(block, &mut dst, usize::MAX, &mut scratch) else {
+                panic!()
+            };
+            set.decompress(&dst[..size], &mut again, &mut scratch).unwrap();
+            with += u32::from(version_of(&dst[..size]) != Some(0));
+            assert!(again == *block);
+        }
+        assert_eq!(CALLS.load(Relaxed), before, "round {round}");
+        set.maintain(1 << 40);
+    }
+    assert!(with > 0, "no dictionary was used");
 }

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use memfold_codec::{Codec, Compressed, ScratchBuf};
 
 use crate::bench::plan::Threshold;
+use crate::bench::subject::{Subject, Trained};
 
 /// Passes if the user does not say how many.
 pub const PASSES: usize = 7;
@@ -34,6 +35,8 @@ pub struct Measured {
     pub decompress: Duration,
     /// Passes made.
     pub passes: usize,
+    /// The dictionaries of a codec that trains some.
+    pub trained: Option<Trained>,
 }
 
 /// A block did not come back as it was: the number of the block, among those
@@ -69,21 +72,24 @@ pub fn measure(
     let mut again = vec![0xA5; longest];
     let (mut compress, mut decompress) = (Vec::new(), Vec::new());
 
+    let mut subject = Subject::new(codec, blocks);
     let begin = Instant::now();
     loop {
+        subject.begin_pass();
         let start = Instant::now();
         let mut used = 0;
-        for (block, size) in blocks.iter().zip(&mut sizes) {
+        for (number, (block, size)) in blocks.iter().zip(&mut sizes).enumerate() {
             let most = threshold.of(block.len());
-            *size = match codec.compress(block, &mut forms[used..], most, &mut compress_scratch) {
+            *size = match subject.codec().compress(block, &mut forms[used..], most, &mut compress_scratch) {
                 Compressed::Fits(size) => {
                     used += size;
                     Some(size)
                 }
                 Compressed::Incompressible => None,
             };
+            subject.between_blocks(number);
         }
-        compress.push(start.elapsed());
+        compress.push(start.elapsed().saturating_sub(subject.aside()));
 
         let start = Instant::now();
         let mut left = &forms[..];
@@ -119,7 +125,8 @@ pub fn measure(
         }
     }
     let passes = compress.len();
-    Ok(Measured { sizes, compress: median(compress), decompress: median(decompress), passes })
+    let trained = subject.trained();
+    Ok(Measured { sizes, compress: median(compress), decompress: median(decompress), passes, trained })
 }
 
 /// How many passes that take so long are made: an odd number, so that the median is one of them.

@@ -15,6 +15,7 @@ mod measure;
 mod plan;
 mod plot;
 mod rows;
+mod subject;
 mod sums;
 mod table;
 
@@ -142,7 +143,10 @@ fn add_virtual_best(
     counts: corpus::Counts,
 ) {
     let Some(file) = rows.first().map(|row| row.file.clone()) else { return };
-    let is_fast = |row: &Row| row.sums.compress_speed().is_none_or(|speed| speed >= plan.floor);
+    // What dictionaries cost is of no single block.
+    let is_alone = |row: &Row| row.dictionary_bytes.is_none();
+    let is_fast =
+        |row: &Row| is_alone(row) && row.sums.compress_speed().is_none_or(|speed| speed >= plan.floor);
     let mut best = vec![None; blocks.len()];
     let mut members: Vec<String> = Vec::new();
     for (row, sizes) in rows.iter().zip(sizes).filter(|(row, _)| is_fast(row)) {

@@ -15,7 +15,8 @@ const DEFAULT: &str = "lz4,zstd:-5,zstd:1,zstd:3,lzo,snappy,deflate:6,wkdm,pbpm,
                        auto:fast,auto,auto:dense";
 
 /// Levels that stand for their family in `all`, which would else be some hundred codecs.
-const LEVELS: [(&str, &[i32]); 4] = [
+const LEVELS: [(&str, &[i32]); 5] = [
+    ("zstd-dict", &[-5, 1, 6]),
     ("zstd", &[-50, -20, -10, -5, -3, -1, 1, 3, 6, 9, 12, 19]),
     ("lz4hc", &[3, 9, 12]),
     ("deflate", &[1, 6, 9, 12]),

@@ -69,6 +69,15 @@ pub struct Row {
     pub compress_scratch_bytes: Option<usize>,
     /// The same for decompression.
     pub decompress_scratch_bytes: Option<usize>,
+    /// Bytes of dictionaries, with what decompression needs of them; part of `compressed_bytes`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dictionary_bytes: Option<u64>,
+    /// Dictionaries that were taken up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dictionaries: Option<usize>,
+    /// Seconds to train them, which are not in the speeds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub training_s: Option<f64>,
     /// Passes of which the median counts.
     pub passes: Option<usize>,
     /// Bytes of the virtual best by those of this codec, if it was asked for.
@@ -126,11 +135,16 @@ impl Row {
     /// The row of one codec. The effective speeds are filled in by `set_sums`.
     pub fn new(file: &str, plan: &Plan, counts: Counts, contender: Contender, measured: &Measured) -> Self {
         let codec = contender.codec;
+        let trained = measured.trained;
+        let tables = trained.map_or(0, |trained| trained.encoder);
         Self {
             codec: codec.name().to_owned(),
             path: Some(contender.path.name()),
-            compress_scratch_bytes: Some(codec.compress_scratch(plan.block)),
+            compress_scratch_bytes: Some(codec.compress_scratch(plan.block) + tables),
             decompress_scratch_bytes: Some(codec.decompress_scratch(plan.block)),
+            dictionary_bytes: trained.map(|trained| trained.bytes),
+            dictionaries: trained.map(|trained| trained.versions),
+            training_s: trained.map(|trained| trained.time.as_secs_f64()),
             passes: Some(measured.passes),
             ..Self::of_virtual_best(file, plan, counts, None)
         }
@@ -157,6 +171,9 @@ impl Row {
             stored_raw: 0,
             compress_scratch_bytes: None,
             decompress_scratch_bytes: None,
+            dictionary_bytes: None,
+            dictionaries: None,
+            training_s: None,
             passes: None,
             of_virtual_best: None,
             members,

@@ -24,7 +24,7 @@ pub struct Sums {
     pub raw: u64,
     /// How many these are.
     pub raw_blocks: usize,
-    /// Compressed forms of the other blocks.
+    /// Compressed forms of the other blocks, and the dictionaries that they need.
     pub packed: u64,
     /// Time to compress all blocks.
     pub compress: f64,
@@ -45,6 +45,7 @@ impl Sums {
             return sizes;
         }
         Self {
+            packed: sizes.packed + measured.trained.map_or(0, |trained| trained.bytes),
             compress: measured.compress.as_secs_f64(),
             decompress: measured.decompress.as_secs_f64(),
             ..sizes

@@ -182,6 +182,22 @@ fn legend(report: &Report, plan: &Plan, several: bool) -> String {
         report.device_write_mb_s,
         report.device_read_mb_s
     );
+    let dictionaries: Vec<&Row> = report.rows.iter().filter(|row| row.dictionaries.is_some()).collect();
+    if !dictionaries.is_empty() {
+        text += "zstd-dict: begins each file without dictionary and trains on the blocks before; dictionaries count in the ratio.\n";
+    }
+    for row in dictionaries {
+        let count = row.dictionaries.unwrap_or(0);
+        let _ = writeln!(
+            text,
+            "  {}, {}: {count} {}, {}, trained and judged in {:.0} ms",
+            row.file,
+            row.codec,
+            if count == 1 { "dictionary" } else { "dictionaries" },
+            Human(row.dictionary_bytes.unwrap_or(0)),
+            row.training_s.unwrap_or(0.0) * 1e3
+        );
+    }
     if several {
         text += "all files: harmonic mean of the ratios; all bytes over all time.\n";
     }

@@ -44,8 +44,11 @@ fn step(number: u8) -> Option<&'static dyn Step> {
 /// The number stored for a codec is this and its own.
 const CODECS: u8 = 96;
 
-/// The largest number of a codec that can stand in a pipeline. One that cannot is `auto`, which chooses among them.
+/// The largest number of a codec that can stand in a pipeline.
 const LAST_CODEC: u8 = 0x7F - CODECS;
+
+/// Codecs that cannot: `auto`, which chooses among pipelines, and `zstd-dict`, whose forms depend on more than the block.
+const ALONE: [CodecId; 2] = [CodecId::AUTO, CodecId::ZSTD_DICT];
 
 /// The number stored for a codec.
 pub(super) const fn of_codec(id: CodecId) -> u8 {
@@ -59,7 +62,7 @@ pub(super) fn steps() -> impl Iterator<Item = Element> {
 
 /// All codecs, and where each is among [`registry::all`].
 pub(super) fn codecs() -> impl Iterator<Item = (usize, &'static dyn Codec)> {
-    let whole = |codec: &dyn Codec| codec.id().0 <= LAST_CODEC && codec.id() != CodecId::AUTO;
+    let whole = |codec: &dyn Codec| codec.id().0 <= LAST_CODEC && !ALONE.contains(&codec.id());
     registry::all().enumerate().filter(move |(_, codec)| whole(*codec))
 }
 
@@ -67,7 +70,7 @@ impl Element {
     /// What undoes the step with this stored number.
     pub(crate) fn to_undo(number: u8) -> Option<Self> {
         match number.checked_sub(CODECS) {
-            Some(id) if CodecId(id) == CodecId::AUTO => None,
+            Some(id) if ALONE.contains(&CodecId(id)) => None,
             Some(id) => registry::decoder(CodecId(id)).map(Element::Codec),
             None => step(number).map(|step| Element::Step(number, step)),
         }

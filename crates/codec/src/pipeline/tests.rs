@@ -34,7 +34,7 @@ fn every_step_has_a_name_and_a_number_of_its_own() {
     ] {
         assert_eq!(numbers[number as usize - 1], (number, name), "numbers never change");
     }
-    for codec in crate::all().filter(|codec| codec.id() != CodecId::AUTO) {
+    for codec in crate::all().filter(|codec| ![CodecId::AUTO, CodecId::ZSTD_DICT].contains(&codec.id())) {
         let element = chain(codec.name()).elements().next().unwrap();
         assert_eq!(element.name(), codec.name());
         assert_eq!(element.number(), 96 + codec.id().0);

@@ -1,0 +1,268 @@
+//! `zstd-dict:LEVEL`: Zstandard with dictionaries trained on the workload itself.
+//!
+//! ```text
+//!  compress --leaves blocks--> samples --a round--> maintain:  test the candidates on it, adopt one if it pays
+//!     |  ^                                                     test the current dictionary on it, drop it if not
+//!     |  `---- current dictionary, if any <----------------    then add it to the pool, train new candidates on that
+//!     v
+//!   form: version | frame   --decompress--> table of versions, which lives as long as its owner says
+//! ```
+//!
+//! A small block has little to learn from: most of what an entropy coder must say about it, and what LZ could
+//! refer to, is the same in the next one. A dictionary says it once. It is worth its memory only for data of the kind
+//! that it was made from, so everything here is decided by **fresh** blocks: a round of blocks is compressed with and
+//! without a dictionary before it is used to train any.
+//!
+//! # Who owns what
+//!
+//! - [`Dictionaries`] is one workload: its samples, and the dictionary that it compresses with at present. Each codec of a
+//!   name (`codec("zstd-dict:1")`) is one for the whole process; [`Dictionaries::new`] makes others.
+//! - Versions are in a table of the process, where every decoder finds them. They stay there when they are no longer used to
+//!   compress, and when their workload goes, until **whoever keeps the blocks** says that no block refers to one any
+//!   more: [`Dictionaries::release`]. A workload has at most [`MOST_VERSIONS`] that are not released, and adopts no more then.
+//! - [`Dictionaries::maintain`] decides and trains. Somebody calls it from time to time who may allocate and has some
+//!   ten milliseconds, on any thread. If nobody does, the codec is `zstd` with one byte more for each block.
+//!
+//! Invariants:
+//!
+//! - A number stands for one dictionary for ever; what refers to an unknown one is refused. So a form never decodes with
+//!   another dictionary than the one that made it.
+//! - `compress` and `decompress` allocate nothing. `compress` waits for nobody: while the dictionary is being changed it does
+//!   without.
+//! - What a workload holds is bounded, see [`Dictionaries::memory`].
+
+mod dictionary;
+mod form;
+mod keeper;
+mod named;
+mod samples;
+mod table;
+mod train;
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::vec::Vec;
+
+use crate::zstd::Zstd;
+use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
+use dictionary::{Dictionary, Encoder};
+use keeper::Keeper;
+pub use keeper::{MOST_VERSIONS, Step};
+pub(crate) use named::LEVELS;
+use samples::Samples;
+
+/// A workload and its dictionaries. It is a codec.
+pub struct Dictionaries {
+    name: &'static str,
+    /// What compresses without dictionary.
+    plain: &'static Zstd,
+    samples: Samples,
+    current: RwLock<Option<Encoder>>,
+    keeper: Mutex<Keeper>,
+}
+
+/// A dictionary that blocks may refer to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version {
+    /// What stands in the forms.
+    pub number: u32,
+    /// Bytes of the dictionary itself.
+    pub bytes: usize,
+    /// Bytes of memory that it takes as long as it is not released.
+    pub memory: usize,
+}
+
+impl Dictionaries {
+    const fn named(name: &'static str, plain: &'static Zstd) -> Self {
+        Dictionaries {
+            name,
+            plain,
+            samples: Samples::new(),
+            current: RwLock::new(None),
+            keeper: Mutex::new(Keeper::new()),
+        }
+    }
+
+    /// A workload of its own, with a level of Zstandard; `None` if there is no such level.
+    pub fn new(level: i32) -> Option<Self> {
+        let named = LEVELS.iter().find(|named| named.plain.level() == level)?;
+        Some(Dictionaries::named(named.name, named.plain))
+    }
+
+    /// The workload of the process that has that name.
+    pub fn of_name(name: &str) -> Option<&'static Self> {
+        LEVELS.iter().find(|named| named.name == name)
+    }
+
+    /// The level of Zstandard.
+    pub fn level(&self) -> i32 {
+        self.plain.level()
+    }
+
+    /// Decides by the blocks that were compressed since the last time whether a dictionary is taken up or dropped, and trains
+    /// if that may be of use. `kept` is how many bytes of blocks the owner keeps, uncompressed: a
+    /// dictionary must save on these more than it takes itself.
+    ///
+    /// The first call only says that there will be more: from then on blocks are collected.
+    pub fn maintain(&self, kept: u64) -> Step {
+        self.keeper().step(self, kept)
+    }
+
+    /// The version that new blocks are compressed with.
+    pub fn current(&self) -> Option<u32> {
+        self.read_current(Encoder::version)
+    }
+
+    /// The versions that are not released, oldest first.
+    pub fn versions(&self) -> Vec<Version> {
+        self.keeper().versions().map(|there| Version::of(there)).collect()
+    }
+
+    /// Forgets a version to which no block refers any more, other than the current one. A block that was begun while it was
+    /// current counts as well until its form is thrown away. Forms that refer to it all the same are refused from now on. `false` if it is none of this workload's, or current.
+    pub fn release(&self, version: u32) -> bool {
+        let mut keeper = self.keeper();
+        self.current() != Some(version) && keeper.forget(version) && table::remove(version)
+    }
+
+    /// Stops compressing with dictionaries, and forgets all versions and samples. No block may refer to one any more.
+    pub fn release_all(&self) {
+        let mut keeper = self.keeper();
+        self.set_current(None);
+        for version in keeper.versions().map(|there| there.version).collect::<Vec<_>>() {
+            table::remove(version);
+        }
+        *keeper = Keeper::new();
+    }
+
+    /// Bytes of memory that the workload takes at present: versions, tables of the current one, and samples. Training
+    /// takes some more as long as it runs.
+    pub fn memory(&self) -> usize {
+        let keeper = self.keeper();
+        keeper.memory() + self.samples.memory() + self.encoder_memory()
+    }
+
+    /// Bytes of the tables to compress with, part of [`Dictionaries::memory`].
+    pub fn encoder_memory(&self) -> usize {
+        self.read_current(Encoder::memory).unwrap_or(0)
+    }
+
+    fn keeper(&self) -> std::sync::MutexGuard<'_, Keeper> {
+        self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_current<R>(&self, read: impl FnOnce(&Encoder) -> R) -> Option<R> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(read)
+    }
+
+    /// Waits for the blocks that are being compressed just now.
+    fn set_current(&self, encoder: Option<Encoder>) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        let old = core::mem::replace(&mut *current, encoder);
+        drop(current);
+        drop(old);
+    }
+}
+
+impl Version {
+    fn of(dictionary: &Dictionary) -> Self {
+        Version { number: dictionary.version, bytes: dictionary.content().len(), memory: dictionary.memory() }
+    }
+}
+
+impl core::fmt::Debug for Dictionaries {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The version that a form of `zstd-dict` refers to, zero for none: for who counts references.
+pub fn version_of(form: &[u8]) -> Option<u32> {
+    form::split(form).map(|(version, _)| version)
+}
+
+/// The bytes of a version's dictionary, for who stores forms for another process.
+pub fn dictionary(version: u32) -> Option<Vec<u8>> {
+    table::with(version, |there| there.content().to_vec())
+}
+
+/// Makes a dictionary of another process readable under its version, for the rest of this process's life. `false` if these bytes are
+/// no dictionary, or that version stands for another one here already: then blocks that refer to it cannot be read here.
+pub fn load(version: u32, dictionary: &[u8]) -> bool {
+    version != form::NONE
+        && Dictionary::new(version, dictionary).is_some_and(|there| table::add(Arc::new(there)))
+}
+
+impl Codec for Dictionaries {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn id(&self) -> CodecId {
+        CodecId::ZSTD_DICT
+    }
+
+    /// The longest version, and a frame.
+    fn bound(&self, len: usize) -> usize {
+        if len == 0 { 0 } else { self.plain.bound(len).saturating_add(form::LONGEST) }
+    }
+
+    fn compress_scratch(&self, len: usize) -> usize {
+        if len == 0 {
+            return 0;
+        }
+        dictionary::compress_scratch(self.plain, len).max(self.plain.compress_scratch(len))
+    }
+
+    fn compress_scratch_up_to(&self, len: usize) -> usize {
+        let longest = [16 << 10, 128 << 10, 256 << 10, len].map(|size| size.min(len));
+        longest.into_iter().map(|len| self.compress_scratch(len)).max().unwrap_or(0)
+    }
+
+    fn decompress_scratch(&self, len: usize) -> usize {
+        self.plain.decompress_scratch(len)
+    }
+
+    fn compress(
+        &self,
+        src: &[u8],
+        dst: &mut [u8],
+        threshold: usize,
+        scratch: &mut Scratch<'_>,
+    ) -> Compressed {
+        let room = room(dst, threshold, self.bound(src.len()));
+        if src.is_empty() {
+            return Compressed::Fits(0);
+        }
+        self.samples.leave(src);
+        if let Ok(current) = self.current.try_read()
+            && let Some(encoder) = &*current
+            && let Some(frame) = encoder.compress(self.plain, src, scratch)
+        {
+            let (tag, len) = form::tag(encoder.version());
+            let size = len + frame.len();
+            if size > threshold {
+                return Compressed::Incompressible;
+            }
+            dst[..len].copy_from_slice(&tag[..len]);
+            dst[len..size].copy_from_slice(frame);
+            return Compressed::Fits(size);
+        }
+        let Some((first, rest)) = dst[..room].split_first_mut() else { return Compressed::Incompressible };
+        *first = form::NONE as u8;
+        match self.plain.compress(src, rest, threshold - 1, scratch) {
+            Compressed::Fits(size) => Compressed::Fits(1 + size),
+            Compressed::Incompressible => Compressed::Incompressible,
+        }
+    }
+
+    fn decompress(&self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Malformed> {
+        if dst.is_empty() || src.is_empty() {
+            return if dst.is_empty() && src.is_empty() { Ok(()) } else { Err(Malformed) };
+        }
+        let (version, frame) = form::split(src).ok_or(Malformed)?;
+        if version == form::NONE {
+            return self.plain.decompress(frame, dst, scratch);
+        }
+        table::with(version, |there| there.decompress(frame, dst, scratch)).unwrap_or(Err(Malformed))
+    }
+}

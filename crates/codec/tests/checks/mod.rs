@@ -1,0 +1,162 @@
+//! What must hold for any bytes: the fuzz targets (`fuzz/fuzz_targets/`) run these
+//! checks on what they invent, and `corpus.rs` runs them on what is kept of that.
+//!
+//! A check takes its input apart from the front: some bytes that say what to do, then
+//! a block or a compressed form. Codecs and steps are named by the numbers that
+//! formats store, so that a kept input means the same when there are more of them,
+//! and a new codec is checked without a word here.
+//!
+//! Input and output of codecs lie against pages that must not be touched, which
+//! catches the C libraries too.
+#![allow(dead_code, reason = "each fuzz target runs one of the checks")]
+
+mod auto;
+#[path = "../common/mod.rs"]
+mod common;
+mod decode;
+#[path = "../common/guard.rs"]
+mod guard;
+mod mutate;
+mod name;
+mod pipeline;
+mod round_trip;
+mod stride;
+
+use std::cell::RefCell;
+use std::sync::{Mutex, PoisonError};
+
+use guard::{Against, Guarded};
+use memfold_codec::cpu::{self, Path};
+use memfold_codec::{Codec, CodecId, Compressed, MAX_BLOCK, Scratch, ScratchBuf, all};
+
+/// What is run on any bytes; it panics if something does not hold.
+pub type Check = fn(&[u8]);
+
+/// The checks by the names of their fuzz targets.
+pub const ALL: [(&str, Check); 7] = [
+    ("codec_auto", auto::check),
+    ("codec_decode", decode::check),
+    ("codec_mutate", mutate::check),
+    ("codec_name", name::check),
+    ("codec_pipeline", pipeline::check),
+    ("codec_round_trip", round_trip::check),
+    ("codec_stride", stride::check),
+];
+
+/// Runs the check with that name.
+pub fn run(name: &str, data: &[u8]) {
+    let (_, check) = ALL.iter().find(|(other, _)| *other == name).expect("a check has that name");
+    check(data);
+}
+
+/// Blocks for what is slow, pipelines for one, are not longer than this.
+const SHORT: usize = 1 << 14;
+
+/// Enough for every codec and [`SHORT`] blocks, and for the fast ones at any length.
+const SCRATCH: usize = 64 << 20;
+
+/// Room for forms, and for blocks of wrong lengths.
+const LONGEST: usize = 2 * MAX_BLOCK + 4096;
+
+/// What lives from input to input, as in a program: contexts that codecs keep must
+/// not change what they do.
+struct Memory {
+    compress: Scratch<'static>,
+    decompress: Scratch<'static>,
+    src: Guarded,
+    dst: Guarded,
+    again: Guarded,
+}
+
+/// One check at a time: the path of [`cpu::force`] is that of the whole process.
+fn with_memory(check: impl FnOnce(&mut Memory)) {
+    static TURN: Mutex<()> = Mutex::new(());
+    thread_local! {
+        static MEMORY: RefCell<Memory> = RefCell::new(Memory {
+            compress: ScratchBuf::with_size(SCRATCH).leak(),
+            decompress: ScratchBuf::with_size(SCRATCH).leak(),
+            src: Guarded::new(LONGEST),
+            dst: Guarded::new(LONGEST),
+            again: Guarded::new(LONGEST),
+        });
+    }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    MEMORY.with_borrow_mut(check);
+    let _ = cpu::force(None);
+}
+
+impl Memory {
+    /// The whole form of a block, made in a `dst` not one byte too long.
+    fn form(&mut self, codec: &dyn Codec, block: &[u8]) -> Vec<u8> {
+        let src = self.src.copy(block, Against::End);
+        let dst = self.dst.slice(codec.bound(src.len()), Against::End);
+        match codec.compress(src, dst, usize::MAX, &mut self.compress) {
+            Compressed::Fits(size) => dst[..size].to_vec(),
+            Compressed::Incompressible => panic!("{codec:?} knows no threshold and still does not fit"),
+        }
+    }
+
+    /// The block of a form, or nothing if it is refused: the same on both paths, and
+    /// whatever the output held before.
+    fn block(&mut self, codec: &dyn Codec, form: &[u8], len: usize, paths: [Path; 2]) -> Option<Vec<u8>> {
+        let [one, other] = [(paths[0], Against::Start, 0x00), (paths[1], Against::End, 0xFF)].map(
+            |(path, against, before)| {
+                take(path);
+                let src = self.src.copy(form, against);
+                let dst = self.again.slice(len, against);
+                dst.fill(before);
+                codec.decompress(src, dst, &mut self.decompress).ok().map(|()| dst.to_vec())
+            },
+        );
+        assert!(one == other, "{codec:?}: {paths:?} differ, or bytes are left unwritten");
+        one
+    }
+}
+
+/// Two of the paths that this processor has.
+fn paths(choice: u8) -> [Path; 2] {
+    let there = Path::ALL.iter().filter(|path| **path <= cpu::best()).count();
+    [choice, choice / 16].map(|choice| Path::ALL[usize::from(choice) % there])
+}
+
+fn take(path: Path) {
+    cpu::force(Some(path)).expect("one that the processor has");
+}
+
+/// A codec by its number, and one of those that share it. Neither pipelines nor
+/// `auto`, which have checks of their own.
+fn codec(number: u8, level: u8) -> Option<&'static dyn Codec> {
+    let id = CodecId(number % 32);
+    let levels = || all().filter(move |codec| codec.id() == id && id != CodecId::AUTO);
+    levels().nth(usize::from(level) % levels().count().max(1))
+}
+
+/// The most bytes of a block that this codec is given.
+fn most(codec: &dyn Codec) -> usize {
+    // What needs much memory takes much time.
+    if codec.compress_scratch_up_to(SHORT) > 1 << 19 { SHORT } else { MAX_BLOCK }
+}
+
+/// A block from a few bytes: themselves over and over, and where it is asked for,
+/// with a number in every word that grows.
+fn grown(bytes: &[u8], how: u8, most: usize) -> Option<Vec<u8>> {
+    let times = 1 + usize::from(how & 0x3F) * if how & 0x40 == 0 { 1 } else { 16 };
+    let mut block = (bytes.len() * times <= most).then(|| bytes.repeat(times))?;
+    if how & 0x80 != 0 {
+        for (i, word) in block.chunks_exact_mut(8).enumerate() {
+            word[0] = word[0].wrapping_add(i as u8);
+            word[1] = word[1].wrapping_add((i >> 8) as u8);
+        }
+    }
+    Some(block)
+}
+
+/// Changes bytes of a form: each three bytes of `damages` are a place and a value.
+fn damage(form: &mut [u8], damages: &[u8]) {
+    for damage in damages.chunks_exact(3) {
+        let place = usize::from(u16::from_le_bytes([damage[0], damage[1]]));
+        if let Some(byte) = place.checked_rem(form.len()).and_then(|place| form.get_mut(place)) {
+            *byte ^= damage[2];
+        }
+    }
+}
