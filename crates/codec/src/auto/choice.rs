@@ -112,7 +112,7 @@ pub(super) fn compress(
         let mut next = promising(effort, &view, &block, now, count == 0);
         let in_vain = next.is_none();
         if in_vain {
-            next = due(&view, &block, now);
+            next = due(effort, &view, &block, now);
             vain += 1;
         }
         let Some(i) = next else { break };
@@ -220,15 +220,23 @@ fn price(effort: &Effort, candidate: &Candidate, now: u32) -> u32 {
 
 /// A candidate that it is time to try whatever is expected. For those that have estimates it is time only where there is
 /// one that is not hopeless.
-fn due(view: &View<'_>, block: &Block, now: u32) -> Option<usize> {
+fn due(effort: &Effort, view: &View<'_>, block: &Block, now: u32) -> Option<usize> {
     let count = view.candidates.len();
     let entries = &view.entries[block.class * count..][..count];
-    let late = |entry: &Entry| (block.visit as u16).wrapping_sub(entry.due).cast_signed();
+    let anywhere = &view.entries[estimate::CLASSES * count..][..count];
+    let is_late = |i: usize| {
+        if entries[i].ratio == Entry::UNSEEN {
+            // The more often it was in vain elsewhere, the longer a class may do without.
+            block.visit >> anywhere[i].interval.min(effort.patience / 2) > 0
+        } else {
+            (block.visit as u16).wrapping_sub(entries[i].due).cast_signed() >= 0
+        }
+    };
     let hope = |i: usize| {
         let key = usize::from(view.candidates[i].key);
         key == KEYS || (1..now * HOPE).contains(&block.estimates[key].into())
     };
-    let open = (0..count).filter(|&i| !block.is_tried(i) && late(&entries[i]) >= 0 && hope(i));
+    let open = (0..count).filter(|&i| !block.is_tried(i) && is_late(i) && hope(i));
     open.min_by_key(|&i| u8::from(entries[i].ratio != Entry::UNSEEN))
 }
 
