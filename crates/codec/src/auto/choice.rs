@@ -25,6 +25,8 @@ pub(super) struct Effort {
     pub patience: u16,
     /// From this size on a result is small enough, in 4096ths, if nobody says otherwise.
     pub acceptance: u16,
+    /// A candidate is believed to save so many 1024ths of what it promises, however often it did not.
+    pub doubt: u32,
 }
 
 /// The most trials in vain for a block, as long as nothing is found.
@@ -69,6 +71,8 @@ struct Trial {
     exact: bool,
     /// What was there before.
     before: u32,
+    /// What it promised to save, in fractions of a 4096th.
+    promised: u32,
 }
 
 /// The block at hand.
@@ -116,13 +120,16 @@ pub(super) fn compress(
             vain += 1;
         }
         let Some(i) = next else { break };
+        let promised = promise(&view, &block, i, now, count == 0).unwrap_or(0);
         block.tried[i / 64] |= 1 << (i % 64);
         let size = attempt(&mut view, i, src, dst, &mut best);
+
         let trial = Trial {
             candidate: i,
             size: size.map_or(now + now / 16, |size| scaled(size, len)),
             exact: size.is_some(),
             before: now,
+            promised,
         };
         trials[count] = trial;
         count += 1;
@@ -147,7 +154,7 @@ pub(super) fn compress(
         let known = &mut view.classes[class];
         let of_use = |trial: &Trial| usize::from(view.candidates[trial.candidate].key) < KEYS;
         let of_use = trials[..count].iter().any(of_use);
-        known.pause = if of_use { 1 } else { (known.pause * 2).min(16) };
+        known.pause = if of_use { 1 } else { (known.pause * 2).min(64) };
         known.estimate_at = visit.wrapping_add(known.pause * effort.estimate);
     }
     best.found.then_some(best.size)
@@ -188,28 +195,34 @@ fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: b
         if block.is_tried(i) {
             continue;
         }
-        let Some(entry) = entry(view, block.class, i) else { continue };
-        let estimate = u32::from(block.estimates[usize::from(candidate.key)]);
-        let expected = if estimate > 0 {
-            // What it was multiplied by elsewhere is no use.
-            let here = &view.entries[block.class * view.candidates.len() + i];
-            (estimate * u32::from(here.factor)) >> 10
-        } else {
-            (block.level * u32::from(entry.ratio)) >> 10
-        };
-        let gain = if first {
-            now.saturating_sub(expected) * FRACTION
-        } else {
-            // What was saved of late counts whatever this block looks like.
-            let of_late = (now * u32::from(entry.gain) * FRACTION) >> 12;
-            (now.saturating_sub(expected) * FRACTION).max(of_late)
-        };
+        let Some(mut gain) = promise(view, block, i, now, first) else { continue };
+        if !first && let Some(entry) = entry(view, block.class, i) {
+            gain = (gain * u32::from(entry.trust).max(effort.doubt)) >> 10;
+        }
         let gain = gain.saturating_sub(price(effort, candidate, now));
         if gain > most {
             (next, most) = (Some(i), gain);
         }
     }
     next
+}
+
+/// What a candidate promises to save, in fractions of a 4096th; `None` if nothing is known of it.
+#[inline]
+fn promise(view: &View<'_>, block: &Block, i: usize, now: u32, first: bool) -> Option<u32> {
+    let entry = entry(view, block.class, i)?;
+    let estimate = u32::from(block.estimates[usize::from(view.candidates[i].key)]);
+    let expected = if estimate > 0 {
+        // What it was multiplied by elsewhere is no use.
+        let here = &view.entries[block.class * view.candidates.len() + i];
+        (estimate * u32::from(here.factor)) >> 10
+    } else {
+        (block.level * u32::from(entry.ratio)) >> 10
+    };
+    let gain = now.saturating_sub(expected) * FRACTION;
+    // What was saved of late counts whatever this block looks like.
+    let of_late = if first { 0 } else { (now * u32::from(entry.gain) * FRACTION) >> 12 };
+    Some(gain.max(of_late))
 }
 
 /// What a trial costs, in fractions of a 4096th: less where blocks shrink to little, for coders are faster there.
@@ -297,6 +310,12 @@ fn learn(view: &mut View<'_>, block: &Block, trials: &[Trial], end: u32) {
             let new = entry.ratio == Entry::UNSEEN;
             let ratio = (trial.size * 1024 / end.max(1)).min(32 * 1024);
             if n > 0 {
+                let saved = trial.before.saturating_sub(trial.size) * FRACTION;
+                let kept = (saved * 1024).checked_div(trial.promised).map(|kept| kept.min(1024));
+                let kept = kept.or((saved > 0).then_some(1024));
+                if let Some(kept) = kept {
+                    entry.trust = toward(entry.trust.into(), kept) as u16;
+                }
                 let old = u32::from(entry.gain);
                 // A success is believed sooner than a failure.
                 entry.gain =

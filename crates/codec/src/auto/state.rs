@@ -72,6 +72,8 @@ pub(super) struct Entry {
     pub interval: u16,
     /// What it saved when it was not the first, in 4096ths of what was there before, the mean of late.
     pub gain: u16,
+    /// How much was saved of what it promised when it was not the first, the mean of late in 1024ths.
+    pub trust: u16,
 }
 
 // SAFETY: numbers only, all of the same size, so without padding.
@@ -79,7 +81,8 @@ unsafe impl Plain for Entry {}
 
 impl Entry {
     pub(super) const UNSEEN: u16 = u16::MAX;
-    pub(super) const NEW: Entry = Entry { ratio: Entry::UNSEEN, factor: 1024, due: 0, interval: 0, gain: 0 };
+    pub(super) const NEW: Entry =
+        Entry { ratio: Entry::UNSEEN, factor: 1024, due: 0, interval: 0, gain: 0, trust: 1024 };
 }
 
 /// A class as it was of late.
