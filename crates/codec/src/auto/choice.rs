@@ -8,11 +8,14 @@
 //! promise to be smaller by more than its own price; when none does, or the result is as small as the threshold of
 //! acceptance, that is it. Where blocks of a class came to nothing, none promises anything, and nothing is tried.
 //!
+//! The winner of the block before is worth a trial of its own, where such trials have paid of late: pages come in the
+//! order of their addresses mostly, and arrays are longer than pages.
+//!
 //! What is never tried is never learned about, so each candidate is tried in vain now and then: at once when it
 //! is new, then after twice as many blocks of the class each time that it came to nothing.
 
 use super::estimate::{self, Key, Residuals};
-use super::state::{Candidate, Entry, KEYS, View};
+use super::state::{Candidate, Entry, KEYS, Recent, View};
 
 /// How hard to try.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +50,9 @@ const MOST_FACTOR: u32 = 1536;
 /// Coders that look at more than single bytes may come to less than an estimate, but hardly to less than one of so many
 /// parts.
 const HOPE: u32 = 3;
+
+/// After so many blocks in a row with the same winner it is expected to make as much of the next.
+const STREAK: u16 = 3;
 
 /// The most trials for a block.
 const TRIALS: usize = 16;
@@ -110,6 +116,7 @@ pub(super) fn compress(
     let estimated = is_time && estimate_all(src, view.keys, &mut block.estimates);
 
     let mut best = Best { size: dst.len() + 1, found: false };
+    let mut winner = Recent::NOBODY;
     let (mut trials, mut count, mut vain) = ([Trial::default(); TRIALS], 0, 0);
     while count < TRIALS && (vain == 0 || !best.found && vain < MOST_VAIN) {
         let now = scaled(best.size - 1, len);
@@ -123,7 +130,9 @@ pub(super) fn compress(
         let promised = promise(&view, &block, i, now, count == 0).unwrap_or(0);
         block.tried[i / 64] |= 1 << (i % 64);
         let size = attempt(&mut view, i, src, dst, &mut best);
-
+        if size.is_some() {
+            winner = i;
+        }
         let trial = Trial {
             candidate: i,
             size: size.map_or(now + now / 16, |size| scaled(size, len)),
@@ -149,6 +158,7 @@ pub(super) fn compress(
     }
     let end = if best.found { scaled(best.size, len) } else { scaled(dst.len(), len) * 33 / 32 };
     learn(&mut view, &block, &trials[..count], end);
+    follow(effort, &mut view, &trials[..count], winner, end);
     if estimated {
         // Where no transform wins, estimates are asked for less and less often.
         let known = &mut view.classes[class];
@@ -198,6 +208,9 @@ fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: b
         let Some(mut gain) = promise(view, block, i, now, first) else { continue };
         if !first && let Some(entry) = entry(view, block.class, i) {
             gain = (gain * u32::from(entry.trust).max(effort.doubt)) >> 10;
+            if i == view.recent.winner && view.recent.streak >= STREAK {
+                gain = gain.max((now * u32::from(view.recent.gain) * FRACTION) >> 12);
+            }
         }
         let gain = gain.saturating_sub(price(effort, candidate, now));
         if gain > most {
@@ -219,6 +232,11 @@ fn promise(view: &View<'_>, block: &Block, i: usize, now: u32, first: bool) -> O
     } else {
         (block.level * u32::from(entry.ratio)) >> 10
     };
+    let expected = if first && i == view.recent.winner && view.recent.streak >= STREAK {
+        expected.min(view.recent.size.into())
+    } else {
+        expected
+    };
     let gain = now.saturating_sub(expected) * FRACTION;
     // What was saved of late counts whatever this block looks like.
     let of_late = if first { 0 } else { (now * u32::from(entry.gain) * FRACTION) >> 12 };
@@ -234,6 +252,16 @@ fn price(effort: &Effort, candidate: &Candidate, now: u32) -> u32 {
 /// A candidate that it is time to try whatever is expected. For those that have estimates it is time only where there is
 /// one that is not hopeless.
 fn due(effort: &Effort, view: &View<'_>, block: &Block, now: u32) -> Option<usize> {
+    let recent = &*view.recent;
+    let is_time = recent.count.wrapping_sub(recent.due).cast_signed() >= 0;
+    if is_time
+        && recent.streak >= STREAK
+        && block.class != estimate::NOISE
+        && recent.winner != Recent::NOBODY
+        && !block.is_tried(recent.winner)
+    {
+        return Some(recent.winner);
+    }
     let count = view.candidates.len();
     let entries = &view.entries[block.class * count..][..count];
     let anywhere = &view.entries[estimate::CLASSES * count..][..count];
@@ -290,6 +318,22 @@ fn attempt(view: &mut View<'_>, i: usize, src: &[u8], dst: &mut [u8], best: &mut
     dst[..tag.len()].copy_from_slice(tag);
     *best = Best { size: tag.len() + size, found: true };
     Some(best.size)
+}
+
+/// Remembers what the winner of the block before was worth here, and who is the winner now.
+fn follow(effort: &Effort, view: &mut View<'_>, trials: &[Trial], winner: usize, size: u32) {
+    let recent = &mut *view.recent;
+    if let Some(trial) = trials.iter().skip(1).find(|trial| trial.candidate == recent.winner) {
+        let gain = trial.before.saturating_sub(trial.size) * 4096 / trial.before.max(1);
+        let old = u32::from(recent.gain);
+        recent.gain = if gain > old { (old * 3 + gain) / 4 } else { (old * 7 + gain) / 8 } as u16;
+        recent.interval =
+            if gain > 0 { recent.interval / 2 } else { (recent.interval + 1).min(effort.patience) };
+        recent.due = recent.count.wrapping_add(1 << recent.interval);
+    }
+    recent.count = recent.count.wrapping_add(1);
+    recent.streak = if winner == recent.winner { recent.streak.saturating_add(1) } else { 1 };
+    (recent.winner, recent.size) = (winner, size as u16);
 }
 
 /// Remembers what came of the trials, the least of which came to `end`.

@@ -88,7 +88,7 @@ const BALANCED: [&str; 19] = [
     "huffman",
 ];
 
-const DENSE: [&str; 24] = [
+const DENSE: [&str; 25] = [
     "zstd:6",
     "stride:3",
     "lagdelta:4+bitshuffle:4+zstd:6",
@@ -110,12 +110,13 @@ const DENSE: [&str; 24] = [
     "shuffle:2+zstd:6",
     "huffman",
     "delta:4x2+zstd:6",
-    "delta:8x1+bitshuffle:8+zstd:6",
+    "delta:8x1+zstd:6",
+    "shuffle:8+delta:1x1+zstd:6",
     "lagdelta:4+lagdelta:4+bitshuffle:4+zstd:6",
     "lagdelta:4+zstd:6",
 ];
 
-const MAX: [&str; 30] = [
+const MAX: [&str; 32] = [
     "zstd:19",
     "stride:3+range",
     "bwt+mtf+range",
@@ -141,7 +142,9 @@ const MAX: [&str; 30] = [
     "delta:2x1+bitshuffle:2+zstd:19",
     "xor:8x1+bitshuffle:8+zstd:19",
     "delta:4x2+zstd:19",
+    "delta:8x1+zstd:19",
     "delta:8x1+bitshuffle:8+zstd:19",
+    "shuffle:8+delta:1x1+zstd:19",
     "lagdelta:4+lagdelta:4+bitshuffle:4+zstd:19",
     "delta:8x1+shuffle:8+bwt+mtf+range",
     "delta:4x1+shuffle:4+bwt+mtf+range",
@@ -150,7 +153,7 @@ const MAX: [&str; 30] = [
 
 /// The places of these chains are the same in every process. Append-only: a chain stands where it stands for ever, or
 /// else blocks of an older memfold would come back wrong. Levels of a codec share a place, so any will do.
-pub(super) const KNOWN: [&str; 61] = [
+pub(super) const KNOWN: [&str; 63] = [
     "copy",
     "lz4",
     "zstd:1",
@@ -212,4 +215,6 @@ pub(super) const KNOWN: [&str; 61] = [
     "delta:8x1+lagdelta:8+zstd:1",
     "delta:4x1+lagdelta:4+bitshuffle:4+zstd:1",
     "lagdelta:4+lagdelta:4+bitshuffle:4+zstd:1",
+    "delta:8x1+zstd:1",
+    "shuffle:8+delta:1x1+zstd:1",
 ];
