@@ -28,12 +28,11 @@ pub(super) struct Effort {
     pub patience: u16,
     /// From this size on a result is small enough, in 4096ths, if nobody says otherwise.
     pub acceptance: u16,
+    /// The most trials in vain for a block, as long as nothing is found.
+    pub vain: u32,
     /// A candidate is believed to save so many 1024ths of what it promises, however often it did not.
     pub doubt: u32,
 }
-
-/// The most trials in vain for a block, as long as nothing is found.
-const MOST_VAIN: u32 = 3;
 
 /// As [`Effort::patience`], for blocks in which nothing repeats.
 const NOISE_PATIENCE: u16 = 13;
@@ -118,7 +117,7 @@ pub(super) fn compress(
     let mut best = Best { size: dst.len() + 1, found: false };
     let mut winner = Recent::NOBODY;
     let (mut trials, mut count, mut vain) = ([Trial::default(); TRIALS], 0, 0);
-    while count < TRIALS && (vain == 0 || !best.found && vain < MOST_VAIN) {
+    while count < TRIALS && (vain == 0 || !best.found && vain < effort.vain) {
         let now = scaled(best.size - 1, len);
         let mut next = promising(effort, &view, &block, now, count == 0);
         let in_vain = next.is_none();

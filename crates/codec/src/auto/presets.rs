@@ -27,30 +27,31 @@ pub(crate) static PRESETS: [Auto; 4] = [
         "auto:fast",
         &FAST,
         0,
-        Effort { price: 500, estimate: 16, patience: 11, acceptance: 96, doubt: 0 },
+        Effort { price: 500, estimate: 16, patience: 11, acceptance: 96, vain: 3, doubt: 0 },
     ),
     Auto::preset(
         "auto",
         &BALANCED,
         2,
-        Effort { price: 160, estimate: 8, patience: 9, acceptance: 64, doubt: 0 },
+        Effort { price: 160, estimate: 8, patience: 9, acceptance: 64, vain: 3, doubt: 0 },
     ),
     Auto::preset(
         "auto:dense",
         &DENSE,
         4,
-        Effort { price: 8, estimate: 1, patience: 6, acceptance: 24, doubt: 400 },
+        Effort { price: 8, estimate: 1, patience: 6, acceptance: 24, vain: 8, doubt: 400 },
     ),
     Auto::preset(
         "auto:max",
         &MAX,
         6,
-        Effort { price: 0, estimate: 1, patience: 6, acceptance: 16, doubt: 512 },
+        Effort { price: 0, estimate: 1, patience: 6, acceptance: 16, vain: 12, doubt: 512 },
     ),
 ];
 
 /// How hard lists of one's own are tried.
-pub(super) const OWN: Effort = Effort { price: 100, estimate: 4, patience: 8, acceptance: 64, doubt: 128 };
+pub(super) const OWN: Effort =
+    Effort { price: 100, estimate: 4, patience: 8, acceptance: 64, vain: 3, doubt: 128 };
 
 const FAST: [&str; 11] = [
     "stride:3",
