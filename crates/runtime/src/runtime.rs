@@ -187,7 +187,7 @@ pub struct Runtime {
     pub store_full: AtomicBool,
     /// See `store_full`.
     pub told_full: AtomicBool,
-    /// The limit of the program's memory that was heeded last: see `limits.rs`.
+    /// The limit of the program's memory that was heeded last: see `preload.rs`.
     pub heeded_limit: AtomicUsize,
     /// Handlers are to be called: the keeper does it.
     pub call_wanted: AtomicBool,
@@ -223,6 +223,8 @@ pub struct Runtime {
     pub stop_wanted: AtomicBool,
     /// The runtime has stopped.
     pub stopped: AtomicBool,
+    /// The program has a sanitizer's library: see `limits.rs`.
+    pub sanitized: AtomicBool,
     /// Compressors are to end, and handlers.
     pub quit_compressors: AtomicBool,
     /// See `quit_compressors`.
@@ -322,6 +324,7 @@ impl Runtime {
             can_protect: AtomicBool::new(false),
             stop_wanted: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            sanitized: AtomicBool::new(false),
             quit_compressors: AtomicBool::new(false),
             quit_handlers: AtomicBool::new(false),
             compressors: AtomicU32::new(0),
