@@ -15,9 +15,10 @@ use core::sync::atomic::Ordering::*;
 
 use super::desk;
 use super::next::{Next, is_managed, is_paging, keeping_errno};
+use super::ranges;
 use crate::runtime::RUNTIME;
 use crate::shared::state;
-use crate::sys::{self, advice};
+use crate::sys::{self, PAGE, advice};
 use crate::table::{BLOCK, Block};
 use crate::watch;
 
@@ -28,6 +29,7 @@ const MUCH: usize = 1 << 20;
 /// Nobody waits longer than this for room, ns.
 const WAIT_NS: u64 = 2_000_000_000;
 const PRIVATE: c_int = 2;
+const FIXED: c_int = 0x10;
 const ANONYMOUS: c_int = 0x20;
 const POPULATE: c_int = 0x8000;
 /// With this MAP_POPULATE does nothing.
@@ -137,6 +139,10 @@ macro_rules! maps {
                 let given = [start, bytes, protection as usize, flags as usize, file as usize, offset];
                 // SAFETY: passed on to the caller.
                 let at = unsafe { $next.call(given) } as usize;
+                // What was said of what was there before is not true of this one.
+                if flags & FIXED != 0 && at != FAILED && ranges::is_any() {
+                    keeping_errno(|| ranges::forget(at, at + bytes.next_multiple_of(PAGE)));
+                }
                 if fresh && at != FAILED {
                     if RUNTIME.watches_growth.load(Relaxed) {
                         got_near_limit(bytes);
