@@ -152,6 +152,8 @@ pub struct Runtime {
     pub watches_growth: AtomicBool,
     /// What was got since the keeper has last looked, bytes.
     pub unseen_growth: AtomicUsize,
+    /// How often something was unmapped or moved, or the process forked: what was registered before may be so no more.
+    pub changes: AtomicU64,
     /// Bytes of large requests since the keeper's last look.
     pub much: AtomicUsize,
     /// No more can be evicted, but what is compressed can be made denser:
@@ -289,6 +291,7 @@ impl Runtime {
             margin: AtomicI64::new(0),
             watches_growth: AtomicBool::new(false),
             unseen_growth: AtomicUsize::new(0),
+            changes: AtomicU64::new(1),
             much: AtomicUsize::new(0),
             squeeze: AtomicBool::new(false),
             hopeless: AtomicBool::new(false),
