@@ -242,6 +242,31 @@ int main(void)
     runs(here.path(), "over", source);
 }
 
+/// Near the limit a place that the allocator hands out again and again is watched once, not each time.
+#[test]
+fn the_same_place_again_and_again() {
+    let here = tempfile::tempdir().unwrap();
+    let source = r#"
+int main(void)
+{
+    fill(map(48 * MIB, MAP_PRIVATE), 48 * MIB, 1);
+    for (int i = 0; i < 100000; i++) {
+        char *volatile at = malloc(70000 + i % 7 * 100);
+        at[i % 70000] = 1;
+        free(at);
+    }
+    puts("right");
+}
+"#;
+    let Some(program) = compile(here.path(), "again", &format!("{PAGES}{source}"), &[]) else { return };
+    let json = here.path().join("s.json");
+    let options = ["--limit", "64M", "--stats", json.to_str().unwrap(), "--"];
+    let said = finish(run_with(&options, &[program.to_str().unwrap()]));
+    assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
+    let cpu = stats(&json)["runtime_cpu_seconds"].as_f64().unwrap();
+    assert!(cpu < 1.0, "{cpu} s");
+}
+
 #[test]
 fn address_sanitizer() {
     let here = tempfile::tempdir().unwrap();
