@@ -43,7 +43,7 @@ Example: memfold run --limit 512M -- python3 report.py";
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The most memory that the program, its children and memfold may use together
-    #[arg(long, short, value_name = "SIZE")]
+    #[arg(long, short, value_name = "SIZE", allow_hyphen_values = true)]
     pub limit: Option<String>,
     /// Write statistics to FILE as one JSON object at the end
     #[arg(long, value_name = "FILE")]
@@ -58,7 +58,7 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value = "grow")]
     pub on_full: OnFull,
     /// How full a chunk of the store is when the next one is requested
-    #[arg(long, value_name = "N/64", default_value = "56/64")]
+    #[arg(long, value_name = "N/64", default_value = "56/64", allow_hyphen_values = true)]
     pub fill_ratio: String,
     /// Measure the tree with a memory cgroup of its own, where one can be made (costs 10-25 ms at start)
     #[arg(long)]

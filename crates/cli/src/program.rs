@@ -43,6 +43,7 @@ fn find_in(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
     if name.as_bytes().contains(&b'/') {
         return match judge(Path::new(name)) {
             Ok(()) => Ok(name.into()),
+            Err(_) if Path::new(name).is_dir() => Err(cannot_execute(&shown, Errno::EISDIR)),
             Err(errno) => Err(cannot_execute(&shown, errno)),
         };
     }

@@ -83,6 +83,9 @@ pub struct Stats {
     pub blocks_evicted: u64,
     /// The limit was passed, and nothing was left to be compressed.
     pub is_full: bool,
+    /// Some of the tree was not managed, or not to its end.
+    #[serde(skip)]
+    pub is_partly_managed: bool,
 }
 
 /// Times of faults in microseconds.
@@ -154,6 +157,7 @@ impl Stats {
             pages_rescued: count("pages_rescued"),
             blocks_evicted: count("blocks_evicted"),
             is_full: count("full_looks") > 0,
+            is_partly_managed: seen.stopped || seen.unmanaged > 0,
         }
     }
 
@@ -190,9 +194,10 @@ impl Stats {
         }
         let mut line = format!("{} were kept in {peak} (limit {limit})", Human(self.peak_logical_bytes));
         if self.passed_limit() {
-            line += match self.is_full {
-                true => ", which is more than the limit: nothing more could be compressed",
-                false => ", for a moment more than the limit: memory grew faster than it could be compressed",
+            line += match (self.is_full, self.is_partly_managed) {
+                (_, true) => ", which is more than the limit: not every process was managed all the time",
+                (true, _) => ", which is more than the limit: nothing more could be compressed",
+                _ => ", for a moment more than the limit: memory grew faster than it could be compressed",
             };
         }
         line += &format!("; {} pages compressed", grouped(self.pages_compressed));
@@ -365,7 +370,10 @@ mod tests {
         let line = stats(page, &Seen { peak_resident: 99 << 20, ..Seen::default() }).closing_line();
         assert!(line.contains("123,456 pages compressed to 1/3.0") && !line.contains("more than"), "{line}");
         let line = stats(page, &Seen { peak_resident: 200 << 20, ..Seen::default() }).closing_line();
-        assert!(line.contains("more than the limit"), "{line}");
+        assert!(line.contains("more than the limit") && line.contains("for a moment"), "{line}");
+        let stopped = Seen { peak_resident: 200 << 20, stopped: true, ..Seen::default() };
+        let line = stats(page, &stopped).closing_line();
+        assert!(line.contains("not every process was managed") && !line.contains("for a moment"), "{line}");
     }
 
     #[test]

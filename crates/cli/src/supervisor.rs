@@ -47,6 +47,8 @@ pub struct Seen {
     pub source: &'static str,
     /// Members that could not be managed.
     pub unmanaged: u64,
+    /// In a member the runtime had stopped, or never began.
+    pub stopped: bool,
     /// Samples taken.
     pub samples: u64,
     /// Members may have been related by fork, so that sums of gauges count pages twice.
@@ -223,6 +225,7 @@ impl<'a> Supervisor<'a> {
             evicted += slot.evicted.load(Relaxed);
             payload += slot.payload.load(Relaxed);
             overhead += slot.overhead.load(Relaxed);
+            self.seen.stopped |= slot.state.load(Relaxed) == shared::state::STOPPED;
         }
         let logical = resident.saturating_sub(payload + overhead) + evicted;
         self.seen.samples += 1;

@@ -154,7 +154,13 @@ impl Tree {
             };
             match procfs::anonymous(pid) {
                 // One that goes on as another program is among those that are not managed.
-                Some(bytes) if bytes > 0 && member.managed => managed.add(member.image, bytes),
+                Some(bytes) if bytes > 0 && member.managed => {
+                    managed.add(member.image, bytes);
+                    if slot.state.load(Relaxed) == state::STOPPED {
+                        // It does not say any more what it has.
+                        slot.resident.store(bytes, Relaxed);
+                    }
+                }
                 Some(bytes) if bytes > 0 => {}
                 _ if procfs::has_ended(pid) => {
                     self.shared.free_slot(slot);
@@ -318,20 +324,15 @@ impl Tree {
         })
     }
 
-    /// Memory of this process, of members without a slot, and of those whose
-    /// runtime has stopped as far as their gauges do not say it.
+    /// Memory of this process and of members without a slot. For those whose runtime has stopped `sample` sets
+    /// the gauge.
     fn sum_unmanaged(&mut self) {
         self.own = procfs::anonymous(self.root).unwrap_or(0) + Shared::BYTES as u64;
         let mut others = Families::default();
         for (pid, member) in self.members.iter().filter(|(_, member)| !member.borrowed) {
-            let bytes = procfs::anonymous(*pid).unwrap_or(0);
-            let slot = self.slot_of(*pid, member.inner_pid).filter(|_| member.managed);
-            let unsaid = match slot {
-                None => bytes,
-                Some(slot) if matches!(slot.state.load(Relaxed), state::WATCHING | state::PAGING) => 0,
-                Some(slot) => bytes.saturating_sub(slot.resident.load(Relaxed)),
-            };
-            others.add(member.image, unsaid);
+            if !member.managed || self.slot_of(*pid, member.inner_pid).is_none() {
+                others.add(member.image, procfs::anonymous(*pid).unwrap_or(0));
+            }
         }
         self.unmanaged = self.own + others.sum();
         self.unmanaged_least = self.own + others.least();

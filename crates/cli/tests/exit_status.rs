@@ -42,6 +42,7 @@ fn of_a_program_that_is_not_there() {
 
 #[test]
 fn of_a_program_that_is_not_executable() {
+    finish(run(&["/"])).is_refusal(126, &["'/'", "directory"]);
     let here = tempfile::tempdir().unwrap();
     let text = file(here.path(), "text", "hello\n", 0o644);
     finish(run(&[text])).is_refusal(126, &["chmod +x"]);

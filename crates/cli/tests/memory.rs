@@ -4,8 +4,9 @@
 mod common;
 
 use std::path::Path;
+use std::process::Command;
 
-use common::{compile, finish, run, run_with};
+use common::{compile, finish, run, run_with, stats};
 
 /// What the programs below have in common: pages that compress to a third and know their number.
 const PAGES: &str = r#"
@@ -213,6 +214,59 @@ int main(int argc, char **argv)
     }
 }
 
+/// What the program has said of a range ends when it maps something else over it.
+#[test]
+fn mapped_over_what_was_not_to_be_inherited() {
+    let here = tempfile::tempdir().unwrap();
+    let source = r#"
+#include <sys/wait.h>
+int main(void)
+{
+    size_t bytes = 110 * MIB;
+    uint64_t *at = map(bytes, MAP_PRIVATE);
+    int status = -1;
+    madvise(at, bytes, MADV_DONTFORK);
+    if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != at)
+        return 1;
+    fill(at, bytes, 1);
+    if (fork() == 0) {
+        check(at, bytes, 1);
+        _exit(0);
+    }
+    wait(&status);
+    check(at, bytes, 1);
+    if (status == 0)
+        puts("right");
+}
+"#;
+    runs(here.path(), "over", source);
+}
+
+/// Near the limit a place that the allocator hands out again and again is watched once, not each time.
+#[test]
+fn the_same_place_again_and_again() {
+    let here = tempfile::tempdir().unwrap();
+    let source = r#"
+int main(void)
+{
+    fill(map(48 * MIB, MAP_PRIVATE), 48 * MIB, 1);
+    for (int i = 0; i < 100000; i++) {
+        char *volatile at = malloc(70000 + i % 7 * 100);
+        at[i % 70000] = 1;
+        free(at);
+    }
+    puts("right");
+}
+"#;
+    let Some(program) = compile(here.path(), "again", &format!("{PAGES}{source}"), &[]) else { return };
+    let json = here.path().join("s.json");
+    let options = ["--limit", "64M", "--stats", json.to_str().unwrap(), "--"];
+    let said = finish(run_with(&options, &[program.to_str().unwrap()]));
+    assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
+    let cpu = stats(&json)["runtime_cpu_seconds"].as_f64().unwrap();
+    assert!(cpu < 1.0, "{cpu} s");
+}
+
 #[test]
 fn address_sanitizer() {
     let here = tempfile::tempdir().unwrap();
@@ -221,4 +275,91 @@ fn address_sanitizer() {
     let Some(program) = compile(here.path(), "sanitized", source, &options) else { return };
     let said = finish(run(&[program.to_str().unwrap()]));
     assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
+}
+
+/// Sanitizers stand in front of functions that the runtime calls, and the one for leaks stops its threads.
+#[test]
+fn sanitizers_near_the_limit() {
+    let here = tempfile::tempdir().unwrap();
+    let source = r#"
+int main(void)
+{
+    static uint64_t *volatile kept[200];
+    for (int i = 0; i < 200; i++)
+        fill(kept[i] = malloc(MIB), MIB, i * 256);
+    for (int i = 0; i < 200; i++)
+        check(kept[i], MIB, i * 256);
+    puts("right");
+}
+"#;
+    for kind in ["address", "leak", "thread"] {
+        let option = format!("-fsanitize={kind}");
+        let Some(program) = compile(here.path(), kind, &format!("{PAGES}{source}"), &[&option]) else {
+            continue;
+        };
+        let words = ["timeout", "-s", "KILL", "60", program.to_str().unwrap()];
+        let said = finish(run_with(&["--limit", "64M", "--"], &words));
+        assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{kind}: {}", said.err);
+        assert!(said.err.contains("sanitizer"), "{kind}: {}", said.err);
+    }
+}
+
+/// A tracer that follows threads reads the arguments of system calls while it holds who would bring them back.
+#[test]
+fn traced_by_strace() {
+    let here = tempfile::tempdir().unwrap();
+    let source = r#"
+int main(void)
+{
+    char *at = map(110 * MIB, MAP_PRIVATE);
+    fill((uint64_t *)at, 110 * MIB, 1);
+    for (size_t page = 0; page < 110 * MIB; page += 4096)
+        strcpy(at + page, "/dev/null");
+    for (size_t page = 0; page < 110 * MIB; page += 4096 * 61)
+        close(open(at + page, O_WRONLY));
+    puts("right");
+}
+"#;
+    let Some(program) = compile(here.path(), "traced", &format!("{PAGES}{source}"), &[]) else { return };
+    if Command::new("strace").args(["-f", "-o", "/dev/null", "true"]).status().is_ok_and(|s| s.success()) {
+        let words =
+            ["timeout", "-s", "KILL", "60", "strace", "-f", "-o", "/dev/null", program.to_str().unwrap()];
+        let said = finish(run_with(&["--limit", "64M", "--"], &words));
+        assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
+        assert!(said.err.contains("brought back"), "{}", said.err);
+    } else {
+        eprintln!("skipped: no strace that works");
+    }
+}
+
+/// What the closing line and the statistics say of a process in which the runtime has stopped.
+#[test]
+fn peaks_after_the_runtime_has_stopped() {
+    let here = tempfile::tempdir().unwrap();
+    let source = r#"
+int main(void)
+{
+    uint64_t *first = map(110 * MIB, MAP_PRIVATE);
+    fill(first, 110 * MIB, 1);
+    mlockall(MCL_FUTURE);
+    munlockall();
+    sleep(1);
+    uint64_t *second = map(40 * MIB, MAP_PRIVATE);
+    fill(second, 40 * MIB, 1);
+    sleep(2);
+    check(first, 110 * MIB, 1);
+    puts("right");
+}
+"#;
+    let Some(program) = compile(here.path(), "stopped", &format!("{PAGES}{source}"), &[]) else { return };
+    let json = here.path().join("s.json");
+    let options = ["--limit", "64M", "--stats", json.to_str().unwrap(), "--"];
+    let said = finish(run_with(&options, &[program.to_str().unwrap()]));
+    assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
+    assert!(said.err.contains("not every process was managed"), "{}", said.err);
+    let stats = stats(&json);
+    for field in ["peak_resident_bytes", "peak_logical_bytes"] {
+        let peak = stats[field].as_u64().unwrap();
+        assert!((150 << 20..180 << 20).contains(&peak), "{field}: {peak}");
+    }
 }

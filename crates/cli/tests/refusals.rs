@@ -28,6 +28,8 @@ fn limits() {
         let option = format!("--limit={limit}");
         finish(run_with(&[&option], &["echo", "started"])).is_refusal(125, words);
     }
+    finish(run_with(&["--limit", "-1"], &["echo", "started"]))
+        .is_refusal(125, &["'-1'", "not a size", "512M"]);
     finish(run_with(&[], &["echo", "started"])).is_refusal(125, &["no limit", "--limit 512M"]);
 }
 

@@ -116,6 +116,7 @@ pub fn child() {
     }
     runtime.forget_readers();
     runtime.discarding.store(0, Relaxed);
+    runtime.changes.fetch_add(1, Relaxed);
     runtime.moving.store(0, Relaxed);
     runtime.serving.store(0, Relaxed);
     runtime.stoppable.store(0, Relaxed);

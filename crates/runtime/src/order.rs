@@ -340,6 +340,10 @@ impl Runtime {
     pub fn apply(&self, order: &mut Guard<'_, Order>, event: Message) {
         let mut next = Some(event);
         while let Some(event) = next {
+            let here = !matches!(event, Message::Remap { to, .. } if self.standby.contains(to));
+            if here && matches!(event, Message::Unmap { .. } | Message::Remap { .. }) {
+                self.changes.fetch_add(1, Release);
+            }
             if order.forking {
                 order.journal.add(Record::Event(event));
             } else {

@@ -46,6 +46,7 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     RUNTIME.set_shared(shared, slot);
     RUNTIME.set_state(state::WATCHING);
     keep_thread(pid);
+    RUNTIME.sanitized.store(has_sanitizer(), Relaxed);
     // SAFETY: looks up and registers functions that live as long as the process.
     unsafe {
         NEXT_CREATE.store(dlsym(NEXT, c"pthread_create".as_ptr()) as usize, Release);
@@ -58,6 +59,16 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
         return;
     }
     RUNTIME.wait_for_start();
+}
+
+/// Whether a sanitizer of gcc or clang is in the program. Those stand in front of `memcpy` and the like, which the
+/// runtime calls too, with functions that touch managed memory; and the one for leaks stops all threads of
+/// the process, handlers too, while it reads all memory.
+fn has_sanitizer() -> bool {
+    [c"__asan_init", c"__lsan_init", c"__tsan_init", c"__msan_init", c"__hwasan_init"]
+        .iter()
+        // SAFETY: looks a name up.
+        .any(|name| !unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) }.is_null())
 }
 
 extern "C" fn prepare() {

@@ -152,6 +152,8 @@ pub struct Runtime {
     pub watches_growth: AtomicBool,
     /// What was got since the keeper has last looked, bytes.
     pub unseen_growth: AtomicUsize,
+    /// How often something was unmapped or moved, or the process forked: what was registered before may be so no more.
+    pub changes: AtomicU64,
     /// Bytes of large requests since the keeper's last look.
     pub much: AtomicUsize,
     /// No more can be evicted, but what is compressed can be made denser:
@@ -187,7 +189,7 @@ pub struct Runtime {
     pub store_full: AtomicBool,
     /// See `store_full`.
     pub told_full: AtomicBool,
-    /// The limit of the program's memory that was heeded last: see `limits.rs`.
+    /// The limit of the program's memory that was heeded last: see `preload.rs`.
     pub heeded_limit: AtomicUsize,
     /// Handlers are to be called: the keeper does it.
     pub call_wanted: AtomicBool,
@@ -223,6 +225,8 @@ pub struct Runtime {
     pub stop_wanted: AtomicBool,
     /// The runtime has stopped.
     pub stopped: AtomicBool,
+    /// The program has a sanitizer's library: see `limits.rs`.
+    pub sanitized: AtomicBool,
     /// Compressors are to end, and handlers.
     pub quit_compressors: AtomicBool,
     /// See `quit_compressors`.
@@ -287,6 +291,7 @@ impl Runtime {
             margin: AtomicI64::new(0),
             watches_growth: AtomicBool::new(false),
             unseen_growth: AtomicUsize::new(0),
+            changes: AtomicU64::new(1),
             much: AtomicUsize::new(0),
             squeeze: AtomicBool::new(false),
             hopeless: AtomicBool::new(false),
@@ -322,6 +327,7 @@ impl Runtime {
             can_protect: AtomicBool::new(false),
             stop_wanted: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            sanitized: AtomicBool::new(false),
             quit_compressors: AtomicBool::new(false),
             quit_handlers: AtomicBool::new(false),
             compressors: AtomicU32::new(0),

@@ -3,6 +3,7 @@
 //! something that the runtime could not live with: forbid system calls,
 //! lock all memory, enter a namespace.
 
+use core::fmt::Write;
 use core::sync::atomic::Ordering::*;
 
 use crate::fault::Handler;
@@ -28,7 +29,9 @@ impl Runtime {
             paging
         };
         if paging {
-            self.say(why);
+            let mut text = sys::Text::new();
+            let _ = write!(text, "{why}: all its memory is brought back, and it is not managed any more");
+            self.say(text.as_str());
         }
         while !self.stopped.load(Acquire) {
             let seen = self.room.now();
@@ -40,10 +43,16 @@ impl Runtime {
     /// The keeper's part of [`Runtime::stop`].
     pub fn stop_now(&'static self, maps: Fd, paging: bool) {
         if paging {
+            let slot = self.slot();
             self.end_compressors();
+            // The gauges are not written any more: what is on its way back must not count twice.
+            slot.evicted.store(0, Relaxed);
             self.bring_all_back();
             self.unregister_all(maps);
             self.end_handlers();
+            for gauge in [&slot.payload, &slot.overhead, &slot.standby] {
+                gauge.store(0, Relaxed);
+            }
         }
         self.standby.close();
         self.set_state(state::STOPPED);

@@ -84,7 +84,10 @@ pub fn spawn(
     const THREAD: usize = 0x10000;
     const SYSVSEM: usize = 0x40000;
     const SETTLS: usize = 0x80000;
-    let mut flags = VM | SIGHAND | THREAD | SYSVSEM | SETTLS;
+    // A tracer that follows new threads would stop handlers at their system calls, and may itself be waiting for
+    // one of them: it reads the traced thread's memory (`strace -f`).
+    const UNTRACED: usize = 0x80_0000;
+    let mut flags = VM | SIGHAND | THREAD | SYSVSEM | SETTLS | UNTRACED;
     if descriptors == Descriptors::Shared {
         flags |= FILES | FS;
     }

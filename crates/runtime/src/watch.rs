@@ -365,6 +365,12 @@ impl Keeper {
         if self.told {
             return;
         }
+        if runtime.sanitized.load(Relaxed) {
+            self.told = true;
+            runtime.set_state(state::STOPPED);
+            runtime.say("it is built with a sanitizer (-fsanitize=address, leak, thread ...): this process is not managed");
+            return;
+        }
         let Some(_alive) = runtime.life.try_lock() else { return };
         if let Err(error) = runtime.make_ready().and_then(|()| self.start_threads()) {
             self.told = true;

@@ -7,17 +7,19 @@
 //! steps that are filled at once: registering what is there always comes too
 //! late. So near the limit small requests are counted too, and after some of
 //! them their thread waits for room itself. Memory of a block that was evicted
-//! before, and not unmapped since, is registered already and does not count. Far from the limit each
-//! request pays for one look.
+//! before, and not unmapped since, is registered already and does not count; nor does a place that
+//! was watched for an earlier request, since when nothing was unmapped: allocators hand out the same place again and
+//! again. Far from the limit each request pays for one look.
 
 use core::ffi::c_int;
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicU64, Ordering::*};
 
 use super::desk;
 use super::next::{Next, is_managed, is_paging, keeping_errno};
+use super::ranges;
 use crate::runtime::RUNTIME;
 use crate::shared::state;
-use crate::sys::{self, advice};
+use crate::sys::{self, PAGE, advice};
 use crate::table::{BLOCK, Block};
 use crate::watch;
 
@@ -28,6 +30,7 @@ const MUCH: usize = 1 << 20;
 /// Nobody waits longer than this for room, ns.
 const WAIT_NS: u64 = 2_000_000_000;
 const PRIVATE: c_int = 2;
+const FIXED: c_int = 0x10;
 const ANONYMOUS: c_int = 0x20;
 const POPULATE: c_int = 0x8000;
 /// With this MAP_POPULATE does nothing.
@@ -50,6 +53,38 @@ static ALIGNED_ALLOC: Next = Next::library(c"aligned_alloc");
 /// All of them.
 pub static ALL: [&Next; 7] = [&MMAP, &MMAP64, &MALLOC, &CALLOC, &REALLOC, &POSIX_MEMALIGN, &ALIGNED_ALLOC];
 
+/// Places that were watched for a request, each with its length in pages in the low bits and above that what
+/// `mark_of` says.
+static WATCHED: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
+const LENGTH_BITS: u32 = 24;
+/// Larger requests are watched each time: what passes unseen must be little.
+const REMEMBERED: usize = 4 << 20;
+
+fn pages_of(at: usize, bytes: usize) -> u64 {
+    ((at % PAGE + bytes).div_ceil(PAGE)) as u64
+}
+
+/// Two places look alike once in 2^40 times; then one of them is registered a millisecond later.
+fn mark_of(at: usize, changes: u64) -> u64 {
+    let place = (at / PAGE) as u64 ^ changes.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    place.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> LENGTH_BITS
+}
+
+fn was_watched(at: usize, bytes: usize) -> bool {
+    let known = WATCHED[at / PAGE % WATCHED.len()].load(Relaxed);
+    bytes < REMEMBERED
+        && known >> LENGTH_BITS == mark_of(at, RUNTIME.changes.load(Acquire))
+        && pages_of(at, bytes) <= known & ((1 << LENGTH_BITS) - 1)
+}
+
+/// `changes` is from before the place was watched.
+fn note_watched(at: usize, bytes: usize, changes: u64) {
+    if bytes < REMEMBERED {
+        let word = mark_of(at, changes) << LENGTH_BITS | pages_of(at, bytes);
+        WATCHED[at / PAGE % WATCHED.len()].store(word, Relaxed);
+    }
+}
+
 /// The program has got memory that it may fill at once; `at` is 0 if it has not.
 #[inline(always)]
 fn got(at: usize, bytes: usize) {
@@ -60,30 +95,39 @@ fn got(at: usize, bytes: usize) {
         let seen = |block: &Block| !block.stale.load(Relaxed);
         // Of what is larger than a block this says too little.
         if bytes >= BLOCK || !RUNTIME.table.block(at).is_some_and(seen) {
-            got_near_limit(bytes);
+            got_near_limit(at, bytes);
         }
     } else if bytes >= MUCH {
-        got_much(bytes);
+        got_much(at, bytes);
     }
 }
 
 #[cold]
-fn got_much(bytes: usize) {
-    if !is_paging() {
+fn got_much(at: usize, bytes: usize) {
+    if !is_paging() || was_watched(at, bytes) {
         return;
     }
     let shared = RUNTIME.shared();
     let unseen = RUNTIME.much.fetch_add(bytes, AcqRel).saturating_add(bytes) as u64;
     let limit = shared.limit_bytes.load(Relaxed);
     if shared.tree_resident().saturating_add(unseen) > limit.saturating_sub(watch::room(limit)) {
-        keeping_errno(|| {
-            desk::watch_growth();
-        });
+        keeping_errno(|| watch(at, bytes));
+    }
+}
+
+/// Has it registered, with all that is new, and remembers that.
+fn watch(at: usize, bytes: usize) {
+    let changes = RUNTIME.changes.load(Acquire);
+    if desk::watch_growth() {
+        note_watched(at, bytes, changes);
     }
 }
 
 #[cold]
-fn got_near_limit(bytes: usize) {
+fn got_near_limit(at: usize, bytes: usize) {
+    if bytes >= LARGE && was_watched(at, bytes) {
+        return;
+    }
     let unseen = RUNTIME.unseen_growth.fetch_add(bytes, AcqRel) + bytes;
     let margin = RUNTIME.margin.load(Relaxed);
     if (unseen as i64) < margin / 8 || !is_paging() {
@@ -94,7 +138,7 @@ fn got_near_limit(bytes: usize) {
         return;
     }
     keeping_errno(|| {
-        desk::watch_growth();
+        watch(at, bytes);
         wait_for_room();
     });
 }
@@ -137,11 +181,15 @@ macro_rules! maps {
                 let given = [start, bytes, protection as usize, flags as usize, file as usize, offset];
                 // SAFETY: passed on to the caller.
                 let at = unsafe { $next.call(given) } as usize;
+                // What was said of what was there before is not true of this one.
+                if flags & FIXED != 0 && at != FAILED && ranges::is_any() {
+                    keeping_errno(|| ranges::forget(at, at + bytes.next_multiple_of(PAGE)));
+                }
                 if fresh && at != FAILED {
                     if RUNTIME.watches_growth.load(Relaxed) {
-                        got_near_limit(bytes);
+                        got_near_limit(at, bytes);
                     } else if bytes >= MUCH {
-                        got_much(bytes);
+                        got_much(at, bytes);
                     }
                 }
                 if fresh && at != FAILED && flags & LOCKED != 0 && is_managed() {
