@@ -122,11 +122,10 @@ pub(super) fn compress(
         let mut next = promising(effort, &view, &block, now, count == 0);
         let in_vain = next.is_none();
         if in_vain {
-            next = due(effort, &view, &block, now);
+            next = due(effort, &view, &block, now).map(|i| (i, 0));
             vain += 1;
         }
-        let Some(i) = next else { break };
-        let promised = promise(&view, &block, i, now, count == 0).unwrap_or(0);
+        let Some((i, promised)) = next else { break };
         block.tried[i / 64] |= 1 << (i % 64);
         let size = attempt(&mut view, i, src, dst, &mut best);
         if size.is_some() {
@@ -197,49 +196,51 @@ fn ratio(view: &View<'_>, class: usize, i: usize) -> Option<u32> {
 }
 
 /// The candidate that promises most: at first the one with the least expected size and price, then the one that saves
-/// most beyond its price, if any does.
-fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: bool) -> Option<usize> {
-    let (mut next, mut most) = (None, 0);
-    for (i, candidate) in view.candidates.iter().enumerate() {
+/// most beyond its price, if any does; and what that one promises to save, in fractions of a 4096th.
+fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: bool) -> Option<(usize, u32)> {
+    let (mut next, mut most) = (None, (0, 0));
+    let count = view.candidates.len();
+    let here = &view.entries[block.class * count..][..count];
+    let anywhere = &view.entries[estimate::CLASSES * count..][..count];
+    for (i, ((candidate, here), anywhere)) in view.candidates.iter().zip(here).zip(anywhere).enumerate() {
         if block.is_tried(i) {
             continue;
         }
-        let Some(mut gain) = promise(view, block, i, now, first) else { continue };
-        if !first && let Some(entry) = entry(view, block.class, i) {
-            gain = (gain * u32::from(entry.trust).max(effort.doubt)) >> 10;
-            if i == view.recent.winner && view.recent.streak >= STREAK {
-                gain = gain.max((now * u32::from(view.recent.gain) * FRACTION) >> 12);
+        let entry = if here.ratio != Entry::UNSEEN {
+            here
+        } else if anywhere.ratio != Entry::UNSEEN && block.class != estimate::NOISE {
+            anywhere
+        } else {
+            continue;
+        };
+        let estimate = u32::from(block.estimates[usize::from(candidate.key)]);
+        let mut expected = if estimate > 0 {
+            // What it was multiplied by elsewhere is no use.
+            (estimate * u32::from(here.factor)) >> 10
+        } else {
+            (block.level * u32::from(entry.ratio)) >> 10
+        };
+        let follows = i == view.recent.winner && view.recent.streak >= STREAK;
+        let (promised, gain) = if first {
+            if follows {
+                expected = expected.min(view.recent.size.into());
             }
-        }
+            let gain = now.saturating_sub(expected) * FRACTION;
+            (gain, gain)
+        } else {
+            // What was saved of late counts whatever this block looks like.
+            let of_late = (now * u32::from(entry.gain) * FRACTION) >> 12;
+            let promised = (now.saturating_sub(expected) * FRACTION).max(of_late);
+            let gain = (promised * u32::from(entry.trust).max(effort.doubt)) >> 10;
+            let follows = if follows { (now * u32::from(view.recent.gain) * FRACTION) >> 12 } else { 0 };
+            (promised, gain.max(follows))
+        };
         let gain = gain.saturating_sub(price(effort, candidate, now));
-        if gain > most {
-            (next, most) = (Some(i), gain);
+        if gain > most.0 {
+            (next, most) = (Some(i), (gain, promised));
         }
     }
-    next
-}
-
-/// What a candidate promises to save, in fractions of a 4096th; `None` if nothing is known of it.
-#[inline]
-fn promise(view: &View<'_>, block: &Block, i: usize, now: u32, first: bool) -> Option<u32> {
-    let entry = entry(view, block.class, i)?;
-    let estimate = u32::from(block.estimates[usize::from(view.candidates[i].key)]);
-    let expected = if estimate > 0 {
-        // What it was multiplied by elsewhere is no use.
-        let here = &view.entries[block.class * view.candidates.len() + i];
-        (estimate * u32::from(here.factor)) >> 10
-    } else {
-        (block.level * u32::from(entry.ratio)) >> 10
-    };
-    let expected = if first && i == view.recent.winner && view.recent.streak >= STREAK {
-        expected.min(view.recent.size.into())
-    } else {
-        expected
-    };
-    let gain = now.saturating_sub(expected) * FRACTION;
-    // What was saved of late counts whatever this block looks like.
-    let of_late = if first { 0 } else { (now * u32::from(entry.gain) * FRACTION) >> 12 };
-    Some(gain.max(of_late))
+    Some((next?, most.1))
 }
 
 /// What a trial costs, in fractions of a 4096th: less where blocks shrink to little, for coders are faster there.
