@@ -19,7 +19,7 @@ pub enum Path {
     Scalar = 1,
     /// AVX2 with BMI1, BMI2, LZCNT and POPCNT: x86-64-v3, from 2013 on.
     Avx2 = 2,
-    /// AVX-512 with F, BW, DQ, VL, VBMI, VBMI2 and BITALG: Ice Lake, Zen 4.
+    /// AVX-512 with F, BW, CD, DQ, VL, VBMI, VBMI2 and BITALG: Ice Lake, Zen 4.
     Avx512 = 3,
 }
 
@@ -124,8 +124,8 @@ fn detect() -> Path {
     if !has(seven.ebx, &[3, 5, 8]) || !has(extended.ecx, &[5]) || !has(saved, &[1, 2]) {
         return Path::Scalar;
     }
-    // EBX: F, DQ, BW, VL; ECX: VBMI, VBMI2, BITALG. Saved: masks, upper halves, upper 16.
-    let wide = has(seven.ebx, &[16, 17, 30, 31]) && has(seven.ecx, &[1, 6, 12]) && has(saved, &[5, 6, 7]);
+    // EBX: F, DQ, CD, BW, VL; ECX: VBMI, VBMI2, BITALG. Saved: masks, upper halves, upper 16.
+    let wide = has(seven.ebx, &[16, 17, 28, 30, 31]) && has(seven.ecx, &[1, 6, 12]) && has(saved, &[5, 6, 7]);
     if wide { Path::Avx512 } else { Path::Avx2 }
 }
 
@@ -189,7 +189,8 @@ mod tests {
     fn the_standard_library_finds_the_same() {
         use std::is_x86_feature_detected as has;
         let avx2 = has!("avx2") && has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("popcnt");
-        let avx512 = has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
+        let avx512 =
+            has!("avx512f") && has!("avx512bw") && has!("avx512cd") && has!("avx512dq") && has!("avx512vl");
         let avx512 = avx512 && has!("avx512vbmi") && has!("avx512vbmi2") && has!("avx512bitalg");
         assert_eq!(best() >= Path::Avx2, avx2);
         assert_eq!(best() == Path::Avx512, avx2 && avx512);

@@ -8,11 +8,14 @@
 //! promise to be smaller by more than its own price; when none does, or the result is as small as the threshold of
 //! acceptance, that is it. Where blocks of a class came to nothing, none promises anything, and nothing is tried.
 //!
+//! The winner of the block before is worth a trial of its own, where such trials have paid of late: pages come in the
+//! order of their addresses mostly, and arrays are longer than pages.
+//!
 //! What is never tried is never learned about, so each candidate is tried in vain now and then: at once when it
 //! is new, then after twice as many blocks of the class each time that it came to nothing.
 
 use super::estimate::{self, Key, Residuals};
-use super::state::{Candidate, Entry, KEYS, View};
+use super::state::{Candidate, Entry, KEYS, Recent, View};
 
 /// How hard to try.
 #[derive(Debug, Clone, Copy)]
@@ -25,10 +28,11 @@ pub(super) struct Effort {
     pub patience: u16,
     /// From this size on a result is small enough, in 4096ths, if nobody says otherwise.
     pub acceptance: u16,
+    /// The most trials in vain for a block, as long as nothing is found.
+    pub vain: u32,
+    /// A candidate is believed to save so many 1024ths of what it promises, however often it did not.
+    pub doubt: u32,
 }
-
-/// The most trials in vain for a block, as long as nothing is found.
-const MOST_VAIN: u32 = 3;
 
 /// As [`Effort::patience`], for blocks in which nothing repeats.
 const NOISE_PATIENCE: u16 = 13;
@@ -45,6 +49,9 @@ const MOST_FACTOR: u32 = 1536;
 /// Coders that look at more than single bytes may come to less than an estimate, but hardly to less than one of so many
 /// parts.
 const HOPE: u32 = 3;
+
+/// After so many blocks in a row with the same winner it is expected to make as much of the next.
+const STREAK: u16 = 3;
 
 /// The most trials for a block.
 const TRIALS: usize = 16;
@@ -69,6 +76,8 @@ struct Trial {
     exact: bool,
     /// What was there before.
     before: u32,
+    /// What it promised to save, in fractions of a 4096th.
+    promised: u32,
 }
 
 /// The block at hand.
@@ -106,23 +115,28 @@ pub(super) fn compress(
     let estimated = is_time && estimate_all(src, view.keys, &mut block.estimates);
 
     let mut best = Best { size: dst.len() + 1, found: false };
+    let mut winner = Recent::NOBODY;
     let (mut trials, mut count, mut vain) = ([Trial::default(); TRIALS], 0, 0);
-    while count < TRIALS && (vain == 0 || !best.found && vain < MOST_VAIN) {
+    while count < TRIALS && (vain == 0 || !best.found && vain < effort.vain) {
         let now = scaled(best.size - 1, len);
         let mut next = promising(effort, &view, &block, now, count == 0);
         let in_vain = next.is_none();
         if in_vain {
-            next = due(&view, &block, now);
+            next = due(effort, &view, &block, now).map(|i| (i, 0));
             vain += 1;
         }
-        let Some(i) = next else { break };
+        let Some((i, promised)) = next else { break };
         block.tried[i / 64] |= 1 << (i % 64);
         let size = attempt(&mut view, i, src, dst, &mut best);
+        if size.is_some() {
+            winner = i;
+        }
         let trial = Trial {
             candidate: i,
             size: size.map_or(now + now / 16, |size| scaled(size, len)),
             exact: size.is_some(),
             before: now,
+            promised,
         };
         trials[count] = trial;
         count += 1;
@@ -142,12 +156,13 @@ pub(super) fn compress(
     }
     let end = if best.found { scaled(best.size, len) } else { scaled(dst.len(), len) * 33 / 32 };
     learn(&mut view, &block, &trials[..count], end);
+    follow(effort, &mut view, &trials[..count], winner, end);
     if estimated {
         // Where no transform wins, estimates are asked for less and less often.
         let known = &mut view.classes[class];
         let of_use = |trial: &Trial| usize::from(view.candidates[trial.candidate].key) < KEYS;
         let of_use = trials[..count].iter().any(of_use);
-        known.pause = if of_use { 1 } else { (known.pause * 2).min(16) };
+        known.pause = if of_use { 1 } else { (known.pause * 2).min(64) };
         known.estimate_at = visit.wrapping_add(known.pause * effort.estimate);
     }
     best.found.then_some(best.size)
@@ -181,35 +196,51 @@ fn ratio(view: &View<'_>, class: usize, i: usize) -> Option<u32> {
 }
 
 /// The candidate that promises most: at first the one with the least expected size and price, then the one that saves
-/// most beyond its price, if any does.
-fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: bool) -> Option<usize> {
-    let (mut next, mut most) = (None, 0);
-    for (i, candidate) in view.candidates.iter().enumerate() {
+/// most beyond its price, if any does; and what that one promises to save, in fractions of a 4096th.
+fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: bool) -> Option<(usize, u32)> {
+    let (mut next, mut most) = (None, (0, 0));
+    let count = view.candidates.len();
+    let here = &view.entries[block.class * count..][..count];
+    let anywhere = &view.entries[estimate::CLASSES * count..][..count];
+    for (i, ((candidate, here), anywhere)) in view.candidates.iter().zip(here).zip(anywhere).enumerate() {
         if block.is_tried(i) {
             continue;
         }
-        let Some(entry) = entry(view, block.class, i) else { continue };
+        let entry = if here.ratio != Entry::UNSEEN {
+            here
+        } else if anywhere.ratio != Entry::UNSEEN && block.class != estimate::NOISE {
+            anywhere
+        } else {
+            continue;
+        };
         let estimate = u32::from(block.estimates[usize::from(candidate.key)]);
-        let expected = if estimate > 0 {
+        let mut expected = if estimate > 0 {
             // What it was multiplied by elsewhere is no use.
-            let here = &view.entries[block.class * view.candidates.len() + i];
             (estimate * u32::from(here.factor)) >> 10
         } else {
             (block.level * u32::from(entry.ratio)) >> 10
         };
-        let gain = if first {
-            now.saturating_sub(expected) * FRACTION
+        let follows = i == view.recent.winner && view.recent.streak >= STREAK;
+        let (promised, gain) = if first {
+            if follows {
+                expected = expected.min(view.recent.size.into());
+            }
+            let gain = now.saturating_sub(expected) * FRACTION;
+            (gain, gain)
         } else {
             // What was saved of late counts whatever this block looks like.
             let of_late = (now * u32::from(entry.gain) * FRACTION) >> 12;
-            (now.saturating_sub(expected) * FRACTION).max(of_late)
+            let promised = (now.saturating_sub(expected) * FRACTION).max(of_late);
+            let gain = (promised * u32::from(entry.trust).max(effort.doubt)) >> 10;
+            let follows = if follows { (now * u32::from(view.recent.gain) * FRACTION) >> 12 } else { 0 };
+            (promised, gain.max(follows))
         };
         let gain = gain.saturating_sub(price(effort, candidate, now));
-        if gain > most {
-            (next, most) = (Some(i), gain);
+        if gain > most.0 {
+            (next, most) = (Some(i), (gain, promised));
         }
     }
-    next
+    Some((next?, most.1))
 }
 
 /// What a trial costs, in fractions of a 4096th: less where blocks shrink to little, for coders are faster there.
@@ -220,15 +251,33 @@ fn price(effort: &Effort, candidate: &Candidate, now: u32) -> u32 {
 
 /// A candidate that it is time to try whatever is expected. For those that have estimates it is time only where there is
 /// one that is not hopeless.
-fn due(view: &View<'_>, block: &Block, now: u32) -> Option<usize> {
+fn due(effort: &Effort, view: &View<'_>, block: &Block, now: u32) -> Option<usize> {
+    let recent = &*view.recent;
+    let is_time = recent.count.wrapping_sub(recent.due).cast_signed() >= 0;
+    if is_time
+        && recent.streak >= STREAK
+        && block.class != estimate::NOISE
+        && recent.winner != Recent::NOBODY
+        && !block.is_tried(recent.winner)
+    {
+        return Some(recent.winner);
+    }
     let count = view.candidates.len();
     let entries = &view.entries[block.class * count..][..count];
-    let late = |entry: &Entry| (block.visit as u16).wrapping_sub(entry.due).cast_signed();
+    let anywhere = &view.entries[estimate::CLASSES * count..][..count];
+    let is_late = |i: usize| {
+        if entries[i].ratio == Entry::UNSEEN {
+            // The more often it was in vain elsewhere, the longer a class may do without.
+            block.visit >> anywhere[i].interval.min(effort.patience / 2) > 0
+        } else {
+            (block.visit as u16).wrapping_sub(entries[i].due).cast_signed() >= 0
+        }
+    };
     let hope = |i: usize| {
         let key = usize::from(view.candidates[i].key);
         key == KEYS || (1..now * HOPE).contains(&block.estimates[key].into())
     };
-    let open = (0..count).filter(|&i| !block.is_tried(i) && late(&entries[i]) >= 0 && hope(i));
+    let open = (0..count).filter(|&i| !block.is_tried(i) && is_late(i) && hope(i));
     open.min_by_key(|&i| u8::from(entries[i].ratio != Entry::UNSEEN))
 }
 
@@ -271,6 +320,22 @@ fn attempt(view: &mut View<'_>, i: usize, src: &[u8], dst: &mut [u8], best: &mut
     Some(best.size)
 }
 
+/// Remembers what the winner of the block before was worth here, and who is the winner now.
+fn follow(effort: &Effort, view: &mut View<'_>, trials: &[Trial], winner: usize, size: u32) {
+    let recent = &mut *view.recent;
+    if let Some(trial) = trials.iter().skip(1).find(|trial| trial.candidate == recent.winner) {
+        let gain = trial.before.saturating_sub(trial.size) * 4096 / trial.before.max(1);
+        let old = u32::from(recent.gain);
+        recent.gain = if gain > old { (old * 3 + gain) / 4 } else { (old * 7 + gain) / 8 } as u16;
+        recent.interval =
+            if gain > 0 { recent.interval / 2 } else { (recent.interval + 1).min(effort.patience) };
+        recent.due = recent.count.wrapping_add(1 << recent.interval);
+    }
+    recent.count = recent.count.wrapping_add(1);
+    recent.streak = if winner == recent.winner { recent.streak.saturating_add(1) } else { 1 };
+    (recent.winner, recent.size) = (winner, size as u16);
+}
+
 /// Remembers what came of the trials, the least of which came to `end`.
 fn learn(view: &mut View<'_>, block: &Block, trials: &[Trial], end: u32) {
     if trials.is_empty() {
@@ -289,6 +354,12 @@ fn learn(view: &mut View<'_>, block: &Block, trials: &[Trial], end: u32) {
             let new = entry.ratio == Entry::UNSEEN;
             let ratio = (trial.size * 1024 / end.max(1)).min(32 * 1024);
             if n > 0 {
+                let saved = trial.before.saturating_sub(trial.size) * FRACTION;
+                let kept = (saved * 1024).checked_div(trial.promised).map(|kept| kept.min(1024));
+                let kept = kept.or((saved > 0).then_some(1024));
+                if let Some(kept) = kept {
+                    entry.trust = toward(entry.trust.into(), kept) as u16;
+                }
                 let old = u32::from(entry.gain);
                 // A success is believed sooner than a failure.
                 entry.gain =

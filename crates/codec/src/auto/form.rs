@@ -145,7 +145,7 @@ mod tests {
         let (tag, len) = new.tag();
         let form: Vec<u8> = tag[..len].iter().copied().chain([7]).collect();
         assert_eq!(Place::split(&form), Some(("xor:1x5+mtf".parse().unwrap(), &[7][..])));
-        for bad in [&[][..], &[KNOWN.len() as u8 + 200], &[0xF0], &[0xFF, 0xFF]] {
+        for bad in [&[][..], &[SHORT as u8 - 1], &[0xF0], &[0xFF, 0xFF]] {
             assert_eq!(Place::split(bad), None, "{bad:?}");
         }
     }

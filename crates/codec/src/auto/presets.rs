@@ -1,18 +1,18 @@
 //! The lists of `auto:fast`, `auto`, `auto:dense`, and `auto:max`, and the chains whose places are known for ever.
 //!
 //! The lists were found with the example `choose` on samples of 29 kinds of pages (heaps of nine programs, numbers of
-//! simulations and of instruments, texts, tables; November 2026, 4 KiB): of some 400 codecs and pipelines that are as
-//! fast as the preset has to be, take the one by which the mean loss against the virtual best falls most, and again,
-//! until there is little left to win; then leave out what saves less than trying it costs. For `auto:dense`, all that
-//! are faster than 50 MB/s, the losses fell like this:
+//! simulations and of instruments, texts, tables; November 2026, 4 KiB): of nearly a thousand codecs and pipelines (differences
+//! of all orders and at lags, once and twice, of all widths, shuffled by bytes, bits, or not, before seven coders), those as
+//! fast as the preset has to be; take the one by which the mean loss against the virtual best and the worst fall
+//! most, and again, until there is little left to win; then leave out what saves less than trying it costs. For
+//! `auto:dense`, all that are faster than 45 MB/s, the mean losses fell like this:
 //!
 //! ```text
-//! zstd:7                           17.0 %        lagdelta:1+zstd:6                 0.9 %
-//! delta:4x1+bitshuffle:4+zstd:6     8.0 %        delta:8x6+bitshuffle:8+zstd:6     0.8 %
-//! delta:8x6+shuffle:8+zstd:6        5.5 %        delta:8x1+bitshuffle:8+zstd:6     0.7 %
-//! lagdelta:2+bitshuffle:2+zstd:6    3.9 %        lagdelta:2+zstd:6                 0.6 %
-//! stride:3                          2.8 %        ...
-//! lagdelta:4+zstd:6                 2.0 %        20 entries                        0.2 %
+//! zstd:6, stride:3                           14.8 %     shuffle:4+zstd:6                            2.5 %
+//! lagdelta:8+lagdelta:8+bitshuffle:8+zstd:6   9.3 %     lagdelta:2+zstd:6                           2.3 %
+//! lagdelta:2+bitshuffle:4+zstd:6              5.0 %     ...
+//! delta:8x5+shuffle:8+zstd:6                  3.7 %     17 entries                                  1.0 %
+//! delta:4x1+lagdelta:4+zstd:6                 3.0 %     28 entries                                  0.7 %
 //! ```
 //!
 //! Prices were chosen so that `auto:fast` stays as fast as lz4 on heaps, `auto` as fast as `zstd:1`, and `auto:dense`
@@ -23,85 +23,130 @@ use super::choice::Effort;
 
 /// The presets, the fastest first.
 pub(crate) static PRESETS: [Auto; 4] = [
-    Auto::preset("auto:fast", &FAST, 0, Effort { price: 350, estimate: 16, patience: 10, acceptance: 96 }),
-    Auto::preset("auto", &BALANCED, 2, Effort { price: 160, estimate: 8, patience: 8, acceptance: 64 }),
-    Auto::preset("auto:dense", &DENSE, 4, Effort { price: 14, estimate: 1, patience: 7, acceptance: 24 }),
-    Auto::preset("auto:max", &MAX, 6, Effort { price: 0, estimate: 1, patience: 6, acceptance: 16 }),
+    Auto::preset(
+        "auto:fast",
+        &FAST,
+        0,
+        Effort { price: 700, estimate: 32, patience: 13, acceptance: 96, vain: 3, doubt: 0 },
+    ),
+    Auto::preset(
+        "auto",
+        &BALANCED,
+        2,
+        Effort { price: 160, estimate: 8, patience: 9, acceptance: 64, vain: 3, doubt: 0 },
+    ),
+    Auto::preset(
+        "auto:dense",
+        &DENSE,
+        4,
+        Effort { price: 10, estimate: 1, patience: 7, acceptance: 24, vain: 8, doubt: 300 },
+    ),
+    Auto::preset(
+        "auto:max",
+        &MAX,
+        6,
+        Effort { price: 0, estimate: 1, patience: 6, acceptance: 16, vain: 12, doubt: 512 },
+    ),
 ];
 
 /// How hard lists of one's own are tried.
-pub(super) const OWN: Effort = Effort { price: 100, estimate: 4, patience: 8, acceptance: 64 };
+pub(super) const OWN: Effort =
+    Effort { price: 100, estimate: 4, patience: 8, acceptance: 64, vain: 3, doubt: 128 };
 
-const FAST: [&str; 8] = [
+const FAST: [&str; 11] = [
     "stride:3",
     "lz4",
     "stride:1",
-    "delta:4x1+bitshuffle:4+lz4",
-    "delta:8x6+bitshuffle:8+lz4",
-    "delta:2x1+bitshuffle:2+lz4",
+    "delta:4x1+bitshuffle:4+stride:3",
+    "delta:8x6+bitshuffle:8+stride:3",
+    "delta:2x1+bitshuffle:2+stride:3",
+    "delta:8x5+stride:3",
+    "delta:4x2+bitshuffle:4+stride:3",
+    "delta:4x1+stride:3",
+    "delta:8x1+shuffle:4+stride:3",
     "bitshuffle:4+lz4",
-    "delta:4x2+bitshuffle:4+lz4",
 ];
 
-const BALANCED: [&str; 15] = [
+const BALANCED: [&str; 19] = [
     "zstd:1",
     "stride:3",
     "lz4",
-    "delta:4x1+bitshuffle:4+lz4",
-    "delta:8x6+shuffle:8+zstd:1",
-    "delta:2x1+bitshuffle:2+lz4",
+    "delta:4x1+bitshuffle:4+stride:3",
+    "delta:8x5+shuffle:8+zstd:1",
+    "delta:8x6+bitshuffle:8+stride:3",
+    "delta:2x1+bitshuffle:2+stride:3",
     "shuffle:4+zstd:1",
-    "delta:4x2+bitshuffle:4+lz4",
+    "delta:4x2+bitshuffle:4+stride:3",
+    "delta:4x1+zstd:1",
+    "delta:4x2+zstd:1",
     "shuffle:8+zstd:1",
-    "delta:4x1+shuffle:4+zstd:1",
-    "delta:8x6+bitshuffle:8+lz4",
-    "delta:2x2+bitshuffle:2+lz4",
-    "xor:8x1+bitshuffle:8+lz4",
-    "bitshuffle:4+lz4",
+    "delta:2x2+bitshuffle:2+stride:3",
+    "xor:8x1+bitshuffle:8+stride:3",
+    "delta:8x1+shuffle:4+stride:3",
+    "delta:4x1+stride:3",
+    "xor:2x2+stride:3",
     "shuffle:2+zstd:1",
+    "huffman",
 ];
 
-const DENSE: [&str; 18] = [
+const DENSE: [&str; 25] = [
     "zstd:6",
     "stride:3",
     "lagdelta:4+bitshuffle:4+zstd:6",
-    "delta:8x6+shuffle:8+zstd:6",
+    "delta:8x5+shuffle:8+zstd:6",
+    "delta:4x1+lagdelta:4+zstd:6",
     "lagdelta:2+bitshuffle:2+zstd:6",
-    "lagdelta:4+zstd:6",
+    "delta:8x1+lagdelta:8+zstd:6",
     "lagdelta:8+bitshuffle:8+zstd:6",
-    "shuffle:4+zstd:6",
-    "delta:4x1+bitshuffle:4+zstd:6",
     "lagdelta:2+zstd:6",
-    "delta:8x6+bitshuffle:8+zstd:6",
+    "shuffle:4+zstd:6",
+    "delta:4x1+lagdelta:4+bitshuffle:4+zstd:6",
+    "delta:4x1+zstd:6",
     "lagdelta:1+zstd:6",
     "lagdelta:8+shuffle:8+zstd:6",
-    "xor:8x1+bitshuffle:8+zstd:6",
     "delta:2x1+bitshuffle:2+zstd:6",
-    "delta:2x2+bitshuffle:2+zstd:6",
-    "delta:8x1+bitshuffle:8+zstd:6",
+    "delta:8x6+bitshuffle:8+stride:3",
+    "delta:4x1+bitshuffle:4+zstd:6",
+    "xor:8x1+bitshuffle:8+zstd:6",
     "shuffle:2+zstd:6",
+    "huffman",
+    "delta:4x2+zstd:6",
+    "delta:8x1+zstd:6",
+    "shuffle:8+delta:1x1+zstd:6",
+    "lagdelta:4+lagdelta:4+bitshuffle:4+zstd:6",
+    "lagdelta:4+zstd:6",
 ];
 
-const MAX: [&str; 22] = [
+const MAX: [&str; 32] = [
     "zstd:19",
     "stride:3+range",
     "bwt+mtf+range",
     "stride:3",
     "lagdelta:4+bitshuffle:4+zstd:19",
-    "delta:8x6+shuffle:8+zstd:19",
+    "delta:8x5+shuffle:8+zstd:19",
+    "delta:4x1+lagdelta:4+zstd:19",
     "lagdelta:2+bitshuffle:2+zstd:19",
-    "lagdelta:4+zstd:19",
+    "delta:8x1+lagdelta:8+zstd:19",
     "lagdelta:8+bitshuffle:8+zstd:19",
+    "lagdelta:2+zstd:19",
+    "lagdelta:4+zstd:19",
     "shuffle:4+zstd:19",
+    "delta:4x1+lagdelta:4+bitshuffle:4+zstd:19",
+    "delta:4x1+zstd:19",
+    "lagdelta:1+zstd:19",
+    "lagdelta:8+shuffle:8+zstd:19",
     "bitshuffle:4+zstd:19",
     "delta:4x2+bitshuffle:4+zstd:19",
     "delta:4x1+bitshuffle:4+zstd:19",
-    "lagdelta:2+zstd:19",
-    "lagdelta:1+zstd:19",
-    "lagdelta:8+shuffle:8+zstd:19",
+    "delta:8x6+bitshuffle:8+stride:3",
     "delta:8x6+bitshuffle:8+zstd:19",
     "delta:2x1+bitshuffle:2+zstd:19",
     "xor:8x1+bitshuffle:8+zstd:19",
+    "delta:4x2+zstd:19",
+    "delta:8x1+zstd:19",
+    "delta:8x1+bitshuffle:8+zstd:19",
+    "shuffle:8+delta:1x1+zstd:19",
+    "lagdelta:4+lagdelta:4+bitshuffle:4+zstd:19",
     "delta:8x1+shuffle:8+bwt+mtf+range",
     "delta:4x1+shuffle:4+bwt+mtf+range",
     "range",
@@ -109,7 +154,7 @@ const MAX: [&str; 22] = [
 
 /// The places of these chains are the same in every process. Append-only: a chain stands where it stands for ever, or
 /// else blocks of an older memfold would come back wrong. Levels of a codec share a place, so any will do.
-pub(super) const KNOWN: [&str; 44] = [
+pub(super) const KNOWN: [&str; 63] = [
     "copy",
     "lz4",
     "zstd:1",
@@ -154,4 +199,23 @@ pub(super) const KNOWN: [&str; 44] = [
     "huffman",
     "delta:8x1+shuffle:8+zstd:1",
     "bitshuffle:8+lz4",
+    "delta:4x1+bitshuffle:4+stride:1",
+    "delta:8x6+bitshuffle:8+stride:1",
+    "delta:2x1+bitshuffle:2+stride:1",
+    "delta:8x5+stride:1",
+    "delta:4x2+bitshuffle:4+stride:1",
+    "delta:4x1+stride:1",
+    "delta:8x1+shuffle:4+stride:1",
+    "delta:8x5+shuffle:8+zstd:1",
+    "delta:4x1+zstd:1",
+    "delta:4x2+zstd:1",
+    "delta:2x2+bitshuffle:2+stride:1",
+    "xor:8x1+bitshuffle:8+stride:1",
+    "xor:2x2+stride:1",
+    "delta:4x1+lagdelta:4+zstd:1",
+    "delta:8x1+lagdelta:8+zstd:1",
+    "delta:4x1+lagdelta:4+bitshuffle:4+zstd:1",
+    "lagdelta:4+lagdelta:4+bitshuffle:4+zstd:1",
+    "delta:8x1+zstd:1",
+    "shuffle:8+delta:1x1+zstd:1",
 ];

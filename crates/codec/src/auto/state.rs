@@ -72,6 +72,8 @@ pub(super) struct Entry {
     pub interval: u16,
     /// What it saved when it was not the first, in 4096ths of what was there before, the mean of late.
     pub gain: u16,
+    /// How much was saved of what it promised when it was not the first, the mean of late in 1024ths.
+    pub trust: u16,
 }
 
 // SAFETY: numbers only, all of the same size, so without padding.
@@ -79,7 +81,8 @@ unsafe impl Plain for Entry {}
 
 impl Entry {
     pub(super) const UNSEEN: u16 = u16::MAX;
-    pub(super) const NEW: Entry = Entry { ratio: Entry::UNSEEN, factor: 1024, due: 0, interval: 0, gain: 0 };
+    pub(super) const NEW: Entry =
+        Entry { ratio: Entry::UNSEEN, factor: 1024, due: 0, interval: 0, gain: 0, trust: 1024 };
 }
 
 /// A class as it was of late.
@@ -100,8 +103,35 @@ pub(super) struct Class {
 // SAFETY: numbers only, and no padding.
 unsafe impl Plain for Class {}
 
+/// What won the block before, whatever its class. Blocks often come in the order of their addresses, and neighbours are
+/// alike in ways that classes do not tell.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Recent {
+    /// [`Recent::NOBODY`] if nothing helped.
+    pub winner: usize,
+    /// How many blocks there were that it was not tried for on its own account.
+    pub count: u16,
+    /// At which count it is tried whatever is expected.
+    pub due: u16,
+    /// How far the next time lies behind that: a power of two.
+    pub interval: u16,
+    /// What it saved where it was not the first, as [`Entry::gain`].
+    pub gain: u16,
+    /// How many blocks in a row it has won.
+    pub streak: u16,
+    /// To what it brought the block before, in 4096ths.
+    pub size: u16,
+}
+
+impl Recent {
+    pub(super) const NOBODY: usize = usize::MAX;
+    const NEW: Recent =
+        Recent { winner: Recent::NOBODY, count: 0, due: 0, interval: 0, gain: 0, streak: 0, size: 0 };
+}
+
 /// The memory as it was set up.
 pub(super) struct State {
+    recent: Recent,
     count: usize,
     keys: [u8; KEYS],
     key_count: usize,
@@ -137,6 +167,7 @@ pub(super) struct View<'a> {
     pub form: &'a mut [u8],
     pub buffers: &'a mut [u8],
     pub each: usize,
+    pub recent: &'a mut Recent,
     pub scratches: &'a mut Scratches,
 }
 
@@ -276,6 +307,7 @@ impl State {
         // SAFETY: as above.
         let contexts = layout.contexts.map(|size| unsafe { Scratch::kept(next(size), size) });
         let mut state = State {
+            recent: Recent::NEW,
             count: layout.count,
             keys: [0; KEYS],
             key_count: 0,
@@ -346,6 +378,7 @@ impl State {
             form: parts.take(self.capacity + 2),
             buffers,
             each: self.each,
+            recent: &mut self.recent,
             scratches: &mut self.scratches,
         }
     }

@@ -11,9 +11,9 @@
 //! ```
 //!
 //! A lag of 0 means that the words are as they were. The words before the first
-//! count as zero. How the lag is found is free to change; now all up to
-//! [`LAGS`] are judged by some words spread over the block, and the best ones by
-//! many more. A lag is as good as the differences are short.
+//! count as zero. How the lag is found is free to change; see [`search`].
+
+mod search;
 
 use super::difference::Word;
 use crate::cpu::either;
@@ -28,17 +28,8 @@ pub(crate) static LAG_DELTA_2: LagDelta<2> = LagDelta;
 pub(crate) static LAG_DELTA_4: LagDelta<4> = LagDelta;
 pub(crate) static LAG_DELTA_8: LagDelta<8> = LagDelta;
 
-/// The largest lag that is tried.
-const LAGS: usize = 128;
-
 /// The largest that the format has.
 const FORMAT_LAGS: usize = 0x7FFF;
-
-/// Words that each lag is judged by at first.
-const SAMPLE: usize = 48;
-
-/// How many of the lags are judged by more.
-const FINALISTS: usize = 4;
 
 /// What is done to a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,23 +90,27 @@ impl<const W: usize> Step for LagDelta<W> {
 }
 
 fn change<T: Word>(src: &[u8], dst: &mut [u8]) -> Lag {
-    either!(change_avx2::<T>(src, dst), change_each::<T>(src, dst))
+    let lag = search::find::<T>(src);
+    take::<T>(src, dst, lag);
+    lag
+}
+
+fn take<T: Word>(src: &[u8], dst: &mut [u8], lag: Lag) {
+    either!(take_avx2::<T>(src, dst, lag), take_each::<T>(src, dst, lag))
 }
 
 /// # Safety
 /// The processor has AVX2 and popcnt.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,popcnt")]
-unsafe fn change_avx2<T: Word>(src: &[u8], dst: &mut [u8]) -> Lag {
-    change_each::<T>(src, dst)
+unsafe fn take_avx2<T: Word>(src: &[u8], dst: &mut [u8], lag: Lag) {
+    take_each::<T>(src, dst, lag);
 }
 
 #[inline(always)]
-fn change_each<T: Word>(src: &[u8], dst: &mut [u8]) -> Lag {
-    let lag = find::<T>(src);
+fn take_each<T: Word>(src: &[u8], dst: &mut [u8], lag: Lag) {
     if lag.words == 0 {
-        dst.copy_from_slice(src);
-        return lag;
+        return dst.copy_from_slice(src);
     }
     let back = lag.words * T::BYTES;
     let end = src.len() / T::BYTES * T::BYTES;
@@ -142,7 +137,6 @@ fn change_each<T: Word>(src: &[u8], dst: &mut [u8]) -> Lag {
         }
     }
     dst[end..].copy_from_slice(&src[end..]);
-    lag
 }
 
 fn restore<T: Word>(src: &[u8], dst: &mut [u8], lag: Lag) {
@@ -166,61 +160,6 @@ fn restore<T: Word>(src: &[u8], dst: &mut [u8], lag: Lag) {
         word.store(&mut dst[at..at + T::BYTES]);
         at += T::BYTES;
     }
-}
-
-/// The lag that makes the shortest differences, 0 if none makes them shorter than
-/// the words are. It is less than the number of words.
-#[inline(always)]
-fn find<T: Word>(src: &[u8]) -> Lag {
-    let none = Lag { words: 0, twice: false };
-    let count = src.len() / T::BYTES;
-    let word = |i: usize| T::load(&src[i * T::BYTES..][..T::BYTES]);
-    if count < 8 {
-        return none;
-    }
-    let most = LAGS.min(count / 2);
-    // Runs of eight words, spread over what has all lags before it.
-    let runs = (SAMPLE / 8).min((count - most) / 8).max(1);
-    let run = |n: usize| most + n * (count - most) / runs;
-    let mut best = [(u32::MAX, 0); FINALISTS];
-    for lag in 1..=most {
-        let mut bits = 0;
-        for n in 0..runs {
-            let from = run(n);
-            for i in from..(from + 8).min(count) {
-                bits += word(i).sub(word(i - lag)).bits();
-            }
-            if bits >= best[FINALISTS - 1].0 {
-                break;
-            }
-        }
-        // A short lag is worth no more, but of two as good it is the likelier.
-        if bits < best[FINALISTS - 1].0 {
-            best[FINALISTS - 1] = (bits, lag);
-            best.sort_unstable();
-        }
-    }
-    let stride = (count / 512).max(1);
-    let judge = |lag: Lag| -> u32 {
-        let mut bits = 0;
-        let mut i = 2 * lag.words;
-        while i < count {
-            let mut left = word(i);
-            if lag.words > 0 {
-                left = left.sub(word(i - lag.words));
-            }
-            if lag.twice {
-                left = left.sub(word(i - lag.words).sub(word(i - 2 * lag.words)));
-            }
-            bits += left.bits();
-            i += stride;
-        }
-        // As if it had been judged by as many words as the others.
-        (u64::from(bits) * count as u64 / (count - 2 * lag.words).max(1) as u64) as u32
-    };
-    let lags = best.into_iter().filter(|&(_, lag)| lag > 0 && 2 * lag < count);
-    let choices = lags.flat_map(|(_, words)| [false, true].map(|twice| Lag { words, twice }));
-    choices.chain([none]).min_by_key(|&lag| judge(lag)).unwrap_or(none)
 }
 
 #[cfg(test)]
@@ -292,7 +231,7 @@ mod tests {
                 })
                 .collect()
         };
-        assert_eq!(find::<u64>(&block(0)), Lag { words: 28, twice: false });
-        assert_eq!(find::<u64>(&block(1)), Lag { words: 28, twice: true });
+        assert_eq!(search::find::<u64>(&block(0)), Lag { words: 28, twice: false });
+        assert_eq!(search::find::<u64>(&block(1)), Lag { words: 28, twice: true });
     }
 }
