@@ -9,6 +9,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -95,13 +96,18 @@ fn prepare(path: &Path) -> std::io::Result<Output> {
         }
         Err(e) => return Err(e),
     };
-    let is_new = match std::fs::metadata(&path) {
+    let before = match std::fs::metadata(&path) {
         Ok(meta) if meta.is_dir() => return Err(std::io::Error::from(std::io::ErrorKind::IsADirectory)),
         // A device or a pipe; "canonical" names of those under /proc/self/fd lead nowhere, hence the next arm.
         Ok(meta) if !meta.is_file() => return in_place(path),
-        Ok(_) => false,
-        Err(_) => true,
+        // `--stats PROGRAM` is a slip for `--stats FILE PROGRAM`.
+        Ok(meta) if meta.permissions().mode() & 0o111 != 0 => {
+            return Err(std::io::Error::other("it is there already and may be executed"));
+        }
+        Ok(meta) => Some(meta.permissions()),
+        Err(_) => None,
     };
+    let is_new = before.is_none();
     if !is_new {
         // A file that may not be written must not be replaced either.
         OpenOptions::new().append(true).open(&path)?;
@@ -110,18 +116,24 @@ fn prepare(path: &Path) -> std::io::Result<Output> {
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary = path.with_file_name(name);
     match OpenOptions::new().write(true).create_new(true).open(&temporary) {
-        Ok(file) => Ok(Output { path, way: Way::Beside(temporary, above_standard(file)?) }),
+        Ok(file) => {
+            if let Some(permissions) = before {
+                // Whoever may write the file need not own it.
+                let _ = file.set_permissions(permissions);
+            }
+            Ok(Output { path, way: Way::Beside(temporary, above_standard(file)?) })
+        }
         Err(_) if !is_new => in_place(path),
         Err(e) => Err(e),
     }
 }
 
-/// `/dev/stdout` and its relatives mean the descriptor, with its place in the
+/// `-`, `/dev/stdout` and its relatives mean the descriptor, with its place in the
 /// file: opened by name, a file that standard output goes to would be cut.
 fn descriptor_named(path: &Path) -> Option<RawFd> {
     match path.to_str()? {
         "/dev/stdin" => Some(0),
-        "/dev/stdout" => Some(1),
+        "-" | "/dev/stdout" => Some(1),
         "/dev/stderr" => Some(2),
         other => {
             let number = other.strip_prefix("/dev/fd/").or_else(|| other.strip_prefix("/proc/self/fd/"))?;
@@ -163,6 +175,9 @@ mod tests {
         output.write(b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(listing(here.path()), ["stats.json"]);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
+        prepare(&path).unwrap().write(b"newer").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o604);
         drop(prepare(&here.path().join("never")).unwrap());
         assert_eq!(listing(here.path()), ["stats.json"]);
     }
@@ -189,6 +204,11 @@ mod tests {
         assert!(prepare(Path::new("/")).is_err());
         assert!(prepare(Path::new("/proc/memfold-stats")).is_err());
         assert!(prepare(Path::new("/dev/fd/987")).is_err());
+        let program = here.path().join("program");
+        fs::write(&program, "#!/bin/sh").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(prepare(&program).is_err());
+        assert_eq!(fs::read(&program).unwrap(), b"#!/bin/sh");
     }
 
     #[test]
