@@ -56,9 +56,12 @@ const STREAK: u16 = 3;
 /// The most trials for a block.
 const TRIALS: usize = 16;
 
+/// The most that is said of a size in 4096ths: products of it with a gain or a ratio, in fractions, fit.
+const MOST_SCALED: u32 = 60_000;
+
 /// A size in 4096ths of the block.
 fn scaled(size: usize, len: usize) -> u32 {
-    (size * 4096).div_ceil(len).min(60_000) as u32
+    (size * 4096).div_ceil(len).min(MOST_SCALED as usize) as u32
 }
 
 /// What is there so far.
@@ -141,7 +144,7 @@ pub(super) fn compress(
         trials[count] = trial;
         count += 1;
         if let (true, Some(ratio)) = (trial.exact, ratio(&view, class, i)) {
-            block.level = trial.size * 1024 / ratio;
+            block.level = (trial.size * 1024 / ratio).min(MOST_SCALED);
         }
         if in_vain {
             let gained = now.saturating_sub(trial.size) * FRACTION;
