@@ -5,6 +5,7 @@ mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use common::{KINDS, PIPELINES, Random, block, compress, decompress};
 use memfold_codec::{
@@ -294,18 +295,22 @@ fn a_result_that_meets_the_threshold_ends_the_search() {
 /// Where nothing of a kind came to anything, nothing is tried; that is how noise costs next to nothing.
 #[test]
 fn what_never_fits_is_given_up() {
-    let auto = codec("auto").unwrap();
-    let mut memory = ScratchBuf::for_codecs([auto], 4096);
-    let mut scratch = memory.scratch();
     let noise: Vec<Vec<u8>> = (0..2000).map(|seed| block("noise", 4096, seed)).collect();
     let mut dst = vec![0; 4096];
-    let mut time = |blocks: &[Vec<u8>]| {
-        let start = std::time::Instant::now();
-        for src in blocks {
-            assert_eq!(auto.compress(src, &mut dst, 3264, &mut scratch), Compressed::Incompressible);
-        }
-        start.elapsed()
+    // Half of the last blocks at least took no longer, whatever else the machine does.
+    let mut time = |name: &str| {
+        let codec = codec(name).unwrap();
+        let mut memory = ScratchBuf::for_codecs([codec], 4096);
+        let mut scratch = memory.scratch();
+        let mut time = |src: &Vec<u8>| {
+            let start = Instant::now();
+            assert_eq!(codec.compress(src, &mut dst, 3264, &mut scratch), Compressed::Incompressible);
+            start.elapsed()
+        };
+        let mut times: Vec<Duration> = noise.iter().map(&mut time).collect();
+        times[1000..].sort();
+        times[1500]
     };
-    let (first, later) = (time(&noise[..20]), time(&noise[1000..]));
-    assert!(later / 1000 < first / 20, "{first:?} for 20 at first, {later:?} for 1000 later");
+    let (alone, chosen) = (time("zstd:1"), time("auto"));
+    assert!(chosen < alone / 4, "zstd:1 {alone:?}, auto {chosen:?}");
 }
