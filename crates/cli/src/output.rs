@@ -6,7 +6,7 @@
 //! (devices, pipes, a file in a directory that is not ours) it is opened
 //! before the start and written in place.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::Write;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
@@ -37,6 +37,22 @@ impl Output {
                 path.display()
             ))
         })
+    }
+
+    /// As [`Output::prepare`], for what others must not read: a file that is not there yet is made for its owner alone.
+    pub fn prepare_private(path: &Path, option: &str) -> Result<Self, Failure> {
+        let is_new = std::fs::metadata(path).is_err();
+        let output = Self::prepare(path, option)?;
+        if let (true, Way::Beside(_, file)) = (is_new, &output.way) {
+            // Nothing is in it yet.
+            file.set_permissions(Permissions::from_mode(0o600)).map_err(|e| {
+                Failure::new(format!(
+                    "cannot keep the file '{}' of {option} from others: {e}",
+                    path.display()
+                ))
+            })?;
+        }
+        Ok(output)
     }
 
     /// The descriptor it holds open.

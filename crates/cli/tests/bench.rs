@@ -302,6 +302,13 @@ fn mistakes_are_told_before_anything_is_measured() {
         finish(bench(options, &[&good])).is_refusal(125, words);
     }
     finish(bench(&[], &[])).is_refusal(125, &["FILE"]);
+    // What is to be measured, or was named by a pattern of the shell, is no place for the plot.
+    let other = file(here.path(), "other", text(2), 0o644);
+    for measured in [&good, &other] {
+        let options = ["--codec=lz4", "--plot", good.to_str().unwrap()];
+        finish(bench(&options, &[measured])).is_refusal(125, &["no plot", "chart.svg"]);
+    }
+    assert!(std::fs::read(&good).unwrap() == text(2), "the file is as it was");
 }
 
 #[test]
@@ -331,6 +338,15 @@ fn the_plot_is_xml_and_names_every_codec() {
         &[&odd, &other],
     ));
     assert_eq!(said.status, 0, "{}", said.err);
+    // A plot may take the place of an older one.
+    assert_eq!(
+        finish(bench(
+            &["--codec", &list, "--virtual-best", "--plot", svg.to_str().unwrap()],
+            &[&odd, &other]
+        ))
+        .status,
+        0
+    );
     let drawn = std::fs::read_to_string(&svg).unwrap();
     let document = roxmltree::Document::parse(&drawn).unwrap();
     let root = document.root_element();

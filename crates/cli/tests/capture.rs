@@ -3,6 +3,7 @@
 mod common;
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -81,6 +82,9 @@ fn known_pages_of_a_running_process() {
     assert_eq!(said.status, 0, "{}", said.err);
     said.only_ours_on_stderr();
     let pages = std::fs::read(&file).unwrap();
+    // Passwords may be in it.
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600);
     let told: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(pages.len() % PAGE, 0);
     assert_eq!((&told["pages"], &told["bytes"]), (&(pages.len() / PAGE).into(), &pages.len().into()));
@@ -109,6 +113,11 @@ fn known_pages_of_a_running_process() {
     let mut answer = [0; 1];
     running.0.stdout.as_mut().unwrap().read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"x");
+
+    // Whom a file that is there already may be read by is for its owner to say.
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+    assert_eq!(capture(&pid, &file, &[]).status, 0);
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o640);
 
     // What was captured can be measured.
     let mut bench = Command::new(MEMFOLD);

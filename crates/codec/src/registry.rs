@@ -131,7 +131,7 @@ pub fn codec(name: &str) -> Result<&'static dyn Codec, UnknownCodec> {
     if let Some(found) = all().find(|codec| codec.name() == alias(name)) {
         return Ok(found);
     }
-    if name.starts_with("auto=") {
+    if name.starts_with(auto::PREFIX) {
         return auto::interned(name);
     }
     let pipeline = pipeline::interned(name.parse::<Pipeline>()?).ok_or(UnknownCodec)?;
@@ -176,9 +176,10 @@ fn with_dictionaries() -> impl Iterator<Item = &'static dyn Codec> {
 /// built with a feature: other programs, and the preload library, may not have it.
 pub fn is_optional(codec: &dyn Codec) -> bool {
     let optional = |name: &str| libs::all().any(|codec| codec.name() == name);
-    codec.id() == CodecId::ZSTD_DICT
-        || optional(codec.name())
-        || codec.name().parse::<Chain>().is_ok_and(|steps| steps.codecs().any(|step| optional(step.name())))
+    // A list of one's own is its name. One that it cannot do without makes it another list.
+    let list = codec.name().strip_prefix(auto::PREFIX).unwrap_or(codec.name());
+    let mut chains = list.split('/').filter_map(|entry| entry.parse::<Chain>().ok());
+    codec.id() == CodecId::ZSTD_DICT || chains.any(|chain| chain.codecs().any(|step| optional(step.name())))
 }
 
 #[cfg(test)]
@@ -330,6 +331,13 @@ mod tests {
             }
             let name = std::format!("shuffle:2+{}", found.name());
             assert_eq!(is_optional(codec(&name).unwrap()), is_optional(found));
+        }
+        for name in ["auto=lz4/zstd:1", "auto=stride:2", "auto=delta:8x1+lz4hc:9/copy"] {
+            assert!(!is_optional(codec(name).unwrap()), "{name}");
+        }
+        let lists = ["auto=xz:6", "auto=lz4/bzip2", "auto=lz4/shuffle:8+deflate:6/copy", "auto=lz4hc:12/lz4"];
+        for found in lists.into_iter().flat_map(codec) {
+            assert!(is_optional(found), "{found:?}");
         }
     }
 }

@@ -236,6 +236,41 @@ fn lists_of_ones_own_have_names() {
 }
 
 #[test]
+fn the_longest_list_has_a_name() {
+    let entries: Vec<String> =
+        (0..MOST_ENTRIES).map(|i| format!("delta:8x{}+shuffle:8+zstd:{}", 1 + i % 6, 1 + i % 19)).collect();
+    let own = codec(&format!("auto={}", entries.join("/"))).unwrap();
+    let mut memory = ScratchBuf::for_codecs([own], 4096);
+    let src = block("floats", 4096, 4);
+    let form = compress(own, &src, 4096, &mut memory.scratch()).unwrap();
+    assert!(again(&form, 4096) == src);
+    assert!(codec(&format!("auto={}/lz4", entries.join("/"))).is_err());
+}
+
+/// Whoever asks for the list gets one that was set, without what is left of a longer one.
+#[test]
+fn a_list_that_is_asked_for_has_no_end_of_another() {
+    let long = chains(&["huffman"; MOST_ENTRIES]);
+    let short = chains(&["lz4", "copy"]);
+    let auto = Auto::new(&long).unwrap();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..50_000 {
+                auto.set_list(&short).unwrap();
+                auto.set_list(&long).unwrap();
+            }
+            done.store(true, Relaxed);
+        });
+        while !done.load(Relaxed) {
+            let list: Vec<Chain> = auto.list().collect();
+            assert!(list.len() == long.len() || list.len() == short.len(), "{}", list.len());
+            assert!(list[0] == long[0] || list.len() == short.len(), "the end of the long list is there");
+        }
+    });
+}
+
+#[test]
 fn the_table_has_what_lists_brought_in_and_never_changes() {
     let before: Vec<Chain> = auto_table().collect();
     let new = chains(&["xor:2x3+jbe2", "xor:2x4+jbe2"]);

@@ -292,6 +292,13 @@ fn dictionaries_go_to_other_processes() {
     assert!(!dict::load(0, &bytes) && !dict::load(1 << 20, b"no dictionary") && !dict::load(1 << 20, &[]));
     assert!(!dict::load(1 << 20, &bytes[..20]));
     assert!(dict::dictionary(1 << 20).is_none());
+    // What is released stands for nothing else from then on: somebody may still have a form.
+    let theirs = dict::dictionary(other).unwrap();
+    let form = workload.forms.iter().find(|(_, form)| version_of(form) == Some(version)).unwrap().clone();
+    assert!(workload.set.release(version));
+    assert!(!dict::load(version, &theirs) && !dict::load(version, &bytes));
+    let mut memory = ScratchBuf::with_size(workload.set.decompress_scratch(form.0.len()));
+    assert_eq!(decompress(&workload.set, &form.1, form.0.len(), &mut memory.scratch()), Err(Malformed));
 }
 
 proptest! {

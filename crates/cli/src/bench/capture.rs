@@ -68,7 +68,7 @@ pub fn capture(process: &str, path: &Path, plan: &Plan, json: bool) -> Result<i3
     if ranges.is_empty() {
         return Err(no_memory(pid));
     }
-    let mut output = Output::prepare(path, "--output")?;
+    let mut output = Output::prepare_private(path, "--output")?;
     let mut sink = Sink::new(pid, path, plan, BufWriter::with_capacity(1 << 20, output.file()));
     for range in ranges {
         let mut at = range.start;

@@ -49,9 +49,7 @@ pub struct Counts {
 impl Corpus {
     /// Reads a file and looks at its blocks.
     pub fn read(path: &Path, plan: &Plan) -> Result<Self, Failure> {
-        let failed = |e: std::io::Error| cannot_read(path, &e);
-        let mut bytes = Vec::new();
-        File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(failed)?;
+        let bytes = read_at_most(path, room())?;
         long_enough(path, bytes.len() as u64, plan.block)?;
         Ok(Self::new(bytes, plan))
     }
@@ -112,8 +110,7 @@ pub fn check(path: &Path, block: usize) -> Result<(), Failure> {
     if meta.len() > 0 || !path.starts_with("/proc") {
         long_enough(path, meta.len(), block)?;
     }
-    let room = cgroup::memory_that_counts().map_or(u64::MAX, |bytes| bytes / 2);
-    if meta.len() > room {
+    if meta.len() > room() {
         return Err(Failure::new(format!(
             "'{name}' has {}, and files are read as a whole: that is more than half of this machine's memory; take a piece of it, \
              for example head -c 1G {name} > piece",
@@ -121,6 +118,28 @@ pub fn check(path: &Path, block: usize) -> Result<(), Failure> {
         )));
     }
     Ok(())
+}
+
+/// The most bytes of a file that fit into memory, with the forms beside them.
+fn room() -> u64 {
+    cgroup::memory_that_counts().map_or(u64::MAX, |bytes| bytes / 2)
+}
+
+/// All of a file. A pipe tells only by and by how much there is, and may have no end.
+fn read_at_most(path: &Path, room: u64) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(room.saturating_add(1)).read_to_end(&mut bytes))
+        .map_err(|e| cannot_read(path, &e))?;
+    if bytes.len() as u64 > room {
+        return Err(Failure::new(format!(
+            "'{}' has more than {}, and files are read as a whole: that is more than half of this machine's memory; take a piece of \
+             it, for example by head -c 1G",
+            path.display(),
+            Human(room)
+        )));
+    }
+    Ok(bytes)
 }
 
 fn long_enough(path: &Path, len: u64, block: usize) -> Result<(), Failure> {
@@ -206,6 +225,17 @@ pub(crate) mod tests {
             let failure = check(&path, 100).unwrap_err();
             assert!(failure.text.contains(word), "{failure}");
         }
+    }
+
+    #[test]
+    fn what_has_no_end_is_not_read_for_ever() {
+        let failure = read_at_most(Path::new("/dev/zero"), 100_000).unwrap_err();
+        assert!(failure.text.contains("more than 97.7 KiB") && failure.text.contains("head -c"), "{failure}");
+        let here = tempfile::tempdir().unwrap();
+        let path = here.path().join("file");
+        std::fs::write(&path, [1; 100]).unwrap();
+        assert_eq!(read_at_most(&path, 100), Ok(vec![1; 100]));
+        assert!(read_at_most(&path, 99).is_err());
     }
 
     #[test]

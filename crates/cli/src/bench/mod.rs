@@ -19,7 +19,8 @@ mod subject;
 mod sums;
 mod table;
 
-use std::io::{IsTerminal, Write};
+use std::fs::File;
+use std::io::{IsTerminal, Read, Write};
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -44,7 +45,7 @@ pub fn bench(args: &BenchArgs) -> Result<i32, Failure> {
     for file in &args.files {
         corpus::check(file, plan.block)?;
     }
-    let plot = args.plot.as_deref().map(|path| Output::prepare(path, "--plot")).transpose()?;
+    let plot = args.plot.as_deref().map(prepare_plot).transpose()?;
     pin();
     let report = measure_files(args, &plan)?;
     if let Some(plot) = plot {
@@ -62,6 +63,23 @@ pub fn bench(args: &BenchArgs) -> Result<i32, Failure> {
     };
     print(&text)?;
     Ok(0)
+}
+
+/// `--plot *.pages` and `--plot PAGES` are slips for `--plot FILE.svg PAGES`: what is there already and is no plot stays.
+fn prepare_plot(path: &Path) -> Result<Output, Failure> {
+    let mut start = [0; 4];
+    let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > 0);
+    if is_file
+        && !File::open(path)
+            .and_then(|mut file| file.read_exact(&mut start))
+            .is_ok_and(|()| &start == b"<svg")
+    {
+        return Err(Failure::new(format!(
+            "the file '{}' of --plot is there already and is no plot; give another name, for example --plot chart.svg",
+            path.display()
+        )));
+    }
+    Output::prepare(path, "--plot")
 }
 
 /// Writes to standard output.

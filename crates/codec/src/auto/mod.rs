@@ -34,7 +34,7 @@ mod state;
 use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 pub use list::{ListError, MOST_ENTRIES};
-pub(crate) use named::interned;
+pub(crate) use named::{PREFIX, interned};
 pub(crate) use presets::PRESETS;
 
 use crate::pipeline::worst_decompress_scratch;
@@ -109,8 +109,9 @@ impl Auto {
     /// The chains to choose from, the first one being what is tried first of what is not known yet.
     pub fn list(&self) -> impl Iterator<Item = Chain> {
         let mut chains = [None; MOST_ENTRIES];
-        self.list.copy(&mut chains);
-        chains.into_iter().flatten()
+        // Behind its end may be what was read of a longer one, which somebody replaced meanwhile.
+        let len = self.list.copy(&mut chains);
+        chains.into_iter().take(len).flatten()
     }
 
     /// Chooses from these chains from now on. Threads that compress go on; each takes the new list with its next block,

@@ -12,10 +12,10 @@ use super::{Auto, Effort, List, presets};
 use crate::{Chain, Codec, CodecId, Compressed, Malformed, Scratch, UnknownCodec};
 
 /// What every such name begins with.
-const PREFIX: &str = "auto=";
+pub(crate) const PREFIX: &str = "auto=";
 
-/// The longest name.
-const NAME: usize = 1024;
+/// The longest name: room for a list of [`MOST_ENTRIES`].
+const NAME: usize = 32 * MOST_ENTRIES;
 
 /// How many there can be in one process.
 const SLOTS: usize = 16;

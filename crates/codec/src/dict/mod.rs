@@ -186,7 +186,8 @@ pub fn dictionary(version: u32) -> Option<Vec<u8>> {
 }
 
 /// Makes a dictionary of another process readable under its version, for the rest of this process's life. `false` if these bytes are
-/// no dictionary, or that version stands for another one here already: then blocks that refer to it cannot be read here.
+/// no dictionary, or that version stands for another one here already, or did before it was released: then blocks that refer to it
+/// cannot be read here.
 pub fn load(version: u32, dictionary: &[u8]) -> bool {
     version != form::NONE
         && Dictionary::new(version, dictionary).is_some_and(|there| table::add(Arc::new(there)))

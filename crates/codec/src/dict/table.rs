@@ -10,13 +10,20 @@ use std::vec::Vec;
 use super::dictionary::Dictionary;
 use super::form;
 
-/// In ascending order of their versions.
-static TABLE: RwLock<Vec<Arc<Dictionary>>> = RwLock::new(Vec::new());
+struct Table {
+    /// In ascending order of their versions.
+    there: Vec<Arc<Dictionary>>,
+    /// Versions that were taken out, in ascending order. Four bytes each are kept for ever, so that nobody loads another
+    /// dictionary under such a number while somebody still has a form that refers to it.
+    gone: Vec<u32>,
+}
+
+static TABLE: RwLock<Table> = RwLock::new(Table { there: Vec::new(), gone: Vec::new() });
 
 /// The next version; zero when there are no more.
 static NEXT: AtomicU32 = AtomicU32::new(form::NONE + 1);
 
-fn read() -> RwLockReadGuard<'static, Vec<Arc<Dictionary>>> {
+fn read() -> RwLockReadGuard<'static, Table> {
     TABLE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -31,17 +38,18 @@ pub(super) fn likely_next() -> u32 {
     NEXT.load(Ordering::Relaxed)
 }
 
-/// Makes a dictionary readable for everybody. `false` if its version stands for another content.
+/// Makes a dictionary readable for everybody. `false` if its version stands, or stood, for another content.
 pub(super) fn add(dictionary: Arc<Dictionary>) -> bool {
     let version = dictionary.version;
     let next = |next: u32| (next != 0 && next <= version).then(|| version.wrapping_add(1));
     // Should there be a loaded one, later ones come behind it. It does no harm if nothing is to be changed.
     let _ = NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-    match table.binary_search_by_key(&version, |there| there.version) {
-        Ok(place) => table[place].content() == dictionary.content(),
+    match table.there.binary_search_by_key(&version, |there| there.version) {
+        Ok(place) => table.there[place].content() == dictionary.content(),
+        Err(_) if table.gone.binary_search(&version).is_ok() => false,
         Err(place) => {
-            table.insert(place, dictionary);
+            table.there.insert(place, dictionary);
             true
         }
     }
@@ -50,18 +58,17 @@ pub(super) fn add(dictionary: Arc<Dictionary>) -> bool {
 /// Calls `work` with the dictionary of a version, which stays there as long as that takes.
 pub(super) fn with<R>(version: u32, work: impl FnOnce(&Dictionary) -> R) -> Option<R> {
     let table = read();
-    let place = table.binary_search_by_key(&version, |there| there.version).ok()?;
-    Some(work(&table[place]))
+    let place = table.there.binary_search_by_key(&version, |there| there.version).ok()?;
+    Some(work(&table.there[place]))
 }
 
 /// Takes a version out. Waits for those who read a block with any dictionary just now, but for no more than that block.
 pub(super) fn remove(version: u32) -> bool {
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-    match table.binary_search_by_key(&version, |there| there.version) {
-        Ok(place) => {
-            table.remove(place);
-            true
-        }
-        Err(_) => false,
+    let Ok(place) = table.there.binary_search_by_key(&version, |there| there.version) else { return false };
+    table.there.remove(place);
+    if let Err(place) = table.gone.binary_search(&version) {
+        table.gone.insert(place, version);
     }
+    true
 }
