@@ -1,8 +1,9 @@
 //! What is known of a block before anything is tried.
 //!
 //! [`look`] takes a short look at a kilobyte of it, in pieces spread over the block: how many bytes are zero, and how
-//! often a byte is the same as the one 1, 2, 4, or 8 bytes before, and if all of that is rare, whether words repeat at any distance. Out of that comes a **class** of blocks; noise is one of
-//! them. What such blocks came to with each entry of the list is remembered by class.
+//! often a byte is the same as the one 1, 2, 4, or 8 bytes before, and if all of that is rare, whether words repeat at
+//! any distance. Out of that comes a **class** of blocks; noise is one of them. What such blocks came to with each entry
+//! of the list is remembered by class.
 //!
 //! [`Residuals`] goes further: for each transform that the list knows it makes the differences of some runs of words, and
 //! says to how many bytes they would come if each rank of bytes were coded on its own, without knowledge of what

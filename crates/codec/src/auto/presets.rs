@@ -53,7 +53,7 @@ pub(crate) static PRESETS: [Auto; 4] = [
 pub(super) const OWN: Effort =
     Effort { price: 100, estimate: 4, patience: 8, acceptance: 64, vain: 3, doubt: 128 };
 
-const FAST: [&str; 11] = [
+const FAST: [&str; 12] = [
     "stride:3",
     "lz4",
     "stride:1",
@@ -62,12 +62,13 @@ const FAST: [&str; 11] = [
     "delta:2x1+bitshuffle:2+stride:3",
     "delta:8x5+stride:3",
     "delta:4x2+bitshuffle:4+stride:3",
+    "delta:4x1+bitshuffle:8+stride:3",
     "delta:4x1+stride:3",
     "delta:8x1+shuffle:4+stride:3",
     "bitshuffle:4+lz4",
 ];
 
-const BALANCED: [&str; 19] = [
+const BALANCED: [&str; 20] = [
     "zstd:1",
     "stride:3",
     "lz4",
@@ -77,6 +78,7 @@ const BALANCED: [&str; 19] = [
     "delta:2x1+bitshuffle:2+stride:3",
     "shuffle:4+zstd:1",
     "delta:4x2+bitshuffle:4+stride:3",
+    "delta:4x1+bitshuffle:8+stride:3",
     "delta:4x1+zstd:1",
     "delta:4x2+zstd:1",
     "shuffle:8+zstd:1",
@@ -154,7 +156,7 @@ const MAX: [&str; 32] = [
 
 /// The places of these chains are the same in every process. Append-only: a chain stands where it stands for ever, or
 /// else blocks of an older memfold would come back wrong. Levels of a codec share a place, so any will do.
-pub(super) const KNOWN: [&str; 63] = [
+pub(super) const KNOWN: [&str; 64] = [
     "copy",
     "lz4",
     "zstd:1",
@@ -218,4 +220,5 @@ pub(super) const KNOWN: [&str; 63] = [
     "lagdelta:4+lagdelta:4+bitshuffle:4+zstd:1",
     "delta:8x1+zstd:1",
     "shuffle:8+delta:1x1+zstd:1",
+    "delta:4x1+bitshuffle:8+stride:1",
 ];
