@@ -189,7 +189,7 @@ pub struct Runtime {
     pub store_full: AtomicBool,
     /// See `store_full`.
     pub told_full: AtomicBool,
-    /// The limit of the program's memory that was heeded last: see `preload.rs`.
+    /// The limit of the program's memory that was heeded last: see `limits.rs`.
     pub heeded_limit: AtomicUsize,
     /// Handlers are to be called: the keeper does it.
     pub call_wanted: AtomicBool,
@@ -225,7 +225,7 @@ pub struct Runtime {
     pub stop_wanted: AtomicBool,
     /// The runtime has stopped.
     pub stopped: AtomicBool,
-    /// The program has a sanitizer's library: see `limits.rs`.
+    /// The program has a sanitizer's library: see `preload.rs`.
     pub sanitized: AtomicBool,
     /// Compressors are to end, and handlers.
     pub quit_compressors: AtomicBool,

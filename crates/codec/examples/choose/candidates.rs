@@ -11,8 +11,7 @@ const PLAIN: &str = "lz4 lz4hc:4 lz4hc:9 stride:1 stride:2 stride:3 zstd:-7 zstd
     bwt+range bwt+mtf+zstd:1";
 
 /// Quick coders, tried behind every transform.
-const CODERS: [&str; 8] =
-    ["lz4", "zstd:-1", "zstd:1", "huffman", "zerosup", "zerosup+huffman", "stride:1", "zstd:6"];
+const CODERS: [&str; 7] = ["lz4", "zstd:1", "zstd:3", "zstd:6", "huffman", "zerosup", "stride:3"];
 
 /// Slow coders, tried behind some.
 const SLOW: [&str; 4] = ["zstd:19", "range", "zerosup+range", "bwt+mtf+range"];
@@ -40,19 +39,25 @@ const SOME: [&str; 18] = [
 
 fn transforms() -> Vec<String> {
     let mut all: Vec<String> =
-        ["bitshuffle:1", "delta:1x1", "delta:1x2", "lagdelta:1", "lagdelta:2", "lagdelta:4", "lagdelta:8"]
-            .map(String::from)
-            .into();
+        ["bitshuffle:1", "delta:1x1", "delta:1x2", "xor:1x1", "lagdelta:1"].map(String::from).into();
     for width in [2, 4, 8] {
-        let mut differences = vec![String::new()];
-        differences.extend([1, 2, 3, 4, 6].map(|order| format!("delta:{width}x{order}+")));
-        differences.push(format!("xor:{width}x1+"));
-        differences.push(format!("lagdelta:{width}+"));
-        for difference in differences {
-            all.push(format!("{difference}shuffle:{width}"));
-            all.push(format!("{difference}bitshuffle:{width}"));
+        let (delta, lag) = (format!("delta:{width}x1"), format!("lagdelta:{width}"));
+        let mut differences: Vec<String> = (1..=6).map(|order| format!("delta:{width}x{order}")).collect();
+        differences.extend([1, 2].map(|order| format!("xor:{width}x{order}")));
+        differences.extend([format!("{lag}+{delta}"), format!("{delta}+{lag}"), format!("{lag}+{lag}"), lag]);
+        for shuffle in ["shuffle", "bitshuffle"] {
+            all.push(format!("{shuffle}:{width}"));
+            all.extend(differences.iter().map(|difference| format!("{difference}+{shuffle}:{width}")));
         }
+        all.extend(differences);
     }
+    // Of one width, shuffled by another; and differences of what is shuffled.
+    for (difference, width) in
+        [("delta:2x1", 8), ("delta:4x1", 8), ("lagdelta:4", 8), ("delta:8x1", 4), ("lagdelta:2", 4)]
+    {
+        all.extend(["shuffle", "bitshuffle"].map(|shuffle| format!("{difference}+{shuffle}:{width}")));
+    }
+    all.extend([2, 4, 8].map(|width| format!("shuffle:{width}+delta:1x1")));
     all
 }
 

@@ -5,14 +5,16 @@
 //! for one that begins with a transform, on blocks whose residuals were estimated, it is the estimate times what that had to
 //! be multiplied by of late. The candidate with the least expected size and price goes first, the price being the time
 //! it takes at so many bytes for a microsecond. What it comes to tells the level of this very block. The next one must
-//! promise to be smaller by more than its own price; when none does, or the result is as small as the threshold of
-//! acceptance, that is it. Where blocks of a class came to nothing, none promises anything, and nothing is tried.
+//! promise to save more than its own price; when none does, or the result is as small as the threshold of
+//! acceptance, that is it. Promises are worth what the candidate has kept of them of late, its **trust**. Where blocks of
+//! a class came to nothing, none promises anything, and nothing is tried.
 //!
-//! The winner of the block before is worth a trial of its own, where such trials have paid of late: pages come in the
-//! order of their addresses mostly, and arrays are longer than pages.
+//! Who has won several blocks in a row goes first, or is worth a trial of its own where such trials have paid of late:
+//! pages come in the order of their addresses mostly, and arrays are longer than pages.
 //!
-//! What is never tried is never learned about, so each candidate is tried in vain now and then: at once when it
-//! is new, then after twice as many blocks of the class each time that it came to nothing.
+//! What is never tried is never learned about, so each candidate is tried in vain now and then: in a class where it
+//! is new the later the more often it was in vain elsewhere, then after twice as many blocks of the class each time that
+//! it came to nothing.
 
 use super::estimate::{self, Key, Residuals};
 use super::state::{Candidate, Entry, KEYS, Recent, View};
@@ -182,40 +184,36 @@ fn estimate_all(src: &[u8], keys: &[u8], estimates: &mut [u16; KEYS + 1]) -> boo
     true
 }
 
-/// What is known of a candidate in a class, or if that is nothing, in all classes.
-#[inline]
-fn entry<'a>(view: &'a View<'_>, class: usize, i: usize) -> Option<&'a Entry> {
+/// What is known of each candidate in a class, and in all classes together.
+fn entries<'a>(view: &'a View<'_>, class: usize) -> (&'a [Entry], &'a [Entry]) {
     let count = view.candidates.len();
-    let entry = &view.entries[class * count + i];
-    if entry.ratio != Entry::UNSEEN {
-        return Some(entry);
+    (&view.entries[class * count..][..count], &view.entries[estimate::CLASSES * count..][..count])
+}
+
+/// What is known of a candidate in a class, or if that is nothing, in all classes.
+#[inline(always)]
+fn known<'a>(here: &'a Entry, anywhere: &'a Entry, class: usize) -> Option<&'a Entry> {
+    if here.ratio != Entry::UNSEEN {
+        return Some(here);
     }
-    let entry = &view.entries[estimate::CLASSES * count + i];
-    (entry.ratio != Entry::UNSEEN && class != estimate::NOISE).then_some(entry)
+    (anywhere.ratio != Entry::UNSEEN && class != estimate::NOISE).then_some(anywhere)
 }
 
 fn ratio(view: &View<'_>, class: usize, i: usize) -> Option<u32> {
-    entry(view, class, i).map(|entry| u32::from(entry.ratio).max(1))
+    let (here, anywhere) = entries(view, class);
+    known(&here[i], &anywhere[i], class).map(|entry| u32::from(entry.ratio).max(1))
 }
 
 /// The candidate that promises most: at first the one with the least expected size and price, then the one that saves
 /// most beyond its price, if any does; and what that one promises to save, in fractions of a 4096th.
 fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: bool) -> Option<(usize, u32)> {
     let (mut next, mut most) = (None, (0, 0));
-    let count = view.candidates.len();
-    let here = &view.entries[block.class * count..][..count];
-    let anywhere = &view.entries[estimate::CLASSES * count..][..count];
+    let (here, anywhere) = entries(view, block.class);
     for (i, ((candidate, here), anywhere)) in view.candidates.iter().zip(here).zip(anywhere).enumerate() {
         if block.is_tried(i) {
             continue;
         }
-        let entry = if here.ratio != Entry::UNSEEN {
-            here
-        } else if anywhere.ratio != Entry::UNSEEN && block.class != estimate::NOISE {
-            anywhere
-        } else {
-            continue;
-        };
+        let Some(entry) = known(here, anywhere, block.class) else { continue };
         let estimate = u32::from(block.estimates[usize::from(candidate.key)]);
         let mut expected = if estimate > 0 {
             // What it was multiplied by elsewhere is no use.
@@ -265,23 +263,21 @@ fn due(effort: &Effort, view: &View<'_>, block: &Block, now: u32) -> Option<usiz
     {
         return Some(recent.winner);
     }
-    let count = view.candidates.len();
-    let entries = &view.entries[block.class * count..][..count];
-    let anywhere = &view.entries[estimate::CLASSES * count..][..count];
+    let (here, anywhere) = entries(view, block.class);
     let is_late = |i: usize| {
-        if entries[i].ratio == Entry::UNSEEN {
+        if here[i].ratio == Entry::UNSEEN {
             // The more often it was in vain elsewhere, the longer a class may do without.
             block.visit >> anywhere[i].interval.min(effort.patience / 2) > 0
         } else {
-            (block.visit as u16).wrapping_sub(entries[i].due).cast_signed() >= 0
+            (block.visit as u16).wrapping_sub(here[i].due).cast_signed() >= 0
         }
     };
     let hope = |i: usize| {
         let key = usize::from(view.candidates[i].key);
         key == KEYS || (1..now * HOPE).contains(&block.estimates[key].into())
     };
-    let open = (0..count).filter(|&i| !block.is_tried(i) && is_late(i) && hope(i));
-    open.min_by_key(|&i| u8::from(entries[i].ratio != Entry::UNSEEN))
+    let open = (0..here.len()).filter(|&i| !block.is_tried(i) && is_late(i) && hope(i));
+    open.min_by_key(|&i| u8::from(here[i].ratio != Entry::UNSEEN))
 }
 
 /// Says when a candidate is tried in vain next: later, after it has just been in vain.
@@ -323,7 +319,7 @@ fn attempt(view: &mut View<'_>, i: usize, src: &[u8], dst: &mut [u8], best: &mut
     Some(best.size)
 }
 
-/// Remembers what the winner of the block before was worth here, and who is the winner now.
+/// Remembers what the winner of the blocks before was worth here, and who is the winner now.
 fn follow(effort: &Effort, view: &mut View<'_>, trials: &[Trial], winner: usize, size: u32) {
     let recent = &mut *view.recent;
     if let Some(trial) = trials.iter().skip(1).find(|trial| trial.candidate == recent.winner) {
