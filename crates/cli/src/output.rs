@@ -2,15 +2,20 @@
 //! starts: an hour's run must not end with "permission denied".
 //!
 //! A regular file appears whole or not at all: the text goes to a new file
-//! beside it, which then takes its place. Where that is not possible
-//! (devices, pipes, a file in a directory that is not ours) it is opened
-//! before the start and written in place.
+//! beside it, which then takes its place. Until then the new file has no name
+//! where the file system allows that, so nothing stays behind when we are
+//! killed. Where a new file is not possible (devices, pipes, a directory that
+//! is not ours) the file itself is opened before the start and written in place.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::Write;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::libc;
+use nix::unistd::linkat;
 
 use crate::failure::Failure;
 use crate::sys;
@@ -22,6 +27,8 @@ pub struct Output {
 }
 
 enum Way {
+    /// Written without a name, then given this one, then renamed to `path`.
+    Nameless(PathBuf, File),
     /// Written here, then renamed to `path`.
     Beside(PathBuf, File),
     /// Written in place.
@@ -43,7 +50,7 @@ impl Output {
     pub fn prepare_private(path: &Path, option: &str) -> Result<Self, Failure> {
         let is_new = std::fs::metadata(path).is_err();
         let output = Self::prepare(path, option)?;
-        if let (true, Way::Beside(_, file)) = (is_new, &output.way) {
+        if let (true, Way::Nameless(_, file) | Way::Beside(_, file)) = (is_new, &output.way) {
             // Nothing is in it yet.
             file.set_permissions(Permissions::from_mode(0o600)).map_err(|e| {
                 Failure::new(format!(
@@ -58,7 +65,7 @@ impl Output {
     /// The descriptor it holds open.
     pub fn descriptor(&self) -> RawFd {
         match &self.way {
-            Way::Beside(_, file) | Way::Open(file) => file.as_raw_fd(),
+            Way::Nameless(_, file) | Way::Beside(_, file) | Way::Open(file) => file.as_raw_fd(),
         }
     }
 
@@ -71,7 +78,7 @@ impl Output {
     /// To write it in pieces; `finish` must follow.
     pub fn file(&mut self) -> &mut File {
         match &mut self.way {
-            Way::Beside(_, file) | Way::Open(file) => file,
+            Way::Nameless(_, file) | Way::Beside(_, file) | Way::Open(file) => file,
         }
     }
 
@@ -79,6 +86,10 @@ impl Output {
     pub fn finish(self) -> std::io::Result<()> {
         match &self.way {
             Way::Open(_) => Ok(()),
+            Way::Nameless(temporary, file) => {
+                give_name(file, temporary)?;
+                std::fs::rename(temporary, &self.path)
+            }
             Way::Beside(temporary, _) => std::fs::rename(temporary, &self.path),
         }
         // Dropping it removes what is left of the temporary file.
@@ -87,7 +98,7 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        if let Way::Beside(temporary, _) = &self.way {
+        if let Way::Nameless(temporary, _) | Way::Beside(temporary, _) = &self.way {
             let _ = std::fs::remove_file(temporary);
         }
     }
@@ -131,13 +142,21 @@ fn prepare(path: &Path) -> std::io::Result<Output> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary = path.with_file_name(name);
-    match OpenOptions::new().write(true).create_new(true).open(&temporary) {
+    // Names are given by way of /proc.
+    let nameless = match path.parent() {
+        Some(directory) if Path::new("/proc/self/fd").exists() => open_nameless(directory),
+        _ => Err(std::io::Error::from(std::io::ErrorKind::Unsupported)),
+    };
+    let is_nameless = nameless.is_ok();
+    match nameless.or_else(|_| OpenOptions::new().write(true).create_new(true).open(&temporary)) {
         Ok(file) => {
             if let Some(permissions) = before {
                 // Whoever may write the file need not own it.
                 let _ = file.set_permissions(permissions);
             }
-            Ok(Output { path, way: Way::Beside(temporary, above_standard(file)?) })
+            let file = above_standard(file)?;
+            let way = if is_nameless { Way::Nameless(temporary, file) } else { Way::Beside(temporary, file) };
+            Ok(Output { path, way })
         }
         Err(_) if !is_new => in_place(path),
         Err(e) => Err(e),
@@ -156,6 +175,15 @@ fn descriptor_named(path: &Path) -> Option<RawFd> {
             number.parse().ok()
         }
     }
+}
+
+fn open_nameless(directory: &Path) -> std::io::Result<File> {
+    OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(directory)
+}
+
+fn give_name(file: &File, name: &Path) -> std::io::Result<()> {
+    let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(linkat(AT_FDCWD, open.as_str(), AT_FDCWD, name, AtFlags::AT_SYMLINK_FOLLOW)?)
 }
 
 fn in_place(path: PathBuf) -> std::io::Result<Output> {
@@ -188,6 +216,9 @@ mod tests {
         fs::write(&path, "old").unwrap();
         let output = prepare(&path).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"old");
+        if let Way::Nameless(..) = output.way {
+            assert_eq!(listing(here.path()), ["stats.json"]);
+        }
         output.write(b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(listing(here.path()), ["stats.json"]);

@@ -86,13 +86,14 @@ impl fmt::Display for UnknownCodec {
             f,
             "lz4hc:LEVEL with LEVEL from 2 to {}, {}and zstd:LEVEL with LEVEL from {} to -1 (fast) or from \
              1 to {} (dense), zstd alone meaning zstd:1{}; and pipelines of up to {MOST_STEPS} of these and of {}, such as \
-             delta:8x2+shuffle:8+zstd:1; and auto=A/B/C to choose from a list of one's own",
+             delta:8x2+shuffle:8+zstd:1; and auto=A/B/C to choose from a list of one's own, of which a process can have {}",
             if cfg!(feature = "lz4hc-optimal") { 12 } else { 9 },
             libs::LEVEL_NAMES,
             zstd::MIN_LEVEL,
             zstd::MAX_LEVEL,
             if cfg!(feature = "dict") { ", and zstd-dict:LEVEL, which trains dictionaries" } else { "" },
             pipeline::STEP_NAMES,
+            auto::MOST_NAMED,
         )
     }
 }

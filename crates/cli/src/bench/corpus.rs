@@ -165,11 +165,16 @@ fn cannot_read(path: &Path, error: &std::io::Error) -> Failure {
 /// What to call the files in few words: by their last names, if these differ.
 pub fn short_names(paths: &[PathBuf]) -> Vec<String> {
     let last = |path: &PathBuf| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    let names: Vec<_> = paths.iter().map(last).collect();
-    if names.iter().collect::<HashSet<_>>().len() == names.len() {
-        return names;
+    let mut names: Vec<_> = paths.iter().map(last).collect();
+    if names.iter().collect::<HashSet<_>>().len() < names.len() {
+        names = paths.iter().map(|path| path.display().to_string()).collect();
     }
-    paths.iter().map(|path| path.display().to_string()).collect()
+    names.iter().map(|name| on_one_line(name)).collect()
+}
+
+/// A name may have line breaks and terminal commands in it: a table may not.
+fn on_one_line(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 #[cfg(test)]
@@ -242,5 +247,6 @@ pub(crate) mod tests {
     fn names_stay_different() {
         assert_eq!(short_names(&["a/b".into(), "c/d".into()]), ["b", "d"]);
         assert_eq!(short_names(&["a/b".into(), "c/b".into()]), ["a/b", "c/b"]);
+        assert_eq!(short_names(&["two\nlines\u{1b}[2J".into()]), ["two?lines?[2J"]);
     }
 }

@@ -18,7 +18,7 @@ pub(crate) const PREFIX: &str = "auto=";
 const NAME: usize = 32 * MOST_ENTRIES;
 
 /// How many there can be in one process.
-const SLOTS: usize = 16;
+pub(crate) const SLOTS: usize = 16;
 
 /// A chooser and its name.
 struct Named {

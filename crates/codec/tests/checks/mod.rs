@@ -81,8 +81,20 @@ fn with_memory(check: impl FnOnce(&mut Memory)) {
         });
     }
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    #[cfg(feature = "dict")]
+    load_dictionary();
     MEMORY.with_borrow_mut(check);
     let _ = cpu::force(None);
+}
+
+/// Makes one dictionary known, so that forms that name its version are decoded and not just refused.
+#[cfg(feature = "dict")]
+fn load_dictionary() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let dictionary = include_bytes!("../golden/version-1.dictionary");
+        assert!(memfold_codec::dict::load(1, dictionary), "the golden dictionary is one");
+    });
 }
 
 impl Memory {
