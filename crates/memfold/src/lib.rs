@@ -4,6 +4,8 @@
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
+#[cfg(feature = "std")]
+pub mod heap;
 pub mod store;
 #[cfg(feature = "std")]
 mod sys;

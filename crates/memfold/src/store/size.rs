@@ -5,9 +5,9 @@
 //! large blob:
 //!
 //! ```text
-//!   class    0    1  ..   511 |  512   513  ..   639 |   640 .. | 1791
-//!   slot    16   32  ..  8192 | 8256  8320  .. 16384 | 16512 .. | 8 MiB
-//!   step        16            |        64            |   128 .. | 32 KiB
+//!   class    0    1  ..   511 |  512   513  ..   639 |   640 .. | 1919
+//!   slot    16   32  ..  8192 | 8256  8320  .. 16384 | 16512 .. | 16 MiB
+//!   step        16            |        64            |   128 .. | 64 KiB
 //! ```
 
 /// Steps of 16 bytes up to this size of a slot.
@@ -15,8 +15,8 @@ const FINE_LIMIT: usize = 8192;
 const FINE_CLASSES: usize = FINE_LIMIT / 16;
 /// Steps for each doubling above.
 const STEPS: usize = 128;
-/// Doublings above: up to 8 MiB.
-const DOUBLINGS: usize = 10;
+/// Doublings above: up to 16 MiB.
+const DOUBLINGS: usize = 11;
 
 pub(super) const CLASSES: usize = FINE_CLASSES + STEPS * DOUBLINGS;
 /// The most bytes that one blob's payload may have.

@@ -1,0 +1,81 @@
+//! What can go wrong with a heap.
+
+use std::fmt;
+
+/// An operation was refused. The heap is as it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// The handle names no live node: it was freed, or is not of this heap.
+    Stale,
+    /// A size of zero, or of more than [`MAX_NODE`](super::MAX_NODE).
+    Size(usize),
+    /// The value to be read or written has another size than the node, or the node's alignment is less than the type's.
+    Mismatch {
+        /// Bytes of the node.
+        node: usize,
+        /// Bytes of the value.
+        value: usize,
+    },
+    /// The heap may not take more memory: its limit is reached, and nothing is left to be evicted.
+    Limit,
+    /// Every frame that the limit allows is pinned.
+    Pinned,
+    /// The node is being written, or moved, by a guard of this thread or of another one that did not let go of it.
+    Busy,
+    /// The system has no more memory.
+    OutOfMemory,
+    /// A block is not what it was: something wrote past a node, or the memory is at fault. The node is lost.
+    Damaged,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Stale => {
+                f.write_str("the handle names no live node: it was freed, or belongs to another heap")
+            }
+            Error::Size(size) => {
+                write!(f, "a node has 1 to {} bytes, not {size}", super::MAX_NODE)
+            }
+            Error::Mismatch { node, value } => {
+                write!(f, "the node has {node} bytes, which don't fit a value of {value} and its alignment")
+            }
+            Error::Limit => f.write_str("the heap's memory limit is reached: free nodes, or raise it"),
+            Error::Pinned => f.write_str(
+                "all blocks that the limit allows to be resident are pinned: drop guards, or raise the limit",
+            ),
+            Error::Busy => f.write_str("a guard holds the node: drop it first"),
+            Error::OutOfMemory => f.write_str("the system has no more memory"),
+            Error::Damaged => f.write_str(
+                "a block of the heap is damaged: something wrote past a node, or memory is faulty",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// An option is out of its range.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadOption(pub(super) std::string::String);
+
+impl fmt::Display for BadOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadOption {}
+
+impl From<super::layout::image::Damaged> for Error {
+    fn from(_: super::layout::image::Damaged) -> Self {
+        Error::Damaged
+    }
+}
+
+impl From<crate::store::Corrupt> for Error {
+    fn from(_: crate::store::Corrupt) -> Self {
+        Error::Damaged
+    }
+}

@@ -1,0 +1,120 @@
+//! Blocks of nodes of one size.
+//!
+//! ```text
+//!  0              first                                    size
+//!  | live bits .. | node 0 .. filling | node 1 | node 2 | .. |
+//!     8 bytes for each 64 nodes
+//! ```
+//!
+//! A node costs the one bit that says that it is live, and the filling up to the alignment. Freed nodes are zero.
+
+use super::image::{Damaged, Image};
+
+/// The most nodes of a block: their numbers have 16 bits.
+pub const MOST_NODES: usize = 1 << 16;
+
+/// Where the nodes lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes of a node.
+    pub len: u32,
+    /// Bytes from one node to the next.
+    stride: u32,
+    first: u32,
+    nodes: u32,
+}
+
+impl Shape {
+    /// Blocks of up to `size` bytes with nodes of `len` bytes, at multiples of `align`.
+    pub fn new(size: usize, align: usize, len: usize) -> Self {
+        let stride = len.next_multiple_of(align);
+        let mut nodes = (size / stride).min(MOST_NODES);
+        while nodes > 0 && first(nodes, align) + nodes * stride > size {
+            nodes -= 1;
+        }
+        let first = first(nodes, align);
+        Shape { len: len as u32, stride: stride as u32, first: first as u32, nodes: nodes as u32 }
+    }
+
+    /// How many nodes there is room for.
+    pub fn nodes(self) -> usize {
+        self.nodes as usize
+    }
+
+    /// Bytes from one node to the next.
+    pub fn stride(self) -> usize {
+        self.stride as usize
+    }
+
+    /// Where the first node lies.
+    pub fn first(self) -> usize {
+        self.first as usize
+    }
+
+    /// Bytes up to behind the last node.
+    pub fn used(self) -> usize {
+        self.first() + self.nodes() * self.stride()
+    }
+
+    /// Where a node lies, by its number.
+    #[inline]
+    pub fn place(self, number: u16) -> Option<usize> {
+        (u32::from(number) < self.nodes).then(|| self.first() + usize::from(number) * self.stride())
+    }
+
+    fn words(self) -> usize {
+        self.nodes().div_ceil(64)
+    }
+}
+
+fn first(nodes: usize, align: usize) -> usize {
+    (nodes.div_ceil(64) * 8).next_multiple_of(align)
+}
+
+/// Whether a node is live.
+#[inline]
+pub fn is_live(image: Image, number: u16) -> Result<bool, Damaged> {
+    let word = image.get64(usize::from(number / 64) * 8)?;
+    Ok(word >> (number % 64) & 1 != 0)
+}
+
+/// A block in its frame, to be changed by who holds its lock.
+pub struct Equal {
+    image: Image,
+    shape: Shape,
+}
+
+impl Equal {
+    /// The block of that shape.
+    pub fn new(image: Image, shape: Shape) -> Self {
+        Equal { image, shape }
+    }
+
+    /// Takes the lowest free node from number `from` on, which is zero, or another one; `None` if all are taken.
+    pub fn alloc(&mut self, from: u16) -> Result<Option<u16>, Damaged> {
+        let words = self.shape.words();
+        let begin = usize::from(from) / 64;
+        for word in (begin..words).chain(0..begin.min(words)) {
+            let live = self.image.get64(word * 8)?;
+            let number = word * 64 + live.trailing_ones() as usize;
+            if live != !0 && number < self.shape.nodes() {
+                self.image.set64(word * 8, live | 1 << (number % 64))?;
+                return Ok(Some(number as u16));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Frees a node.
+    pub fn free(&mut self, number: u16) -> Result<(), Damaged> {
+        let place = self.shape.place(number).ok_or(Damaged)?;
+        let word = usize::from(number / 64) * 8;
+        let live = self.image.get64(word)?;
+        let bit = 1 << (number % 64);
+        if live & bit == 0 {
+            return Err(Damaged);
+        }
+        self.image.set64(word, live & !bit)?;
+        self.image.zero(place, self.shape.len as usize)
+    }
+}

@@ -1,0 +1,113 @@
+//! The bytes of a block, as several threads see them.
+//!
+//! Who changes a block holds its lock, but readers hold none: they look at headers, check that nothing has changed
+//! meanwhile, and throw away what they saw if it has. So everything that a reader may look at while another thread
+//! writes is read and written by atomic operations, relaxed, since the stripes of the frame give the order
+//! (`frames.rs`).
+//!
+//! Offsets come out of the bytes themselves, and a C program may have written past its node: none is believed. What lies
+//! outside of the block is [`Damaged`].
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
+
+/// The block's own bookkeeping contradicts itself: somebody wrote past a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Damaged;
+
+/// The bytes of a block in a frame.
+#[derive(Debug, Clone, Copy)]
+pub struct Image {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+impl Image {
+    /// The `len` bytes at `base`.
+    ///
+    /// # Safety
+    /// For as long as the image is used, the bytes are readable and writable memory; `base` is aligned to 64, and
+    /// plain writes to what is read here happen only where the reader throws away what it read.
+    pub unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
+        debug_assert!(base.as_ptr().addr().is_multiple_of(64));
+        Image { base, len }
+    }
+
+    /// The address of the `len` bytes from `at`, which are the block's.
+    pub fn place(self, at: usize, len: usize) -> Result<NonNull<u8>, Damaged> {
+        if at > self.len || len > self.len - at {
+            return Err(Damaged);
+        }
+        // SAFETY: within the image.
+        Ok(unsafe { self.base.add(at) })
+    }
+
+    fn word(&self, at: usize) -> Result<&AtomicU64, Damaged> {
+        debug_assert!(at.is_multiple_of(8));
+        // SAFETY: as for `get16`.
+        self.place(at & !7, 8).map(|place| unsafe { place.cast().as_ref() })
+    }
+
+    /// Two bytes.
+    #[inline]
+    pub fn get16(self, at: usize) -> Result<u16, Damaged> {
+        let place = self.place(at, 2)?;
+        if at.is_multiple_of(2) {
+            // SAFETY: two bytes within the image, at an even address; all accesses that may run at the same time are atomic.
+            return Ok(unsafe { place.cast::<AtomicU16>().as_ref() }.load(Relaxed).to_le());
+        }
+        Ok(u16::from_le_bytes([self.get8(at)?, self.get8(at + 1)?]))
+    }
+
+    /// Writes two bytes. At an odd place readers may see one of them before the other.
+    #[inline]
+    pub fn set16(self, at: usize, value: u16) -> Result<(), Damaged> {
+        let place = self.place(at, 2)?;
+        if at.is_multiple_of(2) {
+            // SAFETY: as for `get16`.
+            unsafe { place.cast::<AtomicU16>().as_ref() }.store(value.to_le(), Relaxed);
+            return Ok(());
+        }
+        let [low, high] = value.to_le_bytes();
+        self.set8(at, low)?;
+        self.set8(at + 1, high)
+    }
+
+    /// Eight bytes at a place that eight divides.
+    #[inline]
+    pub fn get64(self, at: usize) -> Result<u64, Damaged> {
+        Ok(self.word(at)?.load(Relaxed))
+    }
+
+    /// Writes eight bytes at a place that eight divides.
+    #[inline]
+    pub fn set64(self, at: usize, value: u64) -> Result<(), Damaged> {
+        self.word(at)?.store(value, Relaxed);
+        Ok(())
+    }
+
+    /// One byte.
+    #[inline]
+    pub fn get8(self, at: usize) -> Result<u8, Damaged> {
+        // SAFETY: as for `get16`.
+        let byte: &AtomicU8 = self.place(at, 1).map(|place| unsafe { place.cast().as_ref() })?;
+        Ok(byte.load(Relaxed))
+    }
+
+    /// Writes one byte.
+    #[inline]
+    pub fn set8(self, at: usize, value: u8) -> Result<(), Damaged> {
+        // SAFETY: as for `get16`.
+        let byte: &AtomicU8 = self.place(at, 1).map(|place| unsafe { place.cast().as_ref() })?;
+        byte.store(value, Relaxed);
+        Ok(())
+    }
+
+    /// Makes `len` bytes zero that belong to nobody.
+    pub fn zero(self, at: usize, len: usize) -> Result<(), Damaged> {
+        let place = self.place(at, len)?;
+        // SAFETY: within the image; the caller holds the block's lock, and the bytes are no node's.
+        unsafe { place.write_bytes(0, len) };
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! Which places of a block have nodes, and which had others before.
+//!
+//! ```text
+//!   | block image | starts: a bit a place | checks: a byte a place |
+//!                 ^ a multiple of 64
+//! ```
+//!
+//! **Starts** say where the nodes of a block of different sizes begin, so that no other place is ever taken for a node. They are made from the headers
+//! when the block comes into a frame. (Where all nodes have one size, the block's live bits say it.)
+//!
+//! As long as no node of a block was freed, all its handles have check 0. With the first that goes the block gets **checks**: how often
+//! each place was used again, modulo 256. Then a handle is stale if its check is another. So a stale handle passes once in 256
+//! reuses of its place at most, and the first 255 never. Blocks of which nothing was freed keep nothing of this in the store; else both are
+//! compressed with their block.
+
+use super::layout::image::{Damaged, Image};
+
+/// Where marks lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Marks {
+    start: usize,
+    places: usize,
+}
+
+impl Marks {
+    /// For a block of `image` bytes with so many places.
+    pub fn new(image: usize, places: usize) -> Self {
+        Marks { start: image.next_multiple_of(64), places }
+    }
+
+    fn checks(self) -> usize {
+        self.start + self.places.div_ceil(64) * 8
+    }
+
+    /// Bytes of block and marks together.
+    pub fn end(self) -> usize {
+        (self.checks() + self.places).next_multiple_of(8)
+    }
+
+    /// No node starts anywhere.
+    pub fn clear_starts(self, image: Image) -> Result<(), Damaged> {
+        image.zero(self.start, self.checks() - self.start)
+    }
+
+    /// No place was used again.
+    pub fn clear_checks(self, image: Image) -> Result<(), Damaged> {
+        image.zero(self.checks(), self.end() - self.checks())
+    }
+
+    fn word(self, place: u16) -> usize {
+        self.start + usize::from(place / 64) * 8
+    }
+
+    /// A node starts at this place, or no longer.
+    pub fn set_start(self, image: Image, place: u16, starts: bool) -> Result<(), Damaged> {
+        let word = image.get64(self.word(place))?;
+        let bit = 1 << (place % 64);
+        image.set64(self.word(place), if starts { word | bit } else { word & !bit })
+    }
+
+    /// Whether a node starts at this place.
+    #[inline]
+    pub fn starts(self, image: Image, place: u16) -> Result<bool, Damaged> {
+        if usize::from(place) >= self.places {
+            return Ok(false);
+        }
+        Ok(image.get64(self.word(place))? >> (place % 64) & 1 != 0)
+    }
+
+    /// How often the place was used again, modulo 256.
+    #[inline]
+    pub fn check(self, image: Image, place: u16) -> Result<u8, Damaged> {
+        image.get8(self.checks() + usize::from(place))
+    }
+
+    /// The place is used again: the check of its new node.
+    pub fn count(self, image: Image, place: u16) -> Result<u8, Damaged> {
+        let at = self.checks() + usize::from(place);
+        let check = image.get8(at)?.wrapping_add(1);
+        image.set8(at, check)?;
+        Ok(check)
+    }
+}

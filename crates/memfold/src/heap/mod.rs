@@ -1,0 +1,135 @@
+//! The compressed heap: nodes by the million, of which only those in use are uncompressed.
+//!
+//! ```
+//! use memfold::heap::{Heap, Options};
+//!
+//! let heap = Heap::new(Options::new())?;
+//! let mut session = heap.session()?;
+//! let node = session.alloc(100)?;
+//! session.write(node)?[..5].copy_from_slice(b"hello");
+//! assert_eq!(&session.read(node)?[..5], b"hello");
+//! session.free(node)?;
+//! assert!(session.read(node).is_err());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! ```text
+//!   Handle ──> Blocks (blocks.rs) ──> Frame (frames.rs): uncompressed      node found by its layout (layout/)
+//!                   └──> Store (../store): compressed                   ^ pager.rs moves blocks between them,
+//!                                                                          policy/ says which go
+//! ```
+//!
+//! What holds:
+//! - A block is in a frame, in the store, or both and equal. Who changes where it is has its lock.
+//! - A reader takes no lock and writes nothing. It reads, looks whether the block and the node's stripe are as they were, and reads
+//!   again if not.
+//! - A block leaves its frame only when nobody holds one of its stripes, and no session has pinned it.
+//! - Locks are taken in this order: a block, then one of another block by trying only, then rooms or pool, then the store's.
+
+mod alloc;
+mod blocks;
+mod core;
+mod error;
+mod frames;
+mod handle;
+mod layout;
+mod marks;
+mod options;
+mod pager;
+mod pins;
+mod policy;
+mod rooms;
+mod segments;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::boxed::Box;
+use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
+
+use self::core::{Core, locked};
+pub use error::{BadOption, Error};
+pub use handle::Handle;
+pub use options::{Limit, Options};
+pub use pager::{LEAST_RESIDENT, SHARE};
+pub use policy::{PolicyKind, UnknownPolicy};
+pub use session::{NodeMut, Pin, Session};
+
+/// The longest node.
+pub const MAX_NODE: usize = u32::MAX as usize;
+
+/// See the module.
+pub struct Heap(Box<Core>);
+
+impl Heap {
+    /// An empty heap.
+    pub fn new(options: Options) -> Result<Self, BadOption> {
+        Ok(Heap(Box::new(Core::new(options.settle()?))))
+    }
+
+    fn core(&self) -> &Core {
+        &self.0
+    }
+
+    /// Access for this thread.
+    pub fn session(&self) -> Result<Session<'_>, Error> {
+        Session::new(self)
+    }
+
+    /// Counts of everything.
+    pub fn stats(&self) -> Stats {
+        let core = self.core();
+        let store = core.store.store().stats();
+        let (blocks, resident) = (locked(&core.rooms).count(), core.frames.bytes());
+        let other = core.bytes_without_frames() - store.resident_bytes;
+        Stats {
+            nodes: core.counts.nodes.load(Relaxed),
+            node_bytes: core.counts.bytes.load(Relaxed),
+            blocks: blocks.into(),
+            frame_bytes: resident,
+            payload_bytes: store.payload_bytes,
+            table_bytes: other + store.overhead_bytes(),
+            faults: core.counts.faults.load(Relaxed),
+            evictions: core.counts.evictions.load(Relaxed),
+            compressions: core.counts.compressions.load(Relaxed),
+        }
+    }
+}
+
+impl fmt::Debug for Heap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Heap").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+/// What a heap holds, and what it costs: the bytes of memory are `frame_bytes`, `payload_bytes` and `table_bytes` together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Live nodes.
+    pub nodes: u64,
+    /// Bytes that they were asked for with.
+    pub node_bytes: u64,
+    /// Blocks that they are in.
+    pub blocks: u64,
+    /// Memory for uncompressed blocks.
+    pub frame_bytes: u64,
+    /// Compressed blocks.
+    pub payload_bytes: u64,
+    /// Everything else: tables, buffers, and what the store takes beside its payload.
+    pub table_bytes: u64,
+    /// Blocks that were brought back.
+    pub faults: u64,
+    /// Blocks that left their frames.
+    pub evictions: u64,
+    /// Those of them that had to be compressed, because they had been changed.
+    pub compressions: u64,
+}
+
+impl Stats {
+    /// All memory that the heap takes.
+    pub fn memory_bytes(&self) -> u64 {
+        self.frame_bytes + self.payload_bytes + self.table_bytes
+    }
+}

@@ -1,0 +1,150 @@
+//! How a heap is to be.
+
+use std::format;
+use std::string::String;
+
+use memfold_codec::{Codec, codec};
+
+use super::error::BadOption;
+use super::policy::PolicyKind;
+
+/// Bytes of a block at least and at most.
+pub const BLOCK_BYTES: std::ops::RangeInclusive<usize> = 1 << 10..=16 << 20;
+/// Alignment of nodes at least and at most, bytes.
+pub const ALIGNMENTS: std::ops::RangeInclusive<usize> = 1..=4096;
+
+/// How much a heap may have uncompressed, or in all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Limit {
+    /// One resident block for each [`SHARE`](super::SHARE) that there are, at least [`LEAST_RESIDENT`](super::LEAST_RESIDENT).
+    Share,
+    /// So many resident blocks (compll's way).
+    Blocks(u32),
+    /// So many bytes for everything: frames, compressed blocks, tables and buffers.
+    Bytes(u64),
+}
+
+/// Settings of a heap, which are checked when it is made.
+///
+/// ```
+/// use memfold::heap::{Heap, Limit, Options};
+///
+/// let heap = Heap::new(Options::new().block_size(16 << 10).limit(Limit::Blocks(10)).codec("zstd:3"))?;
+/// # Ok::<(), memfold::heap::BadOption>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Options {
+    block_size: usize,
+    alignment: usize,
+    limit: Limit,
+    codec: String,
+    policy: PolicyKind,
+    paranoid: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options::new()
+    }
+}
+
+impl Options {
+    /// Blocks of 32 KiB, nodes at multiples of 8 bytes, `zstd:1`, least recently used blocks go.
+    pub fn new() -> Self {
+        Options {
+            block_size: 32 << 10,
+            alignment: 8,
+            limit: Limit::Share,
+            codec: String::from("zstd:1"),
+            policy: PolicyKind::default(),
+            paranoid: false,
+        }
+    }
+
+    /// Bytes that are compressed together: a power of two from 1 KiB to 16 MiB.
+    pub fn block_size(mut self, bytes: usize) -> Self {
+        self.block_size = bytes;
+        self
+    }
+
+    /// Nodes begin at multiples of this: a power of two from 1 to 4096.
+    pub fn alignment(mut self, bytes: usize) -> Self {
+        self.alignment = bytes;
+        self
+    }
+
+    /// How much may be uncompressed, or there at all.
+    pub fn limit(mut self, limit: Limit) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// What compresses, by the name of a codec, a pipeline or `auto`.
+    pub fn codec(mut self, name: &str) -> Self {
+        self.codec = name.into();
+        self
+    }
+
+    /// Which blocks go.
+    pub fn policy(mut self, policy: PolicyKind) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Evicts at every opportunity and never gives a handle out twice: slow, and finds stale pointers and handles.
+    pub fn paranoid(mut self, paranoid: bool) -> Self {
+        self.paranoid = paranoid;
+        self
+    }
+
+    pub(super) fn settle(&self) -> Result<Settled, BadOption> {
+        let power = |what: &str, value: usize, range: &std::ops::RangeInclusive<usize>| {
+            if value.is_power_of_two() && range.contains(&value) {
+                return Ok(());
+            }
+            let (least, most) = (range.start(), range.end());
+            Err(BadOption(format!("{what} of {value} bytes: give a power of two from {least} to {most}")))
+        };
+        power("a block size", self.block_size, &BLOCK_BYTES)?;
+        power("an alignment", self.alignment, &ALIGNMENTS)?;
+        if self.alignment > self.block_size / 4 {
+            let (alignment, block) = (self.alignment, self.block_size);
+            return Err(BadOption(format!(
+                "an alignment of {alignment} bytes in blocks of {block}: a block must have room for four nodes at least"
+            )));
+        }
+        let least = match self.limit {
+            Limit::Share => 1,
+            Limit::Blocks(blocks) => u64::from(blocks),
+            Limit::Bytes(bytes) => bytes / self.block_size as u64 / 2,
+        };
+        if least == 0 {
+            return Err(BadOption(format!(
+                "{:?}: give one resident block at least, or bytes for two blocks of {}",
+                self.limit, self.block_size
+            )));
+        }
+        let found =
+            codec(&self.codec).map_err(|unknown| BadOption(format!("'{}': {unknown}", self.codec)))?;
+        Ok(Settled {
+            block_size: self.block_size,
+            alignment: self.alignment,
+            limit: self.limit,
+            codec: found,
+            policy: self.policy,
+            paranoid: self.paranoid,
+        })
+    }
+}
+
+/// Options that were found good.
+#[derive(Clone, Copy)]
+pub(super) struct Settled {
+    pub block_size: usize,
+    pub alignment: usize,
+    pub limit: Limit,
+    pub codec: &'static dyn Codec,
+    pub policy: PolicyKind,
+    pub paranoid: bool,
+}

@@ -1,0 +1,338 @@
+//! Blocks into frames and out of them.
+
+use std::boxed::Box;
+use std::sync::MutexGuard;
+use std::sync::atomic::{Ordering::*, fence};
+use std::vec;
+
+use super::blocks::{Block, Info, Place};
+use super::core::{Core, Pool, Shape, locked};
+use super::error::Error;
+use super::frames::{Frame, Frames, pause};
+use super::layout::image::Damaged;
+use super::layout::mixed::{Bins, Mixed};
+use super::options::Limit;
+use crate::store::{Tier, Workspace};
+
+/// With [`Limit::Share`], one block in so many is resident,
+pub const SHARE: u32 = 32;
+/// but so many at least.
+pub const LEAST_RESIDENT: u32 = 16;
+/// A paranoid heap has so many frames.
+const PARANOID_FRAMES: u32 = 3;
+
+/// What came of an attempt to evict.
+enum Evicted {
+    /// The frame is free.
+    Done,
+    /// Somebody is at the block just now.
+    Busy,
+    /// A session has pinned it.
+    Pinned,
+}
+
+/// What came of trying all frames.
+enum Round {
+    /// This one is free, and the caller's.
+    Frame(u32),
+    /// The policy knows of none.
+    Nothing,
+    Busy,
+    Pinned,
+}
+
+/// Rounds over all frames, and chances for other threads, before a heap without a free frame gives up.
+const ROUNDS: u32 = 20_000;
+
+impl Core {
+    /// How many frames there may be.
+    fn frames_allowed(&self) -> u32 {
+        if self.options.paranoid {
+            return PARANOID_FRAMES;
+        }
+        match self.options.limit {
+            Limit::Share => (locked(&self.rooms).count() / SHARE).max(LEAST_RESIDENT),
+            Limit::Blocks(blocks) => blocks,
+            Limit::Bytes(bytes) => {
+                let other = self.bytes_without_frames();
+                let left = bytes.saturating_sub(other) / self.frames.stride() as u64;
+                left.clamp(1, u32::MAX.into()) as u32
+            }
+        }
+    }
+
+    /// Bytes of everything but frames.
+    pub fn bytes_without_frames(&self) -> u64 {
+        self.blocks.bytes()
+            + self.pins.bytes()
+            + locked(&self.rooms).bytes()
+            + self.counts.work_bytes.load(Relaxed)
+            + self.store.store().stats().resident_bytes
+    }
+
+    /// A frame without a block, which is the caller's. Evicts if need be.
+    pub fn take_frame(&self) -> Result<u32, Error> {
+        let allowed = self.frames_allowed();
+        let mut pool = locked(&self.pool);
+        if let Some(frame) = pool.free.pop() {
+            return Ok(frame);
+        }
+        if pool.made < allowed {
+            let frame = self.frames.make().ok_or(Error::OutOfMemory)?;
+            pool.made += 1;
+            return Ok(frame);
+        }
+        let mut turn = 0;
+        for _ in 0..ROUNDS {
+            let round = self.evict_one(pool);
+            pool = locked(&self.pool);
+            match round? {
+                Round::Frame(frame) => return Ok(frame),
+                // Other threads are about to fill all that there are: one more than allowed is better than waiting for each other.
+                Round::Nothing if pool.chosen.is_empty() => {
+                    let frame = self.frames.make().ok_or(Error::OutOfMemory)?;
+                    pool.made += 1;
+                    return Ok(frame);
+                }
+                Round::Pinned => return Err(Error::Pinned),
+                Round::Nothing | Round::Busy => {}
+            }
+            drop(pool);
+            pause(&mut turn);
+            pool = locked(&self.pool);
+            if let Some(frame) = pool.free.pop() {
+                return Ok(frame);
+            }
+        }
+        Err(Error::Pinned)
+    }
+
+    /// Tries frame after frame until one is free. Those whose blocks stay are left chosen meanwhile, so that each is tried once.
+    fn evict_one<'a>(&'a self, mut pool: MutexGuard<'a, Pool>) -> Result<Round, Error> {
+        let mut rejected = vec![];
+        let mut round = Ok(Round::Nothing);
+        while let Some(frame) = pool.choose(&self.frames) {
+            drop(pool);
+            let evicted = self.evict(frame);
+            pool = locked(&self.pool);
+            round = match evicted {
+                Ok(Evicted::Done) => {
+                    pool.has_gone(frame);
+                    Ok(Round::Frame(frame))
+                }
+                Ok(kept) => {
+                    rejected.push(frame);
+                    let all_pinned = matches!(kept, Evicted::Pinned)
+                        && matches!(round, Ok(Round::Nothing | Round::Pinned));
+                    Ok(if all_pinned { Round::Pinned } else { Round::Busy })
+                }
+                Err(error) => {
+                    rejected.push(frame);
+                    Err(error)
+                }
+            };
+            if matches!(round, Ok(Round::Frame(_)) | Err(_)) {
+                break;
+            }
+            if let Some(frame) = pool.free.pop() {
+                round = Ok(Round::Frame(frame));
+                break;
+            }
+        }
+        for frame in rejected {
+            if pool.unchoose(frame) {
+                pool.policy.came(frame, &self.frames);
+            }
+        }
+        round
+    }
+
+    /// Gives a frame back without a block.
+    pub fn give_frame(&self, frame: u32) {
+        locked(&self.pool).free.push(frame);
+    }
+
+    /// The block is in the frame: it may be evicted from now on.
+    pub fn came(&self, frame: u32) {
+        locked(&self.pool).policy.came(frame, &self.frames);
+    }
+
+    /// Makes a block absent and its frame free.
+    fn evict(&self, number: u32) -> Result<Evicted, Error> {
+        let Some(frame) = self.frames.get(number) else { return Ok(Evicted::Busy) };
+        let owner = frame.block.load(Acquire);
+        let Some(block) = self.blocks.get(owner).filter(|_| owner != 0) else { return Ok(Evicted::Busy) };
+        let Some(info) = block.try_lock() else { return Ok(Evicted::Busy) };
+        let state = block.state();
+        if state.place() != Place::Resident(number) || !frame.try_hold_all() {
+            return Ok(Evicted::Busy);
+        }
+        block.set_absent();
+        if self.pins.has(owner) {
+            block.stay(state);
+            frame.release_all();
+            return Ok(Evicted::Pinned);
+        }
+        let kept = if frame.dirty.load(Relaxed) || !block.has_copy() {
+            self.keep(owner, block, &info, frame)
+        } else {
+            Ok(())
+        };
+        match kept {
+            Ok(()) => {
+                frame.block.store(0, Relaxed);
+                frame.release_all();
+                self.counts.evictions.fetch_add(1, Relaxed);
+                Ok(Evicted::Done)
+            }
+            Err(error) => {
+                block.stay(state);
+                frame.release_all();
+                Err(error)
+            }
+        }
+    }
+
+    /// Bytes of a block with its marks.
+    fn stored_len(&self, info: &Info) -> Result<(Shape, usize), Error> {
+        let shape = self.shape_of(info.kind).ok_or(Error::Damaged)?;
+        let size = self.options.block_size;
+        Ok((shape, if info.marked { shape.marks(size).end() } else { shape.image(size) }))
+    }
+
+    /// Puts a copy of a block into the store.
+    fn keep(&self, owner: u32, block: &Block, info: &Info, frame: &Frame) -> Result<(), Error> {
+        let (_, len) = self.stored_len(info)?;
+        // SAFETY: the frame's memory; all stripes are held and the lock too, so nobody writes.
+        let bytes = unsafe { std::slice::from_raw_parts(frame.base().as_ptr(), len) };
+        let copy = self.with_work(|work| self.store.insert(Tier::Fast, owner.into(), bytes, work))?;
+        let copy = copy.map_err(|_| Error::OutOfMemory)?;
+        block.set_copy(copy);
+        frame.dirty.store(false, Relaxed);
+        self.counts.compressions.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// Runs `f` with memory to compress in.
+    fn with_work<R>(&self, f: impl FnOnce(&mut Workspace<'_>) -> R) -> Result<R, Error> {
+        let longest = self.frames.stride();
+        let taken = locked(&self.work).pop();
+        let mut memory: Box<[u8]> = match taken {
+            Some(memory) => memory,
+            None => {
+                let bytes = self.store.workspace_bytes(longest);
+                self.counts.work_bytes.fetch_add(bytes as u64, Relaxed);
+                vec![0; bytes].into_boxed_slice()
+            }
+        };
+        let result = f(&mut self.store.workspace(longest, &mut memory));
+        locked(&self.work).push(memory);
+        Ok(result)
+    }
+
+    /// The block's frame, into which it is brought if it is not there; for who has its lock.
+    pub fn resident(&self, number: u32, block: &Block, info: &Info) -> Result<(u32, &Frame), Error> {
+        match block.state().place() {
+            Place::Vacant => return Err(Error::Stale),
+            Place::Resident(frame) => return Ok((frame, self.frames.get(frame).ok_or(Error::Damaged)?)),
+            Place::Absent => {}
+        }
+        let (shape, len) = self.stored_len(info)?;
+        let taken = self.take_frame()?;
+        let frame = self.frames.get(taken).ok_or(Error::Damaged)?;
+        // What readers of the block that was in this frame look at comes after they could see that it left.
+        fence(Release);
+        // SAFETY: the frame's memory; it is this thread's until the state says that the block is there.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(frame.base().as_ptr(), len) };
+        let loaded = self.with_work(|work| {
+            // SAFETY: the copy is pinned, and who frees it has the block's lock.
+            block.with_copy(|copy| unsafe { self.store.load(copy, number.into(), bytes, &mut work.decode) })
+        });
+        match loaded {
+            Ok(Some(Ok(()))) => {}
+            failed => {
+                self.give_frame(taken);
+                failed?.ok_or(Error::Damaged)??;
+            }
+        }
+        let now = self.clock.fetch_add(1, Relaxed).wrapping_add(1);
+        if !info.marked
+            && let Err(damaged) = self.find_starts(frame, shape) {
+                self.give_frame(taken);
+                return Err(damaged.into());
+            }
+        self.settle(frame, number, info, now);
+        frame.dirty.store(false, Relaxed);
+        block.set_resident(taken);
+        self.came(taken);
+        self.counts.faults.fetch_add(1, Relaxed);
+        Ok((taken, frame))
+    }
+
+    /// Notes where the nodes of a block begin.
+    fn find_starts(&self, frame: &Frame, shape: Shape) -> Result<(), Damaged> {
+        let Shape::Mixed(mixed) = shape else { return Ok(()) };
+        let (image, marks) = (self.image(frame, shape), shape.marks(self.options.block_size));
+        marks.clear_starts(image)?;
+        let mut bins = Bins::new();
+        for extent in Mixed::new(image, mixed, &mut bins).extents() {
+            let extent = extent?;
+            if extent.node.is_some() {
+                marks.set_start(image, mixed.unit(extent.place), true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells a frame whose block is in it.
+    pub fn settle(&self, frame: &Frame, number: u32, info: &Info, now: u32) {
+        frame.kind.store(info.kind, Relaxed);
+        frame.marked.store(info.marked, Relaxed);
+        frame.incarnation.store(info.incarnation, Relaxed);
+        frame.begin(number, now);
+    }
+
+    /// Evicts all that can be evicted.
+    pub fn evict_all(&self) -> Result<(), Error> {
+        let mut freed = vec![];
+        let result = loop {
+            match self.evict_one(locked(&self.pool)) {
+                Ok(Round::Frame(frame)) => freed.push(frame),
+                Ok(_) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        locked(&self.pool).free.append(&mut freed);
+        result
+    }
+}
+
+impl Pool {
+    fn choose(&mut self, frames: &Frames) -> Option<u32> {
+        let frame = self.policy.choose(frames)?;
+        self.chosen.push(frame);
+        Some(frame)
+    }
+
+    fn unchoose(&mut self, frame: u32) -> bool {
+        let found = self.chosen.iter().position(|&chosen| chosen == frame);
+        found.map(|at| self.chosen.swap_remove(at)).is_some()
+    }
+
+    /// The block that was in this chosen frame is evicted; the frame is nobody's.
+    fn has_gone(&mut self, frame: u32) {
+        // The block for which it was chosen was vacated meanwhile, and it was another one that went.
+        if !self.unchoose(frame) {
+            self.policy.left(frame);
+            self.free.retain(|&other| other != frame);
+        }
+    }
+
+    /// The block of this frame is no more.
+    pub fn vacated(&mut self, frame: u32) {
+        if !self.unchoose(frame) {
+            self.policy.left(frame);
+        }
+        self.free.push(frame);
+    }
+}

@@ -1,0 +1,32 @@
+//! The least recently used.
+
+use std::collections::BTreeSet;
+
+use super::{Policy, Uses};
+
+/// By the time of last use as it was when last looked at. A use moves nothing: it is found when the frame is the first.
+#[derive(Default)]
+pub struct Lru(BTreeSet<(u32, u32)>);
+
+impl Policy for Lru {
+    fn came(&mut self, frame: u32, uses: &dyn Uses) {
+        self.0.insert((uses.last(frame), frame));
+    }
+
+    fn left(&mut self, frame: u32) {
+        self.0.retain(|&(_, other)| other != frame);
+    }
+
+    fn choose(&mut self, uses: &dyn Uses) -> Option<u32> {
+        // A frame is looked at once: uses that happen meanwhile do not keep this going.
+        for _ in 0..self.0.len() {
+            let (seen, frame) = self.0.pop_first()?;
+            let last = uses.last(frame);
+            if last == seen {
+                return Some(frame);
+            }
+            self.0.insert((last, frame));
+        }
+        self.0.pop_first().map(|(_, frame)| frame)
+    }
+}

@@ -1,0 +1,301 @@
+//! The heap against a model: a map from handles to bytes.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::vec::Vec;
+use std::{thread, vec};
+
+use super::*;
+
+/// A generator of numbers, good enough to shuffle things.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        self.next() as usize % limit
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| (self.next() % 7) as u8).collect()
+    }
+}
+
+fn small(block: usize) -> Options {
+    Options::new().block_size(block).limit(Limit::Blocks(3)).codec("lz4")
+}
+
+/// Random operations, everything checked against the model. Stale handles are kept too, and must be refused.
+fn against_model(options: Options, steps: usize, sizes: &[usize], seed: u64) {
+    let heap = Heap::new(options).unwrap();
+    let mut session = heap.session().unwrap();
+    let mut random = Random(seed);
+    let mut model: HashMap<Handle, Vec<u8>> = HashMap::new();
+    let (mut live, mut stale): (Vec<Handle>, Vec<Handle>) = (vec![], vec![]);
+    for step in 0..steps {
+        let growing = step / 500 % 3 != 2;
+        let some = (!live.is_empty()).then(|| random.below(live.len()));
+        match (random.below(10), some) {
+            (0..=3, _) | (_, None) if growing || live.is_empty() => {
+                let len = match sizes {
+                    [most] => 1 + random.below(*most),
+                    sizes => sizes[random.below(sizes.len())],
+                };
+                let handle = session.alloc(len).unwrap();
+                assert!(session.read(handle).unwrap().iter().all(|&byte| byte == 0), "new nodes are zero");
+                let bytes = random.bytes(len);
+                session.write(handle).unwrap().copy_from_slice(&bytes);
+                assert!(model.insert(handle, bytes).is_none(), "{handle:?} was given out twice");
+                live.push(handle);
+            }
+            (0..=5, Some(at)) => {
+                let handle = live.swap_remove(at);
+                assert_eq!(session.read(handle), Ok(model.remove(&handle).unwrap()));
+                session.free(handle).unwrap();
+                assert_eq!(session.read(handle), Err(Error::Stale));
+                assert_eq!(session.free(handle), Err(Error::Stale));
+                stale.push(handle);
+            }
+            (6, Some(at)) => {
+                let (old, len) = (live[at], 1 + random.below(*sizes.iter().max().unwrap()));
+                let new = session.resize(old, len).unwrap();
+                let mut bytes = model.remove(&old).unwrap();
+                bytes.resize(len, 0);
+                assert_eq!(session.read(new).as_ref(), Ok(&bytes));
+                assert!(model.insert(new, bytes).is_none());
+                if old != new {
+                    stale.push(old);
+                }
+                live[at] = new;
+            }
+            (7, Some(at)) => {
+                let (handle, bytes) = (live[at], model.get_mut(&live[at]).unwrap());
+                let byte = random.below(bytes.len());
+                bytes[byte] ^= 1;
+                session.write(handle).unwrap()[byte] ^= 1;
+            }
+            (_, Some(at)) => {
+                let handle = live[at];
+                assert_eq!(session.size(handle), Ok(model[&handle].len()));
+                assert_eq!(session.read(handle), Ok(model[&handle].clone()));
+                if !stale.is_empty() {
+                    let old = stale[random.below(stale.len())];
+                    assert!(model.contains_key(&old) || session.read(old) == Err(Error::Stale));
+                    assert!(model.contains_key(&old) || session.write(old).is_err());
+                }
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(heap.stats().nodes, live.len() as u64);
+    assert_eq!(heap.stats().node_bytes, model.values().map(|bytes| bytes.len() as u64).sum::<u64>());
+    for (&handle, bytes) in &model {
+        assert_eq!(&session.read(handle).unwrap(), bytes);
+    }
+    for handle in live {
+        session.free(handle).unwrap();
+    }
+    let stats = heap.stats();
+    assert_eq!((stats.nodes, stats.node_bytes, stats.blocks, stats.payload_bytes), (0, 0, 0, 0));
+}
+
+#[test]
+fn nodes_of_different_sizes_do_as_the_model() {
+    for (block, align, most) in
+        [(1024, 8, 200), (4096, 1, 300), (4096, 16, 900), (32768, 8, 2000), (1 << 20, 8, 5000)]
+    {
+        against_model(small(block).alignment(align), 20_000, &[most], 1 + block as u64);
+    }
+}
+
+#[test]
+fn nodes_of_few_sizes_do_as_the_model() {
+    against_model(small(4096), 30_000, &[16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 40], 3);
+    against_model(small(1024).alignment(1), 30_000, &[13, 13], 4);
+    against_model(small(32768), 30_000, &[100, 100], 5);
+}
+
+#[test]
+fn each_policy_does_as_the_model() {
+    for policy in PolicyKind::ALL {
+        against_model(small(1024).policy(policy), 6000, &[120], 6);
+    }
+}
+
+#[test]
+fn a_paranoid_heap_does_as_the_model() {
+    against_model(small(1024).paranoid(true), 4000, &[200], 7);
+    against_model(small(4096).paranoid(true), 4000, &[24, 24], 8);
+}
+
+#[test]
+fn one_place_used_again_and_again() {
+    for paranoid in [false, true] {
+        let heap = Heap::new(small(1024).paranoid(paranoid)).unwrap();
+        let session = heap.session().unwrap();
+        let keeper = session.alloc(50).unwrap();
+        let (mut old, mut passed): (Vec<Handle>, usize) = (vec![], 0);
+        for _ in 0..2000 {
+            let handle = session.alloc(60).unwrap();
+            passed += old.iter().filter(|&&old| session.size(old).is_ok()).count();
+            session.free(handle).unwrap();
+            assert!(old.iter().all(|&old| session.size(old) == Err(Error::Stale)));
+            if old.len() < 300 {
+                old.push(handle);
+            }
+        }
+        session.free(keeper).unwrap();
+        // Of all questions about a place that was used again, one in 256 may be answered wrongly.
+        assert!(passed <= if paranoid { 0 } else { 2000 * 300 / 256 }, "{passed}");
+    }
+}
+
+#[test]
+fn handles_that_were_never_given_out_are_refused() {
+    let heap = Heap::new(small(4096)).unwrap();
+    let mut session = heap.session().unwrap();
+    let nodes: Vec<Handle> = (0..500).map(|i| session.alloc(1 + i % 90).unwrap()).collect();
+    let mut random = Random(9);
+    for _ in 0..20_000 {
+        let mut bits = nodes[random.below(nodes.len())].to_bits();
+        for _ in 0..1 + random.below(3) {
+            bits ^= 1 << random.below(64);
+        }
+        let Some(handle) = Handle::from_bits(bits).filter(|handle| !nodes.contains(handle)) else { continue };
+        assert_eq!(session.size(handle), Err(Error::Stale), "{handle:?}");
+        assert_eq!(session.free(handle), Err(Error::Stale));
+        assert!(session.write(handle).is_err());
+    }
+    for far in [1, u64::MAX, 1 << 16, u64::from(u32::MAX) << 16] {
+        assert_eq!(session.size(Handle::from_bits(far).unwrap()), Err(Error::Stale));
+        assert!(session.write(Handle::from_bits(far).unwrap()).is_err());
+    }
+    for (i, &node) in nodes.iter().enumerate() {
+        assert_eq!(session.size(node), Ok(1 + i % 90));
+    }
+}
+
+#[test]
+fn sizes_that_cannot_be_are_refused() {
+    let heap = Heap::new(Options::new()).unwrap();
+    let session = heap.session().unwrap();
+    assert_eq!(session.alloc(0), Err(Error::Size(0)));
+    assert_eq!(session.alloc(usize::MAX), Err(Error::Size(usize::MAX)));
+}
+
+#[test]
+fn what_is_pinned_stays() {
+    let heap = Heap::new(small(1024)).unwrap();
+    let mut session = heap.session().unwrap();
+    let nodes: Vec<Handle> = (0..100).map(|_| session.alloc(200).unwrap()).collect();
+    for (i, &node) in nodes.iter().enumerate() {
+        session.write(node).unwrap().fill(i as u8);
+    }
+    let mut first = session.pin(nodes[0]).unwrap();
+    let second = session.pin(nodes[50]).unwrap();
+    // SAFETY: of all: this thread alone has the heap.
+    unsafe {
+        first.as_mut_ptr().unwrap().write(77);
+        for (i, &node) in nodes.iter().enumerate().skip(1) {
+            assert!(session.read(node).unwrap().iter().all(|&byte| byte == i as u8));
+        }
+        assert_eq!((first.bytes()[0], first.bytes()[1], second.bytes()[199]), (77, 0, 50));
+    }
+    assert_eq!((first.len(), second.len()), (200, 200));
+    // A third one leaves no frame for what is not pinned.
+    let third = session.pin(nodes[99]).unwrap();
+    assert_eq!(session.read(nodes[25]), Err(Error::Pinned));
+    assert_eq!(session.read(nodes[99]).unwrap()[0], 99);
+    drop((first, second, third));
+    assert_eq!(session.read(nodes[25]).unwrap()[0], 25);
+    assert_eq!(session.read(nodes[0]).unwrap()[..2], [77, 0]);
+    assert!(session.pin(Handle::from_bits(1 << 40).unwrap()).is_err());
+}
+
+#[test]
+fn options_out_of_range_are_refused() {
+    let bad = [
+        Options::new().block_size(1000),
+        Options::new().block_size(512),
+        Options::new().block_size(32 << 20),
+        Options::new().alignment(3),
+        Options::new().alignment(8192),
+        Options::new().block_size(1024).alignment(1024),
+        Options::new().limit(Limit::Blocks(0)),
+        Options::new().limit(Limit::Bytes(1000)),
+        Options::new().codec("lzma"),
+    ];
+    for options in bad {
+        let words = Heap::new(options.clone()).unwrap_err();
+        assert!(std::format!("{words}").len() > 20, "{options:?}");
+    }
+}
+
+#[test]
+fn threads_share_a_heap() {
+    let heap = Heap::new(small(4096)).unwrap();
+    thread::scope(|scope| {
+        for seed in 0..3 {
+            let heap = &heap;
+            scope.spawn(move || {
+                let mut session = heap.session().unwrap();
+                let mut random = Random(seed);
+                let mut model: Vec<(Handle, Vec<u8>)> = vec![];
+                for _ in 0..6000 {
+                    if random.below(5) < 3 || model.is_empty() {
+                        let len = 1 + random.below(200);
+                        let (handle, bytes) = (session.alloc(len).unwrap(), random.bytes(len));
+                        session.write(handle).unwrap().copy_from_slice(&bytes);
+                        model.push((handle, bytes));
+                    } else {
+                        let at = random.below(model.len());
+                        let (handle, bytes) = &model[at];
+                        assert_eq!(&session.read(*handle).unwrap(), bytes);
+                        if random.below(2) == 0 {
+                            session.free(*handle).unwrap();
+                            model.swap_remove(at);
+                        }
+                    }
+                }
+                for (handle, bytes) in model {
+                    assert_eq!(session.read(handle).unwrap(), bytes);
+                    session.free(handle).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!((heap.stats().nodes, heap.stats().blocks), (0, 0));
+}
+
+#[test]
+fn what_is_read_is_of_one_moment() {
+    let heap = Heap::new(small(1024)).unwrap();
+    let session = heap.session().unwrap();
+    let nodes: Vec<Handle> = (0..64).map(|_| session.alloc(100).unwrap()).collect();
+    let (done, reads) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let reader = || {
+            let session = heap.session().unwrap();
+            let (mut random, mut bytes) = (Random(1), vec![]);
+            while !done.load(Relaxed) {
+                session.read_into(nodes[random.below(64)], &mut bytes).unwrap();
+                assert!(bytes.len() == 100 && bytes.iter().all(|&byte| byte == bytes[0]), "{bytes:?}");
+                reads.fetch_add(1, Relaxed);
+            }
+        };
+        scope.spawn(reader);
+        scope.spawn(reader);
+        let mut writer = heap.session().unwrap();
+        let mut random = Random(2);
+        for _ in 0..100_000 {
+            let byte = random.next() as u8;
+            writer.write(nodes[random.below(64)]).unwrap().fill(byte);
+        }
+        done.store(true, Relaxed);
+    });
+    assert!(reads.load(Relaxed) > 0);
+}
