@@ -6,7 +6,7 @@
 //! | steps n | n x step | growth | paths | damages m | m x (place, 2 bytes, and value) | block ... |
 //! ```
 
-use memfold_codec::{Codec, Compressed, MOST_STEPS, Pipeline};
+use memfold_codec::{Codec, CodecId, Compressed, MOST_STEPS, Pipeline};
 
 use super::{Against, SHORT, codec, damage, grown, paths, take, with_memory};
 
@@ -36,7 +36,9 @@ fn step(byte: u8) -> String {
         "range",
     ];
     let number = usize::from(byte & 0x7F);
-    if let (96.., Some(codec)) = (number, codec(byte & 31, byte & 0x80)) {
+    // Dictionaries are no step.
+    let of_number = codec(byte & 31, byte & 0x80).filter(|codec| codec.id() != CodecId::ZSTD_DICT);
+    if let (96.., Some(codec)) = (number, of_number) {
         return codec.name().into();
     }
     match number % 68 {

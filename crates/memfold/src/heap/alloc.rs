@@ -58,7 +58,7 @@ impl Core {
         }
         let incarnation = info.incarnation;
         *info = Info { kind, incarnation, owned: true, ..Info::default() };
-        self.settle(frame, number, &info, self.clock.load(Relaxed));
+        self.settle(frame, number, &info, self.clock.load(Relaxed))?;
         if let Shape::Mixed(_) = shape {
             // SAFETY: as above; the lists that `format` made are the block's.
             let _ = unsafe { frame.bins() };
@@ -169,10 +169,11 @@ impl Core {
     fn make_checks(&self, frame: &Frame, info: &mut Info) -> Result<(), Error> {
         if !info.marked {
             let shape = self.shape_of(info.kind).ok_or(Error::Damaged)?;
-            shape.marks(self.options.block_size).clear_checks(self.image(frame, shape))?;
+            let marks = shape.marks(self.options.block_size);
+            marks.clear_checks(self.image(frame, shape))?;
             info.marked = true;
             // Who sees this sees the checks.
-            frame.marked.store(true, Release);
+            frame.geometry.checks.store(marks.checks_at() as u32, Release);
         }
         Ok(())
     }

@@ -1,11 +1,12 @@
 //! What a heap is made of, and how a node is found.
 
 use std::boxed::Box;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
-use super::blocks::{Blocks, Info, Place, State};
+use super::blocks::{Block, Blocks, Info, Place, State};
 use super::error::Error;
 use super::frames::{Frame, Frames, pause};
 use super::handle::{Handle, Parts};
@@ -69,6 +70,18 @@ pub struct Counts {
     pub work_bytes: AtomicU64,
 }
 
+/// How a session came to a block: what is remembered has to be checked like everything that is read without a lock.
+#[derive(Clone, Copy)]
+pub struct Way<'c> {
+    number: u32,
+    to: Option<(&'c Block, State, &'c Frame)>,
+}
+
+impl Way<'_> {
+    /// To nowhere.
+    pub const NONE: Self = Way { number: 0, to: None };
+}
+
 /// Where a node lies, in a frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Spot {
@@ -86,7 +99,7 @@ pub enum Shape {
 
 impl Shape {
     /// How many places nodes can have.
-    fn places(self) -> usize {
+    pub fn places(self) -> usize {
         match self {
             Shape::Mixed(shape) => shape.total_units(),
             Shape::Equal(shape) => shape.nodes(),
@@ -183,45 +196,70 @@ impl Core {
         frame.image(shape.marks(self.options.block_size).end())
     }
 
+    /// Tells a frame whose block is in it.
+    pub fn settle(&self, frame: &Frame, number: u32, info: &Info, now: u32) -> Result<(), Error> {
+        let shape = self.shape_of(info.kind).ok_or(Error::Damaged)?;
+        let marks = shape.marks(self.options.block_size);
+        let (first, stride, len, starts) = match shape {
+            Shape::Mixed(shape) => (0, shape.align(), 0, marks.starts_at()),
+            Shape::Equal(shape) => (shape.first(), shape.stride(), shape.len as usize, 0),
+        };
+        let geometry = &frame.geometry;
+        let checks = if info.marked { marks.checks_at() } else { 0 };
+        for (field, value) in [
+            (&geometry.first, first),
+            (&geometry.stride, stride),
+            (&geometry.len, len),
+            (&geometry.places, shape.places()),
+            (&geometry.starts, starts),
+            (&geometry.checks, checks),
+            (&geometry.incarnation, info.incarnation.into()),
+        ] {
+            field.store(value as u32, Relaxed);
+        }
+        frame.begin(number, now);
+        Ok(())
+    }
+
     /// Where a node lies in a frame, if the handle is that of a live node. What it says may be wrong if the block is
     /// changed meanwhile.
-    #[inline]
+    #[inline(always)]
     pub fn look(&self, frame: &Frame, parts: Parts) -> Result<Option<Spot>, Damaged> {
-        if frame.incarnation.load(Relaxed) != parts.incarnation {
+        let geometry = &frame.geometry;
+        let number = |field: &AtomicU32| field.load(Relaxed) as usize;
+        let place = usize::from(parts.place);
+        if place >= number(&geometry.places)
+            || number(&geometry.incarnation) != usize::from(parts.incarnation)
+        {
             return Ok(None);
         }
-        let Some(shape) = self.shape_of(frame.kind.load(Relaxed)) else { return Ok(None) };
-        let (image, marks) = (self.image(frame, shape), shape.marks(self.options.block_size));
-        let (at, len) = match shape {
-            Shape::Mixed(shape) => {
-                if !marks.starts(image, parts.place)? {
-                    return Ok(None);
-                }
-                let Some(at) = shape.place(parts.place) else { return Ok(None) };
-                (at, mixed::node_len(image, at)?.ok_or(Damaged)?)
-            }
-            Shape::Equal(shape) => {
-                let Some(at) = shape.place(parts.place) else { return Ok(None) };
-                if !equal::is_live(image, parts.place)? {
-                    return Ok(None);
-                }
-                (at, shape.len as usize)
-            }
+        let image = frame.image(self.frames.stride());
+        let starts = image.get64(number(&geometry.starts) + place / 64 * 8)?;
+        if starts >> (place % 64) & 1 == 0 {
+            return Ok(None);
+        }
+        let checks = geometry.checks.load(Acquire) as usize;
+        if (if checks == 0 { 0 } else { image.get8(checks + place)? }) != parts.check {
+            return Ok(None);
+        }
+        let at = number(&geometry.first) + place * number(&geometry.stride);
+        let len = match number(&geometry.len) {
+            0 => mixed::node_len(image, at)?.ok_or(Damaged)?,
+            len => len,
         };
-        let check = if frame.marked.load(Acquire) { marks.check(image, parts.place)? } else { 0 };
         image.place(at, len)?;
-        Ok((check == parts.check).then_some(Spot { image, at, len }))
+        Ok(Some(Spot { image, at, len }))
     }
 
     /// The frame of a block that is to be there, which is brought back if need be.
     #[inline]
-    pub fn frame_of(&self, number: u32) -> Result<(State, &Frame), Error> {
+    pub fn frame_of(&self, number: u32) -> Result<(&Block, State, &Frame), Error> {
         let block = self.blocks.get(number).ok_or(Error::Stale)?;
         loop {
             let state = block.state();
             match state.place() {
                 Place::Resident(frame) => {
-                    return Ok((state, self.frames.get(frame).ok_or(Error::Damaged)?));
+                    return Ok((block, state, self.frames.get(frame).ok_or(Error::Damaged)?));
                 }
                 Place::Vacant => return Err(Error::Stale),
                 Place::Absent => self.bring(number)?,
@@ -236,19 +274,46 @@ impl Core {
         self.resident(number, block, &info).map(|_| ())
     }
 
-    /// Lets `read` look at a node until nobody has changed it meanwhile.
-    #[inline]
-    pub fn read<R>(&self, handle: Handle, mut read: impl FnMut(&Frame, Spot) -> R) -> Result<R, Error> {
+    /// Lets `read` look at a node until nobody has changed it meanwhile. Afterwards `way` is that of its block.
+    #[inline(always)]
+    pub fn read<'c, R>(
+        &'c self,
+        handle: Handle,
+        way: &Cell<Way<'c>>,
+        mut read: impl FnMut(&Frame, Spot) -> R,
+    ) -> Result<R, Error> {
         let parts = handle.parts();
+        // Where the block was when it was last read; if it is not there any more, that is noticed.
+        if let Way { number, to: Some((block, state, frame)) } = way.get()
+            && number == parts.block
+            && let Some(sequence) = frame.sequence(parts.place)
+            && let Ok(Some(spot)) = self.look(frame, parts)
+        {
+            let result = read(frame, spot);
+            if frame.is_still(parts.place, sequence) && block.is_still(state) {
+                return Ok(result);
+            }
+        }
+        self.read_anew(parts, way, read)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_anew<'c, R>(
+        &'c self,
+        parts: Parts,
+        way: &Cell<Way<'c>>,
+        mut read: impl FnMut(&Frame, Spot) -> R,
+    ) -> Result<R, Error> {
         let mut turn = 0;
         loop {
-            let (state, frame) = self.frame_of(parts.block)?;
+            let (block, state, frame) = self.frame_of(parts.block)?;
+            way.set(Way { number: parts.block, to: Some((block, state, frame)) });
             let Some(sequence) = frame.sequence(parts.place) else {
                 pause(&mut turn);
                 continue;
             };
             let result = self.look(frame, parts).map(|spot| spot.map(|spot| read(frame, spot)));
-            let block = self.blocks.get(parts.block).ok_or(Error::Stale)?;
             if frame.is_still(parts.place, sequence) && block.is_still(state) {
                 return result?.ok_or(Error::Stale);
             }
@@ -261,8 +326,7 @@ impl Core {
         let parts = handle.parts();
         let mut turn = 0;
         loop {
-            let (state, frame) = self.frame_of(parts.block)?;
-            let block = self.blocks.get(parts.block).ok_or(Error::Stale)?;
+            let (block, state, frame) = self.frame_of(parts.block)?;
             if frame.try_hold(parts.place) {
                 if block.is_still(state) {
                     match self.look(frame, parts) {

@@ -14,7 +14,7 @@
 use std::cell::UnsafeCell;
 use std::hint;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::vec::Vec;
@@ -33,22 +33,37 @@ const RESERVATION: usize = 4 << 20;
 /// How often a waiter looks before it lets others run.
 const SPINS: u32 = 200;
 
+/// Where things lie in a block, for readers: offsets in bytes from the frame's beginning.
+///
+/// A reader may see parts of one and parts of another, if the block leaves meanwhile: nothing of this is believed before it is known to lie in the frame.
+#[derive(Debug, Default)]
+pub struct Geometry {
+    /// Node n lies at `first + n * stride`.
+    pub first: AtomicU32,
+    pub stride: AtomicU32,
+    /// Bytes of each node; 0 if the header before it says that.
+    pub len: AtomicU32,
+    pub places: AtomicU32,
+    /// Bits that say where nodes are.
+    pub starts: AtomicU32,
+    /// A byte for each place; 0 if there are none.
+    pub checks: AtomicU32,
+    /// In the lowest byte.
+    pub incarnation: AtomicU32,
+}
+
 /// One frame. Its number is that in [`Frames`].
 #[derive(Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub struct Frame {
     stripes: [AtomicU32; STRIPES],
     base: AtomicPtr<u8>,
     /// Whose block is in it; 0 if none is.
     pub block: AtomicU32,
-    /// The block's kind, see `blocks.rs`.
-    pub kind: AtomicU32,
+    pub geometry: Geometry,
     /// Uses, by the heap's clock: the last, and how many times of the clock had one.
     last: AtomicU32,
     count: AtomicU32,
-    pub incarnation: AtomicU8,
-    /// It has marks.
-    pub marked: AtomicBool,
     /// It was changed since the store has a copy.
     pub dirty: AtomicBool,
     /// Whether `bins` are the block's.
@@ -66,11 +81,9 @@ impl Frame {
             stripes: [const { AtomicU32::new(0) }; STRIPES],
             base: AtomicPtr::new(ptr::null_mut()),
             block: AtomicU32::new(0),
-            kind: AtomicU32::new(0),
+            geometry: Geometry::default(),
             last: AtomicU32::new(0),
             count: AtomicU32::new(0),
-            incarnation: AtomicU8::new(0),
-            marked: AtomicBool::new(false),
             dirty: AtomicBool::new(false),
             listed: AtomicBool::new(false),
             bins: UnsafeCell::new(Bins::new()),

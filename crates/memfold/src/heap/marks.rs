@@ -28,23 +28,29 @@ impl Marks {
         Marks { start: image.next_multiple_of(64), places }
     }
 
-    fn checks(self) -> usize {
+    /// Where starts lie.
+    pub fn starts_at(self) -> usize {
+        self.start
+    }
+
+    /// Where checks lie.
+    pub fn checks_at(self) -> usize {
         self.start + self.places.div_ceil(64) * 8
     }
 
     /// Bytes of block and marks together.
     pub fn end(self) -> usize {
-        (self.checks() + self.places).next_multiple_of(8)
+        (self.checks_at() + self.places).next_multiple_of(8)
     }
 
     /// No node starts anywhere.
     pub fn clear_starts(self, image: Image) -> Result<(), Damaged> {
-        image.zero(self.start, self.checks() - self.start)
+        image.zero(self.start, self.checks_at() - self.start)
     }
 
     /// No place was used again.
     pub fn clear_checks(self, image: Image) -> Result<(), Damaged> {
-        image.zero(self.checks(), self.end() - self.checks())
+        image.zero(self.checks_at(), self.end() - self.checks_at())
     }
 
     fn word(self, place: u16) -> usize {
@@ -58,24 +64,9 @@ impl Marks {
         image.set64(self.word(place), if starts { word | bit } else { word & !bit })
     }
 
-    /// Whether a node starts at this place.
-    #[inline]
-    pub fn starts(self, image: Image, place: u16) -> Result<bool, Damaged> {
-        if usize::from(place) >= self.places {
-            return Ok(false);
-        }
-        Ok(image.get64(self.word(place))? >> (place % 64) & 1 != 0)
-    }
-
-    /// How often the place was used again, modulo 256.
-    #[inline]
-    pub fn check(self, image: Image, place: u16) -> Result<u8, Damaged> {
-        image.get8(self.checks() + usize::from(place))
-    }
-
     /// The place is used again: the check of its new node.
     pub fn count(self, image: Image, place: u16) -> Result<u8, Damaged> {
-        let at = self.checks() + usize::from(place);
+        let at = self.checks_at() + usize::from(place);
         let check = image.get8(at)?.wrapping_add(1);
         image.set8(at, check)?;
         Ok(check)

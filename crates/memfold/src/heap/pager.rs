@@ -257,11 +257,12 @@ impl Core {
         }
         let now = self.clock.fetch_add(1, Relaxed).wrapping_add(1);
         if !info.marked
-            && let Err(damaged) = self.find_starts(frame, shape) {
-                self.give_frame(taken);
-                return Err(damaged.into());
-            }
-        self.settle(frame, number, info, now);
+            && let Err(damaged) = self.find_starts(frame, shape)
+        {
+            self.give_frame(taken);
+            return Err(damaged.into());
+        }
+        self.settle(frame, number, info, now)?;
         frame.dirty.store(false, Relaxed);
         block.set_resident(taken);
         self.came(taken);
@@ -282,14 +283,6 @@ impl Core {
             }
         }
         Ok(())
-    }
-
-    /// Tells a frame whose block is in it.
-    pub fn settle(&self, frame: &Frame, number: u32, info: &Info, now: u32) {
-        frame.kind.store(info.kind, Relaxed);
-        frame.marked.store(info.marked, Relaxed);
-        frame.incarnation.store(info.incarnation, Relaxed);
-        frame.begin(number, now);
     }
 
     /// Evicts all that can be evicted.

@@ -11,7 +11,7 @@ use std::vec::Vec;
 
 use super::Heap;
 use super::alloc::Tried;
-use super::core::{Core, Spot};
+use super::core::{Core, Spot, Way};
 use super::error::Error;
 use super::frames::Frame;
 use super::handle::Handle;
@@ -19,6 +19,8 @@ use super::pins::{Pins, SLOTS};
 
 /// Of so many nodes one after the other, or nearly, that have one size, the rest get blocks of their own.
 const SAME_SIZE: u32 = 32;
+/// Blocks that a session finds at once.
+const WAYS: usize = 256;
 /// Sizes for which a session has a block at hand.
 const KINDS: usize = 8;
 
@@ -35,6 +37,8 @@ pub struct Session<'h> {
     lately: Cell<(usize, u32)>,
     /// The block that was used last.
     last: Cell<u32>,
+    /// How the blocks that were read lately were found.
+    ways: [Cell<Way<'h>>; WAYS],
     pins: &'h Pins,
     /// Guards of each pin.
     guards: [Cell<u32>; SLOTS],
@@ -66,6 +70,7 @@ impl<'h> Session<'h> {
             equal: RefCell::default(),
             lately: Cell::new((0, 0)),
             last: Cell::new(0),
+            ways: [const { Cell::new(Way::NONE) }; WAYS],
             pins,
             guards: Default::default(),
             _one: PhantomData,
@@ -74,6 +79,11 @@ impl<'h> Session<'h> {
 
     fn begin(&self) -> Result<(), Error> {
         if self.core.options.paranoid { self.core.evict_all() } else { Ok(()) }
+    }
+
+    #[inline(always)]
+    fn look<R>(&self, handle: Handle, read: impl FnMut(&Frame, Spot) -> R) -> Result<R, Error> {
+        self.core.read(handle, &self.ways[handle.parts().block as usize % WAYS], read)
     }
 
     /// Notes a use when it is of another block than the one before.
@@ -103,10 +113,12 @@ impl<'h> Session<'h> {
             (false, 0) => self.lately.set((len, 1)),
             (false, count) => self.lately.set((size, count - 1)),
         }
-        if size == len && count >= SAME_SIZE
-            && let Some(handle) = self.alloc_equal(len)? {
-                return Ok(handle);
-            }
+        if size == len
+            && count >= SAME_SIZE
+            && let Some(handle) = self.alloc_equal(len)?
+        {
+            return Ok(handle);
+        }
         self.alloc_mixed(len)
     }
 
@@ -173,13 +185,13 @@ impl<'h> Session<'h> {
     /// Bytes of a node.
     pub fn size(&self, handle: Handle) -> Result<usize, Error> {
         self.begin()?;
-        self.core.read(handle, |_, spot| spot.len)
+        self.look(handle, |_, spot| spot.len)
     }
 
     /// Copies a node to `to`, whose old contents go.
     pub fn read_into(&self, handle: Handle, to: &mut Vec<u8>) -> Result<(), Error> {
         self.begin()?;
-        self.core.read(handle, |frame, spot| {
+        self.look(handle, |frame, spot| {
             self.touch(handle, frame);
             to.clear();
             to.resize(spot.len, 0);
@@ -197,15 +209,16 @@ impl<'h> Session<'h> {
     /// Copies the part of a node that begins at `from` to `to`.
     pub fn read_at(&self, handle: Handle, from: usize, to: &mut [u8]) -> Result<(), Error> {
         self.begin()?;
-        let value = to.len();
-        self.core.read(handle, |frame, spot| {
+        let (mut node, len) = (0, to.len());
+        self.look(handle, |frame, spot| {
             self.touch(handle, frame);
-            if from > spot.len || to.len() > spot.len - from {
-                return Err(Error::Mismatch { node: spot.len, value: from.saturating_add(value) });
+            node = spot.len;
+            if from <= spot.len && len <= spot.len - from {
+                copy_out(Spot { at: spot.at + from, len, ..spot }, to);
             }
-            copy_out(Spot { at: spot.at + from, len: to.len(), ..spot }, to);
-            Ok(())
-        })?
+        })?;
+        let fits = from <= node && len <= node - from;
+        if fits { Ok(()) } else { Err(Error::Mismatch { node, value: from.saturating_add(len) }) }
     }
 
     /// Makes a node of `len` bytes, all zero, in the block of `near` if there is room, so that both are resident together.
@@ -213,11 +226,13 @@ impl<'h> Session<'h> {
         let block = near.parts().block;
         // A stale neighbour is an error, whatever lies there now.
         let kind = self.size(near).and_then(|_| self.core.kind_of(block))?;
-        if kind == 0 && (1..=self.core.shape.longest()).contains(&len)
-            && let Tried::Node(handle) = self.core.alloc_in(block, 0, Some(near.parts().incarnation), len)? {
-                self.core.counts.bytes.fetch_add(len as u64, Relaxed);
-                return Ok(handle);
-            }
+        if kind == 0
+            && (1..=self.core.shape.longest()).contains(&len)
+            && let Tried::Node(handle) = self.core.alloc_in(block, 0, Some(near.parts().incarnation), len)?
+        {
+            self.core.counts.bytes.fetch_add(len as u64, Relaxed);
+            return Ok(handle);
+        }
         self.alloc(len)
     }
 
@@ -261,8 +276,10 @@ impl<'h> Session<'h> {
         }
         self.guards[slot].set(self.guards[slot].get() + 1);
         // From here on the guard takes the pin off.
-        let mut pin = Pin { slot, bytes: NonNull::dangling(), len: 0, handle, session: self };
-        let spot = self.core.read(handle, |frame, spot| {
+        let guards = &self.guards[slot];
+        let (bytes, core, pins) = (NonNull::dangling(), self.core, self.pins);
+        let mut pin = Pin { slot, bytes, len: 0, handle, core, pins, guards };
+        let spot = self.look(handle, |frame, spot| {
             self.touch(handle, frame);
             spot
         })?;
@@ -304,6 +321,12 @@ fn copy_out(spot: Spot, to: &mut [u8]) {
     debug_assert_eq!(spot.len, to.len());
     let Ok(from) = spot.image.place(spot.at, to.len()) else { return };
     let from = from.as_ptr();
+    // The most frequent one.
+    if let (Ok(to), true) = (<&mut [u8; 8]>::try_from(&mut *to), from.addr().is_multiple_of(8)) {
+        // SAFETY: as below.
+        *to = unsafe { (*from.cast::<AtomicU64>()).load(Relaxed) }.to_ne_bytes();
+        return;
+    }
     // SAFETY: of all reads: within the image, words where eight divides the address; everything that may be written at the same time is
     // read by atomic operations.
     let byte = |i: usize| unsafe { (*from.add(i).cast::<AtomicU8>()).load(Relaxed) };
@@ -325,13 +348,20 @@ fn copy_out(spot: Spot, to: &mut [u8]) {
 /// A node that stays where it is.
 ///
 /// Pointers to it are good as long as this lives. It is no lock: other threads may write to the node or free it.
-#[derive(Debug)]
 pub struct Pin<'s> {
     slot: usize,
     bytes: NonNull<u8>,
     len: usize,
     handle: Handle,
-    session: &'s Session<'s>,
+    core: &'s Core,
+    pins: &'s Pins,
+    guards: &'s Cell<u32>,
+}
+
+impl fmt::Debug for Pin<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pin").field("handle", &self.handle).field("len", &self.len).finish_non_exhaustive()
+    }
 }
 
 impl Pin<'_> {
@@ -343,8 +373,8 @@ impl Pin<'_> {
     /// The same, to write: the node counts as changed from now on.
     pub fn as_mut_ptr(&mut self) -> Result<*mut u8, Error> {
         let block = self.handle.parts().block;
-        let (_, frame) = self.session.core.frame_of(block)?;
-        self.session.core.changed(block, frame);
+        let (_, _, frame) = self.core.frame_of(block)?;
+        self.core.changed(block, frame);
         Ok(self.bytes.as_ptr())
     }
 
@@ -366,10 +396,9 @@ impl Pin<'_> {
 
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
-        let guards = &self.session.guards[self.slot];
-        guards.set(guards.get() - 1);
-        if guards.get() == 0 {
-            self.session.pins.clear(self.slot);
+        self.guards.set(self.guards.get() - 1);
+        if self.guards.get() == 0 {
+            self.pins.clear(self.slot);
         }
     }
 }

@@ -72,7 +72,7 @@ fn first(nodes: usize, align: usize) -> usize {
 }
 
 /// Whether a node is live.
-#[inline]
+#[cfg(test)]
 pub fn is_live(image: Image, number: u16) -> Result<bool, Damaged> {
     let word = image.get64(usize::from(number / 64) * 8)?;
     Ok(word >> (number % 64) & 1 != 0)
