@@ -12,3 +12,6 @@ mod sys;
 
 #[cfg(feature = "std")]
 pub use sys::SystemMemory;
+/// What says which types are plain data, for [`heap::Plain`].
+#[cfg(feature = "std")]
+pub use zerocopy;

@@ -28,6 +28,7 @@
 
 mod alloc;
 mod blocks;
+mod check;
 mod core;
 mod error;
 mod frames;
@@ -43,18 +44,21 @@ mod segments;
 mod session;
 #[cfg(test)]
 mod tests;
+mod typed;
 
 use std::boxed::Box;
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 
 use self::core::{Core, locked};
+pub use check::Violation;
 pub use error::{BadOption, Error};
 pub use handle::Handle;
 pub use options::{Limit, Options};
 pub use pager::{LEAST_RESIDENT, SHARE};
 pub use policy::{PolicyKind, UnknownPolicy};
 pub use session::{NodeMut, Pin, Session};
+pub use typed::Plain;
 
 /// The longest node.
 pub const MAX_NODE: usize = u32::MAX as usize;
@@ -75,6 +79,12 @@ impl Heap {
     /// Access for this thread.
     pub fn session(&self) -> Result<Session<'_>, Error> {
         Session::new(self)
+    }
+
+    /// Looks at everything in the heap, and says what contradicts what: for tests, and for programs whose pointers may have gone astray. Blocks that
+    /// are compressed are decompressed, and stay where they are.
+    pub fn check(&mut self) -> Result<(), Violation> {
+        check::check(self.core())
     }
 
     /// Counts of everything.

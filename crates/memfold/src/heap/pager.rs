@@ -230,6 +230,17 @@ impl Core {
         Ok(result)
     }
 
+    /// Decompresses a block's copy to the beginning of `to`; for who has its lock.
+    pub fn load(&self, number: u32, block: &Block, info: &Info, to: &mut [u8]) -> Result<(), Error> {
+        let (_, len) = self.stored_len(info)?;
+        let to = to.get_mut(..len).ok_or(Error::Damaged)?;
+        let loaded = self.with_work(|work| {
+            // SAFETY: the copy is pinned, and who frees it has the block's lock.
+            block.with_copy(|copy| unsafe { self.store.load(copy, number.into(), to, &mut work.decode) })
+        })?;
+        Ok(loaded.ok_or(Error::Damaged)??)
+    }
+
     /// The block's frame, into which it is brought if it is not there; for who has its lock.
     pub fn resident(&self, number: u32, block: &Block, info: &Info) -> Result<(u32, &Frame), Error> {
         match block.state().place() {
@@ -237,23 +248,16 @@ impl Core {
             Place::Resident(frame) => return Ok((frame, self.frames.get(frame).ok_or(Error::Damaged)?)),
             Place::Absent => {}
         }
-        let (shape, len) = self.stored_len(info)?;
+        let shape = self.shape_of(info.kind).ok_or(Error::Damaged)?;
         let taken = self.take_frame()?;
         let frame = self.frames.get(taken).ok_or(Error::Damaged)?;
         // What readers of the block that was in this frame look at comes after they could see that it left.
         fence(Release);
         // SAFETY: the frame's memory; it is this thread's until the state says that the block is there.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(frame.base().as_ptr(), len) };
-        let loaded = self.with_work(|work| {
-            // SAFETY: the copy is pinned, and who frees it has the block's lock.
-            block.with_copy(|copy| unsafe { self.store.load(copy, number.into(), bytes, &mut work.decode) })
-        });
-        match loaded {
-            Ok(Some(Ok(()))) => {}
-            failed => {
-                self.give_frame(taken);
-                failed?.ok_or(Error::Damaged)??;
-            }
+        let bytes = unsafe { std::slice::from_raw_parts_mut(frame.base().as_ptr(), self.frames.stride()) };
+        if let Err(error) = self.load(number, block, info, bytes) {
+            self.give_frame(taken);
+            return Err(error);
         }
         let now = self.clock.fetch_add(1, Relaxed).wrapping_add(1);
         if !info.marked

@@ -104,6 +104,32 @@ impl Rooms {
             .map(|list| (self.heads[list as usize], list as u8))
     }
 
+    /// Every listed block and its list, if each link leads to where the other came from; `Err` with a block of which that is not true.
+    pub fn listed(&self) -> Result<Vec<(u32, u8)>, u32> {
+        let mut all = Vec::new();
+        for list in 0..LISTS {
+            let (mut before, mut block) = (0, self.heads[list]);
+            if (block != 0) != (self.some >> list & 1 != 0) {
+                return Err(block);
+            }
+            while block != 0 {
+                match self.links.get(block as usize) {
+                    Some(&(next, previous)) if previous == before && all.len() < self.links.len() => {
+                        all.push((block, list as u8));
+                        (before, block) = (block, next);
+                    }
+                    _ => return Err(block),
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// One more than the highest number so far, and those below that are not in use.
+    pub fn numbers(&self) -> (u32, &[u32]) {
+        (self.next, &self.vacant)
+    }
+
     /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
         (self.links.capacity() * size_of::<(u32, u32)>() + self.vacant.capacity() * 4) as u64

@@ -188,14 +188,22 @@ impl<'h> Session<'h> {
         self.look(handle, |_, spot| spot.len)
     }
 
-    /// Copies a node to `to`, whose old contents go.
-    pub fn read_into(&self, handle: Handle, to: &mut Vec<u8>) -> Result<(), Error> {
+    /// Lets `read` look at the bytes of a node, more than once if others change it meanwhile: what it took last counts.
+    #[inline]
+    pub(super) fn view(&self, handle: Handle, mut read: impl FnMut(Bytes)) -> Result<(), Error> {
         self.begin()?;
         self.look(handle, |frame, spot| {
             self.touch(handle, frame);
+            read(Bytes(spot));
+        })
+    }
+
+    /// Copies a node to `to`, whose old contents go.
+    pub fn read_into(&self, handle: Handle, to: &mut Vec<u8>) -> Result<(), Error> {
+        self.view(handle, |bytes| {
             to.clear();
-            to.resize(spot.len, 0);
-            copy_out(spot, to);
+            to.resize(bytes.len(), 0);
+            bytes.copy_to(0, to);
         })
     }
 
@@ -208,14 +216,10 @@ impl<'h> Session<'h> {
 
     /// Copies the part of a node that begins at `from` to `to`.
     pub fn read_at(&self, handle: Handle, from: usize, to: &mut [u8]) -> Result<(), Error> {
-        self.begin()?;
         let (mut node, len) = (0, to.len());
-        self.look(handle, |frame, spot| {
-            self.touch(handle, frame);
-            node = spot.len;
-            if from <= spot.len && len <= spot.len - from {
-                copy_out(Spot { at: spot.at + from, len, ..spot }, to);
-            }
+        self.view(handle, |bytes| {
+            node = bytes.len();
+            bytes.copy_to(from, to);
         })?;
         let fits = from <= node && len <= node - from;
         if fits { Ok(()) } else { Err(Error::Mismatch { node, value: from.saturating_add(len) }) }
@@ -311,6 +315,27 @@ impl Drop for Session<'_> {
         }
         for own in self.equal.get_mut() {
             let _ = self.core.disown(own.block, own.incarnation);
+        }
+    }
+}
+
+/// The bytes of a node that others may be writing to.
+#[derive(Clone, Copy)]
+pub(super) struct Bytes(Spot);
+
+impl Bytes {
+    /// How many there are.
+    #[inline]
+    pub fn len(self) -> usize {
+        self.0.len
+    }
+
+    /// Copies those from `from` on, if there are as many.
+    #[inline]
+    pub fn copy_to(self, from: usize, to: &mut [u8]) {
+        let Spot { at, len, .. } = self.0;
+        if from <= len && to.len() <= len - from {
+            copy_out(Spot { at: at + from, len: to.len(), ..self.0 }, to);
         }
     }
 }

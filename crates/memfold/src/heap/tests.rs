@@ -31,7 +31,7 @@ fn small(block: usize) -> Options {
 
 /// Random operations, everything checked against the model. Stale handles are kept too, and must be refused.
 fn against_model(options: Options, steps: usize, sizes: &[usize], seed: u64) {
-    let heap = Heap::new(options).unwrap();
+    let mut heap = Heap::new(options).unwrap();
     let mut session = heap.session().unwrap();
     let mut random = Random(seed);
     let mut model: HashMap<Handle, Vec<u8>> = HashMap::new();
@@ -96,9 +96,14 @@ fn against_model(options: Options, steps: usize, sizes: &[usize], seed: u64) {
     for (&handle, bytes) in &model {
         assert_eq!(&session.read(handle).unwrap(), bytes);
     }
+    drop(session);
+    heap.check().unwrap();
+    let session = heap.session().unwrap();
     for handle in live {
         session.free(handle).unwrap();
     }
+    drop(session);
+    heap.check().unwrap();
     let stats = heap.stats();
     assert_eq!((stats.nodes, stats.node_bytes, stats.blocks, stats.payload_bytes), (0, 0, 0, 0));
 }
@@ -217,6 +222,24 @@ fn what_is_pinned_stays() {
 }
 
 #[test]
+fn values_and_texts_come_back() {
+    let heap = Heap::new(small(1024)).unwrap();
+    let mut session = heap.session().unwrap();
+    let numbers: Vec<Handle> = (0..500_u64).map(|i| session.put(&[i, !i]).unwrap()).collect();
+    let texts: Vec<Handle> =
+        (0..500).map(|i| session.put_bytes("so ".repeat(1 + i % 9).as_bytes()).unwrap()).collect();
+    for (i, (&number, &text)) in numbers.iter().zip(&texts).enumerate() {
+        session.update(number, |value: &mut [u64; 2]| value[1] ^= 1).unwrap();
+        assert_eq!(session.get::<[u64; 2]>(number), Ok([i as u64, !(i as u64) ^ 1]));
+        assert_eq!(session.text(text).unwrap(), "so ".repeat(1 + i % 9));
+        assert!(session.get::<u64>(number).is_err() && session.set(number, &1_u8).is_err());
+    }
+    session.set(numbers[7], &[1_u64, 2]).unwrap();
+    assert_eq!(session.get::<[u64; 2]>(numbers[7]), Ok([1, 2]));
+    assert!(session.read_at(texts[0], 2, &mut [0; 2]).is_err());
+}
+
+#[test]
 fn options_out_of_range_are_refused() {
     let bad = [
         Options::new().block_size(1000),
@@ -237,7 +260,7 @@ fn options_out_of_range_are_refused() {
 
 #[test]
 fn threads_share_a_heap() {
-    let heap = Heap::new(small(4096)).unwrap();
+    let mut heap = Heap::new(small(4096)).unwrap();
     thread::scope(|scope| {
         for seed in 0..3 {
             let heap = &heap;
@@ -269,6 +292,28 @@ fn threads_share_a_heap() {
         }
     });
     assert_eq!((heap.stats().nodes, heap.stats().blocks), (0, 0));
+    heap.check().unwrap();
+}
+
+#[test]
+fn what_was_written_past_a_node_is_found() {
+    let mut heap = Heap::new(small(4096)).unwrap();
+    let mut session = heap.session().unwrap();
+    let nodes: Vec<Handle> = (0..100).map(|i| session.alloc(20 + i % 50).unwrap()).collect();
+    let mut pin = session.pin(nodes[10]).unwrap();
+    let end = pin.as_mut_ptr().unwrap().wrapping_add(pin.len());
+    // SAFETY: bytes of the heap, though not of this node: that is the fault to be found.
+    unsafe { end.write_bytes(0xFF, 12) };
+    drop(pin);
+    // The rest goes on, and the damaged nodes are an error.
+    let refused = nodes.iter().filter(|&&node| session.read(node).is_err()).count();
+    assert!(refused <= 2);
+    for &node in &nodes {
+        let _ = session.free(node);
+    }
+    assert!(session.alloc(100).and_then(|node| session.write(node).map(|mut node| node.fill(1))).is_ok());
+    drop(session);
+    assert!(heap.check().is_err());
 }
 
 #[test]

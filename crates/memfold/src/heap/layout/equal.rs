@@ -117,4 +117,22 @@ impl Equal {
         self.image.set64(word, live & !bit)?;
         self.image.zero(place, self.shape.len as usize)
     }
+
+    /// Whether free nodes are zero, and nothing lives where no node can be; how many nodes are live.
+    pub fn check(&self) -> Result<usize, Damaged> {
+        let mut nodes = 0;
+        for number in 0..self.shape.words() * 64 {
+            let live = self.image.get64(number / 64 * 8)? >> (number % 64) & 1 != 0;
+            let place = u16::try_from(number).ok().and_then(|number| self.shape.place(number));
+            let zero = |at| self.image.get8(at) == Ok(0);
+            match place {
+                None if live => return Err(Damaged),
+                Some(place) if !live && !(place..place + self.shape.stride()).all(zero) => {
+                    return Err(Damaged);
+                }
+                _ => nodes += usize::from(live),
+            }
+        }
+        Ok(nodes)
+    }
 }

@@ -263,6 +263,41 @@ impl<'a> Mixed<'a> {
         })
     }
 
+    /// Whether the headers and what stands at the ends of free extents agree, and all other free bytes are zero; how many nodes there are.
+    pub fn check(&self) -> Result<usize, Damaged> {
+        let (mut nodes, mut before_free) = (0, false);
+        let mut end = self.shape.first();
+        for extent in self.extents() {
+            let Extent { place, stride, node } = extent?;
+            if (self.header(place)? & BEFORE_FREE != 0) != before_free {
+                return Err(Damaged);
+            }
+            let footed = node.is_none() && stride >= FOOTED;
+            if footed && self.free_before(place + stride)?.place != place {
+                return Err(Damaged);
+            }
+            if node.is_none() && before_free {
+                return Err(Damaged);
+            }
+            let long = if self.shape.units(stride) >= SIZE.into() { LONG } else { 0 };
+            let (zeros, ends) = match node {
+                Some(len) => (len, 0),
+                None if stride >= LISTED => (2 * LINK + long, HEADER + long),
+                None if footed => (0, HEADER),
+                None => (0, 0),
+            };
+            let zero = |at| self.image.get8(at) == Ok(0);
+            if !(place + zeros..place + stride - HEADER - ends).all(zero) {
+                return Err(Damaged);
+            }
+            nodes += usize::from(node.is_some());
+            before_free = footed;
+            end = place + stride;
+        }
+        let last = self.header(end)? & BEFORE_FREE != 0;
+        if end == self.shape.end() && last == before_free { Ok(nodes) } else { Err(Damaged) }
+    }
+
     /// Bytes of the longest node that surely fits now.
     pub fn surely_fits(&self) -> usize {
         let Some(bin) = self.bins.some.checked_ilog2() else { return 0 };

@@ -1,6 +1,7 @@
 //! First in, first out.
 
 use std::collections::VecDeque;
+use std::vec::Vec;
 
 use super::{Policy, Uses};
 
@@ -19,5 +20,9 @@ impl Policy for Fifo {
 
     fn choose(&mut self, _: &dyn Uses) -> Option<u32> {
         self.0.pop_front()
+    }
+
+    fn frames(&self) -> Vec<u32> {
+        self.0.iter().copied().collect()
     }
 }

@@ -1,6 +1,7 @@
 //! The least frequently used, and of those the least recently used.
 
 use std::collections::BTreeSet;
+use std::vec::Vec;
 
 use super::{Policy, Uses};
 
@@ -27,5 +28,9 @@ impl Policy for Lfu {
             self.0.insert(now);
         }
         self.0.pop_first().map(|(_, _, frame)| frame)
+    }
+
+    fn frames(&self) -> Vec<u32> {
+        self.0.iter().map(|&(_, _, frame)| frame).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! The least recently used.
 
 use std::collections::BTreeSet;
+use std::vec::Vec;
 
 use super::{Policy, Uses};
 
@@ -28,5 +29,9 @@ impl Policy for Lru {
             self.0.insert((last, frame));
         }
         self.0.pop_first().map(|(_, frame)| frame)
+    }
+
+    fn frames(&self) -> Vec<u32> {
+        self.0.iter().map(|&(_, frame)| frame).collect()
     }
 }

@@ -14,6 +14,7 @@ mod sieve;
 use std::boxed::Box;
 use std::fmt;
 use std::str::FromStr;
+use std::vec::Vec;
 
 /// What the frames say of themselves.
 pub trait Uses {
@@ -31,6 +32,8 @@ pub trait Policy: Send {
     fn left(&mut self, frame: u32);
     /// The frame whose block is to go: it is forgotten, and comes again if its block can't go.
     fn choose(&mut self, uses: &dyn Uses) -> Option<u32>;
+    /// The frames that it knows of.
+    fn frames(&self) -> Vec<u32>;
 }
 
 /// The policies by name.

@@ -1,6 +1,7 @@
 //! First in, first out, but what was used in between goes round again.
 
 use std::collections::VecDeque;
+use std::vec::Vec;
 
 use super::{Policy, Uses};
 
@@ -27,5 +28,9 @@ impl Policy for SecondChance {
             self.0.push_back((frame, last));
         }
         self.0.pop_front().map(|(frame, _)| frame)
+    }
+
+    fn frames(&self) -> Vec<u32> {
+        self.0.iter().map(|&(frame, _)| frame).collect()
     }
 }

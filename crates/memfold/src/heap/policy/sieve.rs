@@ -6,6 +6,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::vec::Vec;
 
 use super::{Policy, Uses};
 
@@ -44,5 +45,9 @@ impl Policy for Sieve {
             *seen = last;
         }
         self.order.pop_first().map(|(_, (frame, _))| frame)
+    }
+
+    fn frames(&self) -> Vec<u32> {
+        self.order.values().map(|&(frame, _)| frame).collect()
     }
 }

@@ -1,0 +1,123 @@
+//! Every invariant of a heap.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::format;
+use std::ptr::NonNull;
+use std::string::String;
+use std::vec;
+use std::vec::Vec;
+
+use super::blocks::{Block, Info, Place};
+use super::core::{Core, Shape, locked};
+use super::layout::equal::Equal;
+use super::layout::image::Image;
+use super::layout::mixed::{Bins, Mixed};
+use super::rooms::NOWHERE;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Something that must hold of a heap, and does not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation(String);
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Violation {}
+
+fn holds(what: bool, else_say: impl FnOnce() -> String) -> Result<(), Violation> {
+    if what { Ok(()) } else { Err(Violation(else_say())) }
+}
+
+/// The caller is the only one who has the heap.
+pub fn check(core: &Core) -> Result<(), Violation> {
+    let rooms = locked(&core.rooms);
+    let (end, vacant) = rooms.numbers();
+    let unused: HashSet<u32> = vacant.iter().copied().collect();
+    holds(unused.len() == vacant.len(), || "a block's number is twice among those not in use".into())?;
+    let listed =
+        rooms.listed().map_err(|block| Violation(format!("block {block} is linked wrongly by its room")))?;
+    let lists: HashMap<u32, u8> = listed.iter().copied().collect();
+    holds(lists.len() == listed.len(), || "a block is listed twice by its room".into())?;
+    let (mut nodes, mut resident, mut copies) = (0, vec![], 0);
+    for number in 1..end {
+        let block =
+            core.blocks.get(number).ok_or_else(|| Violation(format!("there is no block {number}")))?;
+        let info = *block.lock();
+        let list = lists.get(&number).copied().unwrap_or(NOWHERE);
+        holds(list == info.room, || {
+            format!("block {number} is listed at {list} and should be at {}", info.room)
+        })?;
+        copies += u64::from(block.has_copy());
+        if block.state().place() == Place::Vacant {
+            let nothing = info.live == 0 && !block.has_copy();
+            holds(nothing, || format!("block {number} is vacant and has nodes or a copy"))?;
+            holds(unused.contains(&number) || core.options.paranoid, || format!("block {number} is lost"))?;
+            continue;
+        }
+        holds(!unused.contains(&number), || format!("block {number} is not in use and not vacant"))?;
+        holds(info.live > 0 || info.owned, || format!("block {number} has no nodes"))?;
+        nodes += u64::from(info.live);
+        if let Place::Resident(frame) = block.state().place() {
+            resident.push(frame);
+        }
+        check_block(core, number, block, &info)?;
+    }
+    let counted = core.counts.nodes.load(Relaxed);
+    holds(nodes == counted, || format!("blocks have {nodes} nodes, {counted} were counted"))?;
+    let blobs = core.store.store().stats().blobs;
+    holds(blobs == copies, || format!("the store has {blobs} blobs, {copies} blocks have one"))?;
+    drop(rooms);
+    check_frames(core, resident)
+}
+
+/// Each frame has a block and is known to the policy, or is free.
+fn check_frames(core: &Core, mut resident: Vec<u32>) -> Result<(), Violation> {
+    let pool = locked(&core.pool);
+    let mut known = pool.policy.frames();
+    known.sort_unstable();
+    resident.sort_unstable();
+    holds(known == resident, || format!("the policy knows frames {known:?}, blocks are in {resident:?}"))?;
+    known.extend(&pool.free);
+    known.sort_unstable();
+    let all = known.iter().copied().eq(0..pool.made);
+    holds(all && pool.chosen.is_empty(), || format!("of {} frames, {known:?} are free or in use", pool.made))
+}
+
+fn check_block(core: &Core, number: u32, block: &Block, info: &Info) -> Result<(), Violation> {
+    let say = |what: &str| Violation(format!("block {number}: {what}"));
+    let shape = core.shape_of(info.kind).ok_or_else(|| say("its kind is none"))?;
+    // As many bytes as a frame, at a multiple of 64.
+    let mut memory = vec![[0_u64; 8]; core.frames.stride().div_ceil(64)];
+    let bytes = NonNull::from(memory.as_mut_slice()).cast::<u8>();
+    match block.state().place() {
+        Place::Resident(frame) => {
+            let frame = core.frames.get(frame).ok_or_else(|| say("its frame is none"))?;
+            holds(frame.block.load(Relaxed) == number, || {
+                format!("block {number} is in a frame of another")
+            })?;
+            let clean = frame.dirty.load(Relaxed) != block.has_copy();
+            holds(clean, || format!("block {number} is changed and has a copy, or neither"))?;
+            // SAFETY: both are as long as a frame, and nobody else has the heap.
+            unsafe { bytes.copy_from_nonoverlapping(frame.base(), core.frames.stride()) };
+        }
+        _ => {
+            // SAFETY: the memory is of this length at least.
+            let to = unsafe { std::slice::from_raw_parts_mut(bytes.as_ptr(), core.frames.stride()) };
+            core.load(number, block, info, to).map_err(|error| say(&format!("{error}")))?;
+        }
+    }
+    // SAFETY: the memory above, which is this thread's.
+    let image = unsafe { Image::new(bytes, core.frames.stride()) };
+    let live = match shape {
+        Shape::Mixed(shape) => Mixed::new(image, shape, &mut Bins::new()).check(),
+        Shape::Equal(shape) => Equal::new(image, shape).check(),
+    };
+    let live = live.map_err(|_| say("its headers contradict each other, or free bytes are not zero"))?;
+    holds(live == info.live as usize, || {
+        format!("block {number} has {live} nodes, {} were counted", info.live)
+    })
+}
