@@ -134,7 +134,7 @@ impl Core {
         let Some((place, again)) = node else { return Ok(Tried::Full) };
         let check = self.mark(frame, info, place, again)?;
         info.live += 1;
-        self.counts.nodes.fetch_add(1, Relaxed);
+        info.bytes += len as u32;
         let parts = Parts { check, incarnation: info.incarnation, block: number, place };
         Ok(Tried::Node(Handle::new(parts)))
     }
@@ -268,8 +268,7 @@ impl Core {
         drop(held);
         if resized {
             info.fresh = info.fresh.max((spot.at + shape.stride(len)) as u32);
-            self.counts.bytes.fetch_add(len as u64, Relaxed);
-            self.counts.bytes.fetch_sub(spot.len as u64, Relaxed);
+            info.bytes = info.bytes + len as u32 - spot.len as u32;
             self.list_by_room(parts.block, block, &mut info)?;
         }
         Ok(resized)
@@ -282,10 +281,8 @@ impl Core {
         let mut info = block.lock();
         let (_, frame) = self.resident(parts.block, block, &info)?;
         let held = Held::new(frame, parts.place)?;
-        let len = self.free_held(parts, &mut info, frame)?;
+        self.free_held(parts, &mut info, frame)?;
         drop(held);
-        self.counts.nodes.fetch_sub(1, Relaxed);
-        self.counts.bytes.fetch_sub(len as u64, Relaxed);
         if info.live == 0 {
             self.vacate(parts.block, block, info);
             return Ok(());
@@ -294,7 +291,7 @@ impl Core {
         self.list_by_room(parts.block, block, &mut info)
     }
 
-    fn free_held(&self, parts: Parts, info: &mut Info, frame: &Frame) -> Result<usize, Error> {
+    fn free_held(&self, parts: Parts, info: &mut Info, frame: &Frame) -> Result<(), Error> {
         let spot = self.look(frame, parts)?.ok_or(Error::Stale)?;
         self.changed(parts.block, frame);
         self.make_checks(frame, info)?;
@@ -308,7 +305,8 @@ impl Core {
             Shape::Equal(shape) => Equal::new(spot.image, shape).free(parts.place)?,
         }
         info.live -= 1;
-        Ok(spot.len)
+        info.bytes -= spot.len as u32;
+        Ok(())
     }
 
     /// Gives a block without nodes back.

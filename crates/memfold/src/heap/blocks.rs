@@ -59,8 +59,9 @@ impl State {
 pub struct Info {
     /// 0 for nodes of different sizes, else one more than the number of the shape.
     pub kind: u32,
-    /// Live nodes.
+    /// Live nodes, and their bytes.
     pub live: u32,
+    pub bytes: u32,
     /// No node ever lay at this place or behind it: bytes, or a number of nodes.
     pub fresh: u32,
     /// Where it is listed among those with room, see `rooms.rs`.

@@ -42,7 +42,7 @@ pub fn check(core: &Core) -> Result<(), Violation> {
         rooms.listed().map_err(|block| Violation(format!("block {block} is linked wrongly by its room")))?;
     let lists: HashMap<u32, u8> = listed.iter().copied().collect();
     holds(lists.len() == listed.len(), || "a block is listed twice by its room".into())?;
-    let (mut nodes, mut resident, mut copies) = (0, vec![], 0);
+    let (mut resident, mut copies) = (vec![], 0);
     for number in 1..end {
         let block =
             core.blocks.get(number).ok_or_else(|| Violation(format!("there is no block {number}")))?;
@@ -60,14 +60,11 @@ pub fn check(core: &Core) -> Result<(), Violation> {
         }
         holds(!unused.contains(&number), || format!("block {number} is not in use and not vacant"))?;
         holds(info.live > 0 || info.owned, || format!("block {number} has no nodes"))?;
-        nodes += u64::from(info.live);
         if let Place::Resident(frame) = block.state().place() {
             resident.push(frame);
         }
         check_block(core, number, block, &info)?;
     }
-    let counted = core.counts.nodes.load(Relaxed);
-    holds(nodes == counted, || format!("blocks have {nodes} nodes, {counted} were counted"))?;
     let blobs = core.store.store().stats().blobs;
     holds(blobs == copies, || format!("the store has {blobs} blobs, {copies} blocks have one"))?;
     drop(rooms);

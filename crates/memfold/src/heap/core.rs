@@ -65,8 +65,6 @@ pub struct Counts {
     pub faults: AtomicU64,
     pub evictions: AtomicU64,
     pub compressions: AtomicU64,
-    pub nodes: AtomicU64,
-    pub bytes: AtomicU64,
     pub work_bytes: AtomicU64,
 }
 

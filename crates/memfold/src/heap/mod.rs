@@ -87,16 +87,24 @@ impl Heap {
         check::check(self.core())
     }
 
-    /// Counts of everything.
+    /// Counts of everything, of one block after the other.
     pub fn stats(&self) -> Stats {
         let core = self.core();
         let store = core.store.store().stats();
-        let (blocks, resident) = (locked(&core.rooms).count(), core.frames.bytes());
+        let resident = core.frames.bytes();
+        let end = locked(&core.rooms).numbers().0;
+        let (mut blocks, mut nodes, mut node_bytes) = (0, 0, 0);
+        for block in (1..end).filter_map(|number| core.blocks.get(number)) {
+            let info = block.lock();
+            blocks += u64::from(info.live > 0);
+            nodes += u64::from(info.live);
+            node_bytes += u64::from(info.bytes);
+        }
         let other = core.bytes_without_frames() - store.resident_bytes;
         Stats {
-            nodes: core.counts.nodes.load(Relaxed),
-            node_bytes: core.counts.bytes.load(Relaxed),
-            blocks: blocks.into(),
+            nodes,
+            node_bytes,
+            blocks,
             frame_bytes: resident,
             payload_bytes: store.payload_bytes,
             table_bytes: other + store.overhead_bytes(),

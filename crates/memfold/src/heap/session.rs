@@ -98,9 +98,7 @@ impl<'h> Session<'h> {
     /// Makes a node of `len` bytes, all zero.
     pub fn alloc(&self, len: usize) -> Result<Handle, Error> {
         self.begin()?;
-        let handle = self.alloc_somewhere(len)?;
-        self.core.counts.bytes.fetch_add(len as u64, Relaxed);
-        Ok(handle)
+        self.alloc_somewhere(len)
     }
 
     fn alloc_somewhere(&self, len: usize) -> Result<Handle, Error> {
@@ -234,7 +232,6 @@ impl<'h> Session<'h> {
             && (1..=self.core.shape.longest()).contains(&len)
             && let Tried::Node(handle) = self.core.alloc_in(block, 0, Some(near.parts().incarnation), len)?
         {
-            self.core.counts.bytes.fetch_add(len as u64, Relaxed);
             return Ok(handle);
         }
         self.alloc(len)
