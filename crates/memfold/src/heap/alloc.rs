@@ -116,13 +116,14 @@ impl Core {
             }
             Shape::Equal(shape) => {
                 let image = self.image(frame, Shape::Equal(shape));
-                let from = if info.live == info.fresh { info.fresh } else { 0 };
+                let from = info.hint;
                 let found = if info.live as usize == shape.nodes() {
                     None
                 } else {
-                    Equal::new(image, shape).alloc(from as u16)?
+                    Equal::new(image, shape).alloc(from)?
                 };
                 if let Some(place) = found {
+                    info.hint = place;
                     let again = u32::from(place) < info.fresh;
                     info.fresh = info.fresh.max(u32::from(place) + 1);
                     Some((place, again))
@@ -302,7 +303,10 @@ impl Core {
                 let shape = mixed;
                 self.mixed(frame, shape, spot.image)?.free(spot.at)?;
             }
-            Shape::Equal(shape) => Equal::new(spot.image, shape).free(parts.place)?,
+            Shape::Equal(shape) => {
+                Equal::new(spot.image, shape).free(parts.place)?;
+                info.hint = info.hint.min(parts.place);
+            }
         }
         info.live -= 1;
         info.bytes -= spot.len as u32;

@@ -64,6 +64,8 @@ pub struct Info {
     pub bytes: u32,
     /// No node ever lay at this place or behind it: bytes, or a number of nodes.
     pub fresh: u32,
+    /// Of nodes of one size, none before this number is free.
+    pub hint: u16,
     /// Where it is listed among those with room, see `rooms.rs`.
     pub room: u8,
     /// A session allocates from it.
