@@ -1,9 +1,9 @@
 //! What decides, round by round, which dictionary a workload has.
 //!
 //! The **gain** of a dictionary on a round is what it saves of these blocks, forms with their versions counted, blocks that do
-//! not shrink counted whole. Its **cost** is the memory that it takes for as long as blocks may refer to it: content
-//! and decoder tables. It is adopted if the gain, scaled from the round to all that the owner keeps, is larger
-//! than the cost. An adopted one has cost that already; so it compresses for as long as it saves at all.
+//! not shrink counted whole. Its **cost** is twice the memory that it takes for as long as blocks may refer to it: content
+//! and decoder tables. It is adopted if the gain, scaled from the round to its share of all that the owner keeps, one
+//! among the versions that there are, is larger than the cost. An adopted one has cost that already; so it compresses for as long as it saves at all.
 
 use std::sync::Arc;
 use std::vec;
@@ -184,10 +184,12 @@ impl Keeper {
         let judged = self.candidates.drain(..).filter_map(|candidate| {
             let size = bench.size(fresh, Some(&candidate));
             let saved = baseline.checked_sub(size).filter(|saved| saved * NOTHING > baseline)?;
-            let scaled = saved as u128 * u128::from(kept) / fresh.bytes().len() as u128;
-            // An older version takes its memory anyway.
+            // Blocks that have the forms of older versions keep them: each new one is for its share of all at best.
+            let share = kept / (1 + self.versions.len() as u64);
+            let scaled = saved as u128 * u128::from(share) / fresh.bytes().len() as u128;
+            // An older version takes its memory anyway. Of several candidates the best on this round is not as good on others: hence twice.
             let is_new = candidate.version() == form::NONE;
-            let cost = if is_new { candidate.dictionary().memory() } else { 0 };
+            let cost = if is_new { 2 * candidate.dictionary().memory() } else { 0 };
             let worth = scaled.checked_sub(cost as u128 + 1)?;
             Some((worth, candidate, size))
         });
