@@ -7,27 +7,21 @@
 //!
 //! Nanoseconds of wall time an operation, medians of several rounds, one thread and one processor but for the last row.
 
+#[path = "../random.rs"]
+mod random;
+
 use std::hint::black_box;
 use std::time::Instant;
 
 use memfold::heap::{Handle, Heap, Limit, Options, Session};
+use random::Random;
 
 const ROUNDS: usize = 7;
 const MIB: usize = 1 << 20;
 
-/// A generator of numbers, good enough to shuffle things.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (((self.0 >> 33) * limit as u64) >> 31) as usize
-    }
-
-    fn shuffle<T>(&mut self, items: &mut [T]) {
-        for i in (1..items.len()).rev() {
-            items.swap(i, self.below(i + 1));
-        }
+fn shuffle<T>(items: &mut [T], random: &mut Random) {
+    for i in (1..items.len()).rev() {
+        items.swap(i, random.below(i + 1));
     }
 }
 
@@ -124,7 +118,7 @@ fn mixed(nodes: &mut impl Nodes) -> [Row; 2] {
         let sizes: Vec<usize> = (0..1_000_000).map(|_| 20 + random.below(181)).collect();
         let mut held = Vec::with_capacity(sizes.len());
         allocs.push(timed(sizes.len(), || held.extend(sizes.iter().map(|&len| nodes.alloc(len)))));
-        random.shuffle(&mut held);
+        shuffle(&mut held, &mut random);
         frees.push(timed(sizes.len(), || held.drain(..).for_each(|node| nodes.free(node))));
     }
     [("alloc 20-200", median(allocs)), ("free 20-200", median(frees))]

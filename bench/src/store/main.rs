@@ -21,6 +21,8 @@
 mod area;
 mod clock;
 mod keeper;
+#[path = "../random.rs"]
+mod random;
 mod run;
 mod watch;
 

@@ -1,5 +1,6 @@
 //! The phases, for one contender.
 
+use crate::random::Random;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -192,21 +193,4 @@ fn piece(i: usize, version: u8) -> Range<usize> {
     let len = LEAST + (bits >> 32) % (MOST - LEAST + 1);
     let start = (bits & 0xffff_ffff) % (SOURCE - MOST);
     start..start + len
-}
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        ((u128::from(self.next()) * n as u128) >> 64) as usize
-    }
 }

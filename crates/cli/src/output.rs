@@ -27,8 +27,8 @@ pub struct Output {
 }
 
 enum Way {
-    /// Written without a name, then given this one, then renamed to `path`.
-    Nameless(PathBuf, File),
+    /// Written without a name, then given one beside `path`, then renamed to that.
+    Nameless(File),
     /// Written here, then renamed to `path`.
     Beside(PathBuf, File),
     /// Written in place.
@@ -50,7 +50,7 @@ impl Output {
     pub fn prepare_private(path: &Path, option: &str) -> Result<Self, Failure> {
         let is_new = std::fs::metadata(path).is_err();
         let output = Self::prepare(path, option)?;
-        if let (true, Way::Nameless(_, file) | Way::Beside(_, file)) = (is_new, &output.way) {
+        if let (true, Way::Nameless(file) | Way::Beside(_, file)) = (is_new, &output.way) {
             // Nothing is in it yet.
             file.set_permissions(Permissions::from_mode(0o600)).map_err(|e| {
                 Failure::new(format!(
@@ -65,7 +65,7 @@ impl Output {
     /// The descriptor it holds open.
     pub fn descriptor(&self) -> RawFd {
         match &self.way {
-            Way::Nameless(_, file) | Way::Beside(_, file) | Way::Open(file) => file.as_raw_fd(),
+            Way::Nameless(file) | Way::Beside(_, file) | Way::Open(file) => file.as_raw_fd(),
         }
     }
 
@@ -78,7 +78,7 @@ impl Output {
     /// To write it in pieces; `finish` must follow.
     pub fn file(&mut self) -> &mut File {
         match &mut self.way {
-            Way::Nameless(_, file) | Way::Beside(_, file) | Way::Open(file) => file,
+            Way::Nameless(file) | Way::Beside(_, file) | Way::Open(file) => file,
         }
     }
 
@@ -86,19 +86,21 @@ impl Output {
     pub fn finish(self) -> std::io::Result<()> {
         match &self.way {
             Way::Open(_) => Ok(()),
-            Way::Nameless(temporary, file) => {
-                give_name(file, temporary)?;
-                std::fs::rename(temporary, &self.path)
+            Way::Nameless(file) => {
+                let temporary = give_name(file, &self.path)?;
+                std::fs::rename(&temporary, &self.path).inspect_err(|_| {
+                    let _ = std::fs::remove_file(&temporary);
+                })
             }
+            // If that fails, dropping it removes the temporary file.
             Way::Beside(temporary, _) => std::fs::rename(temporary, &self.path),
         }
-        // Dropping it removes what is left of the temporary file.
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        if let Way::Nameless(temporary, _) | Way::Beside(temporary, _) = &self.way {
+        if let Way::Beside(temporary, _) = &self.way {
             let _ = std::fs::remove_file(temporary);
         }
     }
@@ -139,24 +141,23 @@ fn prepare(path: &Path) -> std::io::Result<Output> {
         // A file that may not be written must not be replaced either.
         OpenOptions::new().append(true).open(&path)?;
     }
+    let like_before = |file: &File| {
+        if let Some(permissions) = before {
+            // Whoever may write the file need not own it.
+            let _ = file.set_permissions(permissions);
+        }
+    };
+    if let Ok(file) = open_nameless(&path) {
+        like_before(&file);
+        return Ok(Output { path, way: Way::Nameless(above_standard(file)?) });
+    }
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary = path.with_file_name(name);
-    // Names are given by way of /proc.
-    let nameless = match path.parent() {
-        Some(directory) if Path::new("/proc/self/fd").exists() => open_nameless(directory),
-        _ => Err(std::io::Error::from(std::io::ErrorKind::Unsupported)),
-    };
-    let is_nameless = nameless.is_ok();
-    match nameless.or_else(|_| OpenOptions::new().write(true).create_new(true).open(&temporary)) {
+    match OpenOptions::new().write(true).create_new(true).open(&temporary) {
         Ok(file) => {
-            if let Some(permissions) = before {
-                // Whoever may write the file need not own it.
-                let _ = file.set_permissions(permissions);
-            }
-            let file = above_standard(file)?;
-            let way = if is_nameless { Way::Nameless(temporary, file) } else { Way::Beside(temporary, file) };
-            Ok(Output { path, way })
+            like_before(&file);
+            Ok(Output { path, way: Way::Beside(temporary, above_standard(file)?) })
         }
         Err(_) if !is_new => in_place(path),
         Err(e) => Err(e),
@@ -177,13 +178,29 @@ fn descriptor_named(path: &Path) -> Option<RawFd> {
     }
 }
 
-fn open_nameless(directory: &Path) -> std::io::Result<File> {
+/// A file without a name, on the file system of `path`.
+fn open_nameless(path: &Path) -> std::io::Result<File> {
+    // Names are given by way of /proc.
+    if !Path::new("/proc/self/fd").exists() {
+        return Err(std::io::ErrorKind::Unsupported.into());
+    }
+    let directory = path.parent().ok_or(std::io::ErrorKind::NotFound)?;
     OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(directory)
 }
 
-fn give_name(file: &File, name: &Path) -> std::io::Result<()> {
+/// Gives a nameless file a name beside `path` that nothing has: a short one, for that of `path` may be as long as names can be.
+fn give_name(file: &File, path: &Path) -> std::io::Result<PathBuf> {
     let open = format!("/proc/self/fd/{}", file.as_raw_fd());
-    Ok(linkat(AT_FDCWD, open.as_str(), AT_FDCWD, name, AtFlags::AT_SYMLINK_FOLLOW)?)
+    let mut tries = 0..100;
+    loop {
+        let number = tries.next().ok_or(std::io::ErrorKind::AlreadyExists)?;
+        let name = path.with_file_name(format!(".memfold-{}-{number}.tmp", std::process::id()));
+        match linkat(AT_FDCWD, open.as_str(), AT_FDCWD, &name, AtFlags::AT_SYMLINK_FOLLOW) {
+            Ok(()) => return Ok(name),
+            Err(nix::errno::Errno::EEXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
 }
 
 fn in_place(path: PathBuf) -> std::io::Result<Output> {
@@ -216,17 +233,35 @@ mod tests {
         fs::write(&path, "old").unwrap();
         let output = prepare(&path).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"old");
-        if let Way::Nameless(..) = output.way {
+        if let Way::Nameless(_) = output.way {
             assert_eq!(listing(here.path()), ["stats.json"]);
+            // Somebody else's file with that name stays.
+            fs::write(here.path().join(format!(".memfold-{}-0.tmp", std::process::id())), "theirs").unwrap();
         }
         output.write(b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
+        let theirs = here.path().join(format!(".memfold-{}-0.tmp", std::process::id()));
+        if theirs.exists() {
+            assert_eq!(fs::read(&theirs).unwrap(), b"theirs");
+            fs::remove_file(theirs).unwrap();
+        }
         assert_eq!(listing(here.path()), ["stats.json"]);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o604)).unwrap();
         prepare(&path).unwrap().write(b"newer").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o604);
         drop(prepare(&here.path().join("never")).unwrap());
         assert_eq!(listing(here.path()), ["stats.json"]);
+    }
+
+    #[test]
+    fn the_longest_name_there_can_be() {
+        let here = tempfile::tempdir().unwrap();
+        let path = here.path().join("n".repeat(255));
+        if let Ok(output) = prepare(&path) {
+            output.write(b"all of it").unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"all of it");
+            assert_eq!(listing(here.path()).len(), 1);
+        }
     }
 
     #[test]

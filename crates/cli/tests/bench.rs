@@ -295,6 +295,7 @@ fn mistakes_are_told_before_anything_is_measured() {
         (&["--threshold=5000"], &["4096"]),
         (&["--passes=0"], &["1 to 1000"]),
         (&["--device-speed=fast"], &["--device-speed", "megabytes"]),
+        (&["--device-speed=1e308"], &["--device-speed", "thousand million"]),
         (&["--virtual-best", "--floor=-1"], &["--floor"]),
         (&["--cpu=sse9"], &["--cpu", "avx2"]),
         (&["--plot", svg.to_str().unwrap()], &["--plot", "plot.svg"]),

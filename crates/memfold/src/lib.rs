@@ -6,6 +6,8 @@ extern crate std;
 
 #[cfg(feature = "std")]
 pub mod heap;
+#[cfg(test)]
+mod random;
 pub mod store;
 #[cfg(feature = "std")]
 mod sys;

@@ -6,24 +6,7 @@ use std::vec::Vec;
 use std::{thread, vec};
 
 use super::*;
-
-/// A generator of numbers, good enough to shuffle things.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        self.next() as usize % limit
-    }
-
-    fn bytes(&mut self, len: usize) -> Vec<u8> {
-        (0..len).map(|_| (self.next() % 7) as u8).collect()
-    }
-}
+use crate::random::Random;
 
 fn small(block: usize) -> Options {
     Options::new().block_size(block).limit(Limit::Blocks(3)).codec("lz4")
@@ -38,12 +21,12 @@ fn against_model(options: Options, steps: usize, sizes: &[usize], seed: u64) {
     let (mut live, mut stale): (Vec<Handle>, Vec<Handle>) = (vec![], vec![]);
     for step in 0..steps {
         let growing = step / 500 % 3 != 2;
-        let some = (!live.is_empty()).then(|| random.below(live.len()));
-        match (random.below(10), some) {
+        let some = (!live.is_empty()).then(|| random.index(live.len()));
+        match (random.index(10), some) {
             (0..=3, _) | (_, None) if growing || live.is_empty() => {
                 let len = match sizes {
-                    [most] => 1 + random.below(*most),
-                    sizes => sizes[random.below(sizes.len())],
+                    [most] => 1 + random.index(*most),
+                    sizes => sizes[random.index(sizes.len())],
                 };
                 let handle = session.alloc(len).unwrap();
                 assert!(session.read(handle).unwrap().iter().all(|&byte| byte == 0), "new nodes are zero");
@@ -61,7 +44,7 @@ fn against_model(options: Options, steps: usize, sizes: &[usize], seed: u64) {
                 stale.push(handle);
             }
             (6, Some(at)) => {
-                let (old, len) = (live[at], 1 + random.below(*sizes.iter().max().unwrap()));
+                let (old, len) = (live[at], 1 + random.index(*sizes.iter().max().unwrap()));
                 let new = session.resize(old, len).unwrap();
                 let mut bytes = model.remove(&old).unwrap();
                 bytes.resize(len, 0);
@@ -74,7 +57,7 @@ fn against_model(options: Options, steps: usize, sizes: &[usize], seed: u64) {
             }
             (7, Some(at)) => {
                 let (handle, bytes) = (live[at], model.get_mut(&live[at]).unwrap());
-                let byte = random.below(bytes.len());
+                let byte = random.index(bytes.len());
                 bytes[byte] ^= 1;
                 session.write(handle).unwrap()[byte] ^= 1;
             }
@@ -83,7 +66,7 @@ fn against_model(options: Options, steps: usize, sizes: &[usize], seed: u64) {
                 assert_eq!(session.size(handle), Ok(model[&handle].len()));
                 assert_eq!(session.read(handle), Ok(model[&handle].clone()));
                 if !stale.is_empty() {
-                    let old = stale[random.below(stale.len())];
+                    let old = stale[random.index(stale.len())];
                     assert!(model.contains_key(&old) || session.read(old) == Err(Error::Stale));
                     assert!(model.contains_key(&old) || session.write(old).is_err());
                 }
@@ -166,9 +149,9 @@ fn handles_that_were_never_given_out_are_refused() {
     let nodes: Vec<Handle> = (0..500).map(|i| session.alloc(1 + i % 90).unwrap()).collect();
     let mut random = Random(9);
     for _ in 0..20_000 {
-        let mut bits = nodes[random.below(nodes.len())].to_bits();
-        for _ in 0..1 + random.below(3) {
-            bits ^= 1 << random.below(64);
+        let mut bits = nodes[random.index(nodes.len())].to_bits();
+        for _ in 0..1 + random.index(3) {
+            bits ^= 1 << random.index(64);
         }
         let Some(handle) = Handle::from_bits(bits).filter(|handle| !nodes.contains(handle)) else { continue };
         assert_eq!(session.size(handle), Err(Error::Stale), "{handle:?}");
@@ -269,16 +252,16 @@ fn threads_share_a_heap() {
                 let mut random = Random(seed);
                 let mut model: Vec<(Handle, Vec<u8>)> = vec![];
                 for _ in 0..6000 {
-                    if random.below(5) < 3 || model.is_empty() {
-                        let len = 1 + random.below(200);
+                    if random.index(5) < 3 || model.is_empty() {
+                        let len = 1 + random.index(200);
                         let (handle, bytes) = (session.alloc(len).unwrap(), random.bytes(len));
                         session.write(handle).unwrap().copy_from_slice(&bytes);
                         model.push((handle, bytes));
                     } else {
-                        let at = random.below(model.len());
+                        let at = random.index(model.len());
                         let (handle, bytes) = &model[at];
                         assert_eq!(&session.read(*handle).unwrap(), bytes);
-                        if random.below(2) == 0 {
+                        if random.index(2) == 0 {
                             session.free(*handle).unwrap();
                             model.swap_remove(at);
                         }
@@ -327,7 +310,7 @@ fn what_is_read_is_of_one_moment() {
             let session = heap.session().unwrap();
             let (mut random, mut bytes) = (Random(1), vec![]);
             while !done.load(Relaxed) {
-                session.read_into(nodes[random.below(64)], &mut bytes).unwrap();
+                session.read_into(nodes[random.index(64)], &mut bytes).unwrap();
                 assert!(bytes.len() == 100 && bytes.iter().all(|&byte| byte == bytes[0]), "{bytes:?}");
                 reads.fetch_add(1, Relaxed);
             }
@@ -338,7 +321,7 @@ fn what_is_read_is_of_one_moment() {
         let mut random = Random(2);
         for _ in 0..100_000 {
             let byte = random.next() as u8;
-            writer.write(nodes[random.below(64)]).unwrap().fill(byte);
+            writer.write(nodes[random.index(64)]).unwrap().fill(byte);
         }
         done.store(true, Relaxed);
     });

@@ -8,16 +8,7 @@ use std::vec::Vec;
 use super::equal::{self, Equal};
 use super::image::Image;
 use super::mixed::{self, Bins, Mixed};
-
-/// A generator of numbers, good enough to shuffle things.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % limit
-    }
-}
+use crate::random::Random;
 
 struct Memory(NonNull<u8>, usize);
 
@@ -102,10 +93,10 @@ fn mixed_blocks_do_as_the_model() {
                 Mixed::listed(memory.image(), shape, &mut bins).unwrap();
             }
             let mut block = Mixed::new(memory.image(), shape, &mut bins);
-            let len = 1 + random.below(longest);
-            let nth = random.below(model.len().max(1));
+            let len = 1 + random.index(longest);
+            let nth = random.index(model.len().max(1));
             let some = model.keys().nth(nth).copied();
-            match (random.below(8), some) {
+            match (random.index(8), some) {
                 (0..=3, _) | (_, None) => {
                     let sure = len <= block.surely_fits();
                     let Some(place) = block.alloc(len).unwrap() else {
@@ -115,7 +106,7 @@ fn mixed_blocks_do_as_the_model() {
                     assert!(place.is_multiple_of(align.max(shape.align())) && place + len <= size);
                     assert_eq!(mixed::node_len(memory.image(), place), Ok(Some(len)));
                     assert!(memory.bytes()[place..place + len].iter().all(|&byte| byte == 0));
-                    let bytes: Vec<u8> = (0..len).map(|_| random.below(256) as u8).collect();
+                    let bytes: Vec<u8> = (0..len).map(|_| random.index(256) as u8).collect();
                     memory.write(place, &bytes);
                     assert!(model.insert(place, bytes).is_none());
                 }
@@ -136,7 +127,7 @@ fn mixed_blocks_do_as_the_model() {
         }
         let mut block = Mixed::new(memory.image(), shape, &mut bins);
         while !model.is_empty() {
-            let place = *model.keys().nth(random.below(model.len())).unwrap();
+            let place = *model.keys().nth(random.index(model.len())).unwrap();
             model.remove(&place);
             assert_eq!(block.free(place).unwrap(), model.is_empty());
         }
@@ -169,19 +160,19 @@ fn bytes_that_contradict_themselves_are_refused() {
         memory.image().zero(0, 4096).unwrap();
         let mut bins = Bins::new();
         let mut block = Mixed::format(memory.image(), shape, &mut bins).unwrap();
-        let nodes: Vec<usize> = (0..20).filter_map(|_| block.alloc(1 + random.below(200)).unwrap()).collect();
+        let nodes: Vec<usize> = (0..20).filter_map(|_| block.alloc(1 + random.index(200)).unwrap()).collect();
         for &place in nodes.iter().step_by(3) {
             block.free(place).unwrap();
         }
-        for _ in 0..1 + random.below(8) {
-            memory.write(random.below(4096), &[random.below(256) as u8]);
+        for _ in 0..1 + random.index(8) {
+            memory.write(random.index(4096), &[random.index(256) as u8]);
         }
         // Whatever comes of it, nothing outside of the block is touched, and nothing panics.
         let mut block = Mixed::new(memory.image(), shape, &mut bins);
         for &place in &nodes {
-            let _ = block.resize(place, 1 + random.below(300));
+            let _ = block.resize(place, 1 + random.index(300));
             let _ = block.free(place);
-            let _ = block.alloc(1 + random.below(300));
+            let _ = block.alloc(1 + random.index(300));
         }
         let _ = Mixed::listed(memory.image(), shape, &mut bins);
     }
@@ -199,8 +190,8 @@ fn equal_blocks_do_as_the_model() {
         let mut random = Random(size as u64);
         let mut model: BTreeMap<u16, u8> = BTreeMap::new();
         for _ in 0..3000 {
-            let nth = random.below(model.len().max(1));
-            match (random.below(3), model.keys().nth(nth).copied()) {
+            let nth = random.index(model.len().max(1));
+            match (random.index(3), model.keys().nth(nth).copied()) {
                 (0, Some(number)) => {
                     let place = shape.place(number).unwrap();
                     assert_eq!(memory.bytes()[place], model.remove(&number).unwrap());
@@ -209,7 +200,7 @@ fn equal_blocks_do_as_the_model() {
                     assert_eq!(equal::is_live(memory.image(), number), Ok(false));
                 }
                 _ => {
-                    let from = random.below(shape.nodes()) as u16;
+                    let from = random.index(shape.nodes()) as u16;
                     let Some(number) = block.alloc(from).unwrap() else {
                         assert_eq!(model.len(), shape.nodes());
                         continue;
@@ -217,7 +208,7 @@ fn equal_blocks_do_as_the_model() {
                     let place = shape.place(number).unwrap();
                     assert!(place.is_multiple_of(align) && place + len <= size);
                     assert!(memory.bytes()[place..place + len].iter().all(|&byte| byte == 0));
-                    let byte = 1 + random.below(255) as u8;
+                    let byte = 1 + random.index(255) as u8;
                     memory.write(place, &std::vec![byte; len]);
                     assert!(model.insert(number, byte).is_none());
                 }

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering
 use std::vec::Vec;
 
 use super::{Memory, Owners, Ref};
+pub(super) use crate::random::Random;
 
 mod damage;
 mod full;
@@ -24,23 +25,6 @@ pub(super) fn pin(slot: &AtomicU64) -> Option<Ref> {
         return None;
     }
     slot.compare_exchange(held, held | PIN, Ordering::Acquire, Ordering::Relaxed).is_ok().then_some(r)
-}
-
-/// SplitMix64.
-pub(super) struct Random(pub u64);
-
-impl Random {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    pub(super) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
 }
 
 /// The payload that `seed` stands for.
