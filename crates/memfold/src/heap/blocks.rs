@@ -5,13 +5,15 @@
 //!   copy    63 pinned │ 59..0 reference in the store, or 0
 //! ```
 //!
-//! Readers look at `state` alone, without a lock. Everything else, and every change of `state`, is for who has the block's lock; only the
+//! Readers look at `state` without a lock. Every change of `state` is for who has the block's lock; only the
 //! store moves what `copy` refers to without it, by compare-exchange, unless it is pinned. The **version** counts how often
 //! the block came into a frame, so a reader who finds the state as it was knows that the block was there all the time.
 //!
+//! All the rest is changed by who has the right to change the block (`claim.rs`), and read by anybody who can live with what was.
+//!
 //! Numbers begin with 1. A block without nodes is vacant, and its number is used again, for another **incarnation**.
 
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::segments::Segments;
@@ -54,36 +56,48 @@ impl State {
     }
 }
 
-/// What is known of a block by who has its lock.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Info {
-    /// 0 for nodes of different sizes, else one more than the number of the shape.
-    pub kind: u32,
-    /// Live nodes, and their bytes.
-    pub live: u32,
-    pub bytes: u32,
-    /// No node ever lay at this place or behind it: bytes, or a number of nodes.
-    pub fresh: u32,
-    /// Of nodes of one size, none before this number is free.
-    pub hint: u16,
-    /// Where it is listed among those with room, see `rooms.rs`.
-    pub room: u8,
-    /// A session allocates from it.
-    pub owned: bool,
-    /// It has marks.
-    pub marked: bool,
-    /// No node is put into it any more: the next check would be one that was given out before.
-    pub retired: bool,
-    /// Which block of this number it is.
-    pub incarnation: u8,
-}
-
-/// One block.
+/// One block: a line of the processor's cache.
 #[derive(Debug, Default)]
+#[repr(C, align(64))]
 pub struct Block {
     state: AtomicU64,
     copy: AtomicU64,
-    info: Mutex<Info>,
+    /// Live nodes, and, where their sizes differ, their bytes.
+    pub live: AtomicU32,
+    pub bytes: AtomicU32,
+    /// 0 for nodes of different sizes, else one more than the number of the shape.
+    pub kind: AtomicU32,
+    /// Of nodes of different sizes: free bytes, those of them that came since extents were last listed, and the longest extent as of then.
+    pub free: AtomicU32,
+    pub pending: AtomicU32,
+    pub longest: AtomicU32,
+    /// Of nodes of one size, none before this number is free.
+    pub hint: AtomicU16,
+    /// Which block of this number it is.
+    pub incarnation: AtomicU8,
+    /// Where it is listed among those with room, see `rooms.rs`.
+    pub listed: AtomicBool,
+    /// The session that allocates from it, or 0.
+    pub allocator: AtomicU16,
+    /// It has checks.
+    pub marked: AtomicBool,
+    /// No node is put into it any more: the next check would be one that was given out before.
+    pub retired: AtomicBool,
+    /// In which list it is, if it is listed.
+    pub room: AtomicU32,
+    lock: Mutex<()>,
+}
+
+/// Adds to a number that nobody else changes meanwhile.
+#[inline(always)]
+pub fn add(number: &AtomicU32, by: u32) {
+    number.store(number.load(Relaxed).wrapping_add(by), Relaxed);
+}
+
+/// As `add`, the other way.
+#[inline(always)]
+pub fn subtract(number: &AtomicU32, by: u32) {
+    number.store(number.load(Relaxed).wrapping_sub(by), Relaxed);
 }
 
 impl Block {
@@ -101,17 +115,30 @@ impl Block {
     }
 
     /// The block's lock.
-    pub fn lock(&self) -> MutexGuard<'_, Info> {
-        self.info.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn lock(&self) -> MutexGuard<'_, ()> {
+        self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The block's lock, if nobody has it.
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, Info>> {
-        match self.info.try_lock() {
-            Ok(info) => Some(info),
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.lock.try_lock() {
+            Ok(lock) => Some(lock),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
+    }
+
+    /// A new one of this kind, which `allocator` allocates from.
+    pub fn begin(&self, kind: u32, allocator: u16, free: u32) {
+        self.kind.store(kind, Relaxed);
+        self.allocator.store(allocator, Relaxed);
+        self.free.store(free, Relaxed);
+        for number in [&self.live, &self.bytes, &self.pending, &self.longest] {
+            number.store(0, Relaxed);
+        }
+        self.hint.store(0, Relaxed);
+        self.marked.store(false, Relaxed);
+        self.retired.store(false, Relaxed);
     }
 
     /// It is in this frame from now on; for who has the lock.
@@ -120,25 +147,14 @@ impl Block {
         self.state.store(version | u64::from(frame) << 2 | RESIDENT, Release);
     }
 
-    /// It is not in a frame from now on, and what is written to the frame afterwards is written after that; for who has the lock.
+    /// It is not in a frame any more; for who has the lock.
     pub fn set_absent(&self) {
-        self.leave(ABSENT);
+        self.state.store(self.state().version() | ABSENT, Release);
     }
 
     /// It is no more; as `set_absent`.
     pub fn set_vacant(&self) {
-        self.leave(VACANT);
-    }
-
-    fn leave(&self, place: u64) {
-        self.state.store(self.state().version() | place, Relaxed);
-        // Readers see this if they see what is written next; and either who pins sees it, or the evictor sees the pin.
-        std::sync::atomic::fence(SeqCst);
-    }
-
-    /// Takes `set_absent` back: nothing has been written to the frame.
-    pub fn stay(&self, state: State) {
-        self.state.store(state.0, Release);
+        self.state.store(self.state().version() | VACANT, Release);
     }
 
     /// Whether the store has a copy.
@@ -199,3 +215,5 @@ impl Owners for Blocks {
         })
     }
 }
+
+const _: () = assert!(size_of::<Block>() == 64);

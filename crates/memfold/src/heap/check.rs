@@ -8,12 +8,11 @@ use std::string::String;
 use std::vec;
 use std::vec::Vec;
 
-use super::blocks::{Block, Info, Place};
+use super::blocks::{Block, Place};
 use super::core::{Core, Shape, locked};
-use super::layout::equal::Equal;
 use super::layout::image::Image;
-use super::layout::mixed::{Bins, Mixed};
-use super::rooms::NOWHERE;
+use super::layout::mixed::Mixed;
+use super::rooms::List;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Something that must hold of a heap, and does not.
@@ -40,30 +39,30 @@ pub fn check(core: &Core) -> Result<(), Violation> {
     holds(unused.len() == vacant.len(), || "a block's number is twice among those not in use".into())?;
     let listed =
         rooms.listed().map_err(|block| Violation(format!("block {block} is linked wrongly by its room")))?;
-    let lists: HashMap<u32, u8> = listed.iter().copied().collect();
+    let lists: HashMap<u32, List> = listed.iter().copied().collect();
     holds(lists.len() == listed.len(), || "a block is listed twice by its room".into())?;
     let (mut resident, mut copies) = (vec![], 0);
     for number in 1..end {
         let block =
             core.blocks.get(number).ok_or_else(|| Violation(format!("there is no block {number}")))?;
-        let info = *block.lock();
-        let list = lists.get(&number).copied().unwrap_or(NOWHERE);
-        holds(list == info.room, || {
-            format!("block {number} is listed at {list} and should be at {}", info.room)
-        })?;
+        let list = lists.get(&number).copied();
+        let noted = block.listed.load(Relaxed).then(|| List(block.room.load(Relaxed)));
+        holds(list == noted, || format!("block {number} is listed at {list:?} and should be at {noted:?}"))?;
+        let (live, allocator) = (block.live.load(Relaxed), block.allocator.load(Relaxed));
         copies += u64::from(block.has_copy());
         if block.state().place() == Place::Vacant {
-            let nothing = info.live == 0 && !block.has_copy();
+            let nothing = live == 0 && !block.has_copy();
             holds(nothing, || format!("block {number} is vacant and has nodes or a copy"))?;
             holds(unused.contains(&number) || core.options.paranoid, || format!("block {number} is lost"))?;
             continue;
         }
         holds(!unused.contains(&number), || format!("block {number} is not in use and not vacant"))?;
-        holds(info.live > 0 || info.owned, || format!("block {number} has no nodes"))?;
+        holds(allocator == 0, || format!("a session that is over allocates from block {number}"))?;
+        holds(live > 0, || format!("block {number} has no nodes"))?;
         if let Place::Resident(frame) = block.state().place() {
             resident.push(frame);
         }
-        check_block(core, number, block, &info)?;
+        check_block(core, number, block)?;
     }
     let blobs = core.store.store().stats().blobs;
     holds(blobs == copies, || format!("the store has {blobs} blobs, {copies} blocks have one"))?;
@@ -79,14 +78,18 @@ fn check_frames(core: &Core, mut resident: Vec<u32>) -> Result<(), Violation> {
     resident.sort_unstable();
     holds(known == resident, || format!("the policy knows frames {known:?}, blocks are in {resident:?}"))?;
     known.extend(&pool.free);
+    let with_memory = known.len() == pool.made as usize;
+    known.extend(&pool.empty);
     known.sort_unstable();
-    let all = known.iter().copied().eq(0..pool.made);
-    holds(all && pool.chosen.is_empty(), || format!("of {} frames, {known:?} are free or in use", pool.made))
+    let all = known.iter().copied().eq(0..core.frames.count());
+    holds(all && with_memory && pool.chosen.is_empty(), || {
+        format!("of {} frames, {known:?} are free, without memory or in use", core.frames.count())
+    })
 }
 
-fn check_block(core: &Core, number: u32, block: &Block, info: &Info) -> Result<(), Violation> {
+fn check_block(core: &Core, number: u32, block: &Block) -> Result<(), Violation> {
     let say = |what: &str| Violation(format!("block {number}: {what}"));
-    let shape = core.shape_of(info.kind).ok_or_else(|| say("its kind is none"))?;
+    let shape = core.shape_of(block.kind.load(Relaxed)).ok_or_else(|| say("its kind is none"))?;
     // As many bytes as a frame, at a multiple of 64.
     let mut memory = vec![[0_u64; 8]; core.frames.stride().div_ceil(64)];
     let bytes = NonNull::from(memory.as_mut_slice()).cast::<u8>();
@@ -104,17 +107,25 @@ fn check_block(core: &Core, number: u32, block: &Block, info: &Info) -> Result<(
         _ => {
             // SAFETY: the memory is of this length at least.
             let to = unsafe { std::slice::from_raw_parts_mut(bytes.as_ptr(), core.frames.stride()) };
-            core.load(number, block, info, to).map_err(|error| say(&format!("{error}")))?;
+            core.load(number, block, to).map_err(|error| say(&format!("{error}")))?;
         }
     }
     // SAFETY: the memory above, which is this thread's.
     let image = unsafe { Image::new(bytes, core.frames.stride()) };
+    let wrong = |_| say("its headers contradict each other, or free bytes are not zero");
     let live = match shape {
-        Shape::Mixed(shape) => Mixed::new(image, shape, &mut Bins::new()).check(),
-        Shape::Equal(shape) => Equal::new(image, shape).check(),
+        Shape::Mixed(shape) => {
+            let (live, bytes, free) = Mixed::new(image, shape).check().map_err(wrong)?;
+            let noted = (block.bytes.load(Relaxed) as usize, block.free.load(Relaxed) as usize);
+            holds((bytes, free) == noted, || {
+                format!(
+                    "block {number} has {bytes} bytes of nodes and {free} free ones, {noted:?} were counted"
+                )
+            })?;
+            live
+        }
+        Shape::Equal(shape) => shape.block(image).check().map_err(wrong)?,
     };
-    let live = live.map_err(|_| say("its headers contradict each other, or free bytes are not zero"))?;
-    holds(live == info.live as usize, || {
-        format!("block {number} has {live} nodes, {} were counted", info.live)
-    })
+    let noted = block.live.load(Relaxed) as usize;
+    holds(live == noted, || format!("block {number} has {live} nodes, {noted} were counted"))
 }

@@ -4,23 +4,27 @@
 //!   frame   | image of the block | room for its marks |      `stride` bytes, in reservations of many
 //! ```
 //!
-//! A frame's memory stays readable for as long as the heap lives, whatever it holds: readers take no lock. They remember the state of their
-//! block and the sequence of a stripe, look, and look again whether both are the same; if not, what they read is worth nothing.
+//! A frame's memory stays readable for as long as the heap lives, whatever it holds: readers take no lock. They remember the frame's
+//! tenancy and the sequence of a stripe, look, and look again whether both are the same; if not, what they read is worth nothing.
 //!
-//! A **stripe** stands for the nodes at one in [`STRIPES`] places. Its sequence is odd while one of them is written or freed, or the block
-//! leaves, and it is another afterwards. So writers of different nodes mostly don't wait for each other, and a block leaves only
-//! when nobody writes to it.
+//! The **tenancy** is another one whenever a block comes or goes, gets another owner or other marks: odd while a block is there, even while
+//! none is. What was found out about a block in a tenancy holds as long as it is the same.
+//!
+//! The **owner** is the session that may change the block without its lock, see `claim.rs`.
+//!
+//! A **stripe** stands for the nodes at one in [`STRIPES`] places. Its sequence is odd while one of them is written or freed, and another
+//! afterwards. So writers of different nodes mostly don't wait for each other. Only who has the right to change the block takes one.
 
-use std::cell::UnsafeCell;
 use std::hint;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::*, fence,
+};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::vec::Vec;
 
 use super::layout::image::Image;
-use super::layout::mixed::Bins;
 use super::policy::Uses;
 use super::segments::Segments;
 use crate::SystemMemory;
@@ -33,60 +37,41 @@ const RESERVATION: usize = 4 << 20;
 /// How often a waiter looks before it lets others run.
 const SPINS: u32 = 200;
 
-/// Where things lie in a block, for readers: offsets in bytes from the frame's beginning.
-///
-/// A reader may see parts of one and parts of another, if the block leaves meanwhile: nothing of this is believed before it is known to lie in the frame.
-#[derive(Debug, Default)]
-pub struct Geometry {
-    /// Node n lies at `first + n * stride`.
-    pub first: AtomicU32,
-    pub stride: AtomicU32,
-    /// Bytes of each node; 0 if the header before it says that.
-    pub len: AtomicU32,
-    pub places: AtomicU32,
-    /// Bits that say where nodes are.
-    pub starts: AtomicU32,
-    /// A byte for each place; 0 if there are none.
-    pub checks: AtomicU32,
-    /// In the lowest byte.
-    pub incarnation: AtomicU32,
-}
-
-/// One frame. Its number is that in [`Frames`].
+/// One frame, a line of the processor's cache. Its number is that in [`Frames`].
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Frame {
+    tenancy: AtomicU64,
     stripes: [AtomicU32; STRIPES],
     base: AtomicPtr<u8>,
     /// Whose block is in it; 0 if none is.
     pub block: AtomicU32,
-    pub geometry: Geometry,
     /// Uses, by the heap's clock: the last, and how many times of the clock had one.
     last: AtomicU32,
-    count: AtomicU32,
+    count: AtomicU16,
+    /// The session that may change the block without its lock; 0 for none.
+    pub owner: AtomicU16,
     /// It was changed since the store has a copy.
     pub dirty: AtomicBool,
-    /// Whether `bins` are the block's.
-    listed: AtomicBool,
-    /// Free extents of the block; for who has its lock.
-    bins: UnsafeCell<Bins>,
+    /// How often the owner was another one.
+    pub owners: AtomicU8,
 }
 
-// SAFETY: all is atomic but for `bins`, which is reached only through `bins()`, whose callers hold the block's lock.
-unsafe impl Sync for Frame {}
+const _: () = assert!(size_of::<Frame>() == 64);
 
 impl Frame {
-    fn new() -> Self {
+    /// Without memory.
+    pub fn new() -> Self {
         Frame {
+            tenancy: AtomicU64::new(0),
             stripes: [const { AtomicU32::new(0) }; STRIPES],
             base: AtomicPtr::new(ptr::null_mut()),
             block: AtomicU32::new(0),
-            geometry: Geometry::default(),
             last: AtomicU32::new(0),
-            count: AtomicU32::new(0),
+            count: AtomicU16::new(0),
+            owner: AtomicU16::new(0),
             dirty: AtomicBool::new(false),
-            listed: AtomicBool::new(false),
-            bins: UnsafeCell::new(Bins::new()),
+            owners: AtomicU8::new(0),
         }
     }
 
@@ -103,93 +88,109 @@ impl Frame {
     #[inline]
     pub fn image(&self, len: usize) -> Image {
         // SAFETY: a frame's memory lives as long as the heap and begins at a multiple of 64; plain writes happen under
-        // an odd stripe, or where no node lives.
+        // an odd stripe, where no node lives, or while no block is there.
         unsafe { Image::new(self.base(), len) }
     }
 
-    /// The lists of free extents, and whether they are the block's already; from now on they are.
-    ///
-    /// # Safety
-    /// The caller holds the block's lock for as long as it uses them.
-    #[expect(clippy::mut_from_ref, reason = "the block's lock makes it the only one")]
-    pub unsafe fn bins(&self) -> (&mut Bins, bool) {
-        let listed = self.listed.swap(true, Relaxed);
-        // SAFETY: the caller's promise.
-        (unsafe { &mut *self.bins.get() }, listed)
+    /// The tenancy, if a block is there.
+    #[inline]
+    pub fn tenancy(&self) -> Option<u64> {
+        let tenancy = self.tenancy.load(Acquire);
+        (tenancy & 1 != 0).then_some(tenancy)
     }
 
-    /// A block comes: what the frame says of itself is of another one.
-    pub fn begin(&self, block: u32, now: u32) {
+    /// Whether the tenancy is this one.
+    #[inline(always)]
+    pub fn is_tenancy(&self, tenancy: u64) -> bool {
+        self.tenancy.load(Relaxed) == tenancy
+    }
+
+    /// A block is there, and ready; for who has its lock.
+    pub fn begin(&self, block: u32, owner: u16, dirty: bool, now: u32) {
         self.block.store(block, Relaxed);
+        self.owner.store(owner, Relaxed);
+        self.owners.store(0, Relaxed);
+        self.dirty.store(dirty, Relaxed);
         self.last.store(now, Relaxed);
         self.count.store(1, Relaxed);
-        self.listed.store(false, Relaxed);
+        self.advance(true);
     }
 
-    /// The block was used.
+    /// Something about the block is another from here on; for who has its lock.
+    pub fn change(&self) {
+        self.advance(true);
+    }
+
+    /// The block is about to leave: what is written to the frame afterwards is written after that; for who has its lock.
+    pub fn end(&self) {
+        self.advance(false);
+        fence(SeqCst);
+    }
+
+    fn advance(&self, there: bool) {
+        let tenancy = self.tenancy.load(Relaxed);
+        let next = (tenancy + 1) | 1;
+        self.tenancy.store(next + u64::from(!there), Release);
+    }
+
+    /// When it was last used, by the clock.
+    #[inline]
+    pub fn last(&self) -> u32 {
+        self.last.load(Relaxed)
+    }
+
+    /// The block was used. Written once for each time of the clock: readers on two processors do not take the line from each other.
     #[inline]
     pub fn touch(&self, now: u32) {
-        // Written once for each time of the clock: readers on two processors do not take the line from each other.
         if self.last.load(Relaxed) != now {
             self.last.store(now, Relaxed);
             self.count.store(self.count.load(Relaxed).saturating_add(1), Relaxed);
         }
     }
 
-    #[inline]
-    fn stripe(&self, place: u16) -> &AtomicU32 {
-        &self.stripes[usize::from(place) % STRIPES]
+    /// The stripe of a place.
+    #[inline(always)]
+    pub fn stripe(&self, place: u16) -> Stripe<'_> {
+        Stripe(&self.stripes[usize::from(place) % STRIPES])
     }
 
-    /// The sequence of the node's stripe, if nobody writes.
-    #[inline]
-    pub fn sequence(&self, place: u16) -> Option<u32> {
-        let sequence = self.stripe(place).load(Acquire);
+    /// Whether a guard holds one of the stripes.
+    pub fn is_held(&self) -> bool {
+        self.stripes.iter().any(|stripe| stripe.load(Acquire) & 1 != 0)
+    }
+}
+
+/// Stands for some nodes of a block: see the module.
+#[derive(Debug, Clone, Copy)]
+pub struct Stripe<'f>(&'f AtomicU32);
+
+impl Stripe<'_> {
+    /// The sequence, if nobody holds the stripe.
+    #[inline(always)]
+    pub fn sequence(self) -> Option<u32> {
+        let sequence = self.0.load(Acquire);
         (sequence & 1 == 0).then_some(sequence)
     }
 
-    /// Whether the stripe is as it was; what was read before is read before this.
-    #[inline]
-    pub fn is_still(&self, place: u16, sequence: u32) -> bool {
-        std::sync::atomic::fence(Acquire);
-        self.stripe(place).load(Relaxed) == sequence
+    /// Whether the sequence is as it was; what was read before is read before this, and before what is read next.
+    #[inline(always)]
+    pub fn is_still(self, sequence: u32) -> bool {
+        fence(Acquire);
+        self.0.load(Relaxed) == sequence
     }
 
-    /// Takes the node's stripe if nobody has it.
-    #[inline]
-    pub fn try_hold(&self, place: u16) -> bool {
-        let stripe = self.stripe(place);
-        let sequence = stripe.load(Relaxed);
-        let held =
-            sequence & 1 == 0 && stripe.compare_exchange(sequence, sequence + 1, Acquire, Relaxed).is_ok();
-        if held {
-            // Writes come after the odd sequence.
-            std::sync::atomic::fence(Release);
-        }
-        held
+    /// Takes it; for who has the right to change the block, and found that nobody holds it.
+    #[inline(always)]
+    pub fn hold(self, sequence: u32) {
+        self.0.store(sequence.wrapping_add(1), Relaxed);
+        // Writes come after the odd sequence.
+        fence(Release);
     }
 
-    /// Lets go of the node's stripe.
-    #[inline]
-    pub fn release(&self, place: u16) {
-        let stripe = self.stripe(place);
-        stripe.store(stripe.load(Relaxed).wrapping_add(1), Release);
-    }
-
-    /// Takes all stripes, or none.
-    pub fn try_hold_all(&self) -> bool {
-        for place in 0..STRIPES as u16 {
-            if !self.try_hold(place) {
-                (0..place).for_each(|held| self.release(held));
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Lets go of all stripes.
-    pub fn release_all(&self) {
-        (0..STRIPES as u16).for_each(|place| self.release(place));
+    /// Lets go of it; for who has taken it.
+    #[inline(always)]
+    pub fn release(self) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(1), Release);
     }
 }
 
@@ -275,6 +276,36 @@ impl Frames {
         Some(number)
     }
 
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.made().count
+    }
+
+    /// Whether memory of single frames can be given back.
+    pub fn can_shrink(&self) -> bool {
+        self.stride.is_multiple_of(SystemMemory.page_size())
+    }
+
+    /// Gives the memory of a frame without a block back to the system.
+    pub fn shrink(&self, number: u32) {
+        let mut made = self.made();
+        if let Some(frame) = self.get(number) {
+            // SAFETY: whole pages of a reservation; readers who look nevertheless throw away what they see.
+            unsafe { SystemMemory.release(frame.base(), self.stride) };
+            made.total_committed -= self.stride as u64;
+        }
+    }
+
+    /// The frame has memory again; false if the system has none.
+    pub fn grow(&self, number: u32) -> bool {
+        let mut made = self.made();
+        // SAFETY: pages of a reservation that were given back by `shrink`.
+        let grown =
+            self.get(number).is_some_and(|frame| unsafe { SystemMemory.commit(frame.base(), self.stride) });
+        made.total_committed += if grown { self.stride as u64 } else { 0 };
+        grown
+    }
+
     /// Bytes of memory: frames, and what describes them.
     pub fn bytes(&self) -> u64 {
         self.made().total_committed + self.list.bytes()
@@ -287,7 +318,7 @@ impl Uses for Frames {
     }
 
     fn count(&self, frame: u32) -> u32 {
-        self.get(frame).map_or(0, |frame| frame.count.load(Relaxed))
+        self.get(frame).map_or(0, |frame| frame.count.load(Relaxed).into())
     }
 }
 

@@ -11,6 +11,9 @@
 use core::fmt;
 use core::num::NonZeroU64;
 
+/// Bits of block and incarnation, shifted down.
+const KEY: u64 = (1 << 40) - 1;
+
 /// The name of a node: it stays valid while the node's block moves, and is never zero.
 ///
 /// Handles may be kept in nodes, as eight bytes: see [`Handle::to_bits`].
@@ -28,15 +31,35 @@ impl Handle {
         Handle(NonZeroU64::new(bits).unwrap_or(NonZeroU64::MIN))
     }
 
-    #[inline]
-    pub(super) fn parts(self) -> Parts {
-        let bits = self.0.get();
-        Parts {
-            check: (bits >> 56) as u8,
-            incarnation: (bits >> 48) as u8,
-            block: (bits >> 16) as u32,
-            place: bits as u16,
-        }
+    /// Block and incarnation, as the handle has them.
+    #[inline(always)]
+    pub(super) fn block_key(self) -> u64 {
+        self.0.get() >> 16 & KEY
+    }
+
+    /// What handles of a block have as `block_key`.
+    pub(super) fn key_of(block: u32, incarnation: u8) -> u64 {
+        u64::from(incarnation) << 32 | u64::from(block)
+    }
+
+    #[inline(always)]
+    pub(super) fn block(self) -> u32 {
+        (self.0.get() >> 16) as u32
+    }
+
+    #[inline(always)]
+    pub(super) fn incarnation(self) -> u8 {
+        (self.0.get() >> 48) as u8
+    }
+
+    #[inline(always)]
+    pub(super) fn place(self) -> u16 {
+        self.0.get() as u16
+    }
+
+    #[inline(always)]
+    pub(super) fn check(self) -> u8 {
+        (self.0.get() >> 56) as u8
     }
 
     /// The handle as a number, to be kept where there is no room for types.
@@ -53,8 +76,7 @@ impl Handle {
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parts { check, incarnation, block, place } = self.parts();
-        write!(f, "Handle({block}.{incarnation}:{place}.{check})")
+        write!(f, "Handle({}.{}:{}.{})", self.block(), self.incarnation(), self.place(), self.check())
     }
 }
 
@@ -75,7 +97,9 @@ mod tests {
     fn parts_come_back() {
         let parts = Parts { check: 200, incarnation: 3, block: u32::MAX, place: 65_535 };
         let handle = Handle::new(parts);
-        assert_eq!(handle.parts(), parts);
+        let of = (handle.check(), handle.incarnation(), handle.block(), handle.place());
+        assert_eq!(of, (200, 3, u32::MAX, 65_535));
+        assert_eq!(handle.block_key(), Handle::key_of(u32::MAX, 3));
         assert_eq!(Handle::from_bits(handle.to_bits()), Some(handle));
         assert_eq!(Handle::from_bits(0), None);
         assert_eq!(std::format!("{handle:?}"), "Handle(4294967295.3:65535.200)");

@@ -8,10 +8,10 @@
 //! **Starts** say where the nodes of a block of different sizes begin, so that no other place is ever taken for a node. They are made from the headers
 //! when the block comes into a frame. (Where all nodes have one size, the block's live bits say it.)
 //!
-//! As long as no node of a block was freed, all its handles have check 0. With the first that goes the block gets **checks**: how often
-//! each place was used again, modulo 256. Then a handle is stale if its check is another. So a stale handle passes once in 256
-//! reuses of its place at most, and the first 255 never. Blocks of which nothing was freed keep nothing of this in the store; else both are
-//! compressed with their block.
+//! As long as no node of a block was freed, all its handles have check 0. With the first that goes the block gets **checks**: how many nodes were freed
+//! at each place, modulo 256. A handle has the check that its place had when it was given out, and is stale if the place has another one now. So a stale
+//! handle passes once in 256 reuses of its place at most, and the first 255 never. Blocks of which nothing was freed keep nothing of this in the store;
+//! else both are compressed with their block.
 
 use super::layout::image::{Damaged, Image};
 
@@ -64,11 +64,9 @@ impl Marks {
         image.set64(self.word(place), if starts { word | bit } else { word & !bit })
     }
 
-    /// The place is used again: the check of its new node.
-    pub fn count(self, image: Image, place: u16) -> Result<u8, Damaged> {
-        let at = self.checks_at() + usize::from(place);
-        let check = image.get8(at)?.wrapping_add(1);
-        image.set8(at, check)?;
-        Ok(check)
+    /// The check of nodes at this place from now on.
+    #[inline]
+    pub fn check(self, image: Image, place: u16) -> Result<u8, Damaged> {
+        image.get8(self.checks_at() + usize::from(place))
     }
 }

@@ -21,43 +21,53 @@
 //!
 //! What holds:
 //! - A block is in a frame, in the store, or both and equal. Who changes where it is has its lock.
-//! - A reader takes no lock and writes nothing. It reads, looks whether the block and the node's stripe are as they were, and reads
+//! - Who changes a block has the right to: its owner, or who has claimed it (`claim.rs`).
+//! - A reader takes no lock and writes nothing. It reads, looks whether the frame's tenancy and the node's stripe are as they were, and reads
 //!   again if not.
 //! - A block leaves its frame only when nobody holds one of its stripes, and no session has pinned it.
 //! - Locks are taken in this order: a block, then one of another block by trying only, then rooms or pool, then the store's.
 
 mod alloc;
+mod allocator;
 mod blocks;
+mod bytes;
 mod check;
+mod claim;
 mod core;
+mod current;
 mod error;
+mod fences;
 mod frames;
+mod free;
+mod guards;
 mod handle;
 mod layout;
 mod marks;
 mod options;
 mod pager;
-mod pins;
 mod policy;
 mod rooms;
+mod seats;
 mod segments;
 mod session;
 #[cfg(test)]
 mod tests;
 mod typed;
+mod way;
 
 use std::boxed::Box;
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
 
-use self::core::{Core, locked};
+use self::core::{Core, Shape, locked};
 pub use check::Violation;
 pub use error::{BadOption, Error};
+pub use guards::{NodeMut, Pin};
 pub use handle::Handle;
 pub use options::{Limit, Options};
 pub use pager::{LEAST_RESIDENT, SHARE};
 pub use policy::{PolicyKind, UnknownPolicy};
-pub use session::{NodeMut, Pin, Session};
+pub use session::Session;
 pub use typed::Plain;
 
 /// The longest node.
@@ -95,10 +105,13 @@ impl Heap {
         let end = locked(&core.rooms).numbers().0;
         let (mut blocks, mut nodes, mut node_bytes) = (0, 0, 0);
         for block in (1..end).filter_map(|number| core.blocks.get(number)) {
-            let info = block.lock();
-            blocks += u64::from(info.live > 0);
-            nodes += u64::from(info.live);
-            node_bytes += u64::from(info.bytes);
+            let live = u64::from(block.live.load(Relaxed));
+            blocks += u64::from(live > 0);
+            nodes += live;
+            node_bytes += match core.shape_of(block.kind.load(Relaxed)) {
+                Some(Shape::Equal(shape)) => live * u64::from(shape.len),
+                _ => block.bytes.load(Relaxed).into(),
+            };
         }
         let other = core.bytes_without_frames() - store.resident_bytes;
         Stats {

@@ -5,12 +5,12 @@ use std::sync::MutexGuard;
 use std::sync::atomic::{Ordering::*, fence};
 use std::vec;
 
-use super::blocks::{Block, Info, Place};
+use super::blocks::{Block, Place};
 use super::core::{Core, Pool, Shape, locked};
 use super::error::Error;
 use super::frames::{Frame, Frames, pause};
 use super::layout::image::Damaged;
-use super::layout::mixed::{Bins, Mixed};
+use super::layout::mixed::Mixed;
 use super::options::Limit;
 use crate::store::{Tier, Workspace};
 
@@ -20,6 +20,11 @@ pub const SHARE: u32 = 32;
 pub const LEAST_RESIDENT: u32 = 16;
 /// A paranoid heap has so many frames.
 const PARANOID_FRAMES: u32 = 3;
+/// With [`Limit::Bytes`], so many frames are there in any case: what is there has to stay readable.
+const LEAST_FRAMES: u32 = 4;
+/// Copies are put into the store and taken out so often before it is asked whether it wants to be compacted, and bytes that are moved then.
+const UPKEEP: u64 = 64;
+const UPKEEP_BYTES: usize = 1 << 20;
 
 /// What came of an attempt to evict.
 enum Evicted {
@@ -51,69 +56,95 @@ impl Core {
             return PARANOID_FRAMES;
         }
         match self.options.limit {
-            Limit::Share => (locked(&self.rooms).count() / SHARE).max(LEAST_RESIDENT),
+            Limit::Share => (self.counts.blocks.load(Relaxed) / SHARE).max(LEAST_RESIDENT),
             Limit::Blocks(blocks) => blocks,
-            Limit::Bytes(bytes) => {
-                let other = self.bytes_without_frames();
-                let left = bytes.saturating_sub(other) / self.frames.stride() as u64;
-                left.clamp(1, u32::MAX.into()) as u32
-            }
+            Limit::Bytes(bytes) => self.frames_within(bytes).max(LEAST_FRAMES),
+        }
+    }
+
+    /// How many frames there is room for beside everything else.
+    fn frames_within(&self, bytes: u64) -> u32 {
+        let left = bytes.saturating_sub(self.bytes_without_frames()) / self.frames.stride() as u64;
+        left.min(u32::MAX.into()) as u32
+    }
+
+    /// An error if there may be no further block.
+    pub fn may_grow(&self) -> Result<(), Error> {
+        match self.options.limit {
+            Limit::Bytes(bytes) if self.frames_within(bytes) < LEAST_FRAMES => Err(Error::Limit),
+            _ => Ok(()),
         }
     }
 
     /// Bytes of everything but frames.
     pub fn bytes_without_frames(&self) -> u64 {
         self.blocks.bytes()
-            + self.pins.bytes()
-            + locked(&self.rooms).bytes()
+            + self.seats.bytes()
+            + self.counts.room_bytes.load(Relaxed)
             + self.counts.work_bytes.load(Relaxed)
             + self.store.store().stats().resident_bytes
     }
 
     /// A frame without a block, which is the caller's. Evicts if need be.
-    pub fn take_frame(&self) -> Result<u32, Error> {
+    pub fn take_frame(&self, me: u16) -> Result<u32, Error> {
         let allowed = self.frames_allowed();
         let mut pool = locked(&self.pool);
         if let Some(frame) = pool.free.pop() {
             return Ok(frame);
         }
         if pool.made < allowed {
-            let frame = self.frames.make().ok_or(Error::OutOfMemory)?;
-            pool.made += 1;
-            return Ok(frame);
+            return self.make_frame(&mut pool);
+        }
+        // What is allowed has become less: one goes for good each time.
+        if pool.made > allowed && self.frames.can_shrink() {
+            let round = self.evict_one(me, pool);
+            pool = locked(&self.pool);
+            if let Ok(Round::Frame(frame)) = round {
+                self.give_frame_to(&mut pool, frame, allowed);
+            }
         }
         let mut turn = 0;
         for _ in 0..ROUNDS {
-            let round = self.evict_one(pool);
+            if let Some(frame) = pool.free.pop() {
+                return Ok(frame);
+            }
+            let round = self.evict_one(me, pool);
             pool = locked(&self.pool);
             match round? {
                 Round::Frame(frame) => return Ok(frame),
                 // Other threads are about to fill all that there are: one more than allowed is better than waiting for each other.
-                Round::Nothing if pool.chosen.is_empty() => {
-                    let frame = self.frames.make().ok_or(Error::OutOfMemory)?;
-                    pool.made += 1;
-                    return Ok(frame);
-                }
+                Round::Nothing if pool.chosen.is_empty() => return self.make_frame(&mut pool),
                 Round::Pinned => return Err(Error::Pinned),
                 Round::Nothing | Round::Busy => {}
             }
             drop(pool);
             pause(&mut turn);
             pool = locked(&self.pool);
-            if let Some(frame) = pool.free.pop() {
-                return Ok(frame);
-            }
         }
         Err(Error::Pinned)
     }
 
+    /// One more frame.
+    fn make_frame(&self, pool: &mut Pool) -> Result<u32, Error> {
+        let frame = match pool.empty.pop() {
+            Some(frame) if self.frames.grow(frame) => frame,
+            Some(frame) => {
+                pool.empty.push(frame);
+                return Err(Error::OutOfMemory);
+            }
+            None => self.frames.make().ok_or(Error::OutOfMemory)?,
+        };
+        pool.made += 1;
+        Ok(frame)
+    }
+
     /// Tries frame after frame until one is free. Those whose blocks stay are left chosen meanwhile, so that each is tried once.
-    fn evict_one<'a>(&'a self, mut pool: MutexGuard<'a, Pool>) -> Result<Round, Error> {
+    fn evict_one<'a>(&'a self, me: u16, mut pool: MutexGuard<'a, Pool>) -> Result<Round, Error> {
         let mut rejected = vec![];
         let mut round = Ok(Round::Nothing);
         while let Some(frame) = pool.choose(&self.frames) {
             drop(pool);
-            let evicted = self.evict(frame);
+            let evicted = self.evict(me, frame);
             pool = locked(&self.pool);
             round = match evicted {
                 Ok(Evicted::Done) => {
@@ -149,7 +180,19 @@ impl Core {
 
     /// Gives a frame back without a block.
     pub fn give_frame(&self, frame: u32) {
-        locked(&self.pool).free.push(frame);
+        let allowed = self.frames_allowed();
+        self.give_frame_to(&mut locked(&self.pool), frame, allowed);
+    }
+
+    /// The frame is free, or, if there are more than may be, gives its memory back.
+    fn give_frame_to(&self, pool: &mut Pool, frame: u32, allowed: u32) {
+        if pool.made > allowed && self.frames.can_shrink() {
+            self.frames.shrink(frame);
+            pool.empty.push(frame);
+            pool.made -= 1;
+        } else {
+            pool.free.push(frame);
+        }
     }
 
     /// The block is in the frame: it may be evicted from now on.
@@ -158,59 +201,70 @@ impl Core {
     }
 
     /// Makes a block absent and its frame free.
-    fn evict(&self, number: u32) -> Result<Evicted, Error> {
+    fn evict(&self, me: u16, number: u32) -> Result<Evicted, Error> {
         let Some(frame) = self.frames.get(number) else { return Ok(Evicted::Busy) };
         let owner = frame.block.load(Acquire);
         let Some(block) = self.blocks.get(owner).filter(|_| owner != 0) else { return Ok(Evicted::Busy) };
-        let Some(info) = block.try_lock() else { return Ok(Evicted::Busy) };
-        let state = block.state();
-        if state.place() != Place::Resident(number) || !frame.try_hold_all() {
+        let Some(_lock) = block.try_lock() else { return Ok(Evicted::Busy) };
+        if block.state().place() != Place::Resident(number) || frame.is_held() {
             return Ok(Evicted::Busy);
         }
-        block.set_absent();
-        if self.pins.has(owner) {
-            block.stay(state);
-            frame.release_all();
-            return Ok(Evicted::Pinned);
-        }
-        let kept = if frame.dirty.load(Relaxed) || !block.has_copy() {
-            self.keep(owner, block, &info, frame)
+        self.end(me, frame);
+        let kept = if self.seats.have_pinned(owner) {
+            Ok(Evicted::Pinned)
+        } else if frame.is_held() {
+            Ok(Evicted::Busy)
+        } else if frame.dirty.load(Relaxed) || !block.has_copy() {
+            self.keep(owner, block, frame).map(|()| Evicted::Done)
         } else {
-            Ok(())
+            Ok(Evicted::Done)
         };
-        match kept {
-            Ok(()) => {
-                frame.block.store(0, Relaxed);
-                frame.release_all();
-                self.counts.evictions.fetch_add(1, Relaxed);
-                Ok(Evicted::Done)
-            }
-            Err(error) => {
-                block.stay(state);
-                frame.release_all();
-                Err(error)
-            }
+        if matches!(kept, Ok(Evicted::Done)) {
+            block.set_absent();
+            frame.block.store(0, Relaxed);
+            self.counts.evictions.fetch_add(1, Relaxed);
+        } else {
+            frame.change();
+        }
+        kept
+    }
+
+    /// Ends the tenancy of a frame, and waits until nobody changes its block any more; for who has the block's lock.
+    pub fn end(&self, me: u16, frame: &Frame) {
+        frame.end();
+        self.seats.tell_others(me.into());
+        let owner = frame.owner.load(Relaxed);
+        if owner != 0 && owner != me {
+            self.seats.wait_for(owner.into());
         }
     }
 
     /// Bytes of a block with its marks.
-    fn stored_len(&self, info: &Info) -> Result<(Shape, usize), Error> {
-        let shape = self.shape_of(info.kind).ok_or(Error::Damaged)?;
+    fn stored_len(&self, block: &Block) -> Result<(Shape, usize), Error> {
+        let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
         let size = self.options.block_size;
-        Ok((shape, if info.marked { shape.marks(size).end() } else { shape.image(size) }))
+        Ok((shape, if block.marked.load(Relaxed) { shape.marks(size).end() } else { shape.image(size) }))
     }
 
     /// Puts a copy of a block into the store.
-    fn keep(&self, owner: u32, block: &Block, info: &Info, frame: &Frame) -> Result<(), Error> {
-        let (_, len) = self.stored_len(info)?;
-        // SAFETY: the frame's memory; all stripes are held and the lock too, so nobody writes.
+    fn keep(&self, owner: u32, block: &Block, frame: &Frame) -> Result<(), Error> {
+        let (_, len) = self.stored_len(block)?;
+        // SAFETY: the frame's memory; the tenancy has ended, so nobody writes.
         let bytes = unsafe { std::slice::from_raw_parts(frame.base().as_ptr(), len) };
         let copy = self.with_work(|work| self.store.insert(Tier::Fast, owner.into(), bytes, work))?;
         let copy = copy.map_err(|_| Error::OutOfMemory)?;
         block.set_copy(copy);
         frame.dirty.store(false, Relaxed);
         self.counts.compressions.fetch_add(1, Relaxed);
+        self.upkeep();
         Ok(())
+    }
+
+    /// From time to time, lets the store close the holes that blobs left which are gone.
+    pub fn upkeep(&self) {
+        if self.counts.moves.fetch_add(1, Relaxed) % UPKEEP == UPKEEP - 1 {
+            self.store.store().maintain(&self.blocks, UPKEEP_BYTES);
+        }
     }
 
     /// Runs `f` with memory to compress in.
@@ -231,8 +285,8 @@ impl Core {
     }
 
     /// Decompresses a block's copy to the beginning of `to`; for who has its lock.
-    pub fn load(&self, number: u32, block: &Block, info: &Info, to: &mut [u8]) -> Result<(), Error> {
-        let (_, len) = self.stored_len(info)?;
+    pub fn load(&self, number: u32, block: &Block, to: &mut [u8]) -> Result<(), Error> {
+        let (_, len) = self.stored_len(block)?;
         let to = to.get_mut(..len).ok_or(Error::Damaged)?;
         let loaded = self.with_work(|work| {
             // SAFETY: the copy is pinned, and who frees it has the block's lock.
@@ -242,32 +296,29 @@ impl Core {
     }
 
     /// The block's frame, into which it is brought if it is not there; for who has its lock.
-    pub fn resident(&self, number: u32, block: &Block, info: &Info) -> Result<(u32, &Frame), Error> {
+    pub fn resident(&self, me: u16, number: u32, block: &Block) -> Result<(u32, &Frame), Error> {
         match block.state().place() {
             Place::Vacant => return Err(Error::Stale),
             Place::Resident(frame) => return Ok((frame, self.frames.get(frame).ok_or(Error::Damaged)?)),
             Place::Absent => {}
         }
-        let shape = self.shape_of(info.kind).ok_or(Error::Damaged)?;
-        let taken = self.take_frame()?;
+        let (shape, _) = self.stored_len(block)?;
+        let taken = self.take_frame(me)?;
         let frame = self.frames.get(taken).ok_or(Error::Damaged)?;
         // What readers of the block that was in this frame look at comes after they could see that it left.
         fence(Release);
         // SAFETY: the frame's memory; it is this thread's until the state says that the block is there.
         let bytes = unsafe { std::slice::from_raw_parts_mut(frame.base().as_ptr(), self.frames.stride()) };
-        if let Err(error) = self.load(number, block, info, bytes) {
+        let mut loaded = self.load(number, block, bytes);
+        if loaded.is_ok() && !block.marked.load(Relaxed) {
+            loaded = self.find_starts(frame, shape).map_err(Error::from);
+        }
+        if let Err(error) = loaded {
             self.give_frame(taken);
             return Err(error);
         }
         let now = self.clock.fetch_add(1, Relaxed).wrapping_add(1);
-        if !info.marked
-            && let Err(damaged) = self.find_starts(frame, shape)
-        {
-            self.give_frame(taken);
-            return Err(damaged.into());
-        }
-        self.settle(frame, number, info, now)?;
-        frame.dirty.store(false, Relaxed);
+        frame.begin(number, me, false, now);
         block.set_resident(taken);
         self.came(taken);
         self.counts.faults.fetch_add(1, Relaxed);
@@ -279,8 +330,7 @@ impl Core {
         let Shape::Mixed(mixed) = shape else { return Ok(()) };
         let (image, marks) = (self.image(frame, shape), shape.marks(self.options.block_size));
         marks.clear_starts(image)?;
-        let mut bins = Bins::new();
-        for extent in Mixed::new(image, mixed, &mut bins).extents() {
+        for extent in Mixed::new(image, mixed).extents() {
             let extent = extent?;
             if extent.node.is_some() {
                 marks.set_start(image, mixed.unit(extent.place), true)?;
@@ -290,10 +340,10 @@ impl Core {
     }
 
     /// Evicts all that can be evicted.
-    pub fn evict_all(&self) -> Result<(), Error> {
+    pub fn evict_all(&self, me: u16) -> Result<(), Error> {
         let mut freed = vec![];
         let result = loop {
-            match self.evict_one(locked(&self.pool)) {
+            match self.evict_one(me, locked(&self.pool)) {
                 Ok(Round::Frame(frame)) => freed.push(frame),
                 Ok(_) => break Ok(()),
                 Err(error) => break Err(error),
@@ -330,6 +380,5 @@ impl Pool {
         if !self.unchoose(frame) {
             self.policy.left(frame);
         }
-        self.free.push(frame);
     }
 }

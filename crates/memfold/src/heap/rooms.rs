@@ -8,15 +8,25 @@ use std::vec::Vec;
 
 /// Lists for each doubling, as a power of two.
 const STEPS: u32 = 2;
-const LISTS: usize = 64;
+/// Lists by room; behind them is one for each kind of blocks with nodes of one size.
+const LISTS: u32 = 64;
 
-/// In no list.
-pub const NOWHERE: u8 = 0;
+/// One of the lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct List(pub u32);
+
+impl List {
+    /// That of blocks with nodes of one size, of this kind.
+    pub fn of_kind(kind: u32) -> Self {
+        List(LISTS + kind)
+    }
+}
 
 /// See the module.
 pub struct Rooms {
     /// First block of each list.
-    heads: [u32; LISTS],
+    heads: Vec<u32>,
+    /// Which of the lists by room are not empty.
     some: u64,
     /// Next and previous block of the same list.
     links: Vec<(u32, u32)>,
@@ -25,20 +35,20 @@ pub struct Rooms {
     next: u32,
 }
 
-/// The list for blocks in which a node of `bytes` fits; [`NOWHERE`] if that is hardly any.
-pub fn list_of(bytes: usize) -> u8 {
+/// The list for blocks in which a node of `bytes` fits, if that is worth it.
+pub fn list_of(bytes: usize) -> Option<List> {
     if bytes < 8 {
-        return NOWHERE;
+        return None;
     }
     let doubling = bytes.ilog2();
     let step = (bytes >> (doubling - STEPS)) as u32 & ((1 << STEPS) - 1);
-    (((doubling - 3) << STEPS) + step + 1).min(LISTS as u32 - 1) as u8
+    Some(List((((doubling - 3) << STEPS) + step).min(LISTS - 1)))
 }
 
 impl Rooms {
     /// No block has room.
     pub fn new() -> Self {
-        Rooms { heads: [0; LISTS], some: 0, links: Vec::new(), vacant: Vec::new(), next: 1 }
+        Rooms { heads: std::vec![0; LISTS as usize], some: 0, links: Vec::new(), vacant: Vec::new(), next: 1 }
     }
 
     /// A number for a new block; `None` when all are in use.
@@ -56,11 +66,6 @@ impl Rooms {
         self.vacant.push(number);
     }
 
-    /// Blocks in use.
-    pub fn count(&self) -> u32 {
-        self.next - 1 - self.vacant.len() as u32
-    }
-
     fn link(&mut self, block: u32) -> &mut (u32, u32) {
         let index = block as usize;
         if self.links.len() <= index {
@@ -69,53 +74,68 @@ impl Rooms {
         &mut self.links[index]
     }
 
+    fn head(&mut self, List(list): List) -> &mut u32 {
+        let list = list as usize;
+        if self.heads.len() <= list {
+            self.heads.resize(list + 1, 0);
+        }
+        &mut self.heads[list]
+    }
+
+    fn set_head(&mut self, list: List, block: u32) {
+        *self.head(list) = block;
+        if list.0 < LISTS {
+            let bit = 1 << list.0;
+            self.some = if block != 0 { self.some | bit } else { self.some & !bit };
+        }
+    }
+
     /// Moves a block from one list to another.
-    pub fn relist(&mut self, block: u32, from: u8, to: u8) {
-        if from != NOWHERE {
+    pub fn relist(&mut self, block: u32, from: Option<List>, to: Option<List>) {
+        if let Some(from) = from {
             let (next, previous) = *self.link(block);
             match previous {
-                0 => self.heads[usize::from(from)] = next,
+                0 => self.set_head(from, next),
                 previous => self.link(previous).0 = next,
             }
             if next != 0 {
                 self.link(next).1 = previous;
             }
-            if self.heads[usize::from(from)] == 0 {
-                self.some &= !(1 << from);
-            }
         }
-        if to != NOWHERE {
-            let head = self.heads[usize::from(to)];
+        if let Some(to) = to {
+            let head = *self.head(to);
             *self.link(block) = (head, 0);
             if head != 0 {
                 self.link(head).1 = block;
             }
-            self.heads[usize::from(to)] = block;
-            self.some |= 1 << to;
+            self.set_head(to, block);
         }
     }
 
+    /// Some block of a list.
+    pub fn first(&self, List(list): List) -> Option<u32> {
+        self.heads.get(list as usize).copied().filter(|&block| block != 0)
+    }
+
     /// Some blocks in which a node of `bytes` fits: the first of each list, those with least room first.
-    pub fn candidates(&self, bytes: usize) -> impl DoubleEndedIterator<Item = (u32, u8)> + '_ {
+    pub fn candidates(&self, bytes: usize) -> impl DoubleEndedIterator<Item = u32> + '_ {
         // All blocks of the next list have room for it.
-        let from = u32::from(list_of(bytes)) + 1;
-        (from..LISTS as u32)
-            .filter(|list| self.some >> list & 1 != 0)
-            .map(|list| (self.heads[list as usize], list as u8))
+        let from = list_of(bytes).map_or(0, |list| list.0 + 1);
+        (from..LISTS).filter(|list| self.some >> list & 1 != 0).map(|list| self.heads[list as usize])
     }
 
     /// Every listed block and its list, if each link leads to where the other came from; `Err` with a block of which that is not true.
-    pub fn listed(&self) -> Result<Vec<(u32, u8)>, u32> {
+    pub fn listed(&self) -> Result<Vec<(u32, List)>, u32> {
         let mut all = Vec::new();
-        for list in 0..LISTS {
-            let (mut before, mut block) = (0, self.heads[list]);
-            if (block != 0) != (self.some >> list & 1 != 0) {
+        for (list, &head) in self.heads.iter().enumerate() {
+            let (mut before, mut block) = (0, head);
+            if list < LISTS as usize && (block != 0) != (self.some >> list & 1 != 0) {
                 return Err(block);
             }
             while block != 0 {
                 match self.links.get(block as usize) {
                     Some(&(next, previous)) if previous == before && all.len() < self.links.len() => {
-                        all.push((block, list as u8));
+                        all.push((block, List(list as u32)));
                         (before, block) = (block, next);
                     }
                     _ => return Err(block),
@@ -132,7 +152,8 @@ impl Rooms {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
-        (self.links.capacity() * size_of::<(u32, u32)>() + self.vacant.capacity() * 4) as u64
+        (self.links.capacity() * size_of::<(u32, u32)>()
+            + (self.vacant.capacity() + self.heads.capacity()) * 4) as u64
     }
 }
 
@@ -146,23 +167,29 @@ mod tests {
         let numbers: Vec<u32> = (0..5).filter_map(|_| rooms.take_number()).collect();
         assert_eq!(numbers, [1, 2, 3, 4, 5]);
         for (&block, bytes) in numbers.iter().zip([4, 100, 100, 1000, 30_000]) {
-            rooms.relist(block, NOWHERE, list_of(bytes));
+            rooms.relist(block, None, list_of(bytes));
         }
-        let found =
-            |rooms: &Rooms, bytes| rooms.candidates(bytes).map(|(block, _)| block).collect::<Vec<_>>();
+        let found = |rooms: &Rooms, bytes| rooms.candidates(bytes).collect::<Vec<_>>();
         assert_eq!(found(&rooms, 50), [3, 4, 5]);
         assert_eq!(found(&rooms, 200), [4, 5]);
-        rooms.relist(3, list_of(100), NOWHERE);
+        rooms.relist(3, list_of(100), None);
         assert_eq!(found(&rooms, 50), [2, 4, 5]);
         rooms.relist(2, list_of(100), list_of(20_000));
         assert_eq!(found(&rooms, 2000), [2, 5]);
+        let kind = Some(List::of_kind(300));
+        rooms.relist(1, None, kind);
+        rooms.relist(3, None, kind);
+        assert_eq!(rooms.first(List::of_kind(300)), Some(3));
+        rooms.relist(3, kind, None);
+        assert_eq!((rooms.first(List::of_kind(300)), rooms.first(List::of_kind(9))), (Some(1), None));
+        assert_eq!(rooms.listed().unwrap().len(), 4);
         rooms.give_number(3);
-        assert_eq!((rooms.count(), rooms.take_number(), rooms.take_number()), (4, Some(3), Some(6)));
+        assert_eq!((rooms.take_number(), rooms.take_number()), (Some(3), Some(6)));
     }
 
     #[test]
     fn lists_are_in_order() {
-        let lists: Vec<u8> = (0..1 << 24).step_by(37).map(list_of).collect();
-        assert!(lists.is_sorted() && *lists.last().unwrap() < LISTS as u8);
+        let lists: Vec<u32> = (8..1 << 24).step_by(37).map(|bytes| list_of(bytes).unwrap().0).collect();
+        assert!(lists.is_sorted() && *lists.last().unwrap() < LISTS);
     }
 }

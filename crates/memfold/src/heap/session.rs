@@ -1,58 +1,40 @@
 //! What a thread does with a heap.
 
-use std::cell::{Cell, RefCell};
+use std::boxed::Box;
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
-use std::slice;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
 use std::vec::Vec;
 
 use super::Heap;
-use super::alloc::Tried;
-use super::core::{Core, Spot, Way};
+use super::allocator::{Access, Allocator};
+use super::bytes::Bytes;
+use super::core::Core;
 use super::error::Error;
-use super::frames::Frame;
+use super::frames::pause;
+use super::free::PATIENCE;
+use super::guards::{NodeMut, Pin};
 use super::handle::Handle;
-use super::pins::{Pins, SLOTS};
+use super::seats::SLOTS;
+use super::way::{Spot, Way};
 
-/// Of so many nodes one after the other, or nearly, that have one size, the rest get blocks of their own.
-const SAME_SIZE: u32 = 32;
 /// Blocks that a session finds at once.
 const WAYS: usize = 256;
-/// Sizes for which a session has a block at hand.
-const KINDS: usize = 8;
 
 /// Access to a heap for one thread at a time. Threads have one each.
 ///
 /// Reading copies: what a session reads is its own, whole and of one moment, whatever other threads do. Writing goes to the
 /// node in place, through a guard that keeps all others from the node.
 pub struct Session<'h> {
-    core: &'h Core,
-    /// Block and incarnation to allocate from.
-    mixed: Cell<Option<(u32, u8)>>,
-    equal: RefCell<Vec<Own>>,
-    /// A size, and how often more it was asked for than others.
-    lately: Cell<(usize, u32)>,
-    /// The block that was used last.
-    last: Cell<u32>,
-    /// How the blocks that were read lately were found.
-    ways: [Cell<Way<'h>>; WAYS],
-    pins: &'h Pins,
+    access: Access<'h>,
+    allocator: RefCell<Allocator<'h>>,
+    /// How the blocks that were used lately were found.
+    ways: Box<[UnsafeCell<Way<'h>>]>,
     /// Guards of each pin.
     guards: [Cell<u32>; SLOTS],
     /// A session is one thread's.
     _one: PhantomData<Cell<()>>,
-}
-
-/// A block of nodes of one size.
-#[derive(Clone, Copy)]
-struct Own {
-    len: usize,
-    kind: u32,
-    block: u32,
-    incarnation: u8,
 }
 
 impl fmt::Debug for Session<'_> {
@@ -63,137 +45,175 @@ impl fmt::Debug for Session<'_> {
 
 impl<'h> Session<'h> {
     pub(super) fn new(heap: &'h Heap) -> Result<Self, Error> {
-        let pins = heap.core().pins.take().ok_or(Error::OutOfMemory)?;
+        let core = heap.core();
+        let (number, seat) = core.seats.take().ok_or(Error::OutOfMemory)?;
+        let access = Access { core, seat, me: number as u16, fences: core.seats.fences };
         Ok(Session {
-            core: heap.core(),
-            mixed: Cell::new(None),
-            equal: RefCell::default(),
-            lately: Cell::new((0, 0)),
-            last: Cell::new(0),
-            ways: [const { Cell::new(Way::NONE) }; WAYS],
-            pins,
+            access,
+            allocator: RefCell::new(Allocator::new(access)),
+            ways: (0..WAYS).map(|_| UnsafeCell::new(Way::none(core))).collect(),
             guards: Default::default(),
             _one: PhantomData,
         })
     }
 
-    fn begin(&self) -> Result<(), Error> {
-        if self.core.options.paranoid { self.core.evict_all() } else { Ok(()) }
+    fn core(&self) -> &'h Core {
+        self.access.core
     }
 
     #[inline(always)]
-    fn look<R>(&self, handle: Handle, read: impl FnMut(&Frame, Spot) -> R) -> Result<R, Error> {
-        self.core.read(handle, &self.ways[handle.parts().block as usize % WAYS], read)
+    fn begin(&self) -> Result<(), Error> {
+        if self.access.core.options.paranoid { self.core().evict_all(self.access.me) } else { Ok(()) }
     }
 
-    /// Notes a use when it is of another block than the one before.
-    #[inline]
-    fn touch(&self, handle: Handle, frame: &Frame) {
-        let block = handle.parts().block;
-        if self.last.replace(block) != block {
-            self.core.touch(frame);
+    /// The way that may lead to the handle's block.
+    #[inline(always)]
+    fn way(&self, handle: Handle) -> &Way<'h> {
+        // SAFETY: a session is one thread's, and nothing changes ways while one is used: `find_way` is called afterwards.
+        unsafe { &*self.ways[handle.block() as usize % WAYS].get() }
+    }
+
+    /// Finds the way to the handle's block, which is brought back if need be.
+    #[cold]
+    #[inline(never)]
+    fn find_way(&self, handle: Handle) -> Result<(), Error> {
+        let way = self.core().way_to(self.access.me, handle)?;
+        if !way.leads_to(handle) {
+            return Err(Error::Stale);
         }
+        // SAFETY: as in `way`; no way is in use.
+        unsafe { *self.ways[handle.block() as usize % WAYS].get() = way };
+        Ok(())
+    }
+
+    /// Lets `read` look at a node until nobody has changed it meanwhile.
+    #[inline(always)]
+    fn look<R>(&self, handle: Handle, mut read: impl FnMut(Spot) -> R) -> Result<R, Error> {
+        match self.look_once(handle, &mut read) {
+            Some(result) => Ok(result),
+            None => self.look_again(handle, read),
+        }
+    }
+
+    #[inline(always)]
+    fn look_once<R>(&self, handle: Handle, read: &mut impl FnMut(Spot) -> R) -> Option<R> {
+        let way = self.way(handle);
+        if !way.leads_to(handle) {
+            return None;
+        }
+        let stripe = way.frame.stripe(handle.place());
+        let sequence = stripe.sequence()?;
+        let result = read(way.find(handle)?);
+        if !stripe.is_still(sequence) || !way.is_good() {
+            return None;
+        }
+        self.core().touch(way.frame);
+        Some(result)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_again<R>(&self, handle: Handle, mut read: impl FnMut(Spot) -> R) -> Result<R, Error> {
+        let mut turn = 0;
+        loop {
+            self.find_way(handle)?;
+            if let Some(result) = self.look_once(handle, &mut read) {
+                return Ok(result);
+            }
+            let way = self.way(handle);
+            let stripe = way.frame.stripe(handle.place());
+            if let Some(sequence) = stripe.sequence()
+                && way.find(handle).is_none()
+            {
+                let error = self.core().why_not(way, handle);
+                if stripe.is_still(sequence) && way.is_good() {
+                    return Err(error);
+                }
+            }
+            if turn > PATIENCE {
+                return Err(Error::Busy);
+            }
+            pause(&mut turn);
+        }
+    }
+
+    /// Lets `change` change a node of a block that the session owns; `None` if it doesn't, or something else is not as it mostly is.
+    #[inline(always)]
+    fn change<R>(&self, handle: Handle, change: impl FnOnce(&Way<'h>, Spot, u32) -> Option<R>) -> Option<R> {
+        let Access { seat, fences, .. } = self.access;
+        let way = self.way(handle);
+        if !way.leads_to(handle) || !way.is_own() {
+            return None;
+        }
+        seat.enter(fences);
+        let result = if way.is_good() && way.is_dirty() {
+            let sequence = way.frame.stripe(handle.place()).sequence();
+            sequence.and_then(|sequence| change(way, way.find(handle)?, sequence))
+        } else {
+            None
+        };
+        seat.leave();
+        if result.is_some() {
+            self.core().touch(way.frame);
+        }
+        result
     }
 
     /// Makes a node of `len` bytes, all zero.
+    #[inline]
     pub fn alloc(&self, len: usize) -> Result<Handle, Error> {
         self.begin()?;
-        self.alloc_somewhere(len)
-    }
-
-    fn alloc_somewhere(&self, len: usize) -> Result<Handle, Error> {
-        if len == 0 || len > self.core.shape.longest() {
-            return Err(Error::Size(len));
-        }
-        let (size, count) = self.lately.get();
-        match (size == len, count) {
-            (true, count) => self.lately.set((size, (count + 1).min(2 * SAME_SIZE))),
-            (false, 0) => self.lately.set((len, 1)),
-            (false, count) => self.lately.set((size, count - 1)),
-        }
-        if size == len
-            && count >= SAME_SIZE
-            && let Some(handle) = self.alloc_equal(len)?
-        {
-            return Ok(handle);
-        }
-        self.alloc_mixed(len)
-    }
-
-    fn alloc_mixed(&self, len: usize) -> Result<Handle, Error> {
-        if let Some((block, incarnation)) = self.mixed.get() {
-            if let Tried::Node(handle) = self.core.alloc_in(block, 0, Some(incarnation), len)? {
-                return Ok(handle);
-            }
-            self.mixed.set(None);
-            self.core.disown(block, incarnation)?;
-        }
-        // What is found may be taken by others meanwhile, and estimates are rough for long nodes.
-        for _ in 0..2 {
-            let Some(block) = self.core.find_room(len) else { break };
-            if !self.core.own(block, 0) {
-                continue;
-            }
-            match self.core.alloc_in(block, 0, None, len)? {
-                Tried::Node(handle) => {
-                    self.mixed.set(Some((block, handle.parts().incarnation)));
-                    return Ok(handle);
-                }
-                Tried::Full => self.core.disown_any(block)?,
-            }
-        }
-        let block = self.core.new_block(0)?;
-        match self.core.alloc_in(block, 0, None, len)? {
-            Tried::Node(handle) => {
-                self.mixed.set(Some((block, handle.parts().incarnation)));
-                Ok(handle)
-            }
-            Tried::Full => Err(Error::Size(len)),
-        }
-    }
-
-    fn alloc_equal(&self, len: usize) -> Result<Option<Handle>, Error> {
-        let mut owned = self.equal.borrow_mut();
-        let known = owned.iter().position(|own| own.len == len);
-        if let Some(at) = known {
-            let Own { kind, block, incarnation, .. } = owned[at];
-            if let Tried::Node(handle) = self.core.alloc_in(block, kind, Some(incarnation), len)? {
-                return Ok(Some(handle));
-            }
-            owned.swap_remove(at);
-            self.core.disown(block, incarnation)?;
-        }
-        let Some(kind) = self.core.equal_kind(len) else { return Ok(None) };
-        let block = self.core.new_block(kind)?;
-        let Tried::Node(handle) = self.core.alloc_in(block, kind, None, len)? else { return Ok(None) };
-        if owned.len() == KINDS {
-            let Own { block, incarnation, .. } = owned.remove(0);
-            self.core.disown(block, incarnation)?;
-        }
-        owned.push(Own { len, kind, block, incarnation: handle.parts().incarnation });
-        Ok(Some(handle))
+        self.allocator.borrow_mut().alloc(len)
     }
 
     /// Frees a node.
+    #[inline]
     pub fn free(&self, handle: Handle) -> Result<(), Error> {
-        self.begin()?;
-        self.core.free(handle)
+        if self.access.core.options.paranoid {
+            self.begin()?;
+            return self.core().free(self.access.me, handle);
+        }
+        match self.free_own(handle) {
+            Some(freed) => freed,
+            None => self.free_hard(handle),
+        }
+    }
+
+    #[inline(always)]
+    fn free_own(&self, handle: Handle) -> Option<Result<(), Error>> {
+        let freed = self.change(handle, |way, spot, sequence| {
+            way.can_free().then(|| way.free(handle, spot, sequence, self.core().options.block_size))
+        })?;
+        if let Ok(true) = freed {
+            self.core().list_freed(handle.block(), handle.incarnation());
+        }
+        Some(freed.map(|_| ()))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_hard(&self, handle: Handle) -> Result<(), Error> {
+        if !self.way(handle).leads_to(handle) || !self.way(handle).is_good() {
+            self.find_way(handle)?;
+            if let Some(freed) = self.free_own(handle) {
+                return freed;
+            }
+        }
+        self.core().free(self.access.me, handle)
     }
 
     /// Bytes of a node.
+    #[inline]
     pub fn size(&self, handle: Handle) -> Result<usize, Error> {
         self.begin()?;
-        self.look(handle, |_, spot| spot.len)
+        self.look(handle, |spot| spot.len)
     }
 
     /// Lets `read` look at the bytes of a node, more than once if others change it meanwhile: what it took last counts.
     #[inline]
     pub(super) fn view(&self, handle: Handle, mut read: impl FnMut(Bytes)) -> Result<(), Error> {
         self.begin()?;
-        self.look(handle, |frame, spot| {
-            self.touch(handle, frame);
-            read(Bytes(spot));
-        })
+        self.look(handle, |spot| read(Bytes(spot)))
     }
 
     /// Copies a node to `to`, whose old contents go.
@@ -225,26 +245,23 @@ impl<'h> Session<'h> {
 
     /// Makes a node of `len` bytes, all zero, in the block of `near` if there is room, so that both are resident together.
     pub fn alloc_near(&self, len: usize, near: Handle) -> Result<Handle, Error> {
-        let block = near.parts().block;
         // A stale neighbour is an error, whatever lies there now.
-        let kind = self.size(near).and_then(|_| self.core.kind_of(block))?;
-        if kind == 0
-            && (1..=self.core.shape.longest()).contains(&len)
-            && let Tried::Node(handle) = self.core.alloc_in(block, 0, Some(near.parts().incarnation), len)?
-        {
-            return Ok(handle);
+        self.size(near)?;
+        let mut allocator = self.allocator.borrow_mut();
+        match allocator.alloc_near(len, near)? {
+            Some(handle) => Ok(handle),
+            None => allocator.alloc(len),
         }
-        self.alloc(len)
     }
 
     /// Makes a node longer or shorter. What it holds stays, up to the new size; bytes that it gets are zero. The handle that is given back is
     /// the node's from now on; it is the old one where the node could stay.
     pub fn resize(&mut self, handle: Handle, len: usize) -> Result<Handle, Error> {
         self.begin()?;
-        if len == 0 || len > self.core.shape.longest() {
+        if len == 0 || len > self.core().shape.longest() {
             return Err(Error::Size(len));
         }
-        if self.core.resize(handle, len)? {
+        if self.core().resize(self.access.me, handle, len)? {
             return Ok(handle);
         }
         let old = self.read(handle)?;
@@ -265,194 +282,59 @@ impl<'h> Session<'h> {
     /// Keeps a node where it is as long as the guard lives, for pointers into it.
     pub fn pin(&self, handle: Handle) -> Result<Pin<'_>, Error> {
         self.begin()?;
-        let parts = handle.parts();
-        let pinned = |slot: &usize| self.guards[*slot].get() > 0 && self.pins.get(*slot) == parts.block;
+        let (seat, block) = (self.access.seat, handle.block());
+        let pinned = |slot: &usize| self.guards[*slot].get() > 0 && seat.pinned(*slot) == block;
         let slot = (0..SLOTS).find(pinned);
         let slot = match slot.or_else(|| (0..SLOTS).find(|&slot| self.guards[slot].get() == 0)) {
             Some(slot) => slot,
             None => return Err(Error::Pinned),
         };
         if self.guards[slot].get() == 0 {
-            self.pins.set(slot, parts.block);
+            seat.pin(slot, block, self.access.fences);
         }
         self.guards[slot].set(self.guards[slot].get() + 1);
         // From here on the guard takes the pin off.
         let guards = &self.guards[slot];
-        let (bytes, core, pins) = (NonNull::dangling(), self.core, self.pins);
-        let mut pin = Pin { slot, bytes, len: 0, handle, core, pins, guards };
-        let spot = self.look(handle, |frame, spot| {
-            self.touch(handle, frame);
-            spot
-        })?;
-        pin.bytes = spot.image.place(spot.at, spot.len)?;
-        pin.len = spot.len;
+        let mut pin = Pin { slot, bytes: NonNull::dangling(), len: 0, handle, access: self.access, guards };
+        let spot = self.look(handle, |spot| spot)?;
+        (pin.bytes, pin.len) = (spot.bytes, spot.len);
         Ok(pin)
     }
 
     /// A node to be written, which nobody else reads or writes as long as the guard lives.
+    #[inline]
     pub fn write(&mut self, handle: Handle) -> Result<NodeMut<'_>, Error> {
         self.begin()?;
-        let (frame, spot) = self.core.hold(handle)?;
-        self.touch(handle, frame);
-        let bytes = spot.image.place(spot.at, spot.len);
-        let Ok(bytes) = bytes else {
-            frame.release(handle.parts().place);
-            return Err(Error::Damaged);
+        let held = self.change(handle, |way, spot, sequence| {
+            way.frame.stripe(handle.place()).hold(sequence);
+            Some((way.frame, spot))
+        });
+        let (frame, Spot { bytes, len }) = match held {
+            Some(held) => held,
+            None => self.hold(handle)?,
         };
-        Ok(NodeMut { frame, place: handle.parts().place, bytes, len: spot.len, session: PhantomData })
+        Ok(NodeMut { frame, place: handle.place(), bytes, len, session: PhantomData })
+    }
+
+    /// Takes the stripe of a node.
+    #[cold]
+    #[inline(never)]
+    fn hold(&self, handle: Handle) -> Result<(&'h super::frames::Frame, Spot), Error> {
+        let (claim, _, spot, sequence) = self.core().claim_node(self.access.me, handle)?;
+        self.core().changed(claim.number, claim.frame);
+        claim.frame.stripe(handle.place()).hold(sequence);
+        let frame = claim.frame;
+        self.core().touch(frame);
+        drop(claim);
+        // The next one is found faster.
+        let _ = self.find_way(handle);
+        Ok((frame, spot))
     }
 }
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        self.core.pins.give(self.pins);
-        // What can't be listed is found again when one of its nodes is freed.
-        if let Some((block, incarnation)) = self.mixed.get() {
-            let _ = self.core.disown(block, incarnation);
-        }
-        for own in self.equal.get_mut() {
-            let _ = self.core.disown(own.block, own.incarnation);
-        }
-    }
-}
-
-/// The bytes of a node that others may be writing to.
-#[derive(Clone, Copy)]
-pub(super) struct Bytes(Spot);
-
-impl Bytes {
-    /// How many there are.
-    #[inline]
-    pub fn len(self) -> usize {
-        self.0.len
-    }
-
-    /// Copies those from `from` on, if there are as many.
-    #[inline]
-    pub fn copy_to(self, from: usize, to: &mut [u8]) {
-        let Spot { at, len, .. } = self.0;
-        if from <= len && to.len() <= len - from {
-            copy_out(Spot { at: at + from, len: to.len(), ..self.0 }, to);
-        }
-    }
-}
-
-/// Copies a node that others may be writing to: then what is copied is of no use, but it is something.
-#[inline]
-fn copy_out(spot: Spot, to: &mut [u8]) {
-    debug_assert_eq!(spot.len, to.len());
-    let Ok(from) = spot.image.place(spot.at, to.len()) else { return };
-    let from = from.as_ptr();
-    // The most frequent one.
-    if let (Ok(to), true) = (<&mut [u8; 8]>::try_from(&mut *to), from.addr().is_multiple_of(8)) {
-        // SAFETY: as below.
-        *to = unsafe { (*from.cast::<AtomicU64>()).load(Relaxed) }.to_ne_bytes();
-        return;
-    }
-    // SAFETY: of all reads: within the image, words where eight divides the address; everything that may be written at the same time is
-    // read by atomic operations.
-    let byte = |i: usize| unsafe { (*from.add(i).cast::<AtomicU8>()).load(Relaxed) };
-    let head = from.align_offset(8).min(to.len());
-    for (i, to) in to[..head].iter_mut().enumerate() {
-        *to = byte(i);
-    }
-    let (words, tail) = to[head..].as_chunks_mut::<8>();
-    for (i, to) in words.iter_mut().enumerate() {
-        // SAFETY: as above.
-        *to = unsafe { (*from.add(head + 8 * i).cast::<AtomicU64>()).load(Relaxed) }.to_ne_bytes();
-    }
-    let done = head + 8 * words.len();
-    for (i, to) in tail.iter_mut().enumerate() {
-        *to = byte(done + i);
-    }
-}
-
-/// A node that stays where it is.
-///
-/// Pointers to it are good as long as this lives. It is no lock: other threads may write to the node or free it.
-pub struct Pin<'s> {
-    slot: usize,
-    bytes: NonNull<u8>,
-    len: usize,
-    handle: Handle,
-    core: &'s Core,
-    pins: &'s Pins,
-    guards: &'s Cell<u32>,
-}
-
-impl fmt::Debug for Pin<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pin").field("handle", &self.handle).field("len", &self.len).finish_non_exhaustive()
-    }
-}
-
-impl Pin<'_> {
-    /// The node's first byte.
-    pub fn as_ptr(&self) -> *const u8 {
-        self.bytes.as_ptr()
-    }
-
-    /// The same, to write: the node counts as changed from now on.
-    pub fn as_mut_ptr(&mut self) -> Result<*mut u8, Error> {
-        let block = self.handle.parts().block;
-        let (_, _, frame) = self.core.frame_of(block)?;
-        self.core.changed(block, frame);
-        Ok(self.bytes.as_ptr())
-    }
-
-    /// Bytes of the node.
-    #[expect(clippy::len_without_is_empty, reason = "no node is empty")]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The node.
-    ///
-    /// # Safety
-    /// Nobody writes to the node, resizes or frees it as long as the bytes are used.
-    pub unsafe fn bytes(&self) -> &[u8] {
-        // SAFETY: the node's bytes; the block can't leave, and the caller promises the rest.
-        unsafe { slice::from_raw_parts(self.bytes.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for Pin<'_> {
-    fn drop(&mut self) {
-        self.guards.set(self.guards.get() - 1);
-        if self.guards.get() == 0 {
-            self.pins.clear(self.slot);
-        }
-    }
-}
-
-/// A node that is being written.
-#[derive(Debug)]
-pub struct NodeMut<'s> {
-    frame: &'s Frame,
-    place: u16,
-    bytes: NonNull<u8>,
-    len: usize,
-    session: PhantomData<&'s mut [u8]>,
-}
-
-impl Deref for NodeMut<'_> {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        // SAFETY: the node's bytes, which are this guard's alone while it holds the stripe; the block can't leave.
-        unsafe { slice::from_raw_parts(self.bytes.as_ptr(), self.len) }
-    }
-}
-
-impl DerefMut for NodeMut<'_> {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; readers who look nevertheless throw away what they see.
-        unsafe { slice::from_raw_parts_mut(self.bytes.as_ptr(), self.len) }
-    }
-}
-
-impl Drop for NodeMut<'_> {
-    fn drop(&mut self) {
-        self.frame.release(self.place);
+        self.allocator.get_mut().disown_all();
+        self.access.core.seats.give(self.access.seat);
     }
 }

@@ -62,6 +62,11 @@ impl Shape {
         (u32::from(number) < self.nodes).then(|| self.first() + usize::from(number) * self.stride())
     }
 
+    /// A block of this shape.
+    pub fn block(self, image: Image) -> Equal {
+        Equal { image, shape: self }
+    }
+
     fn words(self) -> usize {
         self.nodes().div_ceil(64)
     }
@@ -78,18 +83,13 @@ pub fn is_live(image: Image, number: u16) -> Result<bool, Damaged> {
     Ok(word >> (number % 64) & 1 != 0)
 }
 
-/// A block in its frame, to be changed by who holds its lock.
+/// A block in its frame, to be changed by who has the right to.
 pub struct Equal {
     image: Image,
     shape: Shape,
 }
 
 impl Equal {
-    /// The block of that shape.
-    pub fn new(image: Image, shape: Shape) -> Self {
-        Equal { image, shape }
-    }
-
     /// Takes the lowest free node from number `from` on, which is zero, or another one; `None` if all are taken.
     pub fn alloc(&mut self, from: u16) -> Result<Option<u16>, Damaged> {
         let words = self.shape.words();
@@ -103,19 +103,6 @@ impl Equal {
             }
         }
         Ok(None)
-    }
-
-    /// Frees a node.
-    pub fn free(&mut self, number: u16) -> Result<(), Damaged> {
-        let place = self.shape.place(number).ok_or(Damaged)?;
-        let word = usize::from(number / 64) * 8;
-        let live = self.image.get64(word)?;
-        let bit = 1 << (number % 64);
-        if live & bit == 0 {
-            return Err(Damaged);
-        }
-        self.image.set64(word, live & !bit)?;
-        self.image.zero(place, self.shape.len as usize)
     }
 
     /// Whether free nodes are zero, and nothing lives where no node can be; how many nodes are live.

@@ -23,6 +23,9 @@ pub struct Image {
 }
 
 impl Image {
+    /// No bytes.
+    pub const NOTHING: Self = Image { base: NonNull::dangling(), len: 0 };
+
     /// The `len` bytes at `base`.
     ///
     /// # Safety

@@ -2,54 +2,46 @@
 //!
 //! ```text
 //!  0      first                                                            end      block size
-//!  | .. | header | node .. filling | header | node | header | free extent .. | header | ..
-//!                  a                          b      b + stride                end - 2
+//!  | .. | header | node .. filling | header | node | header | free extent .. | .. |
+//!                  a                          b      b + stride                
 //!
-//!  header, 2 bytes:   15 the extent before is free | 14 this one is free | 13..0 bytes of the node,
-//!                     or units of the free extent
-//!  free extent:       | next, 2 | prev, 2 | units, 4 | zeros ..  | units, 4 | units, 2 |
+//!  header, 2 bytes:   15 free | 14..0 bytes of the node, or units of the free extent
+//!  free extent:       | next, 2 | units, 4 | zeros ..  |
 //! ```
 //!
-//! Nodes lie at multiples of the alignment; a unit is that many bytes, and next and prev are units from 0. An extent is a
-//! node with what fills it up to the next header, or free. The last header, before `end`, has no extent: it only says
-//! whether the one before is free. So a node costs two bytes and the filling; both neighbours of an extent are found in a
-//! step, and a freed one is merged with those that are free. Numbers of units of 2^14 - 1 and more stand in the four
-//! bytes, for which there is room then.
+//! Nodes lie at multiples of the alignment; a unit is that many bytes. An extent is a node with what fills it up to the next header,
+//! or free. So a node costs two bytes and the filling. The headers are boundary tags read from one end: the walk from header to header
+//! finds all extents. Numbers of units of 2^15 - 1 and more stand in the four bytes, for which there is room then.
 //!
-//! Small free extents have less: links from eight bytes on, and the units at the end from four on. Without the latter the
-//! flag in the next header is not set, and they are merged when the extent before is freed. An extent of one byte is
-//! never left.
+//! **Merging is put off**: a freed node only becomes a free extent. When a session is about to allocate from the block, one walk merges all free
+//! extents that lie side by side and lists them ([`Mixed::list`]); freeing touches no neighbours, of which each would have to be
+//! fetched from memory, and a block of which all goes is never merged at all.
 //!
 //! Free extents are listed by size, in bins: one for each number of units up to 32, above that eight for each doubling.
-//! The smallest that fits is taken (best fit). The heads of the lists stand in the frame and not in the block, which has to be
-//! compressed: they are made anew, links too, by one walk over the block when it is first changed in this frame.
+//! The smallest that fits is taken (best fit). One large extent is **open**: nodes are cut off from it without any list. Heads of lists and the
+//! open extent are the session's and not in the block. `next` is a unit; an extent of less than four bytes is in no list.
 //!
 //! Freed bytes are zero but for links and units, so new nodes are zero at no cost.
 
 use super::image::{Damaged, Image};
 
-/// The extent before is free.
-const BEFORE_FREE: u16 = 1 << 15;
 /// This extent is free.
-const FREE: u16 = 1 << 14;
+const FREE: u16 = 1 << 15;
 /// Bytes of a node, or units of a free extent; all bits set where there are as many or more.
 const SIZE: u16 = FREE - 1;
 
 /// Bytes of a header.
 pub const HEADER: usize = 2;
-/// Bytes of a link, and of units for which 14 bits are not enough.
+/// Bytes of a link, and of units for which 15 bits are not enough.
 const LINK: usize = 2;
 const LONG: usize = 4;
 /// The longest node.
 pub const MOST_BYTES: usize = SIZE as usize;
-/// The most units of a block: links have 16 bits.
+/// The most units of a block: places have 16 bits.
 pub const MOST_UNITS: usize = 1 << 16;
-/// The smallest extent.
-const LEAST: usize = 2;
-/// The smallest free extent whose units stand at its end too.
-const FOOTED: usize = 4;
-/// The smallest free extent that has room for links.
-const LISTED: usize = 8;
+/// The smallest extent, and the smallest one that has room for a link.
+const LEAST: usize = HEADER;
+const LISTED: usize = HEADER + LINK;
 
 /// Bins for exact numbers of units.
 const EXACT: usize = 32;
@@ -80,6 +72,7 @@ impl Shape {
     }
 
     /// Bytes of a unit.
+    #[inline]
     pub fn align(self) -> usize {
         self.align as usize
     }
@@ -93,13 +86,15 @@ impl Shape {
         self.end as usize
     }
 
+    #[inline]
     fn units(self, bytes: usize) -> usize {
-        bytes / self.align()
+        bytes >> self.align.trailing_zeros()
     }
 
     /// Bytes that a node of `len` takes with its header.
+    #[inline]
     pub fn stride(self, len: usize) -> usize {
-        (len + HEADER).next_multiple_of(self.align())
+        (len + HEADER + self.align() - 1) & !(self.align() - 1)
     }
 
     /// Bytes for nodes and headers in an empty block.
@@ -107,9 +102,10 @@ impl Shape {
         self.end().saturating_sub(self.first())
     }
 
-    /// The longest node that an empty block can hold.
+    /// The longest node that an empty block can hold, whatever is left behind it.
     pub fn longest(self) -> usize {
-        self.room().saturating_sub(HEADER).min(MOST_BYTES)
+        let rest = if self.align() < LEAST { LEAST } else { 0 };
+        self.room().saturating_sub(HEADER + rest).min(MOST_BYTES)
     }
 
     /// The place of a node by its unit, if it is in the block.
@@ -119,6 +115,7 @@ impl Shape {
     }
 
     /// The unit of a node by its place.
+    #[inline]
     pub fn unit(self, place: usize) -> u16 {
         self.units(place) as u16
     }
@@ -129,40 +126,38 @@ impl Shape {
     }
 }
 
-/// Lists of free extents, by size.
-#[derive(Debug, Clone)]
-pub struct Bins {
-    /// Units from 0; 0 is none, since a header stands there.
-    heads: [u16; BINS],
-    /// Which lists are not empty.
-    some: u128,
+/// Whether so many bytes behind a node are nothing, or enough for a header.
+#[inline]
+fn leaves_extent(rest: usize) -> bool {
+    rest == 0 || rest >= LEAST
 }
 
-impl Bins {
-    /// Empty lists.
+/// The free extents of a block, for the session that allocates from it.
+#[derive(Debug, Clone)]
+pub struct Extents {
+    /// First of each bin, in units from 0; 0 is none, since a header stands there.
+    heads: [u16; BINS],
+    /// Which bins are not empty.
+    some: u128,
+    /// Where nodes are cut off: place and bytes, none if it is too small.
+    open: usize,
+    open_bytes: usize,
+}
+
+impl Extents {
+    /// No free extents.
     pub const fn new() -> Self {
-        Bins { heads: [0; BINS], some: 0 }
+        Extents { heads: [0; BINS], some: 0, open: 0, open_bytes: 0 }
     }
 
-    fn of(units: usize) -> usize {
+    #[inline]
+    fn bin(units: usize) -> usize {
         if units <= EXACT {
             return units.saturating_sub(1);
         }
         let doubling = (units - 1).ilog2();
         let step = ((units - 1) >> (doubling - STEPS)) & ((1 << STEPS) - 1);
         EXACT + ((doubling - EXACT.ilog2()) << STEPS) as usize + step
-    }
-
-    /// The fewest units of an extent in this bin.
-    fn fewest(bin: usize) -> usize {
-        match bin.checked_sub(EXACT) {
-            None => bin + 1,
-            Some(above) => {
-                let doubling = (above >> STEPS) as u32 + EXACT.ilog2();
-                let step = above & ((1 << STEPS) - 1);
-                (1 << doubling) + (step << (doubling - STEPS)) + 1
-            }
-        }
     }
 
     fn first_from(&self, bin: usize) -> Option<usize> {
@@ -182,68 +177,41 @@ pub struct Extent {
     pub node: Option<usize>,
 }
 
-/// Whether so many bytes behind a node are nothing, or enough for a header.
-fn leaves_extent(rest: usize) -> bool {
-    rest == 0 || rest >= LEAST
+/// The bytes of the node at `place`, if what stands before it is the header of one.
+#[inline(always)]
+pub fn node_len(header: u16) -> Option<usize> {
+    (header & FREE == 0 && header != 0).then_some(usize::from(header))
 }
 
-/// A block in its frame, to be changed by who holds its lock.
-pub struct Mixed<'a> {
+/// A block in its frame, to be changed by who has the right to.
+#[derive(Clone, Copy)]
+pub struct Mixed {
     image: Image,
     shape: Shape,
-    bins: &'a mut Bins,
 }
 
-/// The bytes of the node at `place`, if what stands before it is the header of one.
-#[inline]
-pub fn node_len(image: Image, place: usize) -> Result<Option<usize>, Damaged> {
-    let header = image.get16(place - HEADER)?;
-    Ok((header & FREE == 0 && header & SIZE != 0).then_some(usize::from(header & SIZE)))
-}
-
-impl<'a> Mixed<'a> {
-    /// With lists that are the block's.
-    pub fn new(image: Image, shape: Shape, bins: &'a mut Bins) -> Self {
-        Mixed { image, shape, bins }
+impl Mixed {
+    /// A block of this shape.
+    #[inline]
+    pub fn new(image: Image, shape: Shape) -> Self {
+        Mixed { image, shape }
     }
 
     /// Makes zeros a block without nodes.
-    pub fn format(image: Image, shape: Shape, bins: &'a mut Bins) -> Result<Self, Damaged> {
-        *bins = Bins::new();
-        let mut block = Mixed { image, shape, bins };
-        block.put_free(shape.first(), shape.room())?;
-        Ok(block)
-    }
-
-    /// With lists made from the block.
-    pub fn listed(image: Image, shape: Shape, bins: &'a mut Bins) -> Result<Self, Damaged> {
-        *bins = Bins::new();
-        let mut block = Mixed { image, shape, bins };
-        let mut place = shape.first();
-        while place < shape.end() {
-            let extent = block.extent(place)?;
-            if extent.node.is_none() {
-                block.list(extent.place, extent.stride)?;
-            }
-            place += extent.stride;
-        }
-        Ok(block)
-    }
-
-    fn header(&self, place: usize) -> Result<u16, Damaged> {
-        self.image.get16(place - HEADER)
-    }
-
-    fn set_header(&self, place: usize, header: u16) -> Result<(), Damaged> {
-        self.image.set16(place - HEADER, header)
+    pub fn format(self) -> Result<(), Damaged> {
+        self.put_free(self.shape.first(), self.shape.room())
     }
 
     /// The extent that begins at `place`.
-    pub fn extent(&self, place: usize) -> Result<Extent, Damaged> {
-        let header = self.header(place)?;
+    pub fn extent(self, place: usize) -> Result<Extent, Damaged> {
+        let header = self.image.get16(place - HEADER)?;
         let (stride, node) = match (header & FREE, header & SIZE) {
             (0, size) => (self.shape.stride(size.into()), Some(usize::from(size))),
-            (_, SIZE) => (self.long_units(place + 2 * LINK)? * self.shape.align(), None),
+            (_, SIZE) => {
+                let units = usize::from(self.image.get16(place + LINK)?)
+                    | usize::from(self.image.get16(place + LINK + 2)?) << 16;
+                (units.saturating_mul(self.shape.align()), None)
+            }
             (_, units) => (usize::from(units) * self.shape.align(), None),
         };
         let fits = header & SIZE != 0 && stride != 0 && stride <= self.shape.end().saturating_sub(place);
@@ -251,7 +219,7 @@ impl<'a> Mixed<'a> {
     }
 
     /// Every extent, in their order.
-    pub fn extents(&self) -> impl Iterator<Item = Result<Extent, Damaged>> + '_ {
+    pub fn extents(self) -> impl Iterator<Item = Result<Extent, Damaged>> {
         let mut place = self.shape.first();
         core::iter::from_fn(move || {
             if place >= self.shape.end() {
@@ -263,250 +231,124 @@ impl<'a> Mixed<'a> {
         })
     }
 
-    /// Whether the headers and what stands at the ends of free extents agree, and all other free bytes are zero; how many nodes there are.
-    pub fn check(&self) -> Result<usize, Damaged> {
-        let (mut nodes, mut before_free) = (0, false);
-        let mut end = self.shape.first();
-        for extent in self.extents() {
-            let Extent { place, stride, node } = extent?;
-            if (self.header(place)? & BEFORE_FREE != 0) != before_free {
-                return Err(Damaged);
+    /// Merges free extents that lie side by side, and lists all; the bytes of the longest.
+    pub fn list(self, lists: &mut Extents) -> Result<usize, Damaged> {
+        *lists = Extents::new();
+        let mut longest = Extent { place: 0, stride: 0, node: None };
+        let mut place = self.shape.first();
+        while place < self.shape.end() {
+            let extent = self.extent(place)?;
+            let mut stride = extent.stride;
+            if extent.node.is_none() {
+                self.wipe(extent)?;
+                while place + stride < self.shape.end() {
+                    let next = self.extent(place + stride)?;
+                    if next.node.is_some() {
+                        break;
+                    }
+                    self.wipe(next)?;
+                    self.image.set16(next.place - HEADER, 0)?;
+                    stride += next.stride;
+                }
+                self.put_free(place, stride)?;
+                // The longest is kept back.
+                let merged = Extent { place, stride, node: None };
+                let shorter =
+                    if stride > longest.stride { std::mem::replace(&mut longest, merged) } else { merged };
+                self.enlist(lists, shorter)?;
             }
-            let footed = node.is_none() && stride >= FOOTED;
-            if footed && self.free_before(place + stride)?.place != place {
-                return Err(Damaged);
-            }
-            if node.is_none() && before_free {
-                return Err(Damaged);
-            }
-            let long = if self.shape.units(stride) >= SIZE.into() { LONG } else { 0 };
-            let (zeros, ends) = match node {
-                Some(len) => (len, 0),
-                None if stride >= LISTED => (2 * LINK + long, HEADER + long),
-                None if footed => (0, HEADER),
-                None => (0, 0),
-            };
-            let zero = |at| self.image.get8(at) == Ok(0);
-            if !(place + zeros..place + stride - HEADER - ends).all(zero) {
-                return Err(Damaged);
-            }
-            nodes += usize::from(node.is_some());
-            before_free = footed;
-            end = place + stride;
+            place += stride;
         }
-        let last = self.header(end)? & BEFORE_FREE != 0;
-        if end == self.shape.end() && last == before_free { Ok(nodes) } else { Err(Damaged) }
+        (lists.open, lists.open_bytes) = (longest.place, longest.stride);
+        Ok(longest.stride)
     }
 
-    /// Bytes of the longest node that surely fits now.
-    pub fn surely_fits(&self) -> usize {
-        let Some(bin) = self.bins.some.checked_ilog2() else { return 0 };
-        (Bins::fewest(bin as usize) * self.shape.align()).saturating_sub(HEADER).min(MOST_BYTES)
+    /// Makes a free extent zeros, but for its header.
+    fn wipe(self, extent: Extent) -> Result<(), Damaged> {
+        let inner = extent.stride - HEADER.min(extent.stride);
+        self.image.zero(extent.place, inner.min(LINK + LONG))
     }
 
-    /// Takes room for a node of `len` bytes, 1 to [`MOST_BYTES`], which are zero; its place, or `None` if nothing fits.
-    pub fn alloc(&mut self, len: usize) -> Result<Option<usize>, Damaged> {
+    /// Takes room for a node of `len` bytes, 1 to [`MOST_BYTES`], which are zero; its place, or `None` if nothing listed fits.
+    #[inline]
+    pub fn alloc(self, lists: &mut Extents, len: usize) -> Result<Option<usize>, Damaged> {
         debug_assert!((1..=MOST_BYTES).contains(&len));
         let stride = self.shape.stride(len);
-        let Some(found) = self.best_fit(stride)? else { return Ok(None) };
-        self.take_off(found)?;
-        self.put_rest(found.place + stride, found.stride - stride)?;
-        let flag = self.header(found.place)? & BEFORE_FREE;
-        self.set_header(found.place, flag | len as u16)?;
+        let open_fits = lists.open_bytes >= stride && leaves_extent(lists.open_bytes - stride);
+        let bin = Extents::bin(self.shape.units(stride));
+        if open_fits && lists.some >> bin == 0 {
+            return self.cut_open(lists, stride, len).map(Some);
+        }
+        self.alloc_listed(lists, len, open_fits)
+    }
+
+    #[inline]
+    fn cut_open(self, lists: &mut Extents, stride: usize, len: usize) -> Result<usize, Damaged> {
+        let (place, rest) = (lists.open, lists.open_bytes - stride);
+        self.cut(place, lists.open_bytes, stride, len)?;
+        (lists.open, lists.open_bytes) = (place + stride, rest);
+        Ok(place)
+    }
+
+    /// Makes the first bytes of an unlisted free extent a node.
+    #[inline]
+    fn cut(self, place: usize, bytes: usize, stride: usize, len: usize) -> Result<(), Damaged> {
+        if self.shape.units(bytes) >= SIZE.into() {
+            self.image.zero(place + LINK, LONG)?;
+        }
+        if bytes > stride {
+            self.put_free(place + stride, bytes - stride)?;
+        }
+        self.image.set16(place - HEADER, len as u16)
+    }
+
+    fn alloc_listed(
+        self,
+        lists: &mut Extents,
+        len: usize,
+        open_fits: bool,
+    ) -> Result<Option<usize>, Damaged> {
+        let stride = self.shape.stride(len);
+        let Some((found, before, bin)) = self.best_fit(lists, stride)? else {
+            return if open_fits { self.cut_open(lists, stride, len).map(Some) } else { Ok(None) };
+        };
+        if open_fits && lists.open_bytes <= found.stride {
+            return self.cut_open(lists, stride, len).map(Some);
+        }
+        // Off its list.
+        let next = self.image.get16(found.place)?;
+        self.image.set16(found.place, 0)?;
+        match before {
+            None => {
+                lists.heads[bin] = next;
+                if next == 0 {
+                    lists.some &= !(1 << bin);
+                }
+            }
+            Some(before) => self.image.set16(before, next)?,
+        }
+        self.cut(found.place, found.stride, stride, len)?;
+        let rest = Extent { place: found.place + stride, stride: found.stride - stride, node: None };
+        if rest.stride > lists.open_bytes {
+            let old = Extent { place: lists.open, stride: lists.open_bytes, node: None };
+            (lists.open, lists.open_bytes) = (rest.place, rest.stride);
+            self.enlist(lists, old)?;
+        } else {
+            self.enlist(lists, rest)?;
+        }
         Ok(Some(found.place))
     }
 
-    /// Makes the node at `place` longer or shorter where it is; false if it can't be. Bytes that it gets are zero.
-    pub fn resize(&mut self, place: usize, len: usize) -> Result<bool, Damaged> {
-        debug_assert!((1..=MOST_BYTES).contains(&len));
-        let old = self.extent(place)?;
-        let old_len = old.node.ok_or(Damaged)?;
-        let stride = self.shape.stride(len);
-        let next = place + old.stride;
-        let free_after = self.free_from(next)?;
-        let available = old.stride + free_after;
-        if stride > available || !leaves_extent(available - stride) {
-            return Ok(false);
-        }
-        if len < old_len {
-            self.image.zero(place + len, old_len - len)?;
-        }
-        if stride != old.stride {
-            self.clear_free(next, free_after)?;
-            if next < self.shape.end() && free_after > 0 {
-                self.set_header(next, 0)?;
-            }
-            self.put_rest(place + stride, available - stride)?;
-        }
-        let flag = self.header(place)? & BEFORE_FREE;
-        self.set_header(place, flag | len as u16)?;
-        Ok(true)
-    }
-
-    /// Frees the node at `place`; whether the block has none now.
-    pub fn free(&mut self, place: usize) -> Result<bool, Damaged> {
-        let extent = self.extent(place)?;
-        let len = extent.node.ok_or(Damaged)?;
-        let (mut start, mut stride) = (place, extent.stride);
-        self.image.zero(place, len)?;
-        let next = place + stride;
-        let free_after = self.free_from(next)?;
-        if free_after > 0 {
-            self.clear_free(next, free_after)?;
-            self.set_header(next, 0)?;
-            stride += free_after;
-        }
-        if self.header(place)? & BEFORE_FREE != 0 {
-            let before = self.free_before(place)?;
-            self.take_off(before)?;
-            self.set_header(place, 0)?;
-            start = before.place;
-            stride += before.stride;
-        }
-        self.put_free(start, stride)?;
-        Ok(stride == self.shape.room())
-    }
-
-    /// The free extent that ends at `place`.
-    fn free_before(&self, place: usize) -> Result<Extent, Damaged> {
-        let end = place.checked_sub(2 * HEADER).ok_or(Damaged)?;
-        let units = match self.image.get16(end)? {
-            SIZE => self.long_units(end.checked_sub(LONG).ok_or(Damaged)?)?,
-            units => units.into(),
-        };
-        let start =
-            place.checked_sub(units * self.shape.align()).filter(|&start| start >= self.shape.first());
-        let before = self.extent(start.ok_or(Damaged)?)?;
-        let is_it = before.node.is_none() && before.place + before.stride == place;
-        if is_it { Ok(before) } else { Err(Damaged) }
-    }
-
-    /// Bytes of free extents from `place` on.
-    fn free_from(&self, place: usize) -> Result<usize, Damaged> {
-        let mut end = place;
-        while end < self.shape.end() {
-            let extent = self.extent(end)?;
-            if extent.node.is_some() {
-                break;
-            }
-            end += extent.stride;
-        }
-        Ok(end - place)
-    }
-
-    /// Takes these free extents off their lists, and makes all of them zero but for the first header.
-    fn clear_free(&mut self, place: usize, bytes: usize) -> Result<(), Damaged> {
-        let mut at = place;
-        while at < place + bytes {
-            let extent = self.extent(at)?;
-            self.take_off(extent)?;
-            if at > place {
-                self.set_header(at, 0)?;
-            }
-            at += extent.stride;
-        }
-        Ok(())
-    }
-
-    /// What is left behind a node, zeros if anything, is free, and the next header knows.
-    fn put_rest(&mut self, place: usize, rest: usize) -> Result<(), Damaged> {
-        if rest == 0 {
-            return self.set_header(place, self.header(place)? & !BEFORE_FREE);
-        }
-        self.set_header(place, 0)?;
-        self.put_free(place, rest)
-    }
-
-    /// Makes zeros a free extent; the flag in its header stays.
-    fn put_free(&mut self, place: usize, stride: usize) -> Result<(), Damaged> {
-        let units = self.shape.units(stride);
-        let short = units.min(SIZE.into()) as u16;
-        self.set_header(place, self.header(place)? & BEFORE_FREE | FREE | short)?;
-        let next = place + stride;
-        let mut flag = 0;
-        if stride >= FOOTED {
-            flag = BEFORE_FREE;
-            self.image.set16(next - 2 * HEADER, short)?;
-        }
-        if short == SIZE {
-            self.set_long_units(place + 2 * LINK, units)?;
-            self.set_long_units(next - 2 * HEADER - LONG, units)?;
-        }
-        self.set_header(next, self.header(next)? & !BEFORE_FREE | flag)?;
-        self.list(place, stride)
-    }
-
-    /// Takes a free extent off its list; everything in it is zero afterwards, but for its header.
-    fn take_off(&mut self, extent: Extent) -> Result<(), Damaged> {
-        let Extent { place, stride, .. } = extent;
-        if stride >= LISTED {
-            self.unlist(place, stride)?;
-        }
-        if self.shape.units(stride) >= SIZE.into() {
-            self.set_long_units(place + 2 * LINK, 0)?;
-            self.set_long_units(place + stride - 2 * HEADER - LONG, 0)?;
-        }
-        if stride >= FOOTED {
-            self.image.set16(place + stride - 2 * HEADER, 0)?;
-        }
-        Ok(())
-    }
-
-    fn long_units(&self, at: usize) -> Result<usize, Damaged> {
-        Ok(usize::from(self.image.get16(at)?) | usize::from(self.image.get16(at + 2)?) << 16)
-    }
-
-    fn set_long_units(&self, at: usize, units: usize) -> Result<(), Damaged> {
-        self.image.set16(at, units as u16)?;
-        self.image.set16(at + 2, (units >> 16) as u16)
-    }
-
-    fn list(&mut self, place: usize, stride: usize) -> Result<(), Damaged> {
-        if stride < LISTED {
-            return Ok(());
-        }
-        let bin = Bins::of(self.shape.units(stride));
-        let (unit, head) = (self.shape.unit(place), self.bins.heads[bin]);
-        self.image.set16(place, head)?;
-        self.image.set16(place + LINK, 0)?;
-        if head != 0 {
-            self.image.set16(self.linked(head) + LINK, unit)?;
-        }
-        self.bins.heads[bin] = unit;
-        self.bins.some |= 1 << bin;
-        Ok(())
-    }
-
-    fn unlist(&mut self, place: usize, stride: usize) -> Result<(), Damaged> {
-        let bin = Bins::of(self.shape.units(stride));
-        let (next, prev) = (self.image.get16(place)?, self.image.get16(place + LINK)?);
-        match prev {
-            0 => {
-                self.bins.heads[bin] = next;
-                if next == 0 {
-                    self.bins.some &= !(1 << bin);
-                }
-            }
-            prev => self.image.set16(self.linked(prev), next)?,
-        }
-        if next != 0 {
-            self.image.set16(self.linked(next) + LINK, prev)?;
-        }
-        self.image.set16(place, 0)?;
-        self.image.set16(place + LINK, 0)
-    }
-
-    /// Where the links of the extent lie that a link leads to.
-    fn linked(&self, unit: u16) -> usize {
-        usize::from(unit) * self.shape.align()
-    }
-
-    /// The smallest listed extent of at least `stride` bytes that leaves no rest too small to be one.
-    fn best_fit(&self, stride: usize) -> Result<Option<Extent>, Damaged> {
-        let mut from = Bins::of(self.shape.units(stride));
-        while let Some(bin) = self.bins.first_from(from) {
-            let mut best: Option<Extent> = None;
-            let mut unit = self.bins.heads[bin];
+    /// The smallest listed extent of at least `stride` bytes that leaves no rest too small to be one, that before it in its list, and the bin.
+    fn best_fit(
+        self,
+        lists: &Extents,
+        stride: usize,
+    ) -> Result<Option<(Extent, Option<usize>, usize)>, Damaged> {
+        let mut from = Extents::bin(self.shape.units(stride));
+        while let Some(bin) = lists.first_from(from) {
+            let mut best: Option<(Extent, Option<usize>, usize)> = None;
+            let (mut unit, mut before) = (lists.heads[bin], None);
             for _ in 0..LOOKED_AT {
                 let Some(place) = self.shape.place(unit) else { break };
                 let extent = self.extent(place)?;
@@ -514,13 +356,14 @@ impl<'a> Mixed<'a> {
                     return Err(Damaged);
                 }
                 let fits = extent.stride >= stride && leaves_extent(extent.stride - stride);
-                if fits && best.is_none_or(|best| extent.stride < best.stride) {
-                    best = Some(extent);
+                if fits && best.is_none_or(|(best, ..)| extent.stride < best.stride) {
+                    best = Some((extent, before, bin));
                 }
                 if bin < EXACT {
                     // All the others are as long.
                     break;
                 }
+                before = Some(place);
                 unit = self.image.get16(place)?;
             }
             if best.is_some() {
@@ -529,5 +372,93 @@ impl<'a> Mixed<'a> {
             from = bin + 1;
         }
         Ok(None)
+    }
+
+    /// Frees the node at `place`, of `len` bytes; what it took with its header.
+    #[inline]
+    pub fn free(self, place: usize, len: usize) -> Result<usize, Damaged> {
+        let stride = self.shape.stride(len);
+        self.image.zero(place, len)?;
+        self.put_free(place, stride)?;
+        Ok(stride)
+    }
+
+    /// Makes the node at `place` longer or shorter where it is; by how much more it takes now, or `None` if it can't be. Bytes that it gets are zero.
+    /// Free extents that were listed before may be so no longer.
+    pub fn resize(self, place: usize, len: usize) -> Result<Option<isize>, Damaged> {
+        debug_assert!((1..=MOST_BYTES).contains(&len));
+        let old = self.extent(place)?;
+        let old_len = old.node.ok_or(Damaged)?;
+        let stride = self.shape.stride(len);
+        let mut available = old.stride;
+        while available < stride || !leaves_extent(available - stride) {
+            if place + available >= self.shape.end() {
+                return Ok(None);
+            }
+            let next = self.extent(place + available)?;
+            if next.node.is_some() {
+                return Ok(None);
+            }
+            available += next.stride;
+        }
+        let mut next = place + old.stride;
+        while next < place + available {
+            let extent = self.extent(next)?;
+            self.wipe(extent)?;
+            self.image.set16(next - HEADER, 0)?;
+            next += extent.stride;
+        }
+        if len < old_len {
+            self.image.zero(place + len, old_len - len)?;
+        }
+        if available > stride {
+            self.put_free(place + stride, available - stride)?;
+        }
+        self.image.set16(place - HEADER, len as u16)?;
+        Ok(Some(stride as isize - old.stride as isize))
+    }
+
+    /// Makes zeros a free extent, in no list.
+    #[inline]
+    fn put_free(self, place: usize, stride: usize) -> Result<(), Damaged> {
+        let units = self.shape.units(stride);
+        self.image.set16(place - HEADER, FREE | units.min(SIZE.into()) as u16)?;
+        if units >= SIZE.into() {
+            self.image.set16(place + LINK, units as u16)?;
+            self.image.set16(place + LINK + 2, (units >> 16) as u16)?;
+        }
+        Ok(())
+    }
+
+    fn enlist(self, lists: &mut Extents, extent: Extent) -> Result<(), Damaged> {
+        if extent.stride < LISTED {
+            return Ok(());
+        }
+        let bin = Extents::bin(self.shape.units(extent.stride));
+        self.image.set16(extent.place, lists.heads[bin])?;
+        lists.heads[bin] = self.shape.unit(extent.place);
+        lists.some |= 1 << bin;
+        Ok(())
+    }
+
+    /// Whether headers lead from the first to the end and free bytes are zero: how many nodes there are, their bytes, and free ones.
+    pub fn check(self) -> Result<(usize, usize, usize), Damaged> {
+        let (mut nodes, mut bytes, mut free) = (0, 0, 0);
+        for extent in self.extents() {
+            let Extent { place, stride, node } = extent?;
+            let used = match node {
+                Some(len) => len,
+                None => LINK + if self.shape.units(stride) >= SIZE.into() { LONG } else { 0 },
+            };
+            let zero = |at| self.image.get8(at) == Ok(0);
+            if !(place + used..place + stride - HEADER).all(zero) {
+                return Err(Damaged);
+            }
+            match node {
+                Some(len) => (nodes, bytes) = (nodes + 1, bytes + len),
+                None => free += stride,
+            }
+        }
+        Ok((nodes, bytes, free))
     }
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::vec::Vec;
 
-use super::equal::{self, Equal};
+use super::equal;
 use super::image::Image;
-use super::mixed::{self, Bins, Mixed};
+use super::mixed::{self, Extents, Mixed};
 use crate::random::Random;
 
 struct Memory(NonNull<u8>, usize);
@@ -43,37 +43,28 @@ impl Drop for Memory {
     }
 }
 
-/// What must hold of a block: extents cover it, neighbours know of each other, nodes hold what the model says, and free
-/// bytes are zero but for what belongs there.
+/// What must hold of a block: extents cover it, nodes hold what the model says, and free bytes are zero but for what belongs there.
 fn check(memory: &Memory, shape: mixed::Shape, model: &BTreeMap<usize, Vec<u8>>) {
-    let mut bins = Bins::new();
-    let block = Mixed::new(memory.image(), shape, &mut bins);
-    let (mut seen, mut before_free, mut end) = (0, false, shape.first());
+    let block = Mixed::new(memory.image(), shape);
+    let (mut seen, mut end) = (0, shape.first());
     for extent in block.extents() {
         let extent = extent.unwrap();
         assert_eq!(extent.place, end);
-        let header = memory.image().get16(extent.place - 2).unwrap();
-        assert_eq!(header >> 15 != 0, before_free, "the flag at {}", extent.place);
-        match extent.node {
-            Some(len) => {
-                let node = &model[&extent.place];
-                assert_eq!(&memory.bytes()[extent.place..extent.place + len], node);
-                let filling = &memory.bytes()[extent.place + len..extent.place + extent.stride - 2];
-                assert!(filling.iter().all(|&byte| byte == 0));
-                seen += 1;
-            }
-            None => {
-                let inner = &memory.bytes()[extent.place..extent.place + extent.stride - 2];
-                let (front, back) = if inner.len() > 16 { (8, 6) } else { (inner.len(), 0) };
-                assert!(inner[front..inner.len() - back].iter().all(|&byte| byte == 0));
-                assert!(!before_free || extent.stride < 4, "two free extents side by side");
-            }
+        if let Some(len) = extent.node {
+            assert_eq!(&memory.bytes()[extent.place..extent.place + len], &model[&extent.place]);
+            seen += 1;
         }
-        before_free = extent.node.is_none() && extent.stride >= 4;
         end = extent.place + extent.stride;
     }
-    assert_eq!(seen, model.len());
-    assert_eq!(end, shape.first() + shape.room());
+    assert_eq!((seen, end), (model.len(), shape.first() + shape.room()));
+    let bytes = model.values().map(Vec::len).sum();
+    let free = shape.room() - model.values().map(|node| shape.stride(node.len())).sum::<usize>();
+    assert_eq!(block.check(), Ok((seen, bytes, free)));
+}
+
+/// Free extents, as the headers tell.
+fn free_extents(block: Mixed) -> Vec<usize> {
+    block.extents().map(|extent| extent.unwrap()).filter(|e| e.node.is_none()).map(|e| e.stride).collect()
 }
 
 #[test]
@@ -82,99 +73,146 @@ fn mixed_blocks_do_as_the_model() {
         [(1024, 1), (1024, 8), (4096, 2), (4096, 16), (32768, 8), (32768, 1), (1 << 19, 8), (65536, 4096)]
     {
         let (memory, shape) = (Memory::new(size), mixed::Shape::new(size, align));
-        let mut bins = Bins::new();
-        Mixed::format(memory.image(), shape, &mut bins).unwrap();
+        let block = Mixed::new(memory.image(), shape);
+        let mut lists = Extents::new();
+        block.format().unwrap();
         let mut random = Random(size as u64 + align as u64);
         let mut model: BTreeMap<usize, Vec<u8>> = BTreeMap::new();
         let longest = shape.longest().min(if size > 60_000 { 3000 } else { 300 });
-        for step in 0..4000 {
-            if step % 500 == 250 {
-                // As after loading: lists are made anew.
-                Mixed::listed(memory.image(), shape, &mut bins).unwrap();
+        for step in 0..6000 {
+            if step % (1 + random.index(100)) == 0 {
+                let longest = block.list(&mut lists).unwrap();
+                let free = free_extents(block);
+                assert_eq!(longest, free.iter().copied().max().unwrap_or(0));
+                let nodes = block.extents().map(|extent| extent.unwrap().node.is_some());
+                assert!(nodes.is_sorted_by(|a, b| *a || *b), "two free extents side by side");
             }
-            let mut block = Mixed::new(memory.image(), shape, &mut bins);
             let len = 1 + random.index(longest);
             let nth = random.index(model.len().max(1));
             let some = model.keys().nth(nth).copied();
             match (random.index(8), some) {
                 (0..=3, _) | (_, None) => {
-                    let sure = len <= block.surely_fits();
-                    let Some(place) = block.alloc(len).unwrap() else {
-                        assert!(!sure || align == 1);
-                        continue;
-                    };
+                    let Some(place) = block.alloc(&mut lists, len).unwrap() else { continue };
                     assert!(place.is_multiple_of(align.max(shape.align())) && place + len <= size);
-                    assert_eq!(mixed::node_len(memory.image(), place), Ok(Some(len)));
                     assert!(memory.bytes()[place..place + len].iter().all(|&byte| byte == 0));
                     let bytes: Vec<u8> = (0..len).map(|_| random.index(256) as u8).collect();
                     memory.write(place, &bytes);
                     assert!(model.insert(place, bytes).is_none());
                 }
                 (4..=6, Some(place)) => {
-                    model.remove(&place);
-                    assert_eq!(block.free(place).unwrap(), model.is_empty());
+                    let node = model.remove(&place).unwrap();
+                    assert_eq!(block.free(place, node.len()), Ok(shape.stride(node.len())));
                 }
                 (_, Some(place)) => {
-                    if block.resize(place, len).unwrap() {
-                        let node = model.get_mut(&place).unwrap();
+                    let node = model.get_mut(&place).unwrap();
+                    let more = shape.stride(len) as isize - shape.stride(node.len()) as isize;
+                    if let Some(taken) = block.resize(place, len).unwrap() {
+                        assert_eq!(taken, more);
                         node.resize(len, 0);
                     }
+                    block.list(&mut lists).unwrap();
                 }
             }
             if step % 16 == 0 || size < 5000 {
                 check(&memory, shape, &model);
             }
         }
-        let mut block = Mixed::new(memory.image(), shape, &mut bins);
         while !model.is_empty() {
             let place = *model.keys().nth(random.index(model.len())).unwrap();
-            model.remove(&place);
-            assert_eq!(block.free(place).unwrap(), model.is_empty());
+            let node = model.remove(&place).unwrap();
+            block.free(place, node.len()).unwrap();
+            if random.index(20) == 0 {
+                block.list(&mut lists).unwrap();
+            }
         }
-        // However it was cut up, one free extent is left.
-        assert_eq!(block.extents().count(), 1);
-        assert_eq!(block.surely_fits().min(shape.longest()), block.surely_fits());
+        // However it was cut up, one free extent is left, in which the longest node fits.
+        assert_eq!(block.list(&mut lists), Ok(shape.room()));
+        assert_eq!(free_extents(block), [shape.room()]);
+        assert!(block.alloc(&mut lists, shape.longest()).unwrap().is_some());
+    }
+}
+
+/// The listing with which a boundary-tag allocator shows that it leaves no fragments: nodes are freed in several orders, and what is free after
+/// each step is one extent for each gap.
+#[test]
+fn what_is_freed_side_by_side_is_one_extent() {
+    for order in [[0, 1, 2, 3], [3, 2, 1, 0], [0, 2, 1, 3], [1, 3, 0, 2], [2, 0, 3, 1]] {
+        let (memory, shape) = (Memory::new(4096), mixed::Shape::new(4096, 8));
+        let (block, mut lists) = (Mixed::new(memory.image(), shape), Extents::new());
+        block.format().unwrap();
+        block.list(&mut lists).unwrap();
+        // Four nodes that fill the block.
+        let mut left: usize = shape.room();
+        let nodes: Vec<(usize, usize)> = (0..4)
+            .map(|i| {
+                let len = if i == 3 { left - 2 } else { 100 + 50 * i };
+                left -= shape.stride(len);
+                (block.alloc(&mut lists, len).unwrap().unwrap(), len)
+            })
+            .collect();
+        assert_eq!(block.alloc(&mut lists, 1), Ok(None));
+        let mut is_free = [false; 4];
+        for i in order {
+            block.free(nodes[i].0, nodes[i].1).unwrap();
+            is_free[i] = true;
+            block.list(&mut lists).unwrap();
+            let gaps = is_free.chunk_by(|a, b| a == b).filter(|chunk| chunk[0]).count();
+            assert_eq!(free_extents(block).len(), gaps, "{order:?}");
+        }
+        assert_eq!(free_extents(block), [shape.room()]);
     }
 }
 
 #[test]
 fn the_best_fit_is_taken() {
     let (memory, shape) = (Memory::new(4096), mixed::Shape::new(4096, 8));
-    let mut bins = Bins::new();
-    let mut block = Mixed::format(memory.image(), shape, &mut bins).unwrap();
-    let mut node = |len| block.alloc(len).unwrap().unwrap();
+    let (block, mut lists) = (Mixed::new(memory.image(), shape), Extents::new());
+    block.format().unwrap();
+    block.list(&mut lists).unwrap();
+    let mut node = |len| block.alloc(&mut lists, len).unwrap().unwrap();
     let (large, _a, small, _b, middle, _c) = (node(200), node(8), node(60), node(8), node(100), node(8));
-    for place in [large, small, middle] {
-        block.free(place).unwrap();
+    for (place, len) in [(large, 200), (small, 60), (middle, 100)] {
+        block.free(place, len).unwrap();
     }
-    assert_eq!(block.alloc(90), Ok(Some(middle)));
-    assert_eq!(block.alloc(50), Ok(Some(small)));
-    assert_eq!(block.alloc(50), Ok(Some(large)));
+    block.list(&mut lists).unwrap();
+    assert_eq!(block.alloc(&mut lists, 90), Ok(Some(middle)));
+    assert_eq!(block.alloc(&mut lists, 50), Ok(Some(small)));
+    assert_eq!(block.alloc(&mut lists, 50), Ok(Some(large)));
 }
 
 #[test]
 fn bytes_that_contradict_themselves_are_refused() {
     let (memory, shape) = (Memory::new(4096), mixed::Shape::new(4096, 8));
+    let block = Mixed::new(memory.image(), shape);
     let mut random = Random(7);
-    for _ in 0..3000 {
+    for _ in 0..5000 {
         memory.image().zero(0, 4096).unwrap();
-        let mut bins = Bins::new();
-        let mut block = Mixed::format(memory.image(), shape, &mut bins).unwrap();
-        let nodes: Vec<usize> = (0..20).filter_map(|_| block.alloc(1 + random.index(200)).unwrap()).collect();
-        for &place in nodes.iter().step_by(3) {
-            block.free(place).unwrap();
+        let mut lists = Extents::new();
+        block.format().unwrap();
+        block.list(&mut lists).unwrap();
+        let nodes: Vec<(usize, usize)> = (0..20)
+            .filter_map(|_| {
+                let len = 1 + random.index(200);
+                block.alloc(&mut lists, len).unwrap().map(|place| (place, len))
+            })
+            .collect();
+        for &(place, len) in nodes.iter().step_by(3) {
+            block.free(place, len).unwrap();
+        }
+        if random.index(2) == 0 {
+            block.list(&mut lists).unwrap();
         }
         for _ in 0..1 + random.index(8) {
             memory.write(random.index(4096), &[random.index(256) as u8]);
         }
         // Whatever comes of it, nothing outside of the block is touched, and nothing panics.
-        let mut block = Mixed::new(memory.image(), shape, &mut bins);
-        for &place in &nodes {
+        for &(place, len) in &nodes {
             let _ = block.resize(place, 1 + random.index(300));
-            let _ = block.free(place);
-            let _ = block.alloc(1 + random.index(300));
+            let _ = block.free(place, len);
+            let _ = block.alloc(&mut lists, 1 + random.index(300));
         }
-        let _ = Mixed::listed(memory.image(), shape, &mut bins);
+        let _ = block.list(&mut lists);
+        let _ = block.check();
     }
 }
 
@@ -186,7 +224,7 @@ fn equal_blocks_do_as_the_model() {
         let shape = equal::Shape::new(size, align, len);
         assert!(shape.used() <= size && shape.nodes() > 0);
         let memory = Memory::new(size);
-        let mut block = Equal::new(memory.image(), shape);
+        let mut block = shape.block(memory.image());
         let mut random = Random(size as u64);
         let mut model: BTreeMap<u16, u8> = BTreeMap::new();
         for _ in 0..3000 {
@@ -195,8 +233,10 @@ fn equal_blocks_do_as_the_model() {
                 (0, Some(number)) => {
                     let place = shape.place(number).unwrap();
                     assert_eq!(memory.bytes()[place], model.remove(&number).unwrap());
-                    block.free(number).unwrap();
-                    assert!(block.free(number).is_err());
+                    memory.image().zero(place, len).unwrap();
+                    let word = usize::from(number / 64) * 8;
+                    let live = memory.image().get64(word).unwrap();
+                    memory.image().set64(word, live & !(1 << (number % 64))).unwrap();
                     assert_eq!(equal::is_live(memory.image(), number), Ok(false));
                 }
                 _ => {
@@ -220,18 +260,21 @@ fn equal_blocks_do_as_the_model() {
 }
 
 #[test]
-fn bins_are_in_the_order_of_sizes() {
-    let memory = Memory::new(1 << 19);
-    let shape = mixed::Shape::new(1 << 19, 8);
-    let mut bins = Bins::new();
-    let mut block = Mixed::format(memory.image(), shape, &mut bins).unwrap();
-    // A free extent whose units do not fit into a header.
-    assert_eq!(block.extents().count(), 1);
-    assert_eq!(block.surely_fits(), mixed::MOST_BYTES);
-    let first = block.alloc(mixed::MOST_BYTES).unwrap().unwrap();
-    let second = block.alloc(100).unwrap().unwrap();
-    block.free(first).unwrap();
-    assert_eq!(block.alloc(mixed::MOST_BYTES), Ok(Some(first)));
-    block.free(second).unwrap();
-    assert!(block.free(first).unwrap());
+fn extents_longer_than_a_header_says_are_listed() {
+    for (size, align) in [(1 << 19, 8), (1 << 16, 1)] {
+        let memory = Memory::new(size);
+        let shape = mixed::Shape::new(size, align);
+        let (block, mut lists) = (Mixed::new(memory.image(), shape), Extents::new());
+        block.format().unwrap();
+        assert_eq!(block.list(&mut lists), Ok(shape.room()));
+        let first = block.alloc(&mut lists, mixed::MOST_BYTES).unwrap().unwrap();
+        let second = block.alloc(&mut lists, 100).unwrap().unwrap();
+        block.free(first, mixed::MOST_BYTES).unwrap();
+        block.list(&mut lists).unwrap();
+        assert_eq!(block.alloc(&mut lists, mixed::MOST_BYTES), Ok(Some(first)));
+        block.free(second, 100).unwrap();
+        block.free(first, mixed::MOST_BYTES).unwrap();
+        assert_eq!(block.list(&mut lists), Ok(shape.room()));
+        assert_eq!(block.check(), Ok((0, 0, shape.room())));
+    }
 }

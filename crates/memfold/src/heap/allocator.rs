@@ -1,0 +1,248 @@
+//! From which blocks a session allocates.
+//!
+//! One block of nodes of different sizes, a few more near nodes that others were put beside, and a block for each of a few sizes that come
+//! one after the other.
+
+use std::sync::atomic::Ordering::*;
+use std::vec::Vec;
+
+use super::core::{Core, Shape};
+use super::current::Current;
+use super::error::Error;
+use super::fences::Fences;
+use super::handle::Handle;
+use super::seats::Seat;
+
+/// Of so many nodes one after the other, or nearly, that have one size, the rest get blocks of their own.
+const SAME_SIZE: u32 = 32;
+/// Sizes for which a session has a block at hand.
+const KINDS: usize = 8;
+/// Blocks of nodes of different sizes at hand.
+const MIXED: usize = 5;
+
+/// A session's place in its heap.
+#[derive(Clone, Copy)]
+pub struct Access<'h> {
+    pub core: &'h Core,
+    pub seat: &'h Seat,
+    /// The number of the seat.
+    pub me: u16,
+    pub fences: Fences,
+}
+
+/// See the module.
+pub struct Allocator<'h> {
+    access: Access<'h>,
+    /// The first is that from which is allocated in general.
+    mixed: Vec<Current<'h>>,
+    /// The last is that which was used last.
+    equal: Vec<Current<'h>>,
+    /// A size, and how often more it was asked for than others.
+    lately: (usize, u32),
+    longest: usize,
+}
+
+impl<'h> Allocator<'h> {
+    /// Without blocks.
+    pub fn new(access: Access<'h>) -> Self {
+        let longest = access.core.shape.longest();
+        Allocator { access, mixed: Vec::new(), equal: Vec::new(), lately: (0, 0), longest }
+    }
+
+    /// A node of `len` bytes.
+    #[inline]
+    pub fn alloc(&mut self, len: usize) -> Result<Handle, Error> {
+        if len.wrapping_sub(1) >= self.longest {
+            return Err(Error::Size(len));
+        }
+        let (size, count) = self.lately;
+        if size == len && count >= SAME_SIZE {
+            if let Some(current) = self.equal.last_mut()
+                && current.len() == Some(len)
+                && let Some(handle) = self.access.alloc_in(current, len)?
+            {
+                return Ok(handle);
+            }
+            if let Some(handle) = self.alloc_equal(len)? {
+                return Ok(handle);
+            }
+        } else {
+            self.lately = match count {
+                _ if size == len => (size, count + 1),
+                0 => (len, 1),
+                count => (size, count - 1),
+            };
+        }
+        if let Some(current) = self.mixed.first_mut()
+            && let Some(handle) = self.access.alloc_in(current, len)?
+        {
+            return Ok(handle);
+        }
+        self.alloc_mixed(len)
+    }
+
+    #[cold]
+    fn alloc_mixed(&mut self, len: usize) -> Result<Handle, Error> {
+        let Access { core, me, .. } = self.access;
+        if let Some(current) = self.mixed.first_mut() {
+            if let Some(handle) = self.access.alloc_hard(current, len)? {
+                return Ok(handle);
+            }
+            let full = self.mixed.remove(0);
+            core.disown(me, &full);
+        }
+        // How long extents are is estimated.
+        for _ in 0..2 {
+            let Some(number) = core.find_room(0, len) else { break };
+            let Some(mut current) = core.adopt(me, number, 0) else { continue };
+            match self.access.alloc_hard(&mut current, len) {
+                Ok(Some(handle)) => {
+                    self.set_main(current);
+                    return Ok(handle);
+                }
+                other => {
+                    core.disown(me, &current);
+                    other?;
+                }
+            }
+        }
+        let mut current = core.new_block(me, 0)?;
+        match self.access.alloc_hard(&mut current, len) {
+            Ok(Some(handle)) => {
+                self.set_main(current);
+                Ok(handle)
+            }
+            other => {
+                core.disown(me, &current);
+                other.and(Err(Error::Size(len)))
+            }
+        }
+    }
+
+    fn set_main(&mut self, current: Current<'h>) {
+        self.mixed.insert(0, current);
+        if self.mixed.len() > MIXED
+            && let Some(oldest) = self.mixed.pop()
+        {
+            self.access.core.disown(self.access.me, &oldest);
+        }
+    }
+
+    /// A node in a block for this size; `None` if the size gets none.
+    #[cold]
+    fn alloc_equal(&mut self, len: usize) -> Result<Option<Handle>, Error> {
+        let Access { core, me, .. } = self.access;
+        if let Some(at) = self.equal.iter().position(|current| current.len() == Some(len)) {
+            let mut current = self.equal.remove(at);
+            match self.access.alloc_hard(&mut current, len) {
+                Ok(None) => core.disown(me, &current),
+                other => {
+                    self.equal.push(current);
+                    return other;
+                }
+            }
+        }
+        let Some(kind) = core.equal_kind(len) else { return Ok(None) };
+        let left = core.find_room(kind, len).and_then(|number| core.adopt(me, number, kind));
+        let mut current = match left {
+            Some(current) => current,
+            None => core.new_block(me, kind)?,
+        };
+        let node = self.access.alloc_hard(&mut current, len);
+        if !matches!(node, Ok(Some(_))) {
+            core.disown(me, &current);
+            return node;
+        }
+        if self.equal.len() == KINDS {
+            let oldest = self.equal.remove(0);
+            core.disown(me, &oldest);
+        }
+        self.equal.push(current);
+        node
+    }
+
+    /// A node of `len` bytes in this block, if there is room and no other session allocates from it.
+    pub fn alloc_near(&mut self, len: usize, near: Handle) -> Result<Option<Handle>, Error> {
+        let Access { core, me, .. } = self.access;
+        if len.wrapping_sub(1) >= self.longest {
+            return Ok(None);
+        }
+        let number = near.block();
+        let known = self.mixed.iter_mut().chain(&mut self.equal).find(|current| current.number == number);
+        if let Some(current) = known {
+            let fits = current.len().is_none_or(|of_all| of_all == len);
+            return if fits { self.access.alloc_hard(current, len) } else { Ok(None) };
+        }
+        let Some(block) = core.blocks.get(number) else { return Ok(None) };
+        let kind = block.kind.load(Relaxed);
+        let has_room = match core.shape_of(kind) {
+            Some(Shape::Mixed(shape)) => {
+                let stride = shape.stride(len) as u32;
+                block.longest.load(Relaxed).max(block.pending.load(Relaxed) / 2) >= stride
+            }
+            Some(Shape::Equal(shape)) => {
+                shape.len as usize == len && (block.live.load(Relaxed) as usize) < shape.nodes()
+            }
+            None => false,
+        };
+        let adopted = if has_room { core.adopt(me, number, kind) } else { None };
+        let Some(mut current) = adopted else { return Ok(None) };
+        let node = self.access.alloc_hard(&mut current, len);
+        if kind != 0 || !matches!(node, Ok(Some(_))) {
+            core.disown(me, &current);
+            return node;
+        }
+        let main = (!self.mixed.is_empty()).then(|| self.mixed.remove(0));
+        self.set_main(current);
+        if let Some(main) = main {
+            self.set_main(main);
+        }
+        node
+    }
+
+    /// The session changed the size of a node of this block, or is done.
+    pub fn disown_all(&mut self) {
+        for current in self.mixed.drain(..).chain(self.equal.drain(..)) {
+            self.access.core.disown(self.access.me, &current);
+        }
+    }
+}
+
+impl<'h> Access<'h> {
+    /// A node in a block of which all is known; `None` if it is not, or there is no room.
+    #[inline(always)]
+    fn alloc_in(self, current: &mut Current<'h>, len: usize) -> Result<Option<Handle>, Error> {
+        self.seat.enter(self.fences);
+        let node = if current.is_good() { current.alloc(len) } else { Ok(None) };
+        self.seat.leave();
+        self.core.touch(current.frame());
+        node
+    }
+
+    /// A node in a block of which not all may be known; `None` if there is no room, or the session can't have the block for itself.
+    #[cold]
+    fn alloc_hard(self, current: &mut Current<'h>, len: usize) -> Result<Option<Handle>, Error> {
+        if current.block.retired.load(Relaxed) {
+            return Ok(None);
+        }
+        loop {
+            self.seat.enter(self.fences);
+            let node = match current.is_good() {
+                false => None,
+                true => Some(match current.alloc(len) {
+                    Ok(None) => match current.relist(self.core.options.block_size) {
+                        Ok(true) => current.alloc(len),
+                        other => other.map(|_| None),
+                    },
+                    node => node,
+                }),
+            };
+            self.seat.leave();
+            match node {
+                Some(node) => return node,
+                None if current.renew(self.core, self.me)? => {}
+                None => return Ok(None),
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The right to change a block.
+//!
+//! Either a block has an **owner** (biased locking): the one session that may change it without the block's lock, while its seat says that it is busy. A
+//! session owns the blocks that it makes or brings back. Or the right comes with a **claim**: the block's lock, the block in a frame, and no
+//! other owner. Who claims a block of another session takes it over: it names itself the owner, makes the frame's tenancy another one, tells all
+//! sessions (`fences.rs`), and waits until the old owner is not busy; what that one does next begins with a look at the tenancy. A block that
+//! goes to and fro gets no owner any more until it is brought back the next time; then everybody claims it for each change.
+
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering::*;
+
+use super::blocks::{Block, Place};
+use super::core::Core;
+use super::error::Error;
+use super::frames::Frame;
+
+/// How often a block can get another owner.
+const MOST_OWNERS: u8 = 4;
+
+/// See the module.
+pub struct Claim<'c> {
+    pub number: u32,
+    pub block: &'c Block,
+    pub frame: &'c Frame,
+    pub lock: MutexGuard<'c, ()>,
+}
+
+impl Core {
+    /// The right to change a block, which is brought back if need be; an error if there is none of this incarnation.
+    pub fn claim(&self, me: u16, number: u32, incarnation: u8) -> Result<Claim<'_>, Error> {
+        let block = self.blocks.get(number).ok_or(Error::Stale)?;
+        let lock = block.lock();
+        if block.state().place() == Place::Vacant || block.incarnation.load(Relaxed) != incarnation {
+            return Err(Error::Stale);
+        }
+        let (_, frame) = self.resident(me, number, block)?;
+        self.take_over(me, frame);
+        Ok(Claim { number, block, frame, lock })
+    }
+
+    /// Makes sure that nobody but who has the block's lock changes it, who is `me` or, if 0, no session.
+    pub fn take_over(&self, me: u16, frame: &Frame) {
+        let (owner, owners) = (frame.owner.load(Relaxed), frame.owners.load(Relaxed));
+        let next = if owners < MOST_OWNERS { me } else { 0 };
+        if owner == me || owner == next {
+            return;
+        }
+        frame.owner.store(next, Relaxed);
+        frame.owners.store(owners.saturating_add(1), Relaxed);
+        frame.change();
+        if owner != 0 {
+            self.seats.tell_others(me.into());
+            self.seats.wait_for(owner.into());
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Nodes that go or change their size, under a claim. What a session does without one is in `session.rs`.
+
+use std::sync::atomic::Ordering::*;
+
+use super::blocks::{Block, add, subtract};
+use super::claim::Claim;
+use super::core::{Core, Shape};
+use super::current::PART;
+use super::error::Error;
+use super::frames::pause;
+use super::handle::Handle;
+use super::layout::mixed::Mixed;
+use super::way::{Spot, Way};
+
+/// Turns of waiting for a guard to go, most of them a chance for other threads: a fraction of a second.
+pub const PATIENCE: u32 = 100_000;
+
+/// Whether a block is to be listed anew by its room, after one of its nodes was freed that took so many bytes, and before that is counted.
+#[inline(always)]
+pub fn gets_room(block: &Block, equal_nodes: Option<u32>, block_size: usize, taken: u32) -> bool {
+    if block.allocator.load(Relaxed) != 0 {
+        return false;
+    }
+    match equal_nodes {
+        Some(nodes) => nodes - block.live.load(Relaxed) + 1 == (nodes / PART).max(1),
+        None => {
+            let (part, pending) = (block_size as u32 / PART, block.pending.load(Relaxed));
+            pending / part != (pending + taken) / part
+        }
+    }
+}
+
+impl Core {
+    /// The right to change a node that is live and not held by a guard.
+    pub fn claim_node(&self, me: u16, handle: Handle) -> Result<(Claim<'_>, Way<'_>, Spot, u32), Error> {
+        let mut turn = 0;
+        loop {
+            let claim = self.claim(me, handle.block(), handle.incarnation())?;
+            let way = self.way_to(me, handle)?;
+            if let Some(sequence) = claim.frame.stripe(handle.place()).sequence() {
+                let spot = way.find(handle).ok_or_else(|| self.why_not(&way, handle))?;
+                return Ok((claim, way, spot, sequence));
+            }
+            drop(claim);
+            if turn > PATIENCE {
+                return Err(Error::Busy);
+            }
+            pause(&mut turn);
+        }
+    }
+
+    /// Why a node was not found on the way to its block, which is good.
+    #[cold]
+    pub fn why_not(&self, way: &Way<'_>, handle: Handle) -> Error {
+        let starts = way.places_have(handle);
+        if starts { Error::Damaged } else { Error::Stale }
+    }
+
+    /// Frees a node.
+    pub fn free(&self, me: u16, handle: Handle) -> Result<(), Error> {
+        let (claim, way, spot, sequence) = self.claim_node(me, handle)?;
+        let Claim { number, block, frame, .. } = claim;
+        self.changed(number, frame);
+        let way = if way.has_checks() {
+            way
+        } else {
+            self.make_checks(&claim)?;
+            self.way_to(me, handle)?
+        };
+        let relist = way.free(handle, spot, sequence, self.options.block_size)?;
+        if self.options.paranoid && way.check(handle.place()).load(Relaxed) == 0 {
+            block.retired.store(true, Relaxed);
+        }
+        self.touch(frame);
+        if block.allocator.load(Relaxed) == 0 {
+            if block.live.load(Relaxed) == 0 {
+                self.vacate(me, number, block, claim.lock);
+            } else if relist {
+                self.list_by_room(number, block);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a block checks: before the first of its nodes goes.
+    fn make_checks(&self, claim: &Claim<'_>) -> Result<(), Error> {
+        let shape = self.shape_of(claim.block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
+        shape.marks(self.options.block_size).clear_checks(self.image(claim.frame, shape))?;
+        claim.block.marked.store(true, Relaxed);
+        claim.frame.change();
+        Ok(())
+    }
+
+    /// After a node of a block was freed without a claim: lists it by its room.
+    pub fn list_freed(&self, number: u32, incarnation: u8) {
+        if let Some(block) = self.blocks.get(number) {
+            let _lock = block.lock();
+            if block.incarnation.load(Relaxed) == incarnation && block.live.load(Relaxed) > 0 {
+                self.list_by_room(number, block);
+            }
+        }
+    }
+
+    /// Makes a node longer or shorter where it is; false if it can't be.
+    pub fn resize(&self, me: u16, handle: Handle, len: usize) -> Result<bool, Error> {
+        let (claim, _, spot, sequence) = self.claim_node(me, handle)?;
+        let Claim { number, block, frame, .. } = claim;
+        let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
+        let Shape::Mixed(mixed) = shape else { return Ok(spot.len == len) };
+        if len > mixed.longest() {
+            return Ok(false);
+        }
+        self.changed(number, frame);
+        if !block.marked.load(Relaxed) {
+            // What a shorter node leaves may become another one's.
+            self.make_checks(&claim)?;
+        }
+        let at = mixed.place(handle.place()).ok_or(Error::Damaged)?;
+        let stripe = frame.stripe(handle.place());
+        stripe.hold(sequence);
+        let resized = Mixed::new(self.image(frame, shape), mixed).resize(at, len);
+        stripe.release();
+        let Some(more) = resized? else { return Ok(false) };
+        // Lists of free extents that the allocating session has are true no longer.
+        frame.change();
+        add(&block.bytes, (len as u32).wrapping_sub(spot.len as u32));
+        subtract(&block.free, more as u32);
+        if more < 0 {
+            add(&block.pending, more.unsigned_abs() as u32);
+            self.list_by_room(number, block);
+        }
+        Ok(true)
+    }
+}

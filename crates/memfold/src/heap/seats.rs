@@ -1,0 +1,139 @@
+//! What each session shows to the others: whether it is at work just now, and what it has pinned.
+//!
+//! Both are written by the session alone, so using the heap writes to no memory that other threads write to. Who takes something away from
+//! sessions - a block's owner its ownership, an evictor the block - makes it visible first and looks at the seats then; sessions do it the
+//! other way round, with the fences of `fences.rs` between. One of both sees the other.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*, fence};
+use std::sync::{Mutex, PoisonError};
+
+use super::fences::Fences;
+use super::frames::pause;
+use super::segments::Segments;
+
+/// Blocks that one session can pin at a time.
+pub const SLOTS: usize = 16;
+/// Sessions that a heap can have at a time.
+pub const MOST_SEATS: u32 = u16::MAX as u32;
+
+/// What one session shows. Its number is the place in [`Seats`], from 1.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct Seat {
+    busy: AtomicBool,
+    taken: AtomicBool,
+    blocks: [AtomicU32; SLOTS],
+}
+
+impl Seat {
+    /// From now on the session may change blocks of its own without their locks, until it leaves. It waits for nothing meanwhile.
+    #[inline(always)]
+    pub fn enter(&self, fences: Fences) {
+        self.busy.store(true, Relaxed);
+        fences.light();
+    }
+
+    /// What was changed is visible to who sees this.
+    #[inline(always)]
+    pub fn leave(&self) {
+        self.busy.store(false, Release);
+    }
+
+    /// From now on the block does not leave, if it is still there when this returns.
+    #[inline]
+    pub fn pin(&self, slot: usize, block: u32, fences: Fences) {
+        self.blocks[slot].store(block, Relaxed);
+        fences.light();
+    }
+
+    /// The slot is free.
+    #[inline]
+    pub fn unpin(&self, slot: usize) {
+        self.blocks[slot].store(0, Release);
+    }
+
+    /// What the slot pins; 0 for nothing.
+    #[inline]
+    pub fn pinned(&self, slot: usize) -> u32 {
+        self.blocks[slot].load(Relaxed)
+    }
+}
+
+/// The seats of all sessions.
+pub struct Seats {
+    seats: Segments<Seat>,
+    /// How many there ever were, and how many are taken.
+    count: AtomicU32,
+    taken: AtomicU32,
+    making: Mutex<()>,
+    pub fences: Fences,
+}
+
+impl Seats {
+    /// No sessions.
+    pub fn new() -> Self {
+        Seats {
+            seats: Segments::new(),
+            count: AtomicU32::new(0),
+            taken: AtomicU32::new(0),
+            making: Mutex::new(()),
+            fences: Fences::new(),
+        }
+    }
+
+    fn get(&self, number: u32) -> Option<&Seat> {
+        self.seats.get(number.checked_sub(1)?)
+    }
+
+    /// A seat for a new session, and its number; `None` if there is no memory, or too many are taken.
+    pub fn take(&self) -> Option<(u32, &Seat)> {
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = self.count.load(Relaxed);
+        let is_free = |number: &u32| self.get(*number).is_some_and(|seat| !seat.taken.load(Acquire));
+        let number = (1..=count).find(is_free).unwrap_or(count + 1);
+        if number > MOST_SEATS {
+            return None;
+        }
+        let seat = self.seats.make(number - 1, Seat::default)?;
+        self.count.store(count.max(number), Release);
+        seat.taken.store(true, Relaxed);
+        self.taken.fetch_add(1, Relaxed);
+        // Who takes something away from now on sees that there is one more.
+        fence(SeqCst);
+        Some((number, seat))
+    }
+
+    /// The session is over.
+    pub fn give(&self, seat: &Seat) {
+        (0..SLOTS).for_each(|slot| seat.unpin(slot));
+        seat.taken.store(false, Release);
+        self.taken.fetch_sub(1, Release);
+    }
+
+    /// What was written before is seen by every session but `me` before it uses a block again.
+    pub fn tell_others(&self, me: u32) {
+        fence(SeqCst);
+        if self.taken.load(Acquire) > u32::from(me != 0) {
+            self.fences.heavy();
+        }
+    }
+
+    /// Waits until a session has left, which has been told before.
+    pub fn wait_for(&self, number: u32) {
+        let mut turn = 0;
+        while self.get(number).is_some_and(|seat| seat.busy.load(Acquire)) {
+            pause(&mut turn);
+        }
+    }
+
+    /// Whether a block is pinned; sessions have been told before that it leaves.
+    pub fn have_pinned(&self, block: u32) -> bool {
+        let seats = (1..=self.count.load(Acquire)).filter_map(|number| self.get(number));
+        seats.into_iter().any(|seat| seat.blocks.iter().any(|pinned| pinned.load(Acquire) == block))
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> u64 {
+        self.seats.bytes()
+    }
+}
