@@ -46,7 +46,7 @@ impl Core {
         }
         let free = if let Shape::Mixed(shape) = shape { shape.room() } else { 0 };
         block.begin(kind, me, free as u32);
-        frame.begin(number, me, true, self.clock.load(Relaxed));
+        frame.begin(number, me, true, self.now());
         block.set_resident(taken);
         self.came(taken);
         self.counts.blocks.fetch_add(1, Relaxed);

@@ -10,6 +10,7 @@ use super::core::{Core, Shape};
 use super::current::Current;
 use super::error::Error;
 use super::fences::Fences;
+use super::frames::Frame;
 use super::handle::Handle;
 use super::seats::Seat;
 
@@ -59,7 +60,7 @@ impl<'h> Allocator<'h> {
         if size == len && count >= SAME_SIZE {
             if let Some(current) = self.equal.last_mut()
                 && current.len() == Some(len)
-                && let Some(handle) = self.access.alloc_in(current, len)?
+                && let Some(handle) = self.access.alloc_in(current, len)
             {
                 return Ok(handle);
             }
@@ -74,7 +75,7 @@ impl<'h> Allocator<'h> {
             };
         }
         if let Some(current) = self.mixed.first_mut()
-            && let Some(handle) = self.access.alloc_in(current, len)?
+            && let Some(handle) = self.access.alloc_in(current, len)
         {
             return Ok(handle);
         }
@@ -209,39 +210,59 @@ impl<'h> Allocator<'h> {
 }
 
 impl<'h> Access<'h> {
-    /// A node in a block of which all is known; `None` if it is not, or there is no room.
+    /// Whether it is noted that a block was used. In a paranoid heap it never is.
     #[inline(always)]
-    fn alloc_in(self, current: &mut Current<'h>, len: usize) -> Result<Option<Handle>, Error> {
+    pub fn is_noted(self, frame: &Frame) -> bool {
+        frame.last() == self.core.clock.load(Relaxed)
+    }
+
+    /// Notes that a block was used. A paranoid heap evicts whatever it can after each operation.
+    pub fn touch(self, frame: &Frame) {
+        if self.core.options.paranoid {
+            // What can't be evicted stays.
+            let _ = self.core.evict_all(self.me);
+        } else {
+            frame.touch(self.core.clock.load(Relaxed));
+        }
+    }
+
+    /// A node in a block of which all is known; `None` if it is not, there is no room, or the block is damaged.
+    #[inline(always)]
+    fn alloc_in(self, current: &mut Current<'h>, len: usize) -> Option<Handle> {
         self.seat.enter(self.fences);
-        let node = if current.is_good() { current.alloc(len) } else { Ok(None) };
+        let good = current.is_good() && self.is_noted(current.frame());
+        let node = if good { current.alloc(len).ok().flatten() } else { None };
         self.seat.leave();
-        self.core.touch(current.frame());
         node
     }
 
     /// A node in a block of which not all may be known; `None` if there is no room, or the session can't have the block for itself.
     #[cold]
     fn alloc_hard(self, current: &mut Current<'h>, len: usize) -> Result<Option<Handle>, Error> {
-        if current.block.retired.load(Relaxed) {
-            return Ok(None);
-        }
         loop {
+            if current.block.retired.load(Relaxed) {
+                return Ok(None);
+            }
             self.seat.enter(self.fences);
             let node = match current.is_good() {
-                false => None,
-                true => Some(match current.alloc(len) {
-                    Ok(None) => match current.relist(self.core.options.block_size) {
+                false => Err(Error::Stale),
+                true => match current.alloc(len) {
+                    Ok(None) => match current.look_again(self.core) {
                         Ok(true) => current.alloc(len),
                         other => other.map(|_| None),
                     },
                     node => node,
-                }),
+                },
             };
             self.seat.leave();
             match node {
-                Some(node) => return node,
-                None if current.renew(self.core, self.me)? => {}
-                None => return Ok(None),
+                Err(Error::Stale) if current.renew(self.core, self.me)? => {}
+                Err(Error::Stale) => return Ok(None),
+                Ok(Some(handle)) => {
+                    self.touch(current.frame());
+                    return Ok(Some(handle));
+                }
+                other => return other,
             }
         }
     }

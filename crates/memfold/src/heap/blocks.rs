@@ -67,12 +67,13 @@ pub struct Block {
     pub bytes: AtomicU32,
     /// 0 for nodes of different sizes, else one more than the number of the shape.
     pub kind: AtomicU32,
-    /// Of nodes of different sizes: free bytes, those of them that came since extents were last listed, and the longest extent as of then.
-    pub free: AtomicU32,
+    /// What was freed in this generation: bytes, or nodes of one size.
     pub pending: AtomicU32,
+    /// Of nodes of different sizes: free bytes, and the longest extent as of the last listing.
+    pub free: AtomicU32,
     pub longest: AtomicU32,
-    /// Of nodes of one size, none before this number is free.
-    pub hint: AtomicU16,
+    /// The check of new nodes, see `marks.rs`.
+    pub generation: AtomicU8,
     /// Which block of this number it is.
     pub incarnation: AtomicU8,
     /// Where it is listed among those with room, see `rooms.rs`.
@@ -136,7 +137,7 @@ impl Block {
         for number in [&self.live, &self.bytes, &self.pending, &self.longest] {
             number.store(0, Relaxed);
         }
-        self.hint.store(0, Relaxed);
+        self.generation.store(0, Relaxed);
         self.marked.store(false, Relaxed);
         self.retired.store(false, Relaxed);
     }

@@ -35,6 +35,7 @@ fn holds(what: bool, else_say: impl FnOnce() -> String) -> Result<(), Violation>
 pub fn check(core: &Core) -> Result<(), Violation> {
     let rooms = locked(&core.rooms);
     let (end, vacant) = rooms.numbers();
+    let vacant: Vec<u32> = vacant.collect();
     let unused: HashSet<u32> = vacant.iter().copied().collect();
     holds(unused.len() == vacant.len(), || "a block's number is twice among those not in use".into())?;
     let listed =

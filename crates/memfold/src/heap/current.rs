@@ -1,7 +1,8 @@
 //! A block that a session allocates from.
 //!
-//! No other session allocates from it, so its lists of free extents are the session's own. They, and all else that is noted here, hold as long as
-//! the tenancy of the block's frame is the same: when the block left, or somebody else changed it, they are made anew.
+//! No other session allocates from it, so what the session found free is its own: listed extents, or the numbers of nodes of one size. That, and all else
+//! that is noted here, holds as long as the tenancy of the block's frame is the same: when the block left, or somebody else changed it, it is
+//! found out anew. What is freed meanwhile is not used until the session looks again, which begins a new generation (`marks.rs`).
 
 use std::sync::atomic::Ordering::*;
 
@@ -10,6 +11,7 @@ use super::core::{Core, Shape};
 use super::error::Error;
 use super::frames::Frame;
 use super::handle::{Handle, Parts};
+use super::layout::equal;
 use super::layout::image::Image;
 use super::layout::mixed::{Extents, Mixed};
 use super::marks::Marks;
@@ -24,7 +26,6 @@ const NEVER: u64 = u64::MAX;
 pub struct Current<'c> {
     pub number: u32,
     pub incarnation: u8,
-    pub kind: u32,
     pub block: &'c Block,
     frame: &'c Frame,
     /// What follows is known as of this one.
@@ -32,8 +33,14 @@ pub struct Current<'c> {
     image: Image,
     shape: Shape,
     marks: Marks,
+    /// Of the block, and whether it has checks.
+    generation: u8,
     marked: bool,
+    /// Of nodes of different sizes: free extents.
     extents: Extents,
+    /// Of nodes of one size: the word of live bits that was looked at last, and those that were free then and are not used yet.
+    word: usize,
+    free: u64,
 }
 
 impl<'c> Current<'c> {
@@ -45,15 +52,18 @@ impl<'c> Current<'c> {
         Some(Current {
             number,
             incarnation: block.incarnation.load(Relaxed),
-            kind,
+
             block,
             frame,
             tenancy: NEVER,
             image: Image::NOTHING,
             shape,
             marks: shape.marks(core.options.block_size),
+            generation: 0,
             marked: false,
             extents: Extents::new(),
+            word: 0,
+            free: 0,
         })
     }
 
@@ -83,71 +93,105 @@ impl<'c> Current<'c> {
             Err(Error::Stale) => return Ok(false),
             Err(error) => return Err(error),
         };
-        let Some(tenancy) = claim.frame.tenancy().filter(|_| claim.frame.owner.load(Relaxed) == me) else {
-            return Ok(false);
-        };
-        core.changed(self.number, claim.frame);
         self.frame = claim.frame;
-        self.image = core.image(claim.frame, self.shape);
+        self.tenancy = NEVER;
+        core.changed(self.number, self.frame);
+        self.image = core.image(self.frame, self.shape);
         self.marked = self.block.marked.load(Relaxed);
-        self.list()?;
-        self.tenancy = tenancy;
+        if !self.begin(core.options.paranoid)? {
+            return Ok(false);
+        }
+        if self.generation != 0 && !self.marked {
+            self.marks.clear_checks(self.image)?;
+            self.block.marked.store(true, Relaxed);
+            self.marked = true;
+            // Ways to the block don't know of the checks.
+            self.frame.change();
+        }
+        let owned = self.frame.owner.load(Relaxed) == me;
+        self.tenancy = self.frame.tenancy().filter(|_| owned).unwrap_or(NEVER);
+        Ok(owned)
+    }
+
+    /// Finds out what is free, in a new generation if something was freed; false if there can be none. For who has the right to change the block.
+    fn begin(&mut self, paranoid: bool) -> Result<bool, Error> {
+        self.generation = self.block.generation.load(Relaxed);
+        if self.block.pending.load(Relaxed) > 0 {
+            if paranoid && self.generation == u8::MAX {
+                self.block.retired.store(true, Relaxed);
+                return Ok(false);
+            }
+            self.generation = self.generation.wrapping_add(1);
+            self.block.generation.store(self.generation, Relaxed);
+            self.block.pending.store(0, Relaxed);
+        }
+        match self.shape {
+            Shape::Mixed(shape) => {
+                let longest = Mixed::new(self.image, shape).list(&mut self.extents)?;
+                self.block.longest.store(longest as u32, Relaxed);
+            }
+            Shape::Equal(shape) => (self.word, self.free) = (0, shape.block(self.image).free(0)?),
+        }
         Ok(true)
     }
 
-    /// Lists free extents; for who has the right to change the block.
-    fn list(&mut self) -> Result<(), Error> {
-        if let Shape::Mixed(shape) = self.shape {
-            let longest = Mixed::new(self.image, shape).list(&mut self.extents)?;
-            self.block.longest.store(longest as u32, Relaxed);
-            self.block.pending.store(0, Relaxed);
+    /// Looks again for what is free, if enough was freed; whether it did. `Err(Stale)` if that takes a claim. While the session is
+    /// busy, and what is known is true.
+    pub fn look_again(&mut self, core: &Core) -> Result<bool, Error> {
+        let part = match self.shape {
+            Shape::Mixed(_) => core.options.block_size as u32 / PART,
+            Shape::Equal(shape) => (shape.nodes() as u32 / PART).max(1),
+        };
+        if self.block.pending.load(Relaxed) < part {
+            return Ok(false);
         }
-        Ok(())
-    }
-
-    /// Lists free extents anew if enough was freed since the last time; whether it did. While the session is busy, and what is known is true.
-    pub fn relist(&mut self, block_size: usize) -> Result<bool, Error> {
-        let worth = self.kind == 0 && self.block.pending.load(Relaxed) >= block_size as u32 / PART;
-        if worth {
-            self.list()?;
+        if !self.marked || core.options.paranoid || self.generation == u8::MAX {
+            return Err(Error::Stale);
         }
-        Ok(worth)
+        self.begin(false)
     }
 
     /// A node of `len` bytes, if there is room. While the session is busy, and what is known is true.
-    #[inline]
+    #[inline(always)]
     pub fn alloc(&mut self, len: usize) -> Result<Option<Handle>, Error> {
-        let Shape::Mixed(shape) = self.shape else { return self.alloc_equal() };
-        let mixed = Mixed::new(self.image, shape);
-        let Some(at) = mixed.alloc(&mut self.extents, len)? else { return Ok(None) };
-        let place = shape.unit(at);
-        self.marks.set_start(self.image, place, true)?;
-        add(&self.block.bytes, len as u32);
-        subtract(&self.block.free, shape.stride(len) as u32);
-        self.handle(place).map(Some)
-    }
-
-    #[inline]
-    fn alloc_equal(&mut self) -> Result<Option<Handle>, Error> {
-        let Shape::Equal(shape) = self.shape else { return Ok(None) };
-        let hint = self.block.hint.load(Relaxed);
-        let at = usize::from(hint / 64) * 8;
-        let live = self.image.get64(at)?;
-        let number = usize::from(hint & !63) + live.trailing_ones() as usize;
-        if live != !0 && number < shape.nodes() {
-            self.image.set64(at, live | 1 << (number % 64))?;
-            return self.handle(number as u16).map(Some);
+        let place = match self.shape {
+            Shape::Equal(shape) => {
+                if self.free == 0 && !self.next_word(shape)? {
+                    return Ok(None);
+                }
+                let number = (self.word * 64) as u16 + self.free.trailing_zeros() as u16;
+                self.free &= self.free - 1;
+                shape.block(self.image).take(number)?;
+                number
+            }
+            Shape::Mixed(shape) => {
+                let Some(at) = Mixed::new(self.image, shape).alloc(&mut self.extents, len)? else {
+                    return Ok(None);
+                };
+                let place = shape.unit(at);
+                self.marks.set_start(self.image, place, true)?;
+                add(&self.block.bytes, len as u32);
+                subtract(&self.block.free, shape.stride(len) as u32);
+                place
+            }
+        };
+        if self.marked {
+            self.marks.set_check(self.image, place, self.generation)?;
         }
-        let Some(number) = shape.block(self.image).alloc(hint)? else { return Ok(None) };
-        self.block.hint.store(number, Relaxed);
-        self.handle(number).map(Some)
+        add(&self.block.live, 1);
+        let Current { generation: check, incarnation, number: block, .. } = *self;
+        Ok(Some(Handle::new(Parts { check, incarnation, block, place })))
     }
 
-    /// The handle of a new node.
-    #[inline]
-    fn handle(&self, place: u16) -> Result<Handle, Error> {
-        add(&self.block.live, 1);
-        let check = if self.marked { self.marks.check(self.image, place)? } else { 0 };
-        Ok(Handle::new(Parts { check, incarnation: self.incarnation, block: self.number, place }))
+    /// Goes on to a word of live bits with free nodes.
+    fn next_word(&mut self, shape: equal::Shape) -> Result<bool, Error> {
+        while self.word + 1 < shape.words() {
+            self.word += 1;
+            self.free = shape.block(self.image).free(self.word)?;
+            if self.free != 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

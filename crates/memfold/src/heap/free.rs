@@ -15,17 +15,19 @@ use super::way::{Spot, Way};
 /// Turns of waiting for a guard to go, most of them a chance for other threads: a fraction of a second.
 pub const PATIENCE: u32 = 100_000;
 
-/// Whether a block is to be listed anew by its room, after one of its nodes was freed that took so many bytes, and before that is counted.
+/// Whether a block is to be listed anew by its room, after something of it was freed: so many bytes, or nodes if all have one size (`nodes`). Before that is
+/// counted.
 #[inline(always)]
-pub fn gets_room(block: &Block, equal_nodes: Option<u32>, block_size: usize, taken: u32) -> bool {
+pub fn gets_room(block: &Block, nodes: Option<u32>, block_size: usize, freed: u32) -> bool {
     if block.allocator.load(Relaxed) != 0 {
         return false;
     }
-    match equal_nodes {
-        Some(nodes) => nodes - block.live.load(Relaxed) + 1 == (nodes / PART).max(1),
+    match nodes {
+        Some(nodes) => nodes - block.live.load(Relaxed) + freed == (nodes / PART).max(1),
         None => {
-            let (part, pending) = (block_size as u32 / PART, block.pending.load(Relaxed));
-            pending / part != (pending + taken) / part
+            // Each time that another part of the block has been freed.
+            let pending = block.pending.load(Relaxed);
+            (pending ^ (pending + freed)) >> (block_size as u32 / PART).ilog2() != 0
         }
     }
 }
@@ -61,17 +63,7 @@ impl Core {
         let (claim, way, spot, sequence) = self.claim_node(me, handle)?;
         let Claim { number, block, frame, .. } = claim;
         self.changed(number, frame);
-        let way = if way.has_checks() {
-            way
-        } else {
-            self.make_checks(&claim)?;
-            self.way_to(me, handle)?
-        };
         let relist = way.free(handle, spot, sequence, self.options.block_size)?;
-        if self.options.paranoid && way.check(handle.place()).load(Relaxed) == 0 {
-            block.retired.store(true, Relaxed);
-        }
-        self.touch(frame);
         if block.allocator.load(Relaxed) == 0 {
             if block.live.load(Relaxed) == 0 {
                 self.vacate(me, number, block, claim.lock);
@@ -79,15 +71,6 @@ impl Core {
                 self.list_by_room(number, block);
             }
         }
-        Ok(())
-    }
-
-    /// Gives a block checks: before the first of its nodes goes.
-    fn make_checks(&self, claim: &Claim<'_>) -> Result<(), Error> {
-        let shape = self.shape_of(claim.block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
-        shape.marks(self.options.block_size).clear_checks(self.image(claim.frame, shape))?;
-        claim.block.marked.store(true, Relaxed);
-        claim.frame.change();
         Ok(())
     }
 
@@ -111,10 +94,6 @@ impl Core {
             return Ok(false);
         }
         self.changed(number, frame);
-        if !block.marked.load(Relaxed) {
-            // What a shorter node leaves may become another one's.
-            self.make_checks(&claim)?;
-        }
         let at = mixed.place(handle.place()).ok_or(Error::Damaged)?;
         let stripe = frame.stripe(handle.place());
         stripe.hold(sequence);

@@ -8,10 +8,11 @@
 //! **Starts** say where the nodes of a block of different sizes begin, so that no other place is ever taken for a node. They are made from the headers
 //! when the block comes into a frame. (Where all nodes have one size, the block's live bits say it.)
 //!
-//! As long as no node of a block was freed, all its handles have check 0. With the first that goes the block gets **checks**: how many nodes were freed
-//! at each place, modulo 256. A handle has the check that its place had when it was given out, and is stale if the place has another one now. So a stale
-//! handle passes once in 256 reuses of its place at most, and the first 255 never. Blocks of which nothing was freed keep nothing of this in the store;
-//! else both are compressed with their block.
+//! What is freed in a block is not used again at once: only when a session has used up what it found free, and looks again. With that the next
+//! **generation** of the block begins, if something was freed in the one before. The check of a handle is the generation in which its node was made, modulo 256.
+//! As long as all nodes are of the first one, all checks are 0. After that the block has **checks**: for each place, the generation of
+//! the node that was made there last. A handle is stale if that is another one. So a stale handle passes once in 256 reuses of its place at most, and the
+//! first 255 never. Blocks of one generation keep nothing of this in the store; else both are compressed with their block.
 
 use super::layout::image::{Damaged, Image};
 
@@ -64,9 +65,9 @@ impl Marks {
         image.set64(self.word(place), if starts { word | bit } else { word & !bit })
     }
 
-    /// The check of nodes at this place from now on.
+    /// The check of the node that is made at this place.
     #[inline]
-    pub fn check(self, image: Image, place: u16) -> Result<u8, Damaged> {
-        image.get8(self.checks_at() + usize::from(place))
+    pub fn set_check(self, image: Image, place: u16, check: u8) -> Result<(), Damaged> {
+        image.set8(self.checks_at() + usize::from(place), check)
     }
 }

@@ -178,6 +178,11 @@ impl Core {
         round
     }
 
+    /// When a block comes. In a paranoid heap that is always before now: the first use is noticed, and all is evicted after it.
+    pub fn now(&self) -> u32 {
+        self.clock.load(Relaxed).wrapping_sub(self.options.paranoid.into())
+    }
+
     /// Gives a frame back without a block.
     pub fn give_frame(&self, frame: u32) {
         let allowed = self.frames_allowed();
@@ -248,7 +253,13 @@ impl Core {
 
     /// Puts a copy of a block into the store.
     fn keep(&self, owner: u32, block: &Block, frame: &Frame) -> Result<(), Error> {
-        let (_, len) = self.stored_len(block)?;
+        let (shape, len) = self.stored_len(block)?;
+        if let Shape::Mixed(mixed) = shape
+            && block.pending.load(Relaxed) > 0
+        {
+            // A damaged block is kept as it is.
+            let _ = Mixed::new(self.image(frame, shape), mixed).clear();
+        }
         // SAFETY: the frame's memory; the tenancy has ended, so nobody writes.
         let bytes = unsafe { std::slice::from_raw_parts(frame.base().as_ptr(), len) };
         let copy = self.with_work(|work| self.store.insert(Tier::Fast, owner.into(), bytes, work))?;
@@ -317,8 +328,8 @@ impl Core {
             self.give_frame(taken);
             return Err(error);
         }
-        let now = self.clock.fetch_add(1, Relaxed).wrapping_add(1);
-        frame.begin(number, me, false, now);
+        self.clock.fetch_add(1, Relaxed);
+        frame.begin(number, me, false, self.now());
         block.set_resident(taken);
         self.came(taken);
         self.counts.faults.fetch_add(1, Relaxed);

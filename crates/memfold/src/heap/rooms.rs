@@ -4,6 +4,8 @@
 //! a block for a node is found in a few steps, however many there are (compll looked at one after the other). The
 //! blocks' own locks are taken before this one, never the other way round: what is found here has to be checked.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::vec::Vec;
 
 /// Lists for each doubling, as a power of two.
@@ -30,8 +32,8 @@ pub struct Rooms {
     some: u64,
     /// Next and previous block of the same list.
     links: Vec<(u32, u32)>,
-    /// Numbers that are not in use, and the first that never was.
-    vacant: Vec<u32>,
+    /// Numbers that are not in use, of which the lowest is taken (so those in use are dense), and the first that never was.
+    vacant: BinaryHeap<Reverse<u32>>,
     next: u32,
 }
 
@@ -48,12 +50,18 @@ pub fn list_of(bytes: usize) -> Option<List> {
 impl Rooms {
     /// No block has room.
     pub fn new() -> Self {
-        Rooms { heads: std::vec![0; LISTS as usize], some: 0, links: Vec::new(), vacant: Vec::new(), next: 1 }
+        Rooms {
+            heads: std::vec![0; LISTS as usize],
+            some: 0,
+            links: Vec::new(),
+            vacant: BinaryHeap::new(),
+            next: 1,
+        }
     }
 
     /// A number for a new block; `None` when all are in use.
     pub fn take_number(&mut self) -> Option<u32> {
-        if let Some(number) = self.vacant.pop() {
+        if let Some(Reverse(number)) = self.vacant.pop() {
             return Some(number);
         }
         let number = self.next;
@@ -63,7 +71,7 @@ impl Rooms {
 
     /// The number is not in use any more.
     pub fn give_number(&mut self, number: u32) {
-        self.vacant.push(number);
+        self.vacant.push(Reverse(number));
     }
 
     fn link(&mut self, block: u32) -> &mut (u32, u32) {
@@ -146,8 +154,8 @@ impl Rooms {
     }
 
     /// One more than the highest number so far, and those below that are not in use.
-    pub fn numbers(&self) -> (u32, &[u32]) {
-        (self.next, &self.vacant)
+    pub fn numbers(&self) -> (u32, impl Iterator<Item = u32>) {
+        (self.next, self.vacant.iter().map(|&Reverse(number)| number))
     }
 
     /// Bytes of memory.

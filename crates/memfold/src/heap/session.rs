@@ -17,6 +17,7 @@ use super::free::PATIENCE;
 use super::guards::{NodeMut, Pin};
 use super::handle::Handle;
 use super::seats::SLOTS;
+use super::typed::Plain;
 use super::way::{Spot, Way};
 
 /// Blocks that a session finds at once.
@@ -30,7 +31,7 @@ pub struct Session<'h> {
     access: Access<'h>,
     allocator: RefCell<Allocator<'h>>,
     /// How the blocks that were used lately were found.
-    ways: Box<[UnsafeCell<Way<'h>>]>,
+    ways: Box<[UnsafeCell<Way<'h>>; WAYS]>,
     /// Guards of each pin.
     guards: [Cell<u32>; SLOTS],
     /// A session is one thread's.
@@ -48,10 +49,11 @@ impl<'h> Session<'h> {
         let core = heap.core();
         let (number, seat) = core.seats.take().ok_or(Error::OutOfMemory)?;
         let access = Access { core, seat, me: number as u16, fences: core.seats.fences };
+        let ways: Box<[_]> = (0..WAYS).map(|_| UnsafeCell::new(Way::none(core))).collect();
         Ok(Session {
             access,
             allocator: RefCell::new(Allocator::new(access)),
-            ways: (0..WAYS).map(|_| UnsafeCell::new(Way::none(core))).collect(),
+            ways: ways.try_into().map_err(|_| Error::OutOfMemory)?,
             guards: Default::default(),
             _one: PhantomData,
         })
@@ -59,11 +61,6 @@ impl<'h> Session<'h> {
 
     fn core(&self) -> &'h Core {
         self.access.core
-    }
-
-    #[inline(always)]
-    fn begin(&self) -> Result<(), Error> {
-        if self.access.core.options.paranoid { self.core().evict_all(self.access.me) } else { Ok(()) }
     }
 
     /// The way that may lead to the handle's block.
@@ -74,67 +71,70 @@ impl<'h> Session<'h> {
     }
 
     /// Finds the way to the handle's block, which is brought back if need be.
-    #[cold]
-    #[inline(never)]
-    fn find_way(&self, handle: Handle) -> Result<(), Error> {
+    fn find_way(&self, handle: Handle) -> Result<Way<'h>, Error> {
         let way = self.core().way_to(self.access.me, handle)?;
         if !way.leads_to(handle) {
             return Err(Error::Stale);
         }
         // SAFETY: as in `way`; no way is in use.
         unsafe { *self.ways[handle.block() as usize % WAYS].get() = way };
-        Ok(())
+        Ok(way)
     }
 
-    /// Lets `read` look at a node until nobody has changed it meanwhile.
-    #[inline(always)]
-    fn look<R>(&self, handle: Handle, mut read: impl FnMut(Spot) -> R) -> Result<R, Error> {
-        match self.look_once(handle, &mut read) {
-            Some(result) => Ok(result),
-            None => self.look_again(handle, read),
+    /// Lets `read` look at a node, more than once if others change it meanwhile: what comes last counts.
+    ///
+    /// What is called for each node calls `look_once` first, and all of this only if that fails: so the usual way calls nothing, and keeps all in
+    /// registers.
+    #[cold]
+    #[inline(never)]
+    fn look<R>(&self, handle: Handle, mut read: impl FnMut(Bytes) -> R) -> Result<R, Error> {
+        let mut turn = 0;
+        loop {
+            if let Some(result) = self.look_by(self.way(handle), handle, &mut read) {
+                self.access.touch(self.way(handle).frame);
+                return Ok(result);
+            }
+            self.look_for(handle, &mut turn)?;
         }
     }
 
+    /// As `look`, if the node can be looked at just now, and the use of its block is noted already.
     #[inline(always)]
-    fn look_once<R>(&self, handle: Handle, read: &mut impl FnMut(Spot) -> R) -> Option<R> {
+    fn look_once<R>(&self, handle: Handle, read: impl FnOnce(Bytes) -> R) -> Option<R> {
         let way = self.way(handle);
+        if !self.access.is_noted(way.frame) { None } else { self.look_by(way, handle, read) }
+    }
+
+    #[inline(always)]
+    fn look_by<R>(&self, way: &Way<'h>, handle: Handle, read: impl FnOnce(Bytes) -> R) -> Option<R> {
         if !way.leads_to(handle) {
             return None;
         }
         let stripe = way.frame.stripe(handle.place());
         let sequence = stripe.sequence()?;
-        let result = read(way.find(handle)?);
-        if !stripe.is_still(sequence) || !way.is_good() {
-            return None;
-        }
-        self.core().touch(way.frame);
-        Some(result)
+        let result = read(Bytes(way.find(handle)?));
+        (stripe.is_still(sequence) && way.is_good()).then_some(result)
     }
 
+    /// Finds out why a node could not be looked at, and finds the way to it.
     #[cold]
     #[inline(never)]
-    fn look_again<R>(&self, handle: Handle, mut read: impl FnMut(Spot) -> R) -> Result<R, Error> {
-        let mut turn = 0;
-        loop {
-            self.find_way(handle)?;
-            if let Some(result) = self.look_once(handle, &mut read) {
-                return Ok(result);
+    fn look_for(&self, handle: Handle, turn: &mut u32) -> Result<(), Error> {
+        let way = self.find_way(handle)?;
+        let stripe = way.frame.stripe(handle.place());
+        if let Some(sequence) = stripe.sequence()
+            && way.find(handle).is_none()
+        {
+            let error = self.core().why_not(&way, handle);
+            if stripe.is_still(sequence) && way.is_good() {
+                return Err(error);
             }
-            let way = self.way(handle);
-            let stripe = way.frame.stripe(handle.place());
-            if let Some(sequence) = stripe.sequence()
-                && way.find(handle).is_none()
-            {
-                let error = self.core().why_not(way, handle);
-                if stripe.is_still(sequence) && way.is_good() {
-                    return Err(error);
-                }
-            }
-            if turn > PATIENCE {
-                return Err(Error::Busy);
-            }
-            pause(&mut turn);
         }
+        if *turn > PATIENCE {
+            return Err(Error::Busy);
+        }
+        pause(turn);
+        Ok(())
     }
 
     /// Lets `change` change a node of a block that the session owns; `None` if it doesn't, or something else is not as it mostly is.
@@ -142,37 +142,29 @@ impl<'h> Session<'h> {
     fn change<R>(&self, handle: Handle, change: impl FnOnce(&Way<'h>, Spot, u32) -> Option<R>) -> Option<R> {
         let Access { seat, fences, .. } = self.access;
         let way = self.way(handle);
-        if !way.leads_to(handle) || !way.is_own() {
+        if !way.leads_to(handle) || !way.is_own() || !self.access.is_noted(way.frame) {
             return None;
         }
         seat.enter(fences);
-        let result = if way.is_good() && way.is_dirty() {
-            let sequence = way.frame.stripe(handle.place()).sequence();
-            sequence.and_then(|sequence| change(way, way.find(handle)?, sequence))
-        } else {
-            None
+        let found = if way.is_good() && way.is_dirty() { way.find_free(handle) } else { None };
+        let result = match found {
+            Some((spot, sequence)) => change(way, spot, sequence),
+            None => None,
         };
         seat.leave();
-        if result.is_some() {
-            self.core().touch(way.frame);
-        }
         result
     }
 
     /// Makes a node of `len` bytes, all zero.
     #[inline]
     pub fn alloc(&self, len: usize) -> Result<Handle, Error> {
-        self.begin()?;
+        if self.core().options.paranoid {}
         self.allocator.borrow_mut().alloc(len)
     }
 
     /// Frees a node.
     #[inline]
     pub fn free(&self, handle: Handle) -> Result<(), Error> {
-        if self.access.core.options.paranoid {
-            self.begin()?;
-            return self.core().free(self.access.me, handle);
-        }
         match self.free_own(handle) {
             Some(freed) => freed,
             None => self.free_hard(handle),
@@ -182,19 +174,25 @@ impl<'h> Session<'h> {
     #[inline(always)]
     fn free_own(&self, handle: Handle) -> Option<Result<(), Error>> {
         let freed = self.change(handle, |way, spot, sequence| {
-            way.can_free().then(|| way.free(handle, spot, sequence, self.core().options.block_size))
+            way.has_others().then(|| way.free(handle, spot, sequence, self.core().options.block_size))
         })?;
-        if let Ok(true) = freed {
-            self.core().list_freed(handle.block(), handle.incarnation());
+        match freed {
+            Ok(false) => Some(Ok(())),
+            Ok(true) => {
+                self.core().list_freed(handle.block(), handle.incarnation());
+                Some(Ok(()))
+            }
+            Err(error) => Some(Err(error)),
         }
-        Some(freed.map(|_| ()))
     }
 
     #[cold]
     #[inline(never)]
     fn free_hard(&self, handle: Handle) -> Result<(), Error> {
-        if !self.way(handle).leads_to(handle) || !self.way(handle).is_good() {
-            self.find_way(handle)?;
+        let way = self.way(handle);
+        if !way.leads_to(handle) || !way.is_good() || !self.access.is_noted(way.frame) {
+            let way = self.find_way(handle)?;
+            self.access.touch(way.frame);
             if let Some(freed) = self.free_own(handle) {
                 return freed;
             }
@@ -205,24 +203,23 @@ impl<'h> Session<'h> {
     /// Bytes of a node.
     #[inline]
     pub fn size(&self, handle: Handle) -> Result<usize, Error> {
-        self.begin()?;
-        self.look(handle, |spot| spot.len)
-    }
-
-    /// Lets `read` look at the bytes of a node, more than once if others change it meanwhile: what it took last counts.
-    #[inline]
-    pub(super) fn view(&self, handle: Handle, mut read: impl FnMut(Bytes)) -> Result<(), Error> {
-        self.begin()?;
-        self.look(handle, |spot| read(Bytes(spot)))
+        match self.look_once(handle, Bytes::len) {
+            Some(len) => Ok(len),
+            None => self.look(handle, Bytes::len),
+        }
     }
 
     /// Copies a node to `to`, whose old contents go.
     pub fn read_into(&self, handle: Handle, to: &mut Vec<u8>) -> Result<(), Error> {
-        self.view(handle, |bytes| {
+        let mut read = |bytes: Bytes| {
             to.clear();
             to.resize(bytes.len(), 0);
             bytes.copy_to(0, to);
-        })
+        };
+        match self.look_once(handle, &mut read) {
+            Some(()) => Ok(()),
+            None => self.look(handle, read),
+        }
     }
 
     /// A copy of a node.
@@ -233,14 +230,44 @@ impl<'h> Session<'h> {
     }
 
     /// Copies the part of a node that begins at `from` to `to`.
+    #[inline]
     pub fn read_at(&self, handle: Handle, from: usize, to: &mut [u8]) -> Result<(), Error> {
-        let (mut node, len) = (0, to.len());
-        self.view(handle, |bytes| {
-            node = bytes.len();
-            bytes.copy_to(from, to);
+        match self.look_once(handle, |bytes| bytes.copy_short(from, to)) {
+            Some(true) => Ok(()),
+            _ => self.read_at_hard(handle, from, to),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn read_at_hard(&self, handle: Handle, from: usize, to: &mut [u8]) -> Result<(), Error> {
+        let value = to.len();
+        let (copied, node) = self.look(handle, |bytes| (bytes.copy_to(from, to), bytes.len()))?;
+        if copied { Ok(()) } else { Err(Error::Mismatch { node, value: from.saturating_add(value) }) }
+    }
+
+    /// The value of a node that is as long as the value.
+    #[inline]
+    pub fn get<T: Plain>(&self, handle: Handle) -> Result<T, Error> {
+        let mut value = T::new_zeroed();
+        let same = |bytes: Bytes| bytes.len() == size_of::<T>() && bytes.copy_short(0, value.as_mut_bytes());
+        match self.look_once(handle, same) {
+            Some(true) => Ok(value),
+            _ => self.get_hard(handle),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn get_hard<T: Plain>(&self, handle: Handle) -> Result<T, Error> {
+        let mut value = T::new_zeroed();
+        let node = self.look(handle, |bytes| {
+            if bytes.len() == size_of::<T>() {
+                bytes.copy_to(0, value.as_mut_bytes());
+            }
+            bytes.len()
         })?;
-        let fits = from <= node && len <= node - from;
-        if fits { Ok(()) } else { Err(Error::Mismatch { node, value: from.saturating_add(len) }) }
+        if node == size_of::<T>() { Ok(value) } else { Err(Error::Mismatch { node, value: size_of::<T>() }) }
     }
 
     /// Makes a node of `len` bytes, all zero, in the block of `near` if there is room, so that both are resident together.
@@ -257,7 +284,6 @@ impl<'h> Session<'h> {
     /// Makes a node longer or shorter. What it holds stays, up to the new size; bytes that it gets are zero. The handle that is given back is
     /// the node's from now on; it is the old one where the node could stay.
     pub fn resize(&mut self, handle: Handle, len: usize) -> Result<Handle, Error> {
-        self.begin()?;
         if len == 0 || len > self.core().shape.longest() {
             return Err(Error::Size(len));
         }
@@ -281,7 +307,6 @@ impl<'h> Session<'h> {
 
     /// Keeps a node where it is as long as the guard lives, for pointers into it.
     pub fn pin(&self, handle: Handle) -> Result<Pin<'_>, Error> {
-        self.begin()?;
         let (seat, block) = (self.access.seat, handle.block());
         let pinned = |slot: &usize| self.guards[*slot].get() > 0 && seat.pinned(*slot) == block;
         let slot = (0..SLOTS).find(pinned);
@@ -296,7 +321,7 @@ impl<'h> Session<'h> {
         // From here on the guard takes the pin off.
         let guards = &self.guards[slot];
         let mut pin = Pin { slot, bytes: NonNull::dangling(), len: 0, handle, access: self.access, guards };
-        let spot = self.look(handle, |spot| spot)?;
+        let Bytes(spot) = self.look(handle, |bytes| bytes)?;
         (pin.bytes, pin.len) = (spot.bytes, spot.len);
         Ok(pin)
     }
@@ -304,7 +329,6 @@ impl<'h> Session<'h> {
     /// A node to be written, which nobody else reads or writes as long as the guard lives.
     #[inline]
     pub fn write(&mut self, handle: Handle) -> Result<NodeMut<'_>, Error> {
-        self.begin()?;
         let held = self.change(handle, |way, spot, sequence| {
             way.frame.stripe(handle.place()).hold(sequence);
             Some((way.frame, spot))
@@ -324,8 +348,8 @@ impl<'h> Session<'h> {
         self.core().changed(claim.number, claim.frame);
         claim.frame.stripe(handle.place()).hold(sequence);
         let frame = claim.frame;
-        self.core().touch(frame);
         drop(claim);
+        self.access.touch(frame);
         // The next one is found faster.
         let _ = self.find_way(handle);
         Ok((frame, spot))

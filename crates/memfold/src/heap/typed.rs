@@ -53,19 +53,8 @@ impl Session<'_> {
         }
     }
 
-    /// The value of a node that is as long as the value.
-    pub fn get<T: Plain>(&self, handle: Handle) -> Result<T, Error> {
-        let (mut value, mut node) = (T::new_zeroed(), 0);
-        self.view(handle, |bytes| {
-            node = bytes.len();
-            if node == size_of::<T>() {
-                bytes.copy_to(0, value.as_mut_bytes());
-            }
-        })?;
-        if node == size_of::<T>() { Ok(value) } else { Err(Error::Mismatch { node, value: size_of::<T>() }) }
-    }
-
     /// Writes a value over the node, which is as long.
+    #[inline]
     pub fn set<T: Plain>(&mut self, handle: Handle, value: &T) -> Result<(), Error> {
         let mut node = self.write(handle)?;
         if node.len() != size_of::<T>() {
@@ -76,6 +65,7 @@ impl Session<'_> {
     }
 
     /// Changes the value of a node in place; nobody sees it half changed. The heap's alignment must do for the type.
+    #[inline]
     pub fn update<T: Plain, R>(
         &mut self,
         handle: Handle,

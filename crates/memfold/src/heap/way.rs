@@ -19,7 +19,7 @@ use super::frames::Frame;
 use super::free::gets_room;
 use super::handle::Handle;
 use super::layout::image::Image;
-use super::layout::mixed::{self, HEADER, Mixed};
+use super::layout::mixed::{self, FREE, HEADER, Mixed, UNITS, USED};
 
 /// The session may change the block without its lock.
 const OWN: u32 = 1;
@@ -37,7 +37,7 @@ pub struct Way<'c> {
     pub block: &'c Block,
     nodes: NonNull<u8>,
     stride: u32,
-    /// Bytes of each node, if all have one size.
+    /// Bytes of each node, if all have one size, else of all places.
     len: u32,
     places: u32,
     /// From `nodes` on, bytes: a bit for each place, and a byte for each, if there are any.
@@ -133,6 +133,21 @@ impl<'c> Way<'c> {
         unsafe { self.at(self.checks as isize + usize::from(place) as isize).cast().as_ref() }
     }
 
+    /// As `find`, a node whose stripe nobody holds, and the stripe's sequence.
+    #[inline(always)]
+    pub fn find_free(&self, handle: Handle) -> Option<(Spot, u32)> {
+        let sequence = self.frame.stripe(handle.place()).sequence()?;
+        Some((self.find(handle)?, sequence))
+    }
+
+    /// A header that may begin at an odd address.
+    #[cold]
+    fn odd_header(&self, at: usize) -> u16 {
+        // SAFETY: both within the block.
+        let byte = |i: usize| unsafe { self.at((at + i) as isize).cast::<AtomicU8>().as_ref() }.load(Relaxed);
+        u16::from_le_bytes([byte(0), byte(1)])
+    }
+
     /// The live node of a handle that this way leads to, if there is one as far as can be seen: true only if the way is good afterwards, and the node's stripe was free.
     #[inline(always)]
     pub fn find(&self, handle: Handle) -> Option<Spot> {
@@ -155,18 +170,14 @@ impl<'c> Way<'c> {
         if at < HEADER {
             return None;
         }
-        let header = self.at((at - HEADER) as isize);
         let header = if self.stride > 1 {
             // SAFETY: within the block, at an even address since nodes lie at even ones.
-            unsafe { header.cast::<AtomicU16>().as_ref() }.load(Relaxed).to_le()
+            unsafe { self.at((at - HEADER) as isize).cast::<AtomicU16>().as_ref() }.load(Relaxed).to_le()
         } else {
-            // SAFETY: of both: within the block.
-            let byte = |i: usize| unsafe { header.add(i).cast::<AtomicU8>().as_ref() }.load(Relaxed);
-            u16::from_le_bytes([byte(0), byte(1)])
+            self.odd_header(at - HEADER)
         };
         let len = mixed::node_len(header)?;
-        (at + len <= self.places as usize * self.stride as usize)
-            .then(|| Spot { bytes: self.at(at as isize), len })
+        (at + len <= self.len as usize).then(|| Spot { bytes: self.at(at as isize), len })
     }
 }
 
@@ -181,55 +192,78 @@ impl Way<'_> {
         }
     }
 
-    /// Whether [`Way::free`] is all that there is to do: nodes of the block were freed before, and others remain.
+    /// Whether a node of the block remains when one is freed.
     #[inline(always)]
-    pub fn can_free(&self) -> bool {
-        self.has_checks() && self.block.live.load(Relaxed) > 1
+    pub fn has_others(&self) -> bool {
+        self.block.live.load(Relaxed) > 1
     }
 
-    /// Frees a live node of the block, which has checks; whether the block is to be listed by its room. For who has the right to change it.
+    /// Frees a live node of the block; whether the block is to be listed by its room. For who has the right to change it.
     #[inline(always)]
     pub fn free(&self, handle: Handle, spot: Spot, sequence: u32, block_size: usize) -> Result<bool, Error> {
-        let place = handle.place();
-        let (equal, taken) = if self.is_equal() {
-            (Some(self.places), 0)
-        } else {
-            (None, (spot.len + HEADER).next_multiple_of(self.stride as usize))
-        };
-        let block = self.block;
-        let relist = gets_room(block, equal, block_size, taken as u32);
+        let (place, block) = (handle.place(), self.block);
         let stripe = self.frame.stripe(place);
         stripe.hold(sequence);
         let (word, bit) = self.start(place);
         word.store(word.load(Relaxed) & !bit, Relaxed);
-        let check = self.check(place);
-        check.store(check.load(Relaxed).wrapping_add(1), Relaxed);
-        let freed = if self.is_equal() {
-            // SAFETY: the node's bytes, whose stripe is held.
-            unsafe { spot.bytes.write_bytes(0, spot.len) };
-            if place < block.hint.load(Relaxed) {
-                block.hint.store(place, Relaxed);
-            }
-            Ok(())
+        let (freed, relist);
+        if self.is_equal() {
+            zero(spot);
+            relist = gets_room(block, Some(self.places), block_size, 1);
+            add(&block.pending, 1);
+            freed = Ok(0);
         } else {
-            add(&block.free, taken as u32);
-            add(&block.pending, taken as u32);
+            freed = self.free_extent(spot);
+            let taken = freed.unwrap_or(0) as u32;
+            relist = gets_room(block, None, block_size, taken);
+            add(&block.pending, taken);
+            add(&block.free, taken);
             subtract(&block.bytes, spot.len as u32);
-            self.mixed().free(usize::from(place) * self.stride as usize, spot.len).map(|_| ())
-        };
+        }
         stripe.release();
         subtract(&block.live, 1);
         freed?;
         Ok(relist)
     }
 
-    /// The block of nodes of different sizes.
+    /// Makes a node of a block of nodes of different sizes a free extent, as [`Mixed::free`] does; what it took.
     #[inline(always)]
+    fn free_extent(&self, spot: Spot) -> Result<usize, Error> {
+        let taken = (spot.len + HEADER + self.stride as usize - 1) & !(self.stride as usize - 1);
+        let units = taken >> self.stride.trailing_zeros();
+        if self.stride == 1 || units >= UNITS.into() {
+            let place = spot.bytes.addr().get() - self.nodes.addr().get();
+            return Ok(self.mixed().free(place, spot.len)?);
+        }
+        // SAFETY: the node's header, at an even address since nodes lie at even ones.
+        let header: &AtomicU16 = unsafe { spot.bytes.sub(HEADER).cast().as_ref() };
+        header.store((FREE | USED | units as u16).to_le(), Relaxed);
+        Ok(taken)
+    }
+
+    /// The block of nodes of different sizes.
+    #[cold]
     fn mixed(&self) -> Mixed {
-        let bytes = self.places as usize * self.stride as usize;
+        let bytes = self.len as usize;
         // SAFETY: the block's bytes, in a frame.
         let image = unsafe { Image::new(self.nodes, bytes) };
         Mixed::new(image, mixed::Shape::new(bytes, self.stride as usize))
+    }
+}
+
+/// Makes a node zeros.
+#[inline(always)]
+fn zero(spot: Spot) {
+    let Spot { bytes, len } = spot;
+    // Most are short, and begin at a multiple of eight.
+    if len <= 64 && len.is_multiple_of(8) && bytes.addr().get().is_multiple_of(8) {
+        for i in (0..len).step_by(8) {
+            // SAFETY: aligned and within the node, whose stripe is held. Volatile, lest it becomes a call.
+            unsafe { bytes.add(i).cast::<u64>().write_volatile(0) };
+        }
+    } else {
+        // SAFETY: the node's bytes, whose stripe is held.
+        unsafe { bytes.write_bytes(0, len) };
     }
 }
 
@@ -269,11 +303,14 @@ impl Core {
         let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
         let marks = shape.marks(self.options.block_size);
         let (first, stride, len, starts, headers) = match shape {
-            Shape::Mixed(shape) => (0, shape.align(), 0, marks.starts_at(), HEADERS),
+            Shape::Mixed(shape) => {
+                (0, shape.align(), shape.total_units() * shape.align(), marks.starts_at(), HEADERS)
+            }
             Shape::Equal(shape) => (shape.first(), shape.stride(), shape.len as usize, 0, 0),
         };
         let checks = if block.marked.load(Relaxed) { (marks.checks_at() - first) as i32 } else { 0 };
-        let own = if frame.owner.load(Relaxed) == me && me != 0 { OWN } else { 0 };
+        // In a paranoid heap every change is made with a claim.
+        let own = if frame.owner.load(Relaxed) == me && !self.options.paranoid { OWN } else { 0 };
         Ok(Way {
             key: Handle::key_of(number, block.incarnation.load(Relaxed)),
             tenancy,
@@ -295,14 +332,5 @@ impl Core {
         let block = self.blocks.get(number).ok_or(Error::Stale)?;
         let _lock = block.lock();
         self.resident(me, number, block).map(|_| ())
-    }
-
-    /// Notes that a block was used.
-    #[inline(always)]
-    pub fn touch(&self, frame: &Frame) {
-        let now = self.clock.load(Relaxed);
-        if frame.last() != now {
-            frame.touch(now);
-        }
     }
 }

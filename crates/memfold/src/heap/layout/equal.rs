@@ -67,7 +67,8 @@ impl Shape {
         Equal { image, shape: self }
     }
 
-    fn words(self) -> usize {
+    /// Words of live bits.
+    pub fn words(self) -> usize {
         self.nodes().div_ceil(64)
     }
 }
@@ -90,19 +91,20 @@ pub struct Equal {
 }
 
 impl Equal {
-    /// Takes the lowest free node from number `from` on, which is zero, or another one; `None` if all are taken.
-    pub fn alloc(&mut self, from: u16) -> Result<Option<u16>, Damaged> {
-        let words = self.shape.words();
-        let begin = usize::from(from) / 64;
-        for word in (begin..words).chain(0..begin.min(words)) {
-            let live = self.image.get64(word * 8)?;
-            let number = word * 64 + live.trailing_ones() as usize;
-            if live != !0 && number < self.shape.nodes() {
-                self.image.set64(word * 8, live | 1 << (number % 64))?;
-                return Ok(Some(number as u16));
-            }
-        }
-        Ok(None)
+    /// The free ones of 64 nodes: a bit for each.
+    #[inline]
+    pub fn free(&self, word: usize) -> Result<u64, Damaged> {
+        let live = self.image.get64(word * 8)?;
+        let nodes = self.shape.nodes() - word * 64;
+        let all = if nodes < 64 { (1 << nodes) - 1 } else { !0 };
+        Ok(!live & all)
+    }
+
+    /// A free node is live from now on.
+    #[inline]
+    pub fn take(&self, number: u16) -> Result<(), Damaged> {
+        let word = usize::from(number / 64) * 8;
+        self.image.set64(word, self.image.get64(word)? | 1 << (number % 64))
     }
 
     /// Whether free nodes are zero, and nothing lives where no node can be; how many nodes are live.

@@ -5,34 +5,40 @@
 //!  | .. | header | node .. filling | header | node | header | free extent .. | .. |
 //!                  a                          b      b + stride                
 //!
-//!  header, 2 bytes:   15 free | 14..0 bytes of the node, or units of the free extent
-//!  free extent:       | next, 2 | units, 4 | zeros ..  |
+//!  header, 2 bytes:   15 node: 0 | 14..0 bytes of the node
+//!                     15 free: 1 | 14 used before | 13..0 units
+//!  free extent:       | next, 2 | units, 4 | zeros ..  |       or anything, if it was used before
 //! ```
 //!
 //! Nodes lie at multiples of the alignment; a unit is that many bytes. An extent is a node with what fills it up to the next header,
 //! or free. So a node costs two bytes and the filling. The headers are boundary tags read from one end: the walk from header to header
-//! finds all extents. Numbers of units of 2^15 - 1 and more stand in the four bytes, for which there is room then.
+//! finds all extents. Numbers of units of 2^14 - 1 and more stand in the four bytes, for which there is room then.
 //!
-//! **Merging is put off**: a freed node only becomes a free extent. When a session is about to allocate from the block, one walk merges all free
-//! extents that lie side by side and lists them ([`Mixed::list`]); freeing touches no neighbours, of which each would have to be
-//! fetched from memory, and a block of which all goes is never merged at all.
+//! **Merging is put off**: a freed node only becomes a free extent that was used before. When a session is about to allocate from the block, one walk merges
+//! all free extents that lie side by side, makes them zeros and lists them ([`Mixed::list`]); before a block is compressed, its free bytes are made zeros
+//! too ([`Mixed::clear`]). So freeing touches two bytes and no neighbours, each of which would have to be fetched from memory, and a block of
+//! which all goes is never merged at all.
 //!
 //! Free extents are listed by size, in bins: one for each number of units up to 32, above that eight for each doubling.
 //! The smallest that fits is taken (best fit). One large extent is **open**: nodes are cut off from it without any list. Heads of lists and the
 //! open extent are the session's and not in the block. `next` is a unit; an extent of less than four bytes is in no list.
 //!
-//! Freed bytes are zero but for links and units, so new nodes are zero at no cost.
+//! Bytes of listed extents are zero but for links and units, so new nodes are.
 
 use super::image::{Damaged, Image};
 
 /// This extent is free.
-const FREE: u16 = 1 << 15;
-/// Bytes of a node, or units of a free extent; all bits set where there are as many or more.
+pub const FREE: u16 = 1 << 15;
+/// And may hold anything.
+pub const USED: u16 = 1 << 14;
+/// Bytes of a node.
 const SIZE: u16 = FREE - 1;
+/// Units of a free extent; all bits set where there are as many or more.
+pub const UNITS: u16 = USED - 1;
 
 /// Bytes of a header.
 pub const HEADER: usize = 2;
-/// Bytes of a link, and of units for which 15 bits are not enough.
+/// Bytes of a link, and of units for which 14 bits are not enough.
 const LINK: usize = 2;
 const LONG: usize = 4;
 /// The longest node.
@@ -205,9 +211,9 @@ impl Mixed {
     /// The extent that begins at `place`.
     pub fn extent(self, place: usize) -> Result<Extent, Damaged> {
         let header = self.image.get16(place - HEADER)?;
-        let (stride, node) = match (header & FREE, header & SIZE) {
-            (0, size) => (self.shape.stride(size.into()), Some(usize::from(size))),
-            (_, SIZE) => {
+        let (stride, node) = match (header & FREE, header & UNITS) {
+            (0, _) => (self.shape.stride(header.into()), Some(usize::from(header))),
+            (_, UNITS) => {
                 let units = usize::from(self.image.get16(place + LINK)?)
                     | usize::from(self.image.get16(place + LINK + 2)?) << 16;
                 (units.saturating_mul(self.shape.align()), None)
@@ -266,7 +272,20 @@ impl Mixed {
     /// Makes a free extent zeros, but for its header.
     fn wipe(self, extent: Extent) -> Result<(), Damaged> {
         let inner = extent.stride - HEADER.min(extent.stride);
-        self.image.zero(extent.place, inner.min(LINK + LONG))
+        let used = self.image.get16(extent.place - HEADER)? & USED != 0;
+        self.image.zero(extent.place, if used { inner } else { inner.min(LINK + LONG) })
+    }
+
+    /// Makes zeros of what freed nodes held.
+    pub fn clear(self) -> Result<(), Damaged> {
+        for extent in self.extents() {
+            let extent = extent?;
+            if extent.node.is_none() && self.image.get16(extent.place - HEADER)? & USED != 0 {
+                self.wipe(extent)?;
+                self.put_free(extent.place, extent.stride)?;
+            }
+        }
+        Ok(())
     }
 
     /// Takes room for a node of `len` bytes, 1 to [`MOST_BYTES`], which are zero; its place, or `None` if nothing listed fits.
@@ -293,7 +312,7 @@ impl Mixed {
     /// Makes the first bytes of an unlisted free extent a node.
     #[inline]
     fn cut(self, place: usize, bytes: usize, stride: usize, len: usize) -> Result<(), Damaged> {
-        if self.shape.units(bytes) >= SIZE.into() {
+        if self.shape.units(bytes) >= UNITS.into() {
             self.image.zero(place + LINK, LONG)?;
         }
         if bytes > stride {
@@ -378,8 +397,8 @@ impl Mixed {
     #[inline]
     pub fn free(self, place: usize, len: usize) -> Result<usize, Damaged> {
         let stride = self.shape.stride(len);
-        self.image.zero(place, len)?;
         self.put_free(place, stride)?;
+        self.image.set16(place - HEADER, self.image.get16(place - HEADER)? | USED)?;
         Ok(stride)
     }
 
@@ -418,12 +437,12 @@ impl Mixed {
         Ok(Some(stride as isize - old.stride as isize))
     }
 
-    /// Makes zeros a free extent, in no list.
+    /// Makes a free extent, in no list.
     #[inline]
     fn put_free(self, place: usize, stride: usize) -> Result<(), Damaged> {
         let units = self.shape.units(stride);
-        self.image.set16(place - HEADER, FREE | units.min(SIZE.into()) as u16)?;
-        if units >= SIZE.into() {
+        self.image.set16(place - HEADER, FREE | units.min(UNITS.into()) as u16)?;
+        if units >= UNITS.into() {
             self.image.set16(place + LINK, units as u16)?;
             self.image.set16(place + LINK + 2, (units >> 16) as u16)?;
         }
@@ -441,17 +460,18 @@ impl Mixed {
         Ok(())
     }
 
-    /// Whether headers lead from the first to the end and free bytes are zero: how many nodes there are, their bytes, and free ones.
+    /// Whether headers lead from the first to the end and free bytes are zero, unless they were used before: how many nodes there are, their bytes, and free ones.
     pub fn check(self) -> Result<(usize, usize, usize), Damaged> {
         let (mut nodes, mut bytes, mut free) = (0, 0, 0);
         for extent in self.extents() {
             let Extent { place, stride, node } = extent?;
             let used = match node {
                 Some(len) => len,
-                None => LINK + if self.shape.units(stride) >= SIZE.into() { LONG } else { 0 },
+                None if self.image.get16(place - HEADER)? & USED != 0 => stride - HEADER,
+                None => LINK + if self.shape.units(stride) >= UNITS.into() { LONG } else { 0 },
             };
             let zero = |at| self.image.get8(at) == Ok(0);
-            if !(place + used..place + stride - HEADER).all(zero) {
+            if !(place + used..(place + stride - HEADER).max(place + used)).all(zero) {
                 return Err(Damaged);
             }
             match node {

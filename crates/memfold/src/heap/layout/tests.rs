@@ -87,6 +87,15 @@ fn mixed_blocks_do_as_the_model() {
                 let nodes = block.extents().map(|extent| extent.unwrap().node.is_some());
                 assert!(nodes.is_sorted_by(|a, b| *a || *b), "two free extents side by side");
             }
+            if random.index(50) == 0 {
+                block.clear().unwrap();
+                let zero = |extent: &mixed::Extent| {
+                    let end = extent.place + extent.stride - 2;
+                    let from = (extent.place + 6).min(end);
+                    memory.bytes()[from..end].iter().all(|&byte| byte == 0)
+                };
+                assert!(block.extents().map(|e| e.unwrap()).filter(|e| e.node.is_none()).all(|e| zero(&e)));
+            }
             let len = 1 + random.index(longest);
             let nth = random.index(model.len().max(1));
             let some = model.keys().nth(nth).copied();
@@ -224,7 +233,7 @@ fn equal_blocks_do_as_the_model() {
         let shape = equal::Shape::new(size, align, len);
         assert!(shape.used() <= size && shape.nodes() > 0);
         let memory = Memory::new(size);
-        let mut block = shape.block(memory.image());
+        let block = shape.block(memory.image());
         let mut random = Random(size as u64);
         let mut model: BTreeMap<u16, u8> = BTreeMap::new();
         for _ in 0..3000 {
@@ -240,11 +249,13 @@ fn equal_blocks_do_as_the_model() {
                     assert_eq!(equal::is_live(memory.image(), number), Ok(false));
                 }
                 _ => {
-                    let from = random.index(shape.nodes()) as u16;
-                    let Some(number) = block.alloc(from).unwrap() else {
+                    let words = (0..shape.words()).map(|word| (word, block.free(word).unwrap()));
+                    let Some((word, free)) = words.into_iter().find(|(_, free)| *free != 0) else {
                         assert_eq!(model.len(), shape.nodes());
                         continue;
                     };
+                    let number = (word * 64) as u16 + free.trailing_zeros() as u16;
+                    block.take(number).unwrap();
                     let place = shape.place(number).unwrap();
                     assert!(place.is_multiple_of(align) && place + len <= size);
                     assert!(memory.bytes()[place..place + len].iter().all(|&byte| byte == 0));
