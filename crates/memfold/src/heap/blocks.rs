@@ -80,6 +80,8 @@ pub struct Block {
     pub listed: AtomicBool,
     /// The session that allocates from it, or 0.
     pub allocator: AtomicU16,
+    /// How the nodes of its copy are grouped, see `grouping.rs`.
+    pub grouping: AtomicU8,
     /// It has checks.
     pub marked: AtomicBool,
     /// No node is put into it any more: the next check would be one that was given out before.

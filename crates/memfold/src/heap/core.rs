@@ -2,11 +2,12 @@
 
 use std::boxed::Box;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::vec::Vec;
 
 use super::blocks::{Block, Blocks};
 use super::frames::{Frame, Frames};
+use super::grouping::Choice;
 use super::layout::image::Image;
 use super::layout::{equal, mixed};
 use super::marks::Marks;
@@ -29,7 +30,7 @@ pub struct Core {
     /// Blocks of nodes of different sizes.
     pub shape: mixed::Shape,
     /// Blocks of nodes of one size, by kind from 1.
-    shapes: Segments<std::sync::OnceLock<equal::Shape>>,
+    shapes: Segments<Kind>,
     shapes_made: Mutex<u32>,
     pub blocks: Blocks,
     pub frames: Frames,
@@ -72,6 +73,14 @@ pub struct Counts {
     /// Memory of tables.
     pub work_bytes: AtomicU64,
     pub room_bytes: AtomicU64,
+}
+
+/// A kind of blocks with nodes of one size.
+#[derive(Default)]
+pub struct Kind {
+    shape: OnceLock<equal::Shape>,
+    /// How its nodes are grouped, see `grouping.rs`.
+    pub choice: Choice,
 }
 
 /// What a block's kind means.
@@ -143,12 +152,17 @@ impl Core {
         }
     }
 
+    /// A kind of blocks with nodes of one size.
+    pub fn kind(&self, kind: u32) -> Option<&Kind> {
+        self.shapes.get(kind.checked_sub(1)?)
+    }
+
     /// What a kind means; `None` for one that there is not.
     #[inline]
     pub fn shape_of(&self, kind: u32) -> Option<Shape> {
         match kind {
             0 => Some(Shape::Mixed(self.shape)),
-            kind => self.shapes.get(kind - 1)?.get().copied().map(Shape::Equal),
+            kind => self.kind(kind)?.shape.get().copied().map(Shape::Equal),
         }
     }
 
@@ -160,9 +174,8 @@ impl Core {
         }
         let mut made = locked(&self.shapes_made);
         let known = (0..*made).find(|&number| {
-            self.shapes
-                .get(number)
-                .and_then(|shape| shape.get())
+            self.kind(number + 1)
+                .and_then(|kind| kind.shape.get())
                 .is_some_and(|shape| shape.len as usize == len)
         });
         if let Some(number) = known {
@@ -171,7 +184,7 @@ impl Core {
         if *made == SHAPES {
             return None;
         }
-        self.shapes.make(*made, Default::default)?.set(shape).ok()?;
+        self.shapes.make(*made, Kind::default)?.shape.set(shape).ok()?;
         *made += 1;
         Some(*made)
     }

@@ -39,6 +39,7 @@ mod error;
 mod fences;
 mod frames;
 mod free;
+mod grouping;
 mod guards;
 mod handle;
 mod layout;

@@ -12,7 +12,7 @@ use super::frames::{Frame, Frames, pause};
 use super::layout::image::Damaged;
 use super::layout::mixed::Mixed;
 use super::options::Limit;
-use crate::store::{Tier, Workspace};
+use crate::store::Workspace;
 
 /// With [`Limit::Share`], one block in so many is resident,
 pub const SHARE: u32 = 32;
@@ -262,8 +262,7 @@ impl Core {
         }
         // SAFETY: the frame's memory; the tenancy has ended, so nobody writes.
         let bytes = unsafe { std::slice::from_raw_parts(frame.base().as_ptr(), len) };
-        let copy = self.with_work(|work| self.store.insert(Tier::Fast, owner.into(), bytes, work))?;
-        let copy = copy.map_err(|_| Error::OutOfMemory)?;
+        let copy = self.with_work(|work, spare| self.put(owner, block, bytes, work, spare))??;
         block.set_copy(copy);
         frame.dirty.store(false, Relaxed);
         self.counts.compressions.fetch_add(1, Relaxed);
@@ -278,19 +277,23 @@ impl Core {
         }
     }
 
-    /// Runs `f` with memory to compress in.
-    fn with_work<R>(&self, f: impl FnOnce(&mut Workspace<'_>) -> R) -> Result<R, Error> {
+    /// Runs `f` with memory to compress in, and some as long as a frame.
+    fn with_work<R>(&self, f: impl FnOnce(&mut Workspace<'_>, &mut [u8]) -> R) -> Result<R, Error> {
         let longest = self.frames.stride();
         let taken = locked(&self.work).pop();
         let mut memory: Box<[u8]> = match taken {
             Some(memory) => memory,
             None => {
-                let bytes = self.store.workspace_bytes(longest);
+                let bytes = self.store.workspace_bytes(longest) + longest;
+                let mut memory = vec![];
+                memory.try_reserve_exact(bytes).map_err(|_| Error::OutOfMemory)?;
+                memory.resize(bytes, 0);
                 self.counts.work_bytes.fetch_add(bytes as u64, Relaxed);
-                vec![0; bytes].into_boxed_slice()
+                memory.into_boxed_slice()
             }
         };
-        let result = f(&mut self.store.workspace(longest, &mut memory));
+        let (spare, rest) = memory.split_at_mut(longest);
+        let result = f(&mut self.store.workspace(longest, rest), spare);
         locked(&self.work).push(memory);
         Ok(result)
     }
@@ -299,11 +302,12 @@ impl Core {
     pub fn load(&self, number: u32, block: &Block, to: &mut [u8]) -> Result<(), Error> {
         let (_, len) = self.stored_len(block)?;
         let to = to.get_mut(..len).ok_or(Error::Damaged)?;
-        let loaded = self.with_work(|work| {
+        self.with_work(|work, spare| {
             // SAFETY: the copy is pinned, and who frees it has the block's lock.
-            block.with_copy(|copy| unsafe { self.store.load(copy, number.into(), to, &mut work.decode) })
-        })?;
-        Ok(loaded.ok_or(Error::Damaged)??)
+            let load = |copy| unsafe { self.store.load(copy, number.into(), to, &mut work.decode) };
+            block.with_copy(load).ok_or(Error::Damaged)??;
+            self.ungroup(block, to, spare)
+        })?
     }
 
     /// The block's frame, into which it is brought if it is not there; for who has its lock.

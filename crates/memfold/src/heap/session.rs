@@ -158,7 +158,6 @@ impl<'h> Session<'h> {
     /// Makes a node of `len` bytes, all zero.
     #[inline]
     pub fn alloc(&self, len: usize) -> Result<Handle, Error> {
-        if self.core().options.paranoid {}
         self.allocator.borrow_mut().alloc(len)
     }
 

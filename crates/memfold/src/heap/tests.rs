@@ -223,6 +223,49 @@ fn values_and_texts_come_back() {
 }
 
 #[test]
+fn nodes_of_one_size_are_grouped_when_that_pays() {
+    let mut random = Random(12);
+    // Numbers of which only the lower bytes differ; and text, which is best left as it is.
+    let numbers: Vec<[u64; 5]> = (0..20_000)
+        .map(|i| [i, random.below(1000), 1 << 40 | random.below(1 << 20), 0x1000 + 16 * i, random.below(3)])
+        .collect();
+    let words = ["lorem ", "ipsum ", "dolor ", "sit am", "et con"];
+    let texts: Vec<Vec<u8>> =
+        (0..20_000).map(|_| (0..10).flat_map(|_| words[random.index(5)].bytes()).collect()).collect();
+    let payload = |sizes: &dyn Fn(usize) -> usize, text: bool| {
+        let heap = Heap::new(Options::new().limit(Limit::Blocks(1))).unwrap();
+        let mut session = heap.session().unwrap();
+        let nodes: Vec<Handle> = (0..20_000)
+            .map(|i| {
+                let node = session.alloc(sizes(i)).unwrap();
+                let mut bytes = session.write(node).unwrap();
+                if text {
+                    bytes[..60].copy_from_slice(&texts[i]);
+                } else {
+                    bytes[..40].copy_from_slice(zerocopy::IntoBytes::as_bytes(&numbers[i]));
+                }
+                node
+            })
+            .collect();
+        for (i, &node) in nodes.iter().enumerate() {
+            let bytes = session.read(node).unwrap();
+            let same = if text {
+                bytes[..60] == texts[i][..]
+            } else {
+                bytes[..40] == *zerocopy::IntoBytes::as_bytes(&numbers[i])
+            };
+            assert!(same);
+        }
+        heap.stats().payload_bytes
+    };
+    // Of the same nodes, with two sizes that take the same room, none are grouped.
+    let (grouped, not) = (payload(&|_| 40, false), payload(&|i| 40 + i % 2 * 2, false));
+    assert!(grouped < not * 8 / 10, "{grouped} and {not}");
+    let (left, not) = (payload(&|_| 60, true), payload(&|i| 60 + i % 2 * 2, true));
+    assert!(left < not * 21 / 20, "{left} and {not}");
+}
+
+#[test]
 fn options_out_of_range_are_refused() {
     let bad = [
         Options::new().block_size(1000),

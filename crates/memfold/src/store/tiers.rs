@@ -129,6 +129,18 @@ impl<M: Memory> Tiered<M> {
         }
     }
 
+    /// The bytes that [`Tiered::insert`] would keep of a block in the fast tier.
+    pub fn compressed_len(&self, block: &[u8], work: &mut Workspace<'_>) -> usize {
+        if same_filled(block).is_some() {
+            return size_of::<u64>();
+        }
+        let threshold = block.len() * usize::from(self.threshold.load(Ordering::Relaxed)) / 64;
+        match self.fast.compress(block, work.out, threshold, &mut work.fast) {
+            Compressed::Fits(n) => n,
+            Compressed::Incompressible => block.len(),
+        }
+    }
+
     /// Brings a block back into `dst`, which is as long as the block was.
     ///
     /// # Safety
