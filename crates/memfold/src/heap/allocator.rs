@@ -46,7 +46,8 @@ pub struct Allocator<'h> {
 impl<'h> Allocator<'h> {
     /// Without blocks.
     pub fn new(access: Access<'h>) -> Self {
-        let longest = access.core.shape.longest();
+        // What is longer takes another way, and in the debugging twin everything does.
+        let longest = if access.core.plain().is_some() { 0 } else { access.core.shape.longest() };
         Allocator { access, mixed: Vec::new(), equal: Vec::new(), lately: (0, 0), longest }
     }
 
@@ -54,7 +55,7 @@ impl<'h> Allocator<'h> {
     #[inline]
     pub fn alloc(&mut self, len: usize) -> Result<Handle, Error> {
         if len.wrapping_sub(1) >= self.longest {
-            return Err(Error::Size(len));
+            return self.alloc_other(len);
         }
         let (size, count) = self.lately;
         if size == len && count >= SAME_SIZE {
@@ -80,6 +81,15 @@ impl<'h> Allocator<'h> {
             return Ok(handle);
         }
         self.alloc_mixed(len)
+    }
+
+    /// A node that doesn't go into a block with others.
+    #[cold]
+    fn alloc_other(&mut self, len: usize) -> Result<Handle, Error> {
+        match self.access.core.plain() {
+            Some(plain) => plain.alloc(len),
+            None => Err(Error::Size(len)),
+        }
     }
 
     #[cold]

@@ -12,6 +12,7 @@ use super::layout::image::Image;
 use super::layout::{equal, mixed};
 use super::marks::Marks;
 use super::options::Settled;
+use super::plain::Plain;
 use super::policy::Policy;
 use super::rooms::Rooms;
 use super::seats::Seats;
@@ -44,6 +45,7 @@ pub struct Core {
     pub clock: AtomicU32,
     pub counts: Counts,
     nowhere: Box<(Frame, Block)>,
+    pub(super) plain: Option<Plain>,
 }
 
 /// Frames without a block, and what decides which block goes.
@@ -149,6 +151,7 @@ impl Core {
             clock: AtomicU32::new(1),
             counts: Counts::default(),
             nowhere: Box::new((Frame::new(), Block::default())),
+            plain: options.plain.then(|| Plain::new(options.alignment)),
         }
     }
 

@@ -46,6 +46,7 @@ mod layout;
 mod marks;
 mod options;
 mod pager;
+mod plain;
 mod policy;
 mod rooms;
 mod seats;
@@ -65,7 +66,7 @@ pub use check::Violation;
 pub use error::{BadOption, Error};
 pub use guards::{NodeMut, Pin};
 pub use handle::Handle;
-pub use options::{Limit, Options};
+pub use options::{HeapKind, Limit, Options};
 pub use pager::{LEAST_RESIDENT, SHARE};
 pub use policy::{PolicyKind, UnknownPolicy};
 pub use session::Session;
@@ -102,7 +103,7 @@ impl Heap {
     pub fn stats(&self) -> Stats {
         let core = self.core();
         let store = core.store.store().stats();
-        let resident = core.frames.bytes();
+        let mut resident = core.frames.bytes();
         let end = locked(&core.rooms).numbers().0;
         let (mut blocks, mut nodes, mut node_bytes) = (0, 0, 0);
         for block in (1..end).filter_map(|number| core.blocks.get(number)) {
@@ -113,6 +114,10 @@ impl Heap {
                 Some(Shape::Equal(shape)) => live * u64::from(shape.len),
                 _ => block.bytes.load(Relaxed).into(),
             };
+        }
+        if let Some(plain) = core.plain() {
+            (nodes, node_bytes) = plain.counts();
+            resident += node_bytes;
         }
         let other = core.bytes_without_frames() - store.resident_bytes;
         Stats {

@@ -25,6 +25,17 @@ pub enum Limit {
     Bytes(u64),
 }
 
+/// What kind of heap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum HeapKind {
+    /// A compressed heap.
+    #[default]
+    Compressed,
+    /// Each node is an allocation of its own, and nothing is compressed: so that sanitizers and valgrind see what a program does to its nodes.
+    Plain,
+}
+
 /// Settings of a heap, which are checked when it is made.
 ///
 /// ```
@@ -41,6 +52,7 @@ pub struct Options {
     codec: String,
     policy: PolicyKind,
     paranoid: bool,
+    kind: HeapKind,
 }
 
 impl Default for Options {
@@ -59,6 +71,7 @@ impl Options {
             codec: String::from("zstd:1"),
             policy: PolicyKind::default(),
             paranoid: false,
+            kind: HeapKind::Compressed,
         }
     }
 
@@ -98,6 +111,12 @@ impl Options {
         self
     }
 
+    /// Whether it is a compressed heap or its debugging twin.
+    pub fn kind(mut self, kind: HeapKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
     pub(super) fn settle(&self) -> Result<Settled, BadOption> {
         let power = |what: &str, value: usize, range: &std::ops::RangeInclusive<usize>| {
             if value.is_power_of_two() && range.contains(&value) {
@@ -134,6 +153,7 @@ impl Options {
             codec: found,
             policy: self.policy,
             paranoid: self.paranoid,
+            plain: self.kind == HeapKind::Plain,
         })
     }
 }
@@ -147,4 +167,5 @@ pub(super) struct Settled {
     pub codec: &'static dyn Codec,
     pub policy: PolicyKind,
     pub paranoid: bool,
+    pub plain: bool,
 }

@@ -12,7 +12,7 @@ use super::allocator::{Access, Allocator};
 use super::bytes::Bytes;
 use super::core::Core;
 use super::error::Error;
-use super::frames::pause;
+use super::frames::{Frame, pause};
 use super::free::PATIENCE;
 use super::guards::{NodeMut, Pin};
 use super::handle::Handle;
@@ -88,6 +88,9 @@ impl<'h> Session<'h> {
     #[cold]
     #[inline(never)]
     fn look<R>(&self, handle: Handle, mut read: impl FnMut(Bytes) -> R) -> Result<R, Error> {
+        if let Some(plain) = self.core().plain() {
+            return plain.look(handle, read);
+        }
         let mut turn = 0;
         loop {
             if let Some(result) = self.look_by(self.way(handle), handle, &mut read) {
@@ -188,6 +191,9 @@ impl<'h> Session<'h> {
     #[cold]
     #[inline(never)]
     fn free_hard(&self, handle: Handle) -> Result<(), Error> {
+        if let Some(plain) = self.core().plain() {
+            return plain.free(handle);
+        }
         let way = self.way(handle);
         if !way.leads_to(handle) || !way.is_good() || !self.access.is_noted(way.frame) {
             let way = self.find_way(handle)?;
@@ -283,6 +289,9 @@ impl<'h> Session<'h> {
     /// Makes a node longer or shorter. What it holds stays, up to the new size; bytes that it gets are zero. The handle that is given back is
     /// the node's from now on; it is the old one where the node could stay.
     pub fn resize(&mut self, handle: Handle, len: usize) -> Result<Handle, Error> {
+        if let Some(plain) = self.core().plain() {
+            return plain.resize(handle, len);
+        }
         if len == 0 || len > self.core().shape.longest() {
             return Err(Error::Size(len));
         }
@@ -342,7 +351,10 @@ impl<'h> Session<'h> {
     /// Takes the stripe of a node.
     #[cold]
     #[inline(never)]
-    fn hold(&self, handle: Handle) -> Result<(&'h super::frames::Frame, Spot), Error> {
+    fn hold(&self, handle: Handle) -> Result<(&'h Frame, Spot), Error> {
+        if let Some(plain) = self.core().plain() {
+            return plain.hold(handle);
+        }
         let (claim, _, spot, sequence) = self.core().claim_node(self.access.me, handle)?;
         self.core().changed(claim.number, claim.frame);
         claim.frame.stripe(handle.place()).hold(sequence);

@@ -121,6 +121,25 @@ fn a_paranoid_heap_does_as_the_model() {
 }
 
 #[test]
+fn the_debugging_twin_does_as_the_model() {
+    let plain = small(1024).kind(HeapKind::Plain);
+    against_model(plain.clone(), 10_000, &[5000], 9);
+    let heap = Heap::new(plain.alignment(64)).unwrap();
+    let mut session = heap.session().unwrap();
+    let node = session.put_bytes(b"here").unwrap();
+    let mut pin = session.pin(node).unwrap();
+    // SAFETY: the node lives, and nobody else has the heap.
+    unsafe { pin.as_mut_ptr().unwrap().write(b'H') };
+    assert!(pin.as_ptr().addr().is_multiple_of(64) && pin.len() == 4);
+    drop(pin);
+    assert_eq!(session.text(node).unwrap(), "Here");
+    assert_eq!(heap.stats().memory_bytes() > 0, heap.stats().nodes == 1);
+    assert_eq!(session.alloc(0), Err(Error::Size(0)));
+    session.free(node).unwrap();
+    assert_eq!(session.free(node), Err(Error::Stale));
+}
+
+#[test]
 fn one_place_used_again_and_again() {
     for paranoid in [false, true] {
         let heap = Heap::new(small(1024).paranoid(paranoid)).unwrap();
