@@ -51,12 +51,15 @@ impl<'h> Allocator<'h> {
         Allocator { access, mixed: Vec::new(), equal: Vec::new(), lately: (0, 0), longest }
     }
 
-    /// A node of `len` bytes.
+    /// Whether a node of `len` bytes goes into a block with others.
+    #[inline(always)]
+    pub fn does(&self, len: usize) -> bool {
+        len.wrapping_sub(1) < self.longest
+    }
+
+    /// A node of `len` bytes, which goes into a block with others.
     #[inline]
     pub fn alloc(&mut self, len: usize) -> Result<Handle, Error> {
-        if len.wrapping_sub(1) >= self.longest {
-            return self.alloc_other(len);
-        }
         let (size, count) = self.lately;
         if size == len && count >= SAME_SIZE {
             if let Some(current) = self.equal.last_mut()
@@ -81,15 +84,6 @@ impl<'h> Allocator<'h> {
             return Ok(handle);
         }
         self.alloc_mixed(len)
-    }
-
-    /// A node that doesn't go into a block with others.
-    #[cold]
-    fn alloc_other(&mut self, len: usize) -> Result<Handle, Error> {
-        match self.access.core.plain() {
-            Some(plain) => plain.alloc(len),
-            None => Err(Error::Size(len)),
-        }
     }
 
     #[cold]
@@ -175,7 +169,7 @@ impl<'h> Allocator<'h> {
     /// A node of `len` bytes in this block, if there is room and no other session allocates from it.
     pub fn alloc_near(&mut self, len: usize, near: Handle) -> Result<Option<Handle>, Error> {
         let Access { core, me, .. } = self.access;
-        if len.wrapping_sub(1) >= self.longest {
+        if !self.does(len) {
             return Ok(None);
         }
         let number = near.block();

@@ -8,6 +8,7 @@ use std::vec::Vec;
 use super::blocks::{Block, Blocks};
 use super::frames::{Frame, Frames};
 use super::grouping::Choice;
+use super::large;
 use super::layout::image::Image;
 use super::layout::{equal, mixed};
 use super::marks::Marks;
@@ -46,6 +47,7 @@ pub struct Core {
     pub counts: Counts,
     nowhere: Box<(Frame, Block)>,
     pub(super) plain: Option<Plain>,
+    pub large: Mutex<large::Table>,
 }
 
 /// Frames without a block, and what decides which block goes.
@@ -151,6 +153,7 @@ impl Core {
             clock: AtomicU32::new(1),
             counts: Counts::default(),
             nowhere: Box::new((Frame::new(), Block::default())),
+            large: Mutex::default(),
             plain: options.plain.then(|| Plain::new(options.alignment)),
         }
     }

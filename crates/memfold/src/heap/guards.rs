@@ -11,17 +11,24 @@ use super::allocator::Access;
 use super::error::Error;
 use super::frames::Frame;
 use super::handle::Handle;
+use super::large::Held;
 
 /// A node that stays where it is.
 ///
 /// Pointers to it are good as long as this lives. It is no lock: other threads may write to the node or free it.
 pub struct Pin<'s> {
-    pub(super) slot: usize,
     pub(super) bytes: NonNull<u8>,
     pub(super) len: usize,
     pub(super) handle: Handle,
-    pub(super) access: Access<'s>,
-    pub(super) guards: &'s Cell<u32>,
+    pub(super) hold: Hold<'s>,
+}
+
+/// What keeps a pinned node where it is.
+pub enum Hold<'s> {
+    /// A pin of its block, with the number of guards that use it.
+    Slot { slot: usize, access: Access<'s>, guards: &'s Cell<u32> },
+    /// It is a large node, in one piece.
+    Large(Held<'s>),
 }
 
 impl fmt::Debug for Pin<'_> {
@@ -38,7 +45,13 @@ impl Pin<'_> {
 
     /// The same, to write: the node counts as changed from now on.
     pub fn as_mut_ptr(&mut self) -> Result<*mut u8, Error> {
-        let Access { core, me, .. } = self.access;
+        let Access { core, me, .. } = match &self.hold {
+            Hold::Slot { access, .. } => *access,
+            Hold::Large(held) => {
+                held.will_change()?;
+                return Ok(self.bytes.as_ptr());
+            }
+        };
         if core.plain().is_some() {
             return Ok(self.bytes.as_ptr());
         }
@@ -63,23 +76,44 @@ impl Pin<'_> {
     }
 }
 
-impl Drop for Pin<'_> {
+impl Drop for Hold<'_> {
     fn drop(&mut self) {
-        self.guards.set(self.guards.get() - 1);
-        if self.guards.get() == 0 {
-            self.access.seat.unpin(self.slot);
+        if let Hold::Slot { slot, access, guards } = self {
+            guards.set(guards.get() - 1);
+            if guards.get() == 0 {
+                access.seat.unpin(*slot);
+            }
         }
     }
 }
 
 /// A node that is being written.
-#[derive(Debug)]
 pub struct NodeMut<'s> {
-    pub(super) frame: &'s Frame,
-    pub(super) place: u16,
-    pub(super) bytes: NonNull<u8>,
-    pub(super) len: usize,
-    pub(super) session: PhantomData<&'s mut [u8]>,
+    bytes: NonNull<u8>,
+    len: usize,
+    stripe: Option<(&'s Frame, u16)>,
+    /// It is a large node. For the drop of it alone.
+    _large: Option<Held<'s>>,
+    session: PhantomData<&'s mut [u8]>,
+}
+
+impl fmt::Debug for NodeMut<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeMut").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl<'s> NodeMut<'s> {
+    /// One whose stripe is held.
+    #[inline(always)]
+    pub(super) fn new(frame: &'s Frame, place: u16, bytes: NonNull<u8>, len: usize) -> Self {
+        NodeMut { bytes, len, stripe: Some((frame, place)), _large: None, session: PhantomData }
+    }
+
+    /// A large one, in one piece.
+    pub(super) fn large(held: Held<'s>, bytes: NonNull<u8>, len: usize) -> Self {
+        NodeMut { bytes, len, stripe: None, _large: Some(held), session: PhantomData }
+    }
 }
 
 impl Deref for NodeMut<'_> {
@@ -103,6 +137,8 @@ impl DerefMut for NodeMut<'_> {
 impl Drop for NodeMut<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.frame.stripe(self.place).release();
+        if let Some((frame, place)) = self.stripe {
+            frame.stripe(place).release();
+        }
     }
 }

@@ -42,6 +42,7 @@ mod free;
 mod grouping;
 mod guards;
 mod handle;
+mod large;
 mod layout;
 mod marks;
 mod options;
@@ -119,7 +120,10 @@ impl Heap {
             (nodes, node_bytes) = plain.counts();
             resident += node_bytes;
         }
-        let other = core.bytes_without_frames() - store.resident_bytes;
+        let large = core.large_counts();
+        nodes = nodes + large.nodes - large.parts;
+        node_bytes = node_bytes + large.bytes - large.part_bytes;
+        let other = core.bytes_without_frames() - store.resident_bytes + large.memory;
         Stats {
             nodes,
             node_bytes,

@@ -65,7 +65,7 @@ impl Rooms {
             return Some(number);
         }
         let number = self.next;
-        self.next = number.checked_add(1)?;
+        self.next = number.checked_add(1).filter(|&next| next <= super::large::FIRST)?;
         Some(number)
     }
 

@@ -14,7 +14,7 @@ use super::core::Core;
 use super::error::Error;
 use super::frames::{Frame, pause};
 use super::free::PATIENCE;
-use super::guards::{NodeMut, Pin};
+use super::guards::{Hold, NodeMut, Pin};
 use super::handle::Handle;
 use super::seats::SLOTS;
 use super::typed::Plain;
@@ -59,7 +59,8 @@ impl<'h> Session<'h> {
         })
     }
 
-    fn core(&self) -> &'h Core {
+    #[inline]
+    pub(super) fn core(&self) -> &'h Core {
         self.access.core
     }
 
@@ -161,7 +162,18 @@ impl<'h> Session<'h> {
     /// Makes a node of `len` bytes, all zero.
     #[inline]
     pub fn alloc(&self, len: usize) -> Result<Handle, Error> {
-        self.allocator.borrow_mut().alloc(len)
+        let mut allocator = self.allocator.borrow_mut();
+        if allocator.does(len) { allocator.alloc(len) } else { self.alloc_other(len) }
+    }
+
+    /// A node that doesn't go into a block with others.
+    #[cold]
+    #[inline(never)]
+    fn alloc_other(&self, len: usize) -> Result<Handle, Error> {
+        match self.core().plain() {
+            Some(plain) => plain.alloc(len),
+            None => self.alloc_large(len),
+        }
     }
 
     /// Frees a node.
@@ -194,6 +206,9 @@ impl<'h> Session<'h> {
         if let Some(plain) = self.core().plain() {
             return plain.free(handle);
         }
+        if Core::is_large(handle) {
+            return self.free_large(handle);
+        }
         let way = self.way(handle);
         if !way.leads_to(handle) || !way.is_good() || !self.access.is_noted(way.frame) {
             let way = self.find_way(handle)?;
@@ -210,12 +225,21 @@ impl<'h> Session<'h> {
     pub fn size(&self, handle: Handle) -> Result<usize, Error> {
         match self.look_once(handle, Bytes::len) {
             Some(len) => Ok(len),
-            None => self.look(handle, Bytes::len),
+            None => self.size_hard(handle),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn size_hard(&self, handle: Handle) -> Result<usize, Error> {
+        if self.is_large(handle) { self.large_size(handle) } else { self.look(handle, Bytes::len) }
     }
 
     /// Copies a node to `to`, whose old contents go.
     pub fn read_into(&self, handle: Handle, to: &mut Vec<u8>) -> Result<(), Error> {
+        if self.is_large(handle) {
+            return self.read_whole(handle, to);
+        }
         let mut read = |bytes: Bytes| {
             to.clear();
             to.resize(bytes.len(), 0);
@@ -227,11 +251,32 @@ impl<'h> Session<'h> {
         }
     }
 
+    /// Copies a large node to `to`.
+    fn read_whole(&self, handle: Handle, to: &mut Vec<u8>) -> Result<(), Error> {
+        loop {
+            let len = self.large_size(handle)?;
+            to.clear();
+            to.try_reserve_exact(len).map_err(|_| Error::OutOfMemory)?;
+            to.resize(len, 0);
+            match self.read_large(handle, 0, to) {
+                // It became shorter meanwhile.
+                Err(Error::Mismatch { .. }) => {}
+                result => return result,
+            }
+        }
+    }
+
     /// A copy of a node.
     pub fn read(&self, handle: Handle) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         self.read_into(handle, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// Whether a node is kept in parts.
+    #[inline]
+    pub(super) fn is_large(&self, handle: Handle) -> bool {
+        Core::is_large(handle) && self.core().plain().is_none()
     }
 
     /// Copies the part of a node that begins at `from` to `to`.
@@ -246,6 +291,9 @@ impl<'h> Session<'h> {
     #[cold]
     #[inline(never)]
     fn read_at_hard(&self, handle: Handle, from: usize, to: &mut [u8]) -> Result<(), Error> {
+        if self.is_large(handle) {
+            return self.read_large(handle, from, to);
+        }
         let value = to.len();
         let (copied, node) = self.look(handle, |bytes| (bytes.copy_to(from, to), bytes.len()))?;
         if copied { Ok(()) } else { Err(Error::Mismatch { node, value: from.saturating_add(value) }) }
@@ -266,6 +314,12 @@ impl<'h> Session<'h> {
     #[inline(never)]
     fn get_hard<T: Plain>(&self, handle: Handle) -> Result<T, Error> {
         let mut value = T::new_zeroed();
+        if self.is_large(handle) {
+            let node = self.large_size(handle)?;
+            self.read_large(handle, 0, value.as_mut_bytes())?;
+            let value = if node == size_of::<T>() { Ok(value) } else { Err(node) };
+            return value.map_err(|node| Error::Mismatch { node, value: size_of::<T>() });
+        }
         let node = self.look(handle, |bytes| {
             if bytes.len() == size_of::<T>() {
                 bytes.copy_to(0, value.as_mut_bytes());
@@ -279,10 +333,11 @@ impl<'h> Session<'h> {
     pub fn alloc_near(&self, len: usize, near: Handle) -> Result<Handle, Error> {
         // A stale neighbour is an error, whatever lies there now.
         self.size(near)?;
-        let mut allocator = self.allocator.borrow_mut();
-        match allocator.alloc_near(len, near)? {
+        let beside =
+            if self.is_large(near) { None } else { self.allocator.borrow_mut().alloc_near(len, near)? };
+        match beside {
             Some(handle) => Ok(handle),
-            None => allocator.alloc(len),
+            None => self.alloc(len),
         }
     }
 
@@ -292,19 +347,19 @@ impl<'h> Session<'h> {
         if let Some(plain) = self.core().plain() {
             return plain.resize(handle, len);
         }
-        if len == 0 || len > self.core().shape.longest() {
+        if len == 0 || len > super::MAX_NODE {
             return Err(Error::Size(len));
+        }
+        if self.is_large(handle) {
+            return self.resize_large(handle, len).map(|()| handle);
         }
         if self.core().resize(self.access.me, handle, len)? {
             return Ok(handle);
         }
-        let old = self.read(handle)?;
+        let mut old = self.read(handle)?;
         let new = self.alloc_near(len, handle)?;
-        let moved = self.write(new).map(|mut node| {
-            let kept = len.min(old.len());
-            node[..kept].copy_from_slice(&old[..kept]);
-        });
-        match moved.and_then(|()| self.free(handle)) {
+        old.truncate(len);
+        match self.write_at(new, 0, &old).and_then(|()| self.free(handle)) {
             Ok(()) => Ok(new),
             Err(error) => {
                 self.free(new)?;
@@ -313,8 +368,24 @@ impl<'h> Session<'h> {
         }
     }
 
+    /// Writes over the part of a node that begins at `from`. Of a large node only that part is brought.
+    pub fn write_at(&mut self, handle: Handle, from: usize, bytes: &[u8]) -> Result<(), Error> {
+        if self.is_large(handle) {
+            return self.write_large(handle, from, bytes);
+        }
+        let mut node = self.write(handle)?;
+        let (len, value) = (node.len(), from.saturating_add(bytes.len()));
+        let part = node.get_mut(from..value).ok_or(Error::Mismatch { node: len, value })?;
+        part.copy_from_slice(bytes);
+        Ok(())
+    }
+
     /// Keeps a node where it is as long as the guard lives, for pointers into it.
     pub fn pin(&self, handle: Handle) -> Result<Pin<'_>, Error> {
+        if self.is_large(handle) {
+            let (held, bytes, len) = self.hold_large(handle, false)?;
+            return Ok(Pin { bytes, len, handle, hold: Hold::Large(held) });
+        }
         let (seat, block) = (self.access.seat, handle.block());
         let pinned = |slot: &usize| self.guards[*slot].get() > 0 && seat.pinned(*slot) == block;
         let slot = (0..SLOTS).find(pinned);
@@ -328,7 +399,8 @@ impl<'h> Session<'h> {
         self.guards[slot].set(self.guards[slot].get() + 1);
         // From here on the guard takes the pin off.
         let guards = &self.guards[slot];
-        let mut pin = Pin { slot, bytes: NonNull::dangling(), len: 0, handle, access: self.access, guards };
+        let hold = Hold::Slot { slot, access: self.access, guards };
+        let mut pin = Pin { bytes: NonNull::dangling(), len: 0, handle, hold };
         let Bytes(spot) = self.look(handle, |bytes| bytes)?;
         (pin.bytes, pin.len) = (spot.bytes, spot.len);
         Ok(pin)
@@ -341,17 +413,25 @@ impl<'h> Session<'h> {
             way.frame.stripe(handle.place()).hold(sequence);
             Some((way.frame, spot))
         });
-        let (frame, Spot { bytes, len }) = match held {
-            Some(held) => held,
-            None => self.hold(handle)?,
-        };
-        Ok(NodeMut { frame, place: handle.place(), bytes, len, session: PhantomData })
+        match held {
+            Some((frame, Spot { bytes, len })) => Ok(NodeMut::new(frame, handle.place(), bytes, len)),
+            None => self.write_hard(handle),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn write_hard(&self, handle: Handle) -> Result<NodeMut<'_>, Error> {
+        if self.is_large(handle) {
+            let (held, bytes, len) = self.hold_large(handle, true)?;
+            return Ok(NodeMut::large(held, bytes, len));
+        }
+        let (frame, Spot { bytes, len }) = self.hold(handle)?;
+        Ok(NodeMut::new(frame, handle.place(), bytes, len))
     }
 
     /// Takes the stripe of a node.
-    #[cold]
-    #[inline(never)]
-    fn hold(&self, handle: Handle) -> Result<(&'h Frame, Spot), Error> {
+    pub(super) fn hold(&self, handle: Handle) -> Result<(&'h Frame, Spot), Error> {
         if let Some(plain) = self.core().plain() {
             return plain.hold(handle);
         }

@@ -1,6 +1,7 @@
 //! The heap against a model: a map from handles to bytes.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::vec::Vec;
 use std::{thread, vec};
@@ -118,6 +119,79 @@ fn each_policy_does_as_the_model() {
 fn a_paranoid_heap_does_as_the_model() {
     against_model(small(1024).paranoid(true), 4000, &[200], 7);
     against_model(small(4096).paranoid(true), 4000, &[24, 24], 8);
+}
+
+#[test]
+fn nodes_longer_than_blocks_do_as_the_model() {
+    against_model(small(1024), 1500, &[9000], 20);
+    against_model(small(4096).alignment(64), 1500, &[40_000, 10, 100_000, 5000], 21);
+    against_model(small(1024).paranoid(true), 300, &[5000], 22);
+    against_model(small(1 << 20), 120, &[2 << 20], 23);
+}
+
+#[test]
+fn a_large_node_takes_room_for_what_was_written() {
+    let mut heap = Heap::new(Options::new()).unwrap();
+    let mut session = heap.session().unwrap();
+    let len = MAX_NODE;
+    let node = session.alloc(len).unwrap();
+    assert_eq!(session.size(node), Ok(len));
+    session.write_at(node, len - 5, b"there").unwrap();
+    session.write_at(node, 1 << 30, &[7; 100_000]).unwrap();
+    let mut bytes = [0; 6];
+    session.read_at(node, len - 6, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"\0there");
+    session.read_at(node, (1 << 30) + 99_998, &mut bytes).unwrap();
+    assert_eq!(bytes, [7, 7, 0, 0, 0, 0]);
+    assert!(session.read_at(node, len - 5, &mut bytes).is_err());
+    assert!(session.write_at(node, len, b"x").is_err());
+    let stats = heap.stats();
+    assert_eq!((stats.nodes, stats.node_bytes), (1, len as u64));
+    assert!(stats.memory_bytes() < 4 << 20, "{stats:?}");
+    let node = session.resize(node, 100_000).unwrap();
+    assert_eq!(session.read(node), Ok(vec![0; 100_000]));
+    session.free(node).unwrap();
+    assert_eq!((session.free(node), session.size(node)), (Err(Error::Stale), Err(Error::Stale)));
+    drop(session);
+    assert_eq!(heap.stats().blocks, 0);
+    heap.check().unwrap();
+}
+
+#[test]
+fn guards_of_a_large_node_have_it_in_one_piece() {
+    let mut heap = Heap::new(small(1024)).unwrap();
+    let mut session = heap.session().unwrap();
+    let (node, other) = (session.alloc(10_000).unwrap(), session.alloc(5).unwrap());
+    session.write(node).unwrap().iter_mut().enumerate().for_each(|(i, byte)| *byte = i as u8);
+    {
+        let first = session.pin(node).unwrap();
+        let mut second = session.pin(node).unwrap();
+        // SAFETY: of all: one thread, and no slice lives while it writes.
+        unsafe {
+            second.as_mut_ptr().unwrap().add(5000).write(77);
+            assert_eq!(
+                (first.bytes()[5000], first.bytes()[4999], first.len()),
+                (77, 4999_usize as u8, 10_000)
+            );
+        }
+        let mut bytes = [0; 2];
+        session.read_at(node, 4999, &mut bytes).unwrap();
+        assert_eq!(bytes, [4999_usize as u8, 77]);
+        let mut writer = heap.session().unwrap();
+        assert_eq!(writer.write(node).err(), Some(Error::Busy));
+        writer.write_at(node, 1, &[99]).unwrap();
+        assert_eq!(writer.resize(node, 5), Err(Error::Busy));
+    }
+    let bytes = session.read(node).unwrap();
+    assert_eq!((bytes[0], bytes[1], bytes[2], bytes[5000], bytes[9999]), (0, 99, 2, 77, 9999_usize as u8));
+    let pin = session.pin(node).unwrap();
+    session.free(node).unwrap();
+    assert_eq!(pin.len(), 10_000);
+    drop(pin);
+    session.free(other).unwrap();
+    drop(session);
+    heap.check().unwrap();
+    assert_eq!(heap.stats().nodes, 0);
 }
 
 #[test]
@@ -338,6 +412,77 @@ fn threads_share_a_heap() {
     });
     assert_eq!((heap.stats().nodes, heap.stats().blocks), (0, 0));
     heap.check().unwrap();
+}
+
+/// Threads free, make, write and read each other's nodes, so that blocks go from one to another all the time. Each slot is used by one thread at a time.
+fn threads_use_each_others_nodes(options: Options, sizes: &[usize], steps: usize) {
+    let mut heap = Heap::new(options).unwrap();
+    type Slot = Mutex<Option<(Handle, Vec<u8>)>>;
+    let slots: Vec<Slot> = (0..400).map(|_| Mutex::default()).collect();
+    thread::scope(|scope| {
+        for seed in 0..3 {
+            let (heap, slots) = (&heap, &slots);
+            scope.spawn(move || {
+                let mut session = heap.session().unwrap();
+                let mut random = Random(seed);
+                for _ in 0..steps {
+                    let mut slot = slots[random.index(slots.len())].lock().unwrap();
+                    let Some((handle, bytes)) = slot.as_mut() else {
+                        let len = sizes[random.index(sizes.len())];
+                        let bytes = random.bytes(len);
+                        let handle = session.put_bytes(&bytes).unwrap();
+                        *slot = Some((handle, bytes));
+                        continue;
+                    };
+                    assert_eq!(session.read(*handle).as_ref(), Ok(&*bytes));
+                    match random.index(6) {
+                        0..=1 => {
+                            session.free(*handle).unwrap();
+                            assert_eq!(session.size(*handle), Err(Error::Stale));
+                            *slot = None;
+                        }
+                        2 => {
+                            let len = sizes[random.index(sizes.len())];
+                            *handle = session.resize(*handle, len).unwrap();
+                            bytes.resize(len, 0);
+                        }
+                        3 => {
+                            let len = sizes[random.index(sizes.len())];
+                            let near = session.alloc_near(len, *handle).unwrap();
+                            session.free(near).unwrap();
+                        }
+                        _ => {
+                            let at = random.index(bytes.len());
+                            bytes[at] ^= 1;
+                            session.write(*handle).unwrap()[at] ^= 1;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    heap.check().unwrap();
+    let session = heap.session().unwrap();
+    let live = slots.into_iter().filter_map(|slot| slot.into_inner().unwrap());
+    for (handle, bytes) in live {
+        assert_eq!(session.read(handle), Ok(bytes));
+        session.free(handle).unwrap();
+    }
+    drop(session);
+    heap.check().unwrap();
+    assert_eq!((heap.stats().nodes, heap.stats().blocks), (0, 0));
+}
+
+#[test]
+fn blocks_go_from_thread_to_thread() {
+    let options = |frames| small(4096).limit(Limit::Blocks(frames));
+    // With all resident, with few frames, and with large nodes among the others.
+    threads_use_each_others_nodes(options(1000), &[10, 50, 50, 300], 60_000);
+    threads_use_each_others_nodes(options(1000), &[24], 60_000);
+    threads_use_each_others_nodes(options(4), &[10, 50, 50, 300], 8000);
+    threads_use_each_others_nodes(options(4), &[24], 8000);
+    threads_use_each_others_nodes(options(6), &[10, 200, 6000], 2000);
+    threads_use_each_others_nodes(options(4).paranoid(true), &[10, 50], 300);
 }
 
 #[test]

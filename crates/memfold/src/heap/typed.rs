@@ -46,8 +46,7 @@ impl Session<'_> {
     /// A node that holds these bytes, a string for one.
     pub fn put_bytes(&mut self, bytes: &[u8]) -> Result<Handle, Error> {
         let handle = self.alloc(bytes.len())?;
-        let written = self.write(handle).map(|mut node| node.copy_from_slice(bytes));
-        match written {
+        match self.write_at(handle, 0, bytes) {
             Ok(()) => Ok(handle),
             Err(error) => self.free(handle).and(Err(error)),
         }
