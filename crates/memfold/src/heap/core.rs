@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::vec::Vec;
 
+use super::background::Board;
 use super::blocks::{Block, Blocks};
 use super::frames::{Frame, Frames};
 use super::grouping::Choice;
@@ -48,6 +49,7 @@ pub struct Core {
     nowhere: Box<(Frame, Block)>,
     pub(super) plain: Option<Plain>,
     pub large: Mutex<large::Table>,
+    pub board: Board,
 }
 
 /// Frames without a block, and what decides which block goes.
@@ -70,6 +72,8 @@ pub struct Counts {
     pub faults: AtomicU64,
     pub evictions: AtomicU64,
     pub compressions: AtomicU64,
+    /// Blocks that were brought ahead of their use.
+    pub ahead: AtomicU64,
     /// Copies that were put into the store or taken out.
     pub moves: AtomicU64,
     /// Blocks in use.
@@ -132,8 +136,8 @@ impl Core {
         let options = Settled { block_size: size, ..options };
         let most_places = (size / options.alignment).min(mixed::MOST_UNITS.max(equal::MOST_NODES));
         let frame_bytes = Marks::new(size, most_places).end();
+        let plain = options.plain.then(|| Plain::new(options.alignment));
         Core {
-            options,
             shape,
             shapes: Segments::new(),
             shapes_made: Mutex::new(0),
@@ -154,7 +158,9 @@ impl Core {
             counts: Counts::default(),
             nowhere: Box::new((Frame::new(), Block::default())),
             large: Mutex::default(),
-            plain: options.plain.then(|| Plain::new(options.alignment)),
+            board: Board::default(),
+            plain,
+            options,
         }
     }
 

@@ -60,6 +60,21 @@ impl std::error::Error for Error {}
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadOption(pub(super) std::string::String);
 
+impl BadOption {
+    pub(super) fn too_small(options: &super::options::Settled) -> Self {
+        let (limit, block) = (options.limit, options.block_size);
+        BadOption(std::format!(
+            "{limit:?} leaves no room for a few blocks of {block} bytes and for what compressing takes: give more, or smaller blocks"
+        ))
+    }
+
+    pub(super) fn no_thread(error: std::io::Error) -> Self {
+        BadOption(std::format!(
+            "the heap's thread can't be started: {error}; do without background work and loading ahead"
+        ))
+    }
+}
+
 impl fmt::Display for BadOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

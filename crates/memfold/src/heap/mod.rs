@@ -29,6 +29,7 @@
 
 mod alloc;
 mod allocator;
+mod background;
 mod blocks;
 mod bytes;
 mod check;
@@ -58,16 +59,17 @@ mod tests;
 mod typed;
 mod way;
 
-use std::boxed::Box;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use self::background::Background;
 use self::core::{Core, Shape, locked};
 pub use check::Violation;
 pub use error::{BadOption, Error};
 pub use guards::{NodeMut, Pin};
 pub use handle::Handle;
-pub use options::{HeapKind, Limit, Options};
+pub use options::{Ahead, HeapKind, Limit, Options};
 pub use pager::{LEAST_RESIDENT, SHARE};
 pub use policy::{PolicyKind, UnknownPolicy};
 pub use session::Session;
@@ -77,16 +79,25 @@ pub use typed::Plain;
 pub const MAX_NODE: usize = u32::MAX as usize;
 
 /// See the module.
-pub struct Heap(Box<Core>);
+pub struct Heap {
+    /// Dropped first: it uses what follows.
+    _background: Option<Background>,
+    core: Arc<Core>,
+}
 
 impl Heap {
     /// An empty heap.
     pub fn new(options: Options) -> Result<Self, BadOption> {
-        Ok(Heap(Box::new(Core::new(options.settle()?))))
+        let core = Arc::new(Core::new(options.settle()?));
+        core.may_grow().map_err(|_| BadOption::too_small(&core.options))?;
+        let needed = core.options.background || core.options.ahead != Ahead::Off;
+        let background = if needed { Some(Background::start(&core)) } else { None };
+        let background = background.transpose().map_err(BadOption::no_thread)?;
+        Ok(Heap { _background: background, core })
     }
 
     fn core(&self) -> &Core {
-        &self.0
+        &self.core
     }
 
     /// Access for this thread.
@@ -97,6 +108,7 @@ impl Heap {
     /// Looks at everything in the heap, and says what contradicts what: for tests, and for programs whose pointers may have gone astray. Blocks that
     /// are compressed are decompressed, and stay where they are.
     pub fn check(&mut self) -> Result<(), Violation> {
+        let _pause = self.core.board.pause();
         check::check(self.core())
     }
 
@@ -134,6 +146,7 @@ impl Heap {
             faults: core.counts.faults.load(Relaxed),
             evictions: core.counts.evictions.load(Relaxed),
             compressions: core.counts.compressions.load(Relaxed),
+            ahead: core.counts.ahead.load(Relaxed),
         }
     }
 }
@@ -162,6 +175,8 @@ pub struct Stats {
     pub table_bytes: u64,
     /// Blocks that were brought back.
     pub faults: u64,
+    /// Those of them that were brought ahead of their use.
+    pub ahead: u64,
     /// Blocks that left their frames.
     pub evictions: u64,
     /// Those of them that had to be compressed, because they had been changed.

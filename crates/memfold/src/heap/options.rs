@@ -2,6 +2,7 @@
 
 use std::format;
 use std::string::String;
+use std::vec::Vec;
 
 use memfold_codec::{Codec, codec};
 
@@ -23,6 +24,19 @@ pub enum Limit {
     Blocks(u32),
     /// So many bytes for everything: frames, compressed blocks, tables and buffers.
     Bytes(u64),
+}
+
+/// Which blocks are brought ahead of their use, by a thread of the heap's own, when a node was asked for whose block was not resident.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Ahead {
+    /// None.
+    #[default]
+    Off,
+    /// So many blocks that were made after it.
+    Neighbours(u32),
+    /// Those to which the node leads: a [`Handle`](super::Handle) stands in it as eight bytes, as numbers do in memory, at each of these offsets.
+    Links(Vec<u32>),
 }
 
 /// What kind of heap.
@@ -53,6 +67,8 @@ pub struct Options {
     policy: PolicyKind,
     paranoid: bool,
     kind: HeapKind,
+    background: bool,
+    ahead: Ahead,
 }
 
 impl Default for Options {
@@ -72,6 +88,8 @@ impl Options {
             policy: PolicyKind::default(),
             paranoid: false,
             kind: HeapKind::Compressed,
+            background: false,
+            ahead: Ahead::Off,
         }
     }
 
@@ -108,6 +126,18 @@ impl Options {
     /// Evicts at every opportunity and never gives a handle out twice: slow, and finds stale pointers and handles.
     pub fn paranoid(mut self, paranoid: bool) -> Self {
         self.paranoid = paranoid;
+        self
+    }
+
+    /// Whether a thread of the heap's own evicts ahead of need, so that who needs room seldom has to wait for the compression of a block.
+    pub fn background(mut self, on: bool) -> Self {
+        self.background = on;
+        self
+    }
+
+    /// What is brought ahead of its use.
+    pub fn ahead(mut self, ahead: Ahead) -> Self {
+        self.ahead = ahead;
         self
     }
 
@@ -154,12 +184,14 @@ impl Options {
             policy: self.policy,
             paranoid: self.paranoid,
             plain: self.kind == HeapKind::Plain,
+            background: self.background && !self.paranoid,
+            ahead: if self.paranoid { Ahead::Off } else { self.ahead.clone() },
         })
     }
 }
 
 /// Options that were found good.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Settled {
     pub block_size: usize,
     pub alignment: usize,
@@ -168,4 +200,6 @@ pub(super) struct Settled {
     pub policy: PolicyKind,
     pub paranoid: bool,
     pub plain: bool,
+    pub background: bool,
+    pub ahead: Ahead,
 }

@@ -22,6 +22,8 @@ pub const LEAST_RESIDENT: u32 = 16;
 const PARANOID_FRAMES: u32 = 3;
 /// With [`Limit::Bytes`], so many frames are there in any case: what is there has to stay readable.
 const LEAST_FRAMES: u32 = 4;
+/// And so many bytes are left for what tables and the store take at a time when they grow.
+const LIMIT_SLACK: u64 = 128 << 10;
 /// Copies are put into the store and taken out so often before it is asked whether it wants to be compacted, and bytes that are moved then.
 const UPKEEP: u64 = 64;
 const UPKEEP_BYTES: usize = 1 << 20;
@@ -51,7 +53,7 @@ const ROUNDS: u32 = 20_000;
 
 impl Core {
     /// How many frames there may be.
-    fn frames_allowed(&self) -> u32 {
+    pub fn frames_allowed(&self) -> u32 {
         if self.options.paranoid {
             return PARANOID_FRAMES;
         }
@@ -62,10 +64,16 @@ impl Core {
         }
     }
 
-    /// How many frames there is room for beside everything else.
+    /// How many frames there is room for beside everything else, what the first compression takes included.
     fn frames_within(&self, bytes: u64) -> u32 {
-        let left = bytes.saturating_sub(self.bytes_without_frames()) / self.frames.stride() as u64;
-        left.min(u32::MAX.into()) as u32
+        let work = (self.work_len() as u64).saturating_sub(self.counts.work_bytes.load(Relaxed));
+        let left = bytes.saturating_sub(self.bytes_without_frames() + work + LIMIT_SLACK);
+        (left / (self.frames.stride() + size_of::<Frame>()) as u64).min(u32::MAX.into()) as u32
+    }
+
+    /// Bytes that one compression works in.
+    fn work_len(&self) -> usize {
+        self.store.workspace_bytes(self.frames.stride()) + self.frames.stride()
     }
 
     /// An error if there may be no further block.
@@ -90,17 +98,19 @@ impl Core {
         let allowed = self.frames_allowed();
         let mut pool = locked(&self.pool);
         if let Some(frame) = pool.free.pop() {
+            self.tell_taken(pool.free.len(), allowed);
             return Ok(frame);
         }
         if pool.made < allowed {
             return self.make_frame(&mut pool);
         }
-        // What is allowed has become less: one goes for good each time.
-        if pool.made > allowed && self.frames.can_shrink() {
+        // What is allowed has become less.
+        while pool.made > allowed && self.frames.can_shrink() {
             let round = self.evict_one(me, pool);
             pool = locked(&self.pool);
-            if let Ok(Round::Frame(frame)) = round {
-                self.give_frame_to(&mut pool, frame, allowed);
+            match round {
+                Ok(Round::Frame(frame)) => self.give_frame_to(&mut pool, frame, allowed),
+                _ => break,
             }
         }
         let mut turn = 0;
@@ -284,7 +294,7 @@ impl Core {
         let mut memory: Box<[u8]> = match taken {
             Some(memory) => memory,
             None => {
-                let bytes = self.store.workspace_bytes(longest) + longest;
+                let bytes = self.work_len();
                 let mut memory = vec![];
                 memory.try_reserve_exact(bytes).map_err(|_| Error::OutOfMemory)?;
                 memory.resize(bytes, 0);
@@ -352,6 +362,15 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// Makes one more frame free; false if that can't be done now.
+    pub fn evict_to_free(&self, pool: MutexGuard<'_, Pool>) -> bool {
+        let round = self.evict_one(0, pool);
+        if let Ok(Round::Frame(frame)) = round {
+            self.give_frame(frame);
+        }
+        matches!(round, Ok(Round::Frame(_)))
     }
 
     /// Evicts all that can be evicted.

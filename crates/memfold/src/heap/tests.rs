@@ -369,6 +369,7 @@ fn options_out_of_range_are_refused() {
         Options::new().block_size(1024).alignment(1024),
         Options::new().limit(Limit::Blocks(0)),
         Options::new().limit(Limit::Bytes(1000)),
+        Options::new().limit(Limit::Bytes(150_000)),
         Options::new().codec("lzma"),
     ];
     for options in bad {
@@ -483,6 +484,119 @@ fn blocks_go_from_thread_to_thread() {
     threads_use_each_others_nodes(options(4), &[24], 8000);
     threads_use_each_others_nodes(options(6), &[10, 200, 6000], 2000);
     threads_use_each_others_nodes(options(4).paranoid(true), &[10, 50], 300);
+}
+
+#[test]
+fn the_background_changes_nothing_but_the_time() {
+    let options = small(4096).limit(Limit::Blocks(24)).background(true);
+    for ahead in [Ahead::Off, Ahead::Neighbours(2), Ahead::Links(vec![0, 8, 4000])] {
+        let options = options.clone().ahead(ahead);
+        against_model(options.clone(), 10_000, &[300], 30);
+        threads_use_each_others_nodes(options, &[10, 50, 300, 300], 8000);
+    }
+}
+
+#[test]
+fn what_nodes_lead_to_is_brought_ahead() {
+    // A list whose nodes lie in as many blocks, one way or the other.
+    for (step, ahead) in [(1_u64, Ahead::Neighbours(1)), (37, Ahead::Links(vec![0]))] {
+        let heap = Heap::new(small(4096).limit(Limit::Blocks(16)).ahead(ahead)).unwrap();
+        let mut session = heap.session().unwrap();
+        let nodes: Vec<Handle> = (0..101).map(|_| session.alloc(3000).unwrap()).collect();
+        for i in 0..101 {
+            let next = nodes[(i + step as usize) % 101].to_bits();
+            session.write_at(nodes[i], 0, &next.to_ne_bytes()).unwrap();
+        }
+        let before = heap.stats();
+        let mut node = nodes[0];
+        for _ in 0..101 {
+            let mut bits = [0; 8];
+            session.read_at(node, 0, &mut bits).unwrap();
+            node = Handle::from_bits(u64::from_ne_bytes(bits)).unwrap();
+            thread::sleep(std::time::Duration::from_micros(300));
+        }
+        assert_eq!(node, nodes[0]);
+        let ahead = heap.stats().ahead - before.ahead;
+        assert!(ahead > 20, "{ahead} of 101 blocks were brought ahead");
+    }
+}
+
+#[test]
+fn a_limit_in_bytes_is_held() {
+    let most = 8 << 20;
+    let heap = Heap::new(Options::new().limit(Limit::Bytes(most))).unwrap();
+    let mut session = heap.session().unwrap();
+    let (mut random, mut nodes) = (Random(31), vec![]);
+    let refused = loop {
+        let bytes: Vec<u8> = (0..200).map(|_| random.below(40) as u8).collect();
+        match session.put_bytes(&bytes) {
+            Ok(node) => nodes.push((node, bytes)),
+            Err(error) => break error,
+        }
+        if nodes.len() % 1000 == 0 {
+            let stats = heap.stats();
+            assert!(stats.memory_bytes() <= most, "{stats:?}");
+        }
+        assert!(nodes.len() < 1_000_000);
+    };
+    assert_eq!(refused, Error::Limit);
+    let stats = heap.stats();
+    assert!(
+        stats.memory_bytes() <= most && stats.node_bytes > most && stats.frame_bytes < most / 4,
+        "{stats:?}"
+    );
+    // All is there still, and what is freed makes room.
+    for (node, bytes) in &nodes {
+        assert_eq!(session.read(*node).as_ref(), Ok(bytes));
+    }
+    assert!(heap.stats().memory_bytes() <= most);
+    for (node, _) in nodes.drain(nodes.len() / 2..) {
+        session.free(node).unwrap();
+    }
+    for _ in 0..1000 {
+        session.alloc(200).unwrap();
+    }
+    // Frames go back as well when few blocks are left.
+    let resident = |heap: &Heap| heap.stats().frame_bytes;
+    let heap = Heap::new(Options::new().codec("lz4")).unwrap();
+    let session = heap.session().unwrap();
+    let nodes: Vec<Handle> = (0..200_000).map(|_| session.alloc(250).unwrap()).collect();
+    let full = resident(&heap);
+    for node in nodes {
+        session.free(node).unwrap();
+    }
+    assert!(resident(&heap) < full / 2, "{} of {full}", resident(&heap));
+}
+
+#[test]
+fn who_waits_for_a_guard_of_the_same_thread_is_told() {
+    let heap = Heap::new(small(4096)).unwrap();
+    let (mut one, mut other) = (heap.session().unwrap(), heap.session().unwrap());
+    let node = one.alloc(50).unwrap();
+    let guard = one.write(node).unwrap();
+    assert_eq!(other.read(node), Err(Error::Busy));
+    assert_eq!(other.size(node), Err(Error::Busy));
+    assert_eq!(other.write(node).err(), Some(Error::Busy));
+    assert_eq!(other.free(node), Err(Error::Busy));
+    assert_eq!(other.resize(node, 500), Err(Error::Busy));
+    drop(guard);
+    assert_eq!(other.read(node), Ok(vec![0; 50]));
+    other.free(node).unwrap();
+}
+
+#[test]
+fn the_longest_nodes_of_a_block_fit() {
+    for (block, align) in [(1024, 1), (1024, 8), (4096, 1), (4096, 512), (32768, 1)] {
+        let mut heap = Heap::new(small(block).alignment(align)).unwrap();
+        let session = heap.session().unwrap();
+        let nodes: Vec<Handle> = (block - 40..block + 40).map(|len| session.alloc(len).unwrap()).collect();
+        for (node, len) in nodes.iter().zip(block - 40..) {
+            assert_eq!(session.read(*node), Ok(vec![0; len]));
+            session.free(*node).unwrap();
+        }
+        drop(session);
+        heap.check().unwrap();
+    }
 }
 
 #[test]

@@ -278,11 +278,15 @@ impl Core {
                 Place::Resident(frame) => self.frames.get(frame).ok_or(Error::Damaged)?,
                 Place::Vacant => return Err(Error::Stale),
                 Place::Absent => {
-                    self.bring(me, number)?;
+                    self.bring(me, handle)?;
                     continue;
                 }
             };
-            let Some(tenancy) = frame.tenancy() else { continue };
+            let Some(tenancy) = frame.tenancy() else {
+                // It is about to leave: who waits for its lock knows more.
+                self.bring(me, handle)?;
+                continue;
+            };
             let way = self.way(me, number, tenancy, frame, block);
             fence(Acquire);
             if block.is_still(state) && frame.is_tenancy(tenancy) {
@@ -310,7 +314,8 @@ impl Core {
         };
         let checks = if block.marked.load(Relaxed) { (marks.checks_at() - first) as i32 } else { 0 };
         // In a paranoid heap every change is made with a claim.
-        let own = if frame.owner.load(Relaxed) == me && !self.options.paranoid { OWN } else { 0 };
+        let is_own = me != 0 && frame.owner.load(Relaxed) == me && !self.options.paranoid;
+        let own = if is_own { OWN } else { 0 };
         Ok(Way {
             key: Handle::key_of(number, block.incarnation.load(Relaxed)),
             tenancy,
@@ -328,9 +333,13 @@ impl Core {
     }
 
     #[cold]
-    fn bring(&self, me: u16, number: u32) -> Result<(), Error> {
-        let block = self.blocks.get(number).ok_or(Error::Stale)?;
-        let _lock = block.lock();
-        self.resident(me, number, block).map(|_| ())
+    fn bring(&self, me: u16, handle: Handle) -> Result<(), Error> {
+        let block = self.blocks.get(handle.block()).ok_or(Error::Stale)?;
+        {
+            let _lock = block.lock();
+            self.resident(me, handle.block(), block)?;
+        }
+        self.tell_fault(handle);
+        Ok(())
     }
 }
