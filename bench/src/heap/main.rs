@@ -3,10 +3,15 @@
 //! ```text
 //!   micro        what an operation on a node costs
 //!   operations   ncdu's four operations over whole directory trees: CPU time and memory
+//!   figures      the same for numbers of resident blocks, sizes of blocks and codecs: the paper's figures 8.1 to 8.3
+//!   tables       what nodes take in blocks, and to what blocks compress: its tables 4.1, 4.2, 4.4, 4.5
 //! ```
 //!
 //! `bench-heap COMMAND --help` lists what each takes.
 
+mod codecs;
+mod elements;
+mod figures;
 mod measure;
 mod micro;
 mod model;
@@ -18,6 +23,7 @@ mod operations;
 mod random;
 mod rows;
 mod settings;
+mod tables;
 mod trees;
 
 use std::path::PathBuf;
@@ -25,6 +31,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use figures::Figure;
 use once::Kind;
 use rows::Rows;
 use settings::Settings;
@@ -58,7 +65,35 @@ enum Section {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// One measurement of them in this process, printed as JSON
+    /// The four operations for resident blocks, sizes of blocks, and codecs
+    Figures {
+        /// A model, or a directory; may be given several times
+        #[arg(long = "tree", value_name = "TREE", default_values = ["paper", "million"])]
+        names: Vec<String>,
+        #[command(flatten)]
+        trees: Trees,
+        /// Which; all if none is given
+        #[arg(long, value_delimiter = ',', default_values = ["resident", "blocks", "codecs"])]
+        only: Vec<Figure>,
+        /// After so many seconds a setting is given up
+        #[arg(long, default_value_t = 300)]
+        seconds: u64,
+        /// Keeps the rows; those that are there are not measured again
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// What nodes take in blocks, and to what these compress, by node and by element
+    Tables {
+        /// A model, or a directory; may be given several times
+        #[arg(long = "tree", value_name = "TREE", default_values = ["/usr", "paper", "million"])]
+        names: Vec<String>,
+        #[command(flatten)]
+        trees: Trees,
+        /// Keeps the rows
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// One measurement of the four operations in this process, printed as JSON
     Once {
         /// Which memory
         #[arg(long)]
@@ -94,6 +129,12 @@ fn run(section: Section) -> Result<(), String> {
                 usize::from(repeats),
                 &mut Rows::open(out.as_deref())?,
             )?;
+        }
+        Section::Figures { names, trees, only, seconds, out } => {
+            figures::run(&names, &trees, &only, seconds, &mut Rows::open(out.as_deref())?)?;
+        }
+        Section::Tables { names, trees, out } => {
+            tables::run(&names, &trees, &mut Rows::open(out.as_deref())?)?
         }
         Section::Once { kind, name, trees, settings } => {
             let outcome = once::once(kind, &trees.find(&name)?, &settings)?;

@@ -74,7 +74,7 @@ pub mod flags {
 pub struct Part<T>(usize, std::marker::PhantomData<T>);
 
 impl<T> Part<T> {
-    const fn at(at: usize) -> Self {
+    pub const fn at(at: usize) -> Self {
         Part(at, std::marker::PhantomData)
     }
 

@@ -2,6 +2,7 @@
 
 mod in_heap;
 mod malloc;
+pub mod packed;
 
 pub use in_heap::InHeap;
 pub use malloc::Malloc;
