@@ -5,6 +5,8 @@
 //!   operations   ncdu's four operations over whole directory trees: CPU time and memory
 //!   figures      the same for numbers of resident blocks, sizes of blocks and codecs: the paper's figures 8.1 to 8.3
 //!   tables       what nodes take in blocks, and to what blocks compress: its tables 4.1, 4.2, 4.4, 4.5
+//!   policies     hit ratios of the policies over traces of blocks
+//!   overhead     what nodes of one size take and cost: dalloc's figure 2
 //! ```
 //!
 //! `bench-heap COMMAND --help` lists what each takes.
@@ -19,6 +21,8 @@ mod ncdu;
 mod nodes;
 mod once;
 mod operations;
+mod overhead;
+mod policies;
 #[path = "../random.rs"]
 mod random;
 mod rows;
@@ -93,6 +97,23 @@ enum Section {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
+    /// Hit ratios of the policies over traces of blocks
+    Policies {
+        /// A model, or a directory, whose operations are recorded; may be given several times
+        #[arg(long = "tree", value_name = "TREE", default_values = ["paper", "million"])]
+        names: Vec<String>,
+        #[command(flatten)]
+        trees: Trees,
+        /// Keeps the rows; those that are there are not measured again
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// What nodes of one size take and cost, beside malloc and dalloc
+    Overhead {
+        /// Keeps the rows
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
     /// One measurement of the four operations in this process, printed as JSON
     Once {
         /// Which memory
@@ -136,6 +157,10 @@ fn run(section: Section) -> Result<(), String> {
         Section::Tables { names, trees, out } => {
             tables::run(&names, &trees, &mut Rows::open(out.as_deref())?)?
         }
+        Section::Policies { names, trees, out } => {
+            policies::run(&names, &trees, &mut Rows::open(out.as_deref())?)?;
+        }
+        Section::Overhead { out } => overhead::run(&mut Rows::open(out.as_deref())?)?,
         Section::Once { kind, name, trees, settings } => {
             let outcome = once::once(kind, &trees.find(&name)?, &settings)?;
             println!("{}", serde_json::to_string(&outcome).map_err(|error| error.to_string())?);
