@@ -66,6 +66,18 @@ pub struct Memory {
     pub malloc: u64,
 }
 
+impl Memory {
+    /// By how much there is more than before; the peak stays what it is.
+    pub fn since(self, before: Memory) -> Memory {
+        Memory {
+            anonymous: self.anonymous.saturating_sub(before.anonymous),
+            pss: self.pss.saturating_sub(before.pss),
+            peak: self.peak,
+            malloc: self.malloc.saturating_sub(before.malloc),
+        }
+    }
+}
+
 /// Takes a line such as `Pss:  12 kB` from a file of the kernel.
 fn bytes_of(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

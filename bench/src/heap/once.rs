@@ -70,9 +70,14 @@ pub struct Outcome {
     pub open: Operation,
     pub browse: Operation,
     pub delete: Operation,
-    /// By how much the process grew until the end of the scan.
+    /// By how much the process grew until the end of the scan; its peak until then.
     pub memory: Memory,
     pub heap: Option<HeapMemory>,
+    /// By how much it was larger than at the beginning when all but the root was deleted; its peak until then.
+    pub left: Memory,
+    pub heap_left: Option<HeapMemory>,
+    /// All private anonymous memory of the process after the scan, what it began with too.
+    pub whole: u64,
 }
 
 /// The four operations.
@@ -119,7 +124,7 @@ fn operations<N: Nodes>(
 ) -> Result<Outcome, String> {
     let (found, scanned) = measured(counts, || scan(nodes, &tree.path, tree.usage));
     let found = found.map_err(|error| format!("{}: {error}", tree.path.display()))?;
-    let (now, heap) = (memory(), heap());
+    let (scanned_memory, heap_scanned) = (memory(), heap());
 
     let (opened, open) = measured(counts, || open::open(nodes, found.largest.0));
     let opened = opened.ok_or("the tree has no directory with anything in it")?;
@@ -130,6 +135,7 @@ fn operations<N: Nodes>(
         return Err(format!("the tree holds {:?}, but was made with {:?}", whole.totals, tree.totals));
     }
     let ((), delete) = measured(counts, || delete::delete(nodes, found.root));
+    let (left, heap_left) = (memory(), heap());
     let root: Dir = nodes.read(found.root, DIR);
     if root.items != 0 || { root.size } < 0 || { root.asize } < 0 {
         return Err(format!("after the deletion the root counts {root:?}"));
@@ -147,13 +153,11 @@ fn operations<N: Nodes>(
         open,
         browse,
         delete,
-        memory: Memory {
-            anonymous: now.anonymous.saturating_sub(before.anonymous),
-            pss: now.pss.saturating_sub(before.pss),
-            peak: now.peak,
-            malloc: now.malloc.saturating_sub(before.malloc),
-        },
-        heap,
+        memory: scanned_memory.since(before),
+        heap: heap_scanned,
+        left: left.since(before),
+        heap_left,
+        whole: scanned_memory.anonymous,
     })
 }
 

@@ -151,7 +151,9 @@ fn show(tree: &Tree, malloc: &[Outcome], heap: &[Outcome]) {
     };
     memory("memory after the scan, MiB", &|row| row.memory.anonymous as f64);
     memory("all memory (PSS)", &|row| row.memory.pss as f64);
-    memory("peak (whole process)", &|row| row.memory.peak as f64);
+    memory("peak of the scan", &|row| row.memory.peak as f64);
+    memory("peak of all operations", &|row| row.left.peak as f64);
+    memory("left after the deletion", &|row| row.left.anonymous as f64);
     let said = |row: &Outcome| row.heap.map_or(row.memory.malloc as f64, |heap| heap.all as f64);
     memory("mallinfo / heap.stats", &said);
     if let Some(heap) = heap[0].heap {
