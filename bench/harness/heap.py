@@ -30,7 +30,7 @@ def one(peer, command, total, place, timeout):
            "peak_bytes": result.peak, "timed_out": result.timed_out, "unsettled": getattr(result, "unsettled", False),
            "cgroup_limit_bytes": getattr(result, "cgroup_limit", None)}
     if result.status[0] == 0:
-        row["outcome"] = json.loads((place / "out").read_text())
+        row["outcome"] = json.loads((place / "out").read_text().splitlines()[-1])
     else:
         row["words"] = (place / "err").read_text()[-300:]
     if isinstance(peer, peers.Memfold):

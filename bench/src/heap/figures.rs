@@ -5,11 +5,11 @@
 //! compared with a hundred: with ten, a directory of 25,000 is sorted with a fault at nearly every step, which says how long a codec takes and nothing
 //! else, and slow codecs take minutes for it.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::codecs::compared;
-use crate::once::{Kind, Outcome, Tree};
-use crate::operations::{child, same};
+use crate::once::{Kind, Operation, Outcome, Tree};
+use crate::operations::{Failed, child, same};
 use crate::rows::Rows;
 use crate::settings::Settings;
 use crate::trees::Trees;
@@ -108,7 +108,10 @@ fn point(
     if rows.find("figures", &key).is_none() {
         let measured = match child(kind, name, trees, settings, seconds) {
             Ok(outcome) => serde_json::to_value(&outcome).map_err(|error| error.to_string())?,
-            Err(why) => json!({ "failed": why }),
+            Err(Failed { why, mut figures }) => {
+                figures.insert(String::from("failed"), json!(why));
+                Value::Object(figures)
+            }
         };
         rows.add("figures", &key, measured)?;
     }
@@ -119,15 +122,24 @@ fn point(
         "{block:>8} {resident:>9} {:16}",
         settings.codec.as_deref().unwrap_or(if kind == Kind::Malloc { "malloc" } else { "-" })
     );
-    if let Some(why) = row.get("failed").and_then(|why| why.as_str()) {
+    let mut faults = 0;
+    for operation in ["scan", "open", "browse", "delete"] {
+        let figure = row.get(operation).and_then(|row| serde_json::from_value::<Operation>(row.clone()).ok());
+        faults += figure.map_or(0, |figure| figure.faults);
+        print!(
+            " {:>9}",
+            figure.map_or_else(|| String::from("-"), |figure| format!("{:.2}", figure.cost.cpu * 1e3))
+        );
+    }
+    let memory = row["memory"]["anonymous"].as_f64();
+    print!(
+        " {:>9}",
+        memory.map_or_else(|| String::from("-"), |bytes| format!("{:.2}", bytes / f64::from(1 << 20)))
+    );
+    if let Some(why) = row.get("failed").and_then(Value::as_str) {
         println!(" {why}");
         return Ok(None);
     }
-    let outcome: Outcome =
-        serde_json::from_value(row.clone()).map_err(|error| format!("a row of before: {error}"))?;
-    let operations = [&outcome.scan, &outcome.open, &outcome.browse, &outcome.delete];
-    operations.iter().for_each(|operation| print!(" {:>9.2}", operation.cost.cpu * 1e3));
-    let faults: u64 = operations.iter().map(|operation| operation.faults).sum();
-    println!(" {:>9.2} {faults:>9}", outcome.memory.anonymous as f64 / f64::from(1 << 20));
-    Ok(Some(outcome))
+    println!(" {faults:>9}");
+    serde_json::from_value(row.clone()).map(Some).map_err(|error| format!("a row of before: {error}"))
 }

@@ -114,7 +114,7 @@ enum Section {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// One measurement of the four operations in this process, printed as JSON
+    /// One measurement of the four operations in this process, printed as objects of JSON: the last says all
     Once {
         /// Which memory
         #[arg(long)]
@@ -162,8 +162,9 @@ fn run(section: Section) -> Result<(), String> {
         }
         Section::Overhead { out } => overhead::run(&mut Rows::open(out.as_deref())?)?,
         Section::Once { kind, name, trees, settings } => {
-            let outcome = once::once(kind, &trees.find(&name)?, &settings)?;
-            println!("{}", serde_json::to_string(&outcome).map_err(|error| error.to_string())?);
+            let tell = |name: &str, figure| println!("{}", serde_json::json!({ name: figure }));
+            let outcome = once::once(kind, &trees.find(&name)?, &settings, &tell)?;
+            println!("{}", serde_json::json!(outcome));
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use memfold::heap::Heap;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::measure::{Cost, Memory, memory, timed};
 use crate::model::Totals;
@@ -80,13 +81,17 @@ pub struct Outcome {
     pub whole: u64,
 }
 
+/// Told what an operation came to as soon as it is done: its name and the figure, so that a run that does not come to its end has said
+/// something.
+pub type Tell<'t> = &'t dyn Fn(&str, serde_json::Value);
+
 /// The four operations.
-pub fn once(kind: Kind, tree: &Tree, settings: &Settings) -> Result<Outcome, String> {
+pub fn once(kind: Kind, tree: &Tree, settings: &Settings, tell: Tell<'_>) -> Result<Outcome, String> {
     let before = memory();
     let (outcome, left) = match kind {
         Kind::Malloc => {
             let mut nodes = Malloc::default();
-            let outcome = operations(&mut nodes, tree, before, &|| (0, 0), &|| None)?;
+            let outcome = operations(&mut nodes, tree, before, &|| (0, 0), &|| None, tell)?;
             (outcome, nodes.live())
         }
         Kind::Heap => {
@@ -106,7 +111,7 @@ pub fn once(kind: Kind, tree: &Tree, settings: &Settings) -> Result<Outcome, Str
                     blocks: stats.blocks,
                 })
             };
-            let outcome = operations(&mut nodes, tree, before, &counts, &memory)?;
+            let outcome = operations(&mut nodes, tree, before, &counts, &memory, tell)?;
             drop(nodes);
             heap.check().map_err(|violation| format!("the heap is not sound: {violation:?}"))?;
             (outcome, heap.stats().nodes)
@@ -121,14 +126,21 @@ fn operations<N: Nodes>(
     before: Memory,
     counts: &dyn Fn() -> (u64, u64),
     heap: &dyn Fn() -> Option<HeapMemory>,
+    tell: Tell<'_>,
 ) -> Result<Outcome, String> {
     let (found, scanned) = measured(counts, || scan(nodes, &tree.path, tree.usage));
     let found = found.map_err(|error| format!("{}: {error}", tree.path.display()))?;
     let (scanned_memory, heap_scanned) = (memory(), heap());
+    tell("scan", json!(scanned));
+    tell("memory", json!(scanned_memory.since(before)));
+    tell("heap", json!(heap_scanned));
 
     let (opened, open) = measured(counts, || open::open(nodes, found.largest.0));
     let opened = opened.ok_or("the tree has no directory with anything in it")?;
+    tell("open", json!(open));
     let (drawn, browse) = measured(counts, || browse::browse(nodes, opened));
+
+    tell("browse", json!(browse));
 
     let whole = summary(nodes, found.root);
     if tree.totals.is_some_and(|totals| whole.totals != totals) {
@@ -181,7 +193,7 @@ mod tests {
         disk::make(&model, &place).expect("a place for temporary files");
         let totals = Some(model.totals());
         let tree = Tree { name: String::from("small"), path: place.clone(), usage: Usage::Size, totals };
-        let malloc = once(Kind::Malloc, &tree, &Settings::default()).expect("malloc");
+        let malloc = once(Kind::Malloc, &tree, &Settings::default(), &|_, _| {}).expect("malloc");
         assert_eq!((malloc.nodes, malloc.opened), (3030, 750));
         let tight = |codec: &str| Settings {
             block_size: Some(4096),
@@ -190,13 +202,13 @@ mod tests {
             ..Settings::default()
         };
         for settings in [Settings::default(), tight("zstd:1"), tight("lz4"), tight("copy")] {
-            let heap = once(Kind::Heap, &tree, &settings).expect("the heap");
+            let heap = once(Kind::Heap, &tree, &settings, &|_, _| {}).expect("the heap");
             same(&malloc, &heap).unwrap_or_else(|difference| panic!("{settings:?}: {difference}"));
             assert_eq!(settings.resident.is_some(), heap.open.faults > 0, "{settings:?}");
         }
         // A plan that is not this tree's is noticed.
         let other = Tree { totals: Some(Totals { files: 2999, ..model.totals() }), ..tree };
-        assert!(once(Kind::Malloc, &other, &Settings::default()).is_err());
+        assert!(once(Kind::Malloc, &other, &Settings::default(), &|_, _| {}).is_err());
         std::fs::remove_dir_all(&place).expect("removed");
     }
 }

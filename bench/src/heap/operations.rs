@@ -2,12 +2,26 @@
 
 use std::process::{Command, Stdio};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::once::{Kind, Outcome, Tree};
 use crate::rows::Rows;
 use crate::settings::Settings;
 use crate::trees::Trees;
+
+/// A measurement that did not come to its end.
+#[derive(Debug)]
+pub struct Failed {
+    pub why: String,
+    /// What was measured until then.
+    pub figures: Map<String, Value>,
+}
+
+impl From<Failed> for String {
+    fn from(failed: Failed) -> String {
+        failed.why
+    }
+}
 
 /// One measurement in a fresh process.
 pub fn child(
@@ -16,6 +30,18 @@ pub fn child(
     trees: &Trees,
     settings: &Settings,
     seconds: u64,
+) -> Result<Outcome, Failed> {
+    let mut figures = Map::new();
+    run_child(kind, name, trees, settings, seconds, &mut figures).map_err(|why| Failed { why, figures })
+}
+
+fn run_child(
+    kind: Kind,
+    name: &str,
+    trees: &Trees,
+    settings: &Settings,
+    seconds: u64,
+    figures: &mut Map<String, Value>,
 ) -> Result<Outcome, String> {
     let exe = std::env::current_exe().map_err(|error| format!("this program: {error}"))?;
     let mut command = Command::new("timeout");
@@ -28,13 +54,20 @@ pub fn child(
         .arg(name);
     command.arg("--trees").arg(&trees.trees).args(settings.arguments());
     let output = command.stderr(Stdio::inherit()).output().map_err(|error| format!("timeout: {error}"))?;
+    // Each line is an object; the last one says all, if it came to that.
+    for line in output.stdout.split_inclusive(|&byte| byte == b'\n').filter(|line| line.ends_with(b"\n")) {
+        let line: Map<String, Value> =
+            serde_json::from_slice(line).map_err(|error| format!("what the measurement printed: {error}"))?;
+        figures.extend(line);
+    }
     if output.status.code() == Some(124) {
         return Err(format!("not done within {seconds} seconds"));
     }
     if !output.status.success() {
         return Err(format!("{kind:?} over {name} failed: {}", output.status));
     }
-    serde_json::from_slice(&output.stdout).map_err(|error| format!("what the measurement printed: {error}"))
+    let whole = Value::Object(std::mem::take(figures));
+    serde_json::from_value(whole).map_err(|error| format!("what the measurement printed: {error}"))
 }
 
 fn word(kind: Kind) -> &'static str {
@@ -75,7 +108,7 @@ pub fn run(
                         // Into the caches of the kernel: what the disk takes is not the question.
                         child(kind, name, trees, of, 600)?;
                     }
-                    child(kind, name, trees, of, 600)
+                    Ok(child(kind, name, trees, of, 600)?)
                 })?;
                 if let Some(first) = malloc.first() {
                     same(first, &outcome)?;
