@@ -1,185 +1,171 @@
-//! The heap against malloc: what an operation costs.
+//! The heap against malloc.
 //!
-//! - `alloc 16`, `free 16`: dalloc's figure 2, ten thousand times a thousand nodes of 16 bytes, which are freed in the order in which they came.
-//! - `alloc 20-200`, `free 20-200`: a million nodes of random sizes, freed in random order.
-//! - `read`, `write`: eight bytes of nodes of 64 at random, over 1 MiB, in one session; for malloc, through a table of pointers.
-//! - `two readers`: the same from two threads at once, all nodes for both: how many times as many reads as one thread makes.
+//! ```text
+//!   micro        what an operation on a node costs
+//!   operations   ncdu's four operations over whole directory trees: CPU time and memory
+//!   figures      the same for numbers of resident blocks, sizes of blocks and codecs: the paper's figures 8.1 to 8.3
+//!   tables       what nodes take in blocks, and to what blocks compress: its tables 4.1, 4.2, 4.4, 4.5
+//!   policies     hit ratios of the policies over traces of blocks
+//!   overhead     what nodes of one size take and cost: dalloc's figure 2
+//! ```
 //!
-//! Nanoseconds of wall time an operation, medians of several rounds, one thread and one processor but for the last row.
+//! `bench-heap COMMAND --help` lists what each takes.
 
+mod codecs;
+mod elements;
+mod figures;
+mod measure;
+mod micro;
+mod model;
+mod ncdu;
+mod nodes;
+mod once;
+mod operations;
+mod overhead;
+mod policies;
 #[path = "../random.rs"]
 mod random;
+mod rows;
+mod settings;
+mod tables;
+mod trees;
 
-use std::hint::black_box;
-use std::time::Instant;
+use std::path::PathBuf;
+use std::process::ExitCode;
 
-use memfold::heap::{Handle, Heap, Limit, Options, Session};
-use random::Random;
+use clap::{Parser, Subcommand};
 
-const ROUNDS: usize = 7;
-const MIB: usize = 1 << 20;
+use figures::Figure;
+use once::Kind;
+use rows::Rows;
+use settings::Settings;
+use trees::Trees;
 
-fn shuffle<T>(items: &mut [T], random: &mut Random) {
-    for i in (1..items.len()).rev() {
-        items.swap(i, random.below(i + 1));
-    }
+/// The compressed heap against malloc: what it costs, and what it saves.
+#[derive(Debug, Parser)]
+#[command(name = "bench-heap")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Section,
 }
 
-/// What is compared: something that gives nodes out.
-trait Nodes {
-    type Node: Copy;
-    fn alloc(&mut self, len: usize) -> Self::Node;
-    fn free(&mut self, node: Self::Node);
-    fn read(&mut self, node: Self::Node) -> u64;
-    fn write(&mut self, node: Self::Node, value: u64);
+#[derive(Debug, Subcommand)]
+enum Section {
+    /// What an operation on a node costs
+    Micro,
+    /// ncdu's four operations over whole trees, malloc against the heap
+    Operations {
+        /// A model (paper, million, small), or a directory; may be given several times
+        #[arg(long = "tree", value_name = "TREE", default_values = ["paper", "million"])]
+        names: Vec<String>,
+        #[command(flatten)]
+        trees: Trees,
+        #[command(flatten)]
+        settings: Settings,
+        /// Measurements of each kind
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
+        repeats: u8,
+        /// Keeps the rows; those that are there are not measured again
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// The four operations for resident blocks, sizes of blocks, and codecs
+    Figures {
+        /// A model, or a directory; may be given several times
+        #[arg(long = "tree", value_name = "TREE", default_values = ["paper", "million"])]
+        names: Vec<String>,
+        #[command(flatten)]
+        trees: Trees,
+        /// Which; all if none is given
+        #[arg(long, value_delimiter = ',', default_values = ["resident", "blocks", "codecs"])]
+        only: Vec<Figure>,
+        /// After so many seconds a setting is given up
+        #[arg(long, default_value_t = 300)]
+        seconds: u64,
+        /// Keeps the rows; those that are there are not measured again
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// What nodes take in blocks, and to what these compress, by node and by element
+    Tables {
+        /// A model, or a directory; may be given several times
+        #[arg(long = "tree", value_name = "TREE", default_values = ["/usr", "paper", "million"])]
+        names: Vec<String>,
+        #[command(flatten)]
+        trees: Trees,
+        /// Keeps the rows
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// Hit ratios of the policies over traces of blocks
+    Policies {
+        /// A model, or a directory, whose operations are recorded; may be given several times
+        #[arg(long = "tree", value_name = "TREE", default_values = ["paper", "million"])]
+        names: Vec<String>,
+        #[command(flatten)]
+        trees: Trees,
+        /// Keeps the rows; those that are there are not measured again
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// What nodes of one size take and cost, beside malloc and dalloc
+    Overhead {
+        /// Keeps the rows
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+    /// One measurement of the four operations in this process, printed as objects of JSON: the last says all
+    Once {
+        /// Which memory
+        #[arg(long)]
+        kind: Kind,
+        /// A model, or a directory
+        #[arg(long = "tree", value_name = "TREE")]
+        name: String,
+        #[command(flatten)]
+        trees: Trees,
+        #[command(flatten)]
+        settings: Settings,
+    },
 }
 
-struct Malloc;
-
-impl Nodes for Malloc {
-    type Node = *mut u64;
-
-    fn alloc(&mut self, len: usize) -> *mut u64 {
-        // SAFETY: any size may be asked for.
-        unsafe { libc::calloc(1, len).cast() }
-    }
-
-    fn free(&mut self, node: *mut u64) {
-        // SAFETY: each node is freed once.
-        unsafe { libc::free(node.cast()) };
-    }
-
-    fn read(&mut self, node: *mut u64) -> u64 {
-        // SAFETY: a live node of eight bytes at least.
-        unsafe { node.read() }
-    }
-
-    fn write(&mut self, node: *mut u64, value: u64) {
-        // SAFETY: as above.
-        unsafe { node.write(value) };
-    }
-}
-
-impl Nodes for Session<'_> {
-    type Node = Handle;
-
-    fn alloc(&mut self, len: usize) -> Handle {
-        Session::alloc(self, len).expect("room")
-    }
-
-    fn free(&mut self, node: Handle) {
-        Session::free(self, node).expect("a live node");
-    }
-
-    fn read(&mut self, node: Handle) -> u64 {
-        let mut bytes = [0; 8];
-        self.read_at(node, 0, &mut bytes).expect("a live node");
-        u64::from_le_bytes(bytes)
-    }
-
-    fn write(&mut self, node: Handle, value: u64) {
-        Session::write(self, node).expect("a live node")[..8].copy_from_slice(&value.to_le_bytes());
-    }
-}
-
-/// Nanoseconds for each of `count` operations.
-fn timed(count: usize, operations: impl FnOnce()) -> f64 {
-    let begin = Instant::now();
-    operations();
-    begin.elapsed().as_nanos() as f64 / count as f64
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
-type Row = (&'static str, f64);
-
-fn small(nodes: &mut impl Nodes) -> [Row; 2] {
-    let (mut allocs, mut frees) = (vec![], vec![]);
-    let mut held = Vec::with_capacity(1000);
-    for _ in 0..ROUNDS {
-        let (mut alloc, mut free) = (0.0, 0.0);
-        for _ in 0..10_000 / ROUNDS {
-            alloc += timed(1000, || held.extend((0..1000).map(|_| nodes.alloc(16))));
-            free += timed(1000, || held.drain(..).for_each(|node| nodes.free(node)));
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("bench-heap: {message}");
+            ExitCode::FAILURE
         }
-        allocs.push(alloc / (10_000 / ROUNDS) as f64);
-        frees.push(free / (10_000 / ROUNDS) as f64);
     }
-    [("alloc 16", median(allocs)), ("free 16", median(frees))]
 }
 
-fn mixed(nodes: &mut impl Nodes) -> [Row; 2] {
-    let (mut allocs, mut frees) = (vec![], vec![]);
-    let mut random = Random(1);
-    for _ in 0..3 {
-        let sizes: Vec<usize> = (0..1_000_000).map(|_| 20 + random.below(181)).collect();
-        let mut held = Vec::with_capacity(sizes.len());
-        allocs.push(timed(sizes.len(), || held.extend(sizes.iter().map(|&len| nodes.alloc(len)))));
-        shuffle(&mut held, &mut random);
-        frees.push(timed(sizes.len(), || held.drain(..).for_each(|node| nodes.free(node))));
-    }
-    [("alloc 20-200", median(allocs)), ("free 20-200", median(frees))]
-}
-
-fn access(nodes: &mut impl Nodes) -> [Row; 2] {
-    let mut random = Random(2);
-    let held: Vec<_> = (0..MIB / 64).map(|_| nodes.alloc(64)).collect();
-    let order: Vec<_> = (0..1_000_000).map(|_| held[random.below(held.len())]).collect();
-    let (mut reads, mut writes) = (vec![], vec![]);
-    for _ in 0..ROUNDS {
-        reads.push(timed(order.len(), || {
-            black_box(order.iter().fold(0, |sum: u64, &node| sum.wrapping_add(nodes.read(node))));
-        }));
-        writes.push(timed(order.len(), || {
-            order.iter().enumerate().for_each(|(i, &node)| nodes.write(node, i as u64))
-        }));
-    }
-    held.into_iter().for_each(|node| nodes.free(node));
-    [("read", median(reads)), ("write", median(writes))]
-}
-
-/// How many times as many reads two threads make as one.
-fn two_readers(heap: &Heap) -> f64 {
-    let owner = heap.session().expect("a session");
-    let held: Vec<Handle> = (0..MIB / 64).map(|_| owner.alloc(64).expect("room")).collect();
-    let reads = |seed: u64| {
-        let mut session = heap.session().expect("a session");
-        let mut random = Random(seed);
-        let order: Vec<Handle> = (0..1_000_000).map(|_| held[random.below(held.len())]).collect();
-        (0..10).for_each(|_| {
-            black_box(
-                order.iter().fold(0, |sum: u64, &node| sum.wrapping_add(Nodes::read(&mut session, node))),
-            );
-        });
-    };
-    let ratios = (0..ROUNDS).map(|_| {
-        let one = timed(1, || reads(3));
-        let two = timed(2, || {
-            std::thread::scope(|scope| {
-                scope.spawn(|| reads(4));
-                scope.spawn(|| reads(5));
-            });
-        });
-        one / two
-    });
-    median(ratios.collect())
-}
-
-fn main() {
-    let heap = Heap::new(Options::new().limit(Limit::Blocks(8192))).expect("options in range");
-    let mut session = heap.session().expect("a session");
-    let rows = |malloc: [Row; 2], heap: [Row; 2]| {
-        for ((name, malloc), (_, heap)) in malloc.into_iter().zip(heap) {
-            println!("{name:>14} {malloc:>10.1} {heap:>10.1} {:>8.2}", heap / malloc);
+fn run(section: Section) -> Result<(), String> {
+    match section {
+        Section::Micro => micro::run(),
+        Section::Operations { names, trees, settings, repeats, out } => {
+            operations::run(
+                &names,
+                &trees,
+                &settings,
+                usize::from(repeats),
+                &mut Rows::open(out.as_deref())?,
+            )?;
         }
-    };
-    println!("{:>14} {:>10} {:>10} {:>8}", "ns", "malloc", "heap", "ratio");
-    rows(small(&mut Malloc), small(&mut session));
-    rows(mixed(&mut Malloc), mixed(&mut session));
-    rows(access(&mut Malloc), access(&mut session));
-    drop(session);
-    println!("{:>14} {:>10} {:>10} {:>8.2}", "two readers", "", "", two_readers(&heap));
+        Section::Figures { names, trees, only, seconds, out } => {
+            figures::run(&names, &trees, &only, seconds, &mut Rows::open(out.as_deref())?)?;
+        }
+        Section::Tables { names, trees, out } => {
+            tables::run(&names, &trees, &mut Rows::open(out.as_deref())?)?
+        }
+        Section::Policies { names, trees, out } => {
+            policies::run(&names, &trees, &mut Rows::open(out.as_deref())?)?;
+        }
+        Section::Overhead { out } => overhead::run(&mut Rows::open(out.as_deref())?)?,
+        Section::Once { kind, name, trees, settings } => {
+            let tell = |name: &str, figure| println!("{}", serde_json::json!({ name: figure }));
+            let outcome = once::once(kind, &trees.find(&name)?, &settings, &tell)?;
+            println!("{}", serde_json::json!(outcome));
+        }
+    }
+    Ok(())
 }

@@ -1,0 +1,83 @@
+//! Trees on disk, made once and kept.
+//!
+//! ```text
+//!   DIRECTORY/paper/              the tree: files without data, of the sizes and times of the plan
+//!   DIRECTORY/paper.made          written last: what the tree holds, so that one half made is not taken for whole
+//! ```
+//!
+//! Files are sparse: a million of them take no room beside their inodes. So what they occupy is not asked of the file system, but
+//! taken to be their size in whole blocks of 4 KiB.
+
+use std::fs::{self, File, FileTimes};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::{Entry, Model, Totals};
+
+/// The plan of a name.
+pub fn model(name: &str) -> Option<Model> {
+    Some(match name {
+        "paper" => Model::paper(),
+        "million" => Model::million(),
+        "small" => Model::small(),
+        _ => return None,
+    })
+}
+
+/// The tree of that name below `directory`, made if it is not there yet; and what it holds.
+pub fn tree(name: &str, directory: &Path) -> io::Result<(PathBuf, Totals)> {
+    let unknown = || {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("no model is called '{name}': paper, million, small"),
+        )
+    };
+    let model = model(name).ok_or_else(unknown)?;
+    let (root, stamp) = (directory.join(name), directory.join(format!("{name}.made")));
+    let totals = model.totals();
+    let words = format!("{totals:?}\n");
+    if fs::read_to_string(&stamp).is_ok_and(|found| found == words) {
+        return Ok((root, totals));
+    }
+    // Half made, or of an older plan.
+    if root.exists() {
+        fs::remove_dir_all(&root)?;
+    }
+    make(&model, &root)?;
+    fs::write(&stamp, words)?;
+    Ok((root, totals))
+}
+
+/// Makes a tree at `root`, which must not be there.
+pub fn make(model: &Model, root: &Path) -> io::Result<()> {
+    let mut paths: Vec<PathBuf> = Vec::with_capacity(model.directories.len());
+    for directory in &model.directories {
+        let path = match directory.parent {
+            Some(parent) => paths[parent].join(&directory.name),
+            None => root.to_owned(),
+        };
+        if directory.parent.is_none() {
+            fs::create_dir_all(&path)?;
+        } else {
+            fs::create_dir(&path)?;
+        }
+        paths.push(path);
+    }
+    model.each(|number, entries| {
+        for entry in entries {
+            match entry {
+                Entry::File(plan) => {
+                    let file = File::create_new(paths[number].join(&plan.name))?;
+                    file.set_len(plan.size)?;
+                    let time = UNIX_EPOCH + Duration::from_secs(u64::try_from(plan.modified).unwrap_or(0));
+                    file.set_times(FileTimes::new().set_modified(time))?;
+                }
+                Entry::Link { name, to: (other, target), .. } => {
+                    fs::hard_link(paths[other].join(target), paths[number].join(name))?;
+                }
+            }
+        }
+        Ok(())
+    })
+}

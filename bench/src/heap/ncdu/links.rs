@@ -1,0 +1,60 @@
+//! Names of one file: counted once in every directory that has any of them below it.
+
+use super::{HLNK, Link, Nodes, PARENT, SIZES};
+
+/// Adds a name to the ring of the others, of which `known` is one.
+pub fn join(nodes: &mut impl Nodes, node: Link, known: Link) {
+    nodes.set(node, HLNK, known);
+    let mut last = known;
+    if let Some(mut at) = nodes.read(last, HLNK).some() {
+        // To the one before the first.
+        loop {
+            last = at;
+            at = nodes.read(at, HLNK);
+            if at == known {
+                break;
+            }
+        }
+    }
+    nodes.set(last, HLNK, node);
+}
+
+/// Takes a name out of its ring.
+pub fn leave(nodes: &mut impl Nodes, node: Link) {
+    let Some(next) = nodes.read(node, HLNK).some() else { return };
+    let mut last = next;
+    loop {
+        let after = nodes.read(last, HLNK);
+        if after == node {
+            break;
+        }
+        last = after;
+    }
+    // A ring of one is none.
+    nodes.set(last, HLNK, if next == last { Link::NONE } else { next });
+}
+
+/// Adds a file's size, `sign` times, to those of its ancestors that have no other name of it below them.
+pub fn count(nodes: &mut impl Nodes, node: Link, sign: i64) {
+    let [size, asize] = nodes.read(node, SIZES);
+    let ring = nodes.read(node, HLNK);
+    let mut ancestor = nodes.read(node, PARENT);
+    while let Some(above) = ancestor.some() {
+        let mut other = ring;
+        while let Some(at) = other.some().filter(|&at| at != node) {
+            let mut of_other = nodes.read(at, PARENT);
+            while let Some(its) = of_other.some() {
+                if its == above {
+                    return;
+                }
+                of_other = nodes.read(its, PARENT);
+            }
+            other = nodes.read(at, HLNK);
+        }
+        nodes.change(above, SIZES, |sizes| {
+            sizes[0] = sizes[0].saturating_add(sign * size);
+            sizes[1] = sizes[1].saturating_add(sign * asize);
+        });
+        ancestor = nodes.read(above, PARENT);
+    }
+}

@@ -1,0 +1,134 @@
+//! What ncdu 1 does with its nodes: the four operations that compll's paper measured (its chapter 8).
+//!
+//! The struct and the algorithms are ncdu 1.18's, with nothing made easier for one kind of memory: [`Nodes`] is what they need
+//! of it, and malloc and the heap have the same code above them.
+//!
+//! ```text
+//!    0 size │ 8 asize │ 16 ino │ 24 dev │ 32 parent │ 40 next │ 48 prev │ 56 sub │ 64 hlnk │ 72 items │ 76 flags │ 78 name, 0
+//! ```
+//!
+//! A directory's children are a list: `sub` of the directory, then `next` and `prev`. Names of one file are a ring: `hlnk`.
+
+pub mod browse;
+pub mod check;
+pub mod delete;
+pub mod links;
+pub mod open;
+pub mod scan;
+
+use memfold::heap::Plain;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// The name of a node, as nodes hold it: a pointer or a handle. Zero is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(transparent)]
+pub struct Link(pub u64);
+
+impl Link {
+    pub const NONE: Link = Link(0);
+
+    /// The node, or nothing.
+    #[inline]
+    pub fn some(self) -> Option<Link> {
+        (self != Link::NONE).then_some(self)
+    }
+}
+
+/// ncdu 1.18's `struct dir` before its name: 78 bytes. Packed, because the name begins in the struct's padding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, packed(2))]
+pub struct Dir {
+    /// Bytes on disk, and apparent ones; of directories with all below.
+    pub size: i64,
+    pub asize: i64,
+    pub ino: u64,
+    pub dev: u64,
+    pub parent: Link,
+    pub next: Link,
+    pub prev: Link,
+    pub sub: Link,
+    pub hlnk: Link,
+    /// Names below a directory.
+    pub items: i32,
+    pub flags: u16,
+}
+
+/// Where the name begins.
+pub const NAME: usize = size_of::<Dir>();
+const _: () = assert!(NAME == 78);
+
+/// Flags of a node, ncdu's.
+pub mod flags {
+    pub const DIR: u16 = 0x01;
+    pub const FILE: u16 = 0x02;
+    /// It, or something below it, could not be read.
+    pub const ERR: u16 = 0x04;
+    pub const SERR: u16 = 0x20;
+    /// A file with more than one name.
+    pub const HLNKC: u16 = 0x40;
+    /// Selected in the browser.
+    pub const BSEL: u16 = 0x80;
+}
+
+/// A field of [`Dir`], or several that follow each other: where it begins, and its type.
+pub struct Part<T>(usize, std::marker::PhantomData<T>);
+
+impl<T> Part<T> {
+    pub const fn at(at: usize) -> Self {
+        Part(at, std::marker::PhantomData)
+    }
+
+    /// The byte where it begins.
+    pub fn begin(&self) -> usize {
+        self.0
+    }
+}
+
+macro_rules! parts {
+    ($($(#[$what:meta])* $name:ident: $of:ty = $first:ident;)*) => {
+        $($(#[$what])* pub const $name: Part<$of> = Part::at(std::mem::offset_of!(Dir, $first));)*
+    };
+}
+
+parts! {
+    /// All of them.
+    DIR: Dir = size;
+    /// Size and apparent size.
+    SIZES: [i64; 2] = size;
+    PARENT: Link = parent;
+    NEXT: Link = next;
+    PREV: Link = prev;
+    SUB: Link = sub;
+    HLNK: Link = hlnk;
+    FLAGS: u16 = flags;
+}
+
+/// Memory for nodes. What goes wrong ends the program: a benchmark that lost a node has nothing to say.
+pub trait Nodes {
+    /// A node that holds these bytes: a [`Dir`], a name and a zero.
+    fn make(&mut self, bytes: &[u8]) -> Link;
+    fn free(&mut self, node: Link);
+    /// Some of its fields.
+    fn read<T: Plain>(&self, node: Link, part: Part<T>) -> T;
+    /// Changes some of its fields in place.
+    fn change<T: Plain, R>(&mut self, node: Link, part: Part<T>, change: impl FnOnce(&mut T) -> R) -> R;
+    /// Its name, which may lie in `room`.
+    fn name<'a>(&'a self, node: Link, room: &'a mut Vec<u8>) -> &'a [u8];
+
+    /// Writes a field.
+    fn set<T: Plain>(&mut self, node: Link, part: Part<T>, value: T) {
+        self.change(node, part, |field| *field = value);
+    }
+}
+
+/// Adds to all ancestors from `node` on, as each new file and each one that is gone does.
+pub fn add_to_parents(nodes: &mut impl Nodes, mut node: Link, size: i64, asize: i64, items: i32) {
+    while let Some(link) = node.some() {
+        node = nodes.change(link, DIR, |dir| {
+            dir.size = dir.size.saturating_add(size);
+            dir.asize = dir.asize.saturating_add(asize);
+            dir.items += items;
+            dir.parent
+        });
+    }
+}

@@ -1,0 +1,161 @@
+//! The first operation: reads a directory tree into nodes.
+//!
+//! As ncdu does: the names of a directory are read first, then each is looked at (`lstat`), made a node and put at the front of its
+//! parent's list, and all ancestors' sizes and counts are brought up to date at once. Other than ncdu, which changes its working directory
+//! as it goes, directories are opened and looked into by descriptor.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use nix::dir::Dir as OpenDir;
+use nix::fcntl::{AtFlags, OFlag};
+use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
+use zerocopy::IntoBytes;
+
+use super::{DIR, Dir, Link, Nodes, PREV, SUB, add_to_parents, flags, links};
+
+const S_BLKSIZE: i64 = 512;
+
+/// What a file occupies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Usage {
+    /// What the file system says.
+    Blocks,
+    /// Its size in whole blocks of 4 KiB: for trees that were made of files without data.
+    Size,
+}
+
+/// What a scan has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    pub root: Link,
+    /// The directory with the most names, and how many these are.
+    pub largest: (Link, usize),
+    /// Names that could not be read.
+    pub errors: u64,
+}
+
+struct Scan<'n, N> {
+    nodes: &'n mut N,
+    usage: Usage,
+    root_dev: u64,
+    /// The first name of each file with several.
+    linked: HashMap<(u64, u64), Link>,
+    found: Found,
+    /// The node that is being made.
+    bytes: Vec<u8>,
+}
+
+/// Reads the tree at `path`. Other file systems are left out.
+pub fn scan<N: Nodes>(nodes: &mut N, path: &Path, usage: Usage) -> io::Result<Found> {
+    let opened = OpenDir::open(path, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let stat = fstat(opened.as_fd())?;
+    let found = Found { root: Link::NONE, largest: (Link::NONE, 0), errors: 0 };
+    let mut scan =
+        Scan { nodes, usage, root_dev: stat.st_dev, linked: HashMap::new(), found, bytes: Vec::new() };
+    let (opened, names) = read(opened)?;
+    scan.found.root = scan.add(Link::NONE, c"tree", &scan.dir(&stat, 0));
+    scan.walk(&opened, scan.found.root, &names);
+    Ok(scan.found)
+}
+
+/// The names in a directory, one after the other with a zero each.
+fn read(mut directory: OpenDir) -> io::Result<(OpenDir, Vec<u8>)> {
+    let mut names = Vec::with_capacity(512);
+    for entry in directory.iter() {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            names.extend_from_slice(entry.file_name().to_bytes_with_nul());
+        }
+    }
+    Ok((directory, names))
+}
+
+impl<N: Nodes> Scan<'_, N> {
+    /// The fields of a node that are read from the file system.
+    fn dir(&self, stat: &FileStat, flags: u16) -> Dir {
+        let kind = stat.st_mode & libc::S_IFMT;
+        let flags = flags
+            | match kind {
+                libc::S_IFREG => flags::FILE,
+                libc::S_IFDIR => flags::DIR,
+                _ => 0,
+            }
+            | if kind != libc::S_IFDIR && stat.st_nlink > 1 { flags::HLNKC } else { 0 };
+        let size = match self.usage {
+            Usage::Blocks => stat.st_blocks * S_BLKSIZE,
+            Usage::Size => (stat.st_size + 4095) / 4096 * 4096,
+        };
+        Dir { size, asize: stat.st_size, ino: stat.st_ino, dev: stat.st_dev, flags, ..Dir::default() }
+    }
+
+    /// Makes a node, and puts it in its place.
+    fn add(&mut self, parent: Link, name: &std::ffi::CStr, dir: &Dir) -> Link {
+        let next = if parent == Link::NONE { Link::NONE } else { self.nodes.read(parent, SUB) };
+        self.bytes.clear();
+        self.bytes.extend_from_slice(Dir { parent, next, ..*dir }.as_bytes());
+        self.bytes.extend_from_slice(name.to_bytes_with_nul());
+        let node = self.nodes.make(&self.bytes);
+        if next != Link::NONE {
+            self.nodes.set(next, PREV, node);
+        }
+        if parent != Link::NONE {
+            self.nodes.set(parent, SUB, node);
+        }
+        if dir.flags & flags::HLNKC == 0 {
+            add_to_parents(self.nodes, parent, dir.size, dir.asize, 1);
+        } else {
+            add_to_parents(self.nodes, parent, 0, 0, 1);
+            if let Some(&known) = self.linked.get(&(dir.dev, dir.ino)) {
+                links::join(self.nodes, node, known);
+            } else {
+                self.linked.insert((dir.dev, dir.ino), node);
+            }
+            links::count(self.nodes, node, 1);
+        }
+        if dir.flags & flags::ERR != 0 {
+            self.found.errors += 1;
+            let mut above = parent;
+            while above != Link::NONE {
+                above = self.nodes.change(above, DIR, |dir| {
+                    dir.flags |= flags::SERR;
+                    dir.parent
+                });
+            }
+        }
+        node
+    }
+
+    fn walk(&mut self, directory: &OpenDir, parent: Link, names: &[u8]) {
+        let mut count = 0;
+        for name in names.split_inclusive(|&byte| byte == 0) {
+            let Ok(name) = std::ffi::CStr::from_bytes_with_nul(name) else { continue };
+            count += 1;
+            let Ok(stat) = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) else {
+                self.add(parent, name, &Dir { flags: flags::ERR, ..Dir::default() });
+                continue;
+            };
+            if stat.st_mode & libc::S_IFMT != libc::S_IFDIR || stat.st_dev != self.root_dev {
+                self.add(parent, name, &self.dir(&stat, 0));
+                continue;
+            }
+            let how = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
+            let below =
+                OpenDir::openat(directory, name, how, Mode::empty()).map_err(io::Error::from).and_then(read);
+            match below {
+                Ok((below, names)) => {
+                    let node = self.add(parent, name, &self.dir(&stat, 0));
+                    self.walk(&below, node, &names);
+                }
+                Err(_) => {
+                    self.add(parent, name, &self.dir(&stat, flags::ERR));
+                }
+            }
+        }
+        if count > self.found.largest.1 {
+            self.found.largest = (parent, count);
+        }
+    }
+}

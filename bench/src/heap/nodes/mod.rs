@@ -1,0 +1,8 @@
+//! Memory for nodes: malloc, the heap, and blocks as the paper lays them out.
+
+mod in_heap;
+mod malloc;
+pub mod packed;
+
+pub use in_heap::InHeap;
+pub use malloc::Malloc;

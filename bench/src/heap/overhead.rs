@@ -1,0 +1,112 @@
+//! dalloc's figure 2: ten thousand times a thousand nodes of 16 bytes, and what each of them takes, with its headers of 24 and of 8 bytes, with
+//! malloc, and in the heap.
+//!
+//! - time: allocating a thousand nodes and freeing them in the same order, ten thousand times: seconds of CPU.
+//! - bytes of a node: of a million live ones. The heap's are told apart: what a block spends on a node (uncompressed, all resident), and what all
+//!   of its memory comes to, tables and buffers too; and the same when but 16 blocks are resident and the rest is compressed.
+//!
+//! dalloc itself rounds to eight bytes; its figures follow from that and are not measured.
+
+use memfold::heap::{Heap, Limit, Options};
+use serde_json::json;
+
+use crate::measure::timed;
+use crate::rows::Rows;
+
+const SIZES: [usize; 5] = [8, 16, 24, 32, 100];
+const TIMES: usize = 10_000;
+const AT_ONCE: usize = 1000;
+const LIVE: usize = 1_000_000;
+
+/// Bytes of a node, and seconds.
+struct Taken {
+    name: &'static str,
+    seconds: Option<f64>,
+    /// In its block, headers and rounding.
+    block: f64,
+    /// With everything else.
+    all: Option<f64>,
+}
+
+/// Measures and prints one table for each size.
+pub fn run(rows: &mut Rows) -> Result<(), String> {
+    println!(
+        "{:>6}  {:24} {:>9} {:>12} {:>10} {:>10}",
+        "bytes", "", "seconds", "bytes/node", "overhead", "everything"
+    );
+    for size in SIZES {
+        let rounded = size.next_multiple_of(8) as f64;
+        let dalloc = |name, header: f64| Taken { name, seconds: None, block: rounded + header, all: None };
+        let measured = [
+            dalloc("dalloc, 24-byte headers", 24.0),
+            dalloc("dalloc, 8-byte headers", 8.0),
+            malloc(size),
+            heap(size, 8192)?,
+            heap(size, 16)?,
+        ];
+        for taken in measured {
+            let seconds = taken.seconds.map_or_else(|| String::from("-"), |seconds| format!("{seconds:.3}"));
+            let all = taken.all.map_or_else(|| String::from("-"), |all| format!("{all:.2}"));
+            let overhead = taken.block - size as f64;
+            println!(
+                "{size:>6}  {:24} {seconds:>9} {:>12.2} {overhead:>10.2} {all:>10}",
+                taken.name, taken.block
+            );
+            let key = json!({ "size": size, "name": taken.name });
+            if rows.find("overhead", &key).is_none() {
+                let row =
+                    json!({ "seconds": taken.seconds, "bytes_a_node": taken.block, "everything": taken.all });
+                rows.add("overhead", &key, row)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn malloc(size: usize) -> Taken {
+    let alloc = || {
+        // SAFETY: any size may be asked for.
+        let node = unsafe { libc::malloc(size) };
+        assert!(!node.is_null(), "no memory");
+        node
+    };
+    // SAFETY: what `alloc` gave, once each.
+    let free = |node| unsafe { libc::free(node) };
+    let mut held = Vec::with_capacity(LIVE);
+    let ((), cost) = timed(|| {
+        for _ in 0..TIMES {
+            held.extend((0..AT_ONCE).map(|_| alloc()));
+            held.drain(..).for_each(free);
+        }
+    });
+    let used = || crate::measure::memory().malloc;
+    let before = used();
+    held.extend((0..LIVE).map(|_| alloc()));
+    let bytes = (used() - before) as f64 / LIVE as f64;
+    held.drain(..).for_each(free);
+    Taken { name: "malloc", seconds: Some(cost.cpu), block: bytes, all: Some(bytes) }
+}
+
+fn heap(size: usize, resident: u32) -> Result<Taken, String> {
+    const BLOCK: usize = 32 << 10;
+    let options = Options::new().block_size(BLOCK).limit(Limit::Blocks(resident));
+    let heap = Heap::new(options).map_err(|bad| bad.to_string())?;
+    let session = heap.session().map_err(|error| error.to_string())?;
+    let alloc = || session.alloc(size).expect("room");
+    let free = |node| session.free(node).expect("a live node");
+    let mut held = Vec::with_capacity(LIVE);
+    let ((), cost) = timed(|| {
+        for _ in 0..TIMES {
+            held.extend((0..AT_ONCE).map(|_| alloc()));
+            held.drain(..).for_each(free);
+        }
+    });
+    held.extend((0..LIVE).map(|_| alloc()));
+    let stats = heap.stats();
+    Ok(Taken {
+        name: if resident == 16 { "heap, 16 blocks resident" } else { "heap, all resident" },
+        seconds: Some(cost.cpu),
+        block: (stats.blocks * BLOCK as u64) as f64 / LIVE as f64,
+        all: Some(stats.memory_bytes() as f64 / LIVE as f64),
+    })
+}
