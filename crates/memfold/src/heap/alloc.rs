@@ -31,6 +31,7 @@ impl Core {
         };
         let _lock = block.lock();
         let shape = self.shape_of(kind).ok_or(Error::Damaged)?;
+        self.note_came(None);
         let taken = self.take_frame(me)?;
         let frame = self.frames.get(taken).ok_or(Error::Damaged)?;
         fence(Release);
@@ -107,13 +108,12 @@ impl Core {
     }
 
     fn relist(&self, number: u32, block: &Block, to: Option<List>) {
-        let from = block.listed.load(Relaxed).then(|| List(block.room.load(Relaxed)));
+        let from = block.list();
         if from != to {
             let mut rooms = locked(&self.rooms);
             rooms.relist(number, from, to);
             self.counts.room_bytes.store(rooms.bytes(), Relaxed);
-            block.listed.store(to.is_some(), Relaxed);
-            block.room.store(to.map_or(0, |list| list.0), Relaxed);
+            block.set_list(to);
         }
     }
 

@@ -16,6 +16,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+use super::rooms::List;
 use super::segments::Segments;
 use crate::store::{Owners, Ref};
 
@@ -76,8 +77,6 @@ pub struct Block {
     pub generation: AtomicU8,
     /// Which block of this number it is.
     pub incarnation: AtomicU8,
-    /// Where it is listed among those with room, see `rooms.rs`.
-    pub listed: AtomicBool,
     /// The session that allocates from it, or 0.
     pub allocator: AtomicU16,
     /// How the nodes of its copy are grouped, see `grouping.rs`.
@@ -86,8 +85,10 @@ pub struct Block {
     pub marked: AtomicBool,
     /// No node is put into it any more: the next check would be one that was given out before.
     pub retired: AtomicBool,
-    /// In which list it is, if it is listed.
-    pub room: AtomicU32,
+    /// One more than the number of the list it is in among those with room, see `rooms.rs`; 0 for none.
+    room: AtomicU32,
+    /// How many blocks had been evicted when this one was.
+    pub evicted: AtomicU32,
     lock: Mutex<()>,
 }
 
@@ -158,6 +159,16 @@ impl Block {
     /// It is no more; as `set_absent`.
     pub fn set_vacant(&self) {
         self.state.store(self.state().version() | VACANT, Release);
+    }
+
+    /// Where it is listed among those with room.
+    pub fn list(&self) -> Option<List> {
+        self.room.load(Relaxed).checked_sub(1).map(List)
+    }
+
+    /// It is listed there from now on.
+    pub fn set_list(&self, list: Option<List>) {
+        self.room.store(list.map_or(0, |List(number)| number + 1), Relaxed);
     }
 
     /// Whether the store has a copy.

@@ -47,7 +47,7 @@ pub fn check(core: &Core) -> Result<(), Violation> {
         let block =
             core.blocks.get(number).ok_or_else(|| Violation(format!("there is no block {number}")))?;
         let list = lists.get(&number).copied();
-        let noted = block.listed.load(Relaxed).then(|| List(block.room.load(Relaxed)));
+        let noted = block.list();
         holds(list == noted, || format!("block {number} is listed at {list:?} and should be at {noted:?}"))?;
         let (live, allocator) = (block.live.load(Relaxed), block.allocator.load(Relaxed));
         copies += u64::from(block.has_copy());

@@ -19,6 +19,7 @@ use super::policy::Policy;
 use super::rooms::Rooms;
 use super::seats::Seats;
 use super::segments::Segments;
+use super::work::Work;
 use crate::SystemMemory;
 use crate::store::Tiered;
 
@@ -42,7 +43,7 @@ pub struct Core {
     pub seats: Seats,
     pub store: Tiered<SystemMemory>,
     /// Memory to compress in, as many as threads did at once.
-    pub work: Mutex<Vec<Box<[u8]>>>,
+    pub work: Mutex<Vec<Work>>,
     /// Moves on when a block is brought back.
     pub clock: AtomicU32,
     pub counts: Counts,
@@ -76,6 +77,8 @@ pub struct Counts {
     pub ahead: AtomicU64,
     /// Copies that were put into the store or taken out.
     pub moves: AtomicU64,
+    /// Frames above the least, see `budget.rs`.
+    pub more_frames: AtomicU32,
     /// Blocks in use.
     pub blocks: AtomicU32,
     /// Memory of tables.

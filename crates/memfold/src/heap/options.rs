@@ -18,7 +18,8 @@ pub const ALIGNMENTS: std::ops::RangeInclusive<usize> = 1..=4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Limit {
-    /// One resident block for each [`SHARE`](super::SHARE) that there are, at least [`LEAST_RESIDENT`](super::LEAST_RESIDENT).
+    /// One resident block for each [`SHARE`](super::SHARE) that there are, at least [`LEAST_RESIDENT`](super::LEAST_RESIDENT); more as long as
+    /// blocks are brought back soon after they left, up to one for [`MOST_SHARE`](super::MOST_SHARE), or [`MOST_RESIDENT`](super::MOST_RESIDENT).
     Share,
     /// So many resident blocks (compll's way).
     Blocks(u32),

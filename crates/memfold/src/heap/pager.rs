@@ -1,6 +1,5 @@
 //! Blocks into frames and out of them.
 
-use std::boxed::Box;
 use std::sync::MutexGuard;
 use std::sync::atomic::{Ordering::*, fence};
 use std::vec;
@@ -11,19 +10,7 @@ use super::error::Error;
 use super::frames::{Frame, Frames, pause};
 use super::layout::image::Damaged;
 use super::layout::mixed::Mixed;
-use super::options::Limit;
-use crate::store::Workspace;
 
-/// With [`Limit::Share`], one block in so many is resident,
-pub const SHARE: u32 = 32;
-/// but so many at least.
-pub const LEAST_RESIDENT: u32 = 16;
-/// A paranoid heap has so many frames.
-const PARANOID_FRAMES: u32 = 3;
-/// With [`Limit::Bytes`], so many frames are there in any case: what is there has to stay readable.
-const LEAST_FRAMES: u32 = 4;
-/// And so many bytes are left for what tables and the store take at a time when they grow.
-const LIMIT_SLACK: u64 = 128 << 10;
 /// Copies are put into the store and taken out so often before it is asked whether it wants to be compacted, and bytes that are moved then.
 const UPKEEP: u64 = 64;
 const UPKEEP_BYTES: usize = 1 << 20;
@@ -52,47 +39,6 @@ enum Round {
 const ROUNDS: u32 = 20_000;
 
 impl Core {
-    /// How many frames there may be.
-    pub fn frames_allowed(&self) -> u32 {
-        if self.options.paranoid {
-            return PARANOID_FRAMES;
-        }
-        match self.options.limit {
-            Limit::Share => (self.counts.blocks.load(Relaxed) / SHARE).max(LEAST_RESIDENT),
-            Limit::Blocks(blocks) => blocks,
-            Limit::Bytes(bytes) => self.frames_within(bytes).max(LEAST_FRAMES),
-        }
-    }
-
-    /// How many frames there is room for beside everything else, what the first compression takes included.
-    fn frames_within(&self, bytes: u64) -> u32 {
-        let work = (self.work_len() as u64).saturating_sub(self.counts.work_bytes.load(Relaxed));
-        let left = bytes.saturating_sub(self.bytes_without_frames() + work + LIMIT_SLACK);
-        (left / (self.frames.stride() + size_of::<Frame>()) as u64).min(u32::MAX.into()) as u32
-    }
-
-    /// Bytes that one compression works in.
-    fn work_len(&self) -> usize {
-        self.store.workspace_bytes(self.frames.stride()) + self.frames.stride()
-    }
-
-    /// An error if there may be no further block.
-    pub fn may_grow(&self) -> Result<(), Error> {
-        match self.options.limit {
-            Limit::Bytes(bytes) if self.frames_within(bytes) < LEAST_FRAMES => Err(Error::Limit),
-            _ => Ok(()),
-        }
-    }
-
-    /// Bytes of everything but frames.
-    pub fn bytes_without_frames(&self) -> u64 {
-        self.blocks.bytes()
-            + self.seats.bytes()
-            + self.counts.room_bytes.load(Relaxed)
-            + self.counts.work_bytes.load(Relaxed)
-            + self.store.store().stats().resident_bytes
-    }
-
     /// A frame without a block, which is the caller's. Evicts if need be.
     pub fn take_frame(&self, me: u16) -> Result<u32, Error> {
         let allowed = self.frames_allowed();
@@ -237,7 +183,7 @@ impl Core {
         if matches!(kept, Ok(Evicted::Done)) {
             block.set_absent();
             frame.block.store(0, Relaxed);
-            self.counts.evictions.fetch_add(1, Relaxed);
+            self.note_evicted(block);
         } else {
             frame.change();
         }
@@ -287,27 +233,6 @@ impl Core {
         }
     }
 
-    /// Runs `f` with memory to compress in, and some as long as a frame.
-    fn with_work<R>(&self, f: impl FnOnce(&mut Workspace<'_>, &mut [u8]) -> R) -> Result<R, Error> {
-        let longest = self.frames.stride();
-        let taken = locked(&self.work).pop();
-        let mut memory: Box<[u8]> = match taken {
-            Some(memory) => memory,
-            None => {
-                let bytes = self.work_len();
-                let mut memory = vec![];
-                memory.try_reserve_exact(bytes).map_err(|_| Error::OutOfMemory)?;
-                memory.resize(bytes, 0);
-                self.counts.work_bytes.fetch_add(bytes as u64, Relaxed);
-                memory.into_boxed_slice()
-            }
-        };
-        let (spare, rest) = memory.split_at_mut(longest);
-        let result = f(&mut self.store.workspace(longest, rest), spare);
-        locked(&self.work).push(memory);
-        Ok(result)
-    }
-
     /// Decompresses a block's copy to the beginning of `to`; for who has its lock.
     pub fn load(&self, number: u32, block: &Block, to: &mut [u8]) -> Result<(), Error> {
         let (_, len) = self.stored_len(block)?;
@@ -328,6 +253,7 @@ impl Core {
             Place::Absent => {}
         }
         let (shape, _) = self.stored_len(block)?;
+        self.note_came(Some(block));
         let taken = self.take_frame(me)?;
         let frame = self.frames.get(taken).ok_or(Error::Damaged)?;
         // What readers of the block that was in this frame look at comes after they could see that it left.

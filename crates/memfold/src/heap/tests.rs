@@ -549,7 +549,7 @@ fn a_limit_in_bytes_is_held() {
     for (node, bytes) in &nodes {
         assert_eq!(session.read(*node).as_ref(), Ok(bytes));
     }
-    assert!(heap.stats().memory_bytes() <= most);
+    assert!(heap.stats().memory_bytes() <= most, "{:?}", heap.stats());
     for (node, _) in nodes.drain(nodes.len() / 2..) {
         session.free(node).unwrap();
     }

@@ -48,7 +48,8 @@ pub struct Workspace<'a> {
     dense: Scratch<'a>,
     /// What [`Tiered::load`] works in.
     pub decode: Scratch<'a>,
-    block: &'a mut [u8],
+    /// As long as the longest block: what [`Tiered::densify`] works in, and others in between.
+    pub block: &'a mut [u8],
     out: &'a mut [u8],
 }
 

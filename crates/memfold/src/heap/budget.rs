@@ -1,0 +1,105 @@
+//! How many frames a heap may have.
+//!
+//! With [`Limit::Share`] that follows what is used. The least is one frame for [`SHARE`] blocks. When a block is brought back that has not been away for long,
+//! there is one more from then on, up to one for [`MOST_SHARE`] blocks: a program that goes to and fro in a part of its nodes
+//! soon has all of that part. For each block that is new, or was away for longer, there are two less: who makes nodes or
+//! walks over all of them doesn't need more for that.
+
+use std::sync::atomic::Ordering::*;
+
+use super::blocks::Block;
+use super::core::Core;
+use super::error::Error;
+use super::frames::Frame;
+use super::options::Limit;
+
+/// With [`Limit::Share`], one block in so many is resident at least,
+pub const SHARE: u32 = 64;
+/// but so many of them;
+pub const LEAST_RESIDENT: u32 = 8;
+/// and one in so many at most,
+pub const MOST_SHARE: u32 = 8;
+/// or so many.
+pub const MOST_RESIDENT: u32 = 64;
+/// A block has been away for long if so many times the most frames were evicted meanwhile. With accesses at random to that many blocks, most
+/// are back before.
+const LONG: u32 = 4;
+
+/// A paranoid heap has so many frames.
+const PARANOID_FRAMES: u32 = 3;
+/// With [`Limit::Bytes`], so many frames are there in any case: what is there has to stay readable.
+const LEAST_FRAMES: u32 = 4;
+/// And so many bytes are left for what tables and the store take at a time when they grow.
+const LIMIT_SLACK: u64 = 128 << 10;
+
+impl Core {
+    /// How many frames there may be.
+    pub fn frames_allowed(&self) -> u32 {
+        if self.options.paranoid {
+            return PARANOID_FRAMES;
+        }
+        match self.options.limit {
+            Limit::Share => self.least_resident() + self.counts.more_frames.load(Relaxed),
+            Limit::Blocks(blocks) => blocks,
+            Limit::Bytes(bytes) => self.frames_within(bytes).max(LEAST_FRAMES),
+        }
+    }
+
+    fn least_resident(&self) -> u32 {
+        (self.counts.blocks.load(Relaxed) / SHARE).max(LEAST_RESIDENT)
+    }
+
+    /// How many frames there may be more than the least.
+    fn most_more(&self) -> u32 {
+        (self.counts.blocks.load(Relaxed) / MOST_SHARE).max(MOST_RESIDENT) - self.least_resident()
+    }
+
+    /// A block is evicted.
+    pub fn note_evicted(&self, block: &Block) {
+        let evictions = self.counts.evictions.fetch_add(1, Relaxed) as u32;
+        block.evicted.store(evictions, Relaxed);
+    }
+
+    /// A block comes into a frame: a new one, or one that was evicted before.
+    pub fn note_came(&self, evicted: Option<&Block>) {
+        if self.options.limit != Limit::Share {
+            return;
+        }
+        let most = self.most_more();
+        let away = evicted.map(|block| {
+            let now = self.counts.evictions.load(Relaxed) as u32;
+            now.wrapping_sub(block.evicted.load(Relaxed))
+        });
+        // What another thread does at the same time may be lost.
+        let more = self.counts.more_frames.load(Relaxed);
+        let next = match away {
+            Some(away) if away <= most * LONG => (more + 1).min(most),
+            _ => more.saturating_sub(2),
+        };
+        self.counts.more_frames.store(next, Relaxed);
+    }
+
+    /// How many frames there is room for beside everything else, what the first compression takes included.
+    fn frames_within(&self, bytes: u64) -> u32 {
+        let work = (self.work_len() as u64).saturating_sub(self.counts.work_bytes.load(Relaxed));
+        let left = bytes.saturating_sub(self.bytes_without_frames() + work + LIMIT_SLACK);
+        (left / (self.frames.stride() + size_of::<Frame>()) as u64).min(u32::MAX.into()) as u32
+    }
+
+    /// An error if there may be no further block: those that are resident still have to be compressed.
+    pub fn may_grow(&self) -> Result<(), Error> {
+        match self.options.limit {
+            Limit::Bytes(bytes) if self.frames_within(bytes) < 2 * LEAST_FRAMES => Err(Error::Limit),
+            _ => Ok(()),
+        }
+    }
+
+    /// Bytes of everything but frames.
+    pub fn bytes_without_frames(&self) -> u64 {
+        self.blocks.bytes()
+            + self.seats.bytes()
+            + self.counts.room_bytes.load(Relaxed)
+            + self.counts.work_bytes.load(Relaxed)
+            + self.store.store().stats().resident_bytes
+    }
+}
