@@ -36,6 +36,7 @@ mod handle;
 mod layout;
 mod marks;
 mod options;
+mod own;
 mod pager;
 mod pins;
 mod policy;
@@ -64,12 +65,15 @@ pub use typed::Plain;
 pub const MAX_NODE: usize = u32::MAX as usize;
 
 /// See the module.
-pub struct Heap(Box<Core>);
+///
+/// A codec of the user's own is dropped after the core, which uses it to the end.
+pub struct Heap(Box<Core>, #[expect(dead_code, reason = "kept, not used")] Option<own::Own>);
 
 impl Heap {
     /// An empty heap.
     pub fn new(options: Options) -> Result<Self, BadOption> {
-        Ok(Heap(Box::new(Core::new(options.settle()?))))
+        let settled = options.settle()?;
+        Ok(Heap(Box::new(Core::new(settled)), options.own))
     }
 
     fn core(&self) -> &Core {
