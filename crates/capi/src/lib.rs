@@ -24,7 +24,6 @@ mod heap;
 mod node;
 mod options;
 mod pin;
-#[cfg(feature = "provoke")]
 mod provoke;
 mod session;
 

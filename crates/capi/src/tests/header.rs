@@ -21,8 +21,7 @@ fn generated(item: ItemType) -> String {
     config.documentation = false;
     config.no_includes = true;
     config.export.item_types = vec![item];
-    config.export.exclude =
-        ["memfold_heap", "memfold_session", "memfold_provoke_panic"].map(String::from).into();
+    config.export.exclude = ["memfold_heap", "memfold_session", "capi_test_panic"].map(String::from).into();
     // It finds the other files from there.
     let builder = cbindgen::Builder::new().with_config(config).with_src(root().join("src/lib.rs"));
     let mut text = vec![];
