@@ -13,8 +13,13 @@ struct item {
     unsigned char bytes[];
 };
 
-#define R(node) ((const struct item *)compll_read(node))
-#define W(node) ((struct item *)compll_write(node))
+#define R(node) ((const struct item *)there(compll_read(node)))
+#define W(node) ((struct item *)(uintptr_t)there(compll_write(node)))
+
+static inline const void *there(const void *node) {
+    if (!node) FAIL("no pointer: %s", memfold_last_error());
+    return node;
+}
 
 enum { ITEMS = 300, MOST_BYTES = 250, BLOCK = 1024 };
 

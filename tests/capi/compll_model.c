@@ -56,7 +56,7 @@ static void lies(void) {
     lie = WRONG;
     int lost = 0;
     for (int i = 0; i < ITEMS; i++) {
-        const struct item *item = R(all[i].node);
+        const struct item *item = compll_read(all[i].node);
         if (item) CHECK(memcmp(item, all[i].item, all[i].len) == 0);
         else lost++;
     }

@@ -47,15 +47,15 @@ static void *too_many(void *argument) {
     unsigned count = 0;
     compll_t nodes[40];
     while (count < 40 && (nodes[count] = compll_alloc(500)) != 0) count++;
-    struct item *kept = count ? W(nodes[0]) : NULL;
+    struct item *kept = count ? compll_write(nodes[0]) : NULL;
     if (kept) kept->x = (unsigned)self->seed;
     pthread_barrier_wait(&all_began);
     for (unsigned i = 1; i < count && i < 6; i++) {
-        struct item *item = W(nodes[i]);
+        struct item *item = compll_write(nodes[i]);
         if (item) item->x = (unsigned)self->seed + i;
         else self->stood_back = 1;
         if (kept) CHECK(kept->x == (unsigned)self->seed);
-        if (kept && item) kept = W(nodes[0]);
+        if (kept && item) kept = compll_write(nodes[0]);
     }
     self->steps = (int)count;
     pthread_barrier_wait(&all_began);

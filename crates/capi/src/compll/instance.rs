@@ -3,12 +3,13 @@
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use memfold::heap::{Heap, Limit, Options};
 
 use crate::bound::{Seat, Shared};
 use crate::callbacks::{Callbacks, Pair, compll_compress_callback, compll_decompress_callback};
-use crate::compll::member::Member;
+use crate::compll::member::{Member, Quota};
 use crate::entry::attempt;
 use crate::error::{Code, Failure};
 
@@ -20,6 +21,11 @@ const MOST: usize = 8;
 const LEAST: usize = 4;
 /// With however many threads, `W(a)->x += R(b)->y` works.
 const LEAST_SHARED: usize = 2;
+
+/// How long a call waits for a frame if pins leave some, so that it is only a matter of time,
+const PATIENCE: Duration = Duration::from_secs(60);
+/// and if they may be the pins of threads that rest.
+const CROWDED: Duration = Duration::from_millis(200);
 
 /// What `compll_init` is asked for.
 pub struct Request {
@@ -39,8 +45,8 @@ struct Instance {
     frames: usize,
     /// Blocks that a thread keeps if it is alone.
     most: usize,
-    /// Blocks that each thread keeps now.
-    quota: AtomicUsize,
+    /// Threads that use it, and so what each may have.
+    count: AtomicUsize,
     threads: Mutex<Vec<Arc<Mutex<Member>>>>,
 }
 
@@ -80,11 +86,13 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Instance {
-    /// Shares the frames among the threads.
-    fn share(&self, threads: usize) -> usize {
-        let quota = (self.frames / threads.max(1)).clamp(LEAST_SHARED, self.most);
-        self.quota.store(quota, Release);
-        quota
+    /// What each thread may have.
+    fn quota(&self) -> Quota {
+        let share = self.frames / self.count.load(Acquire).max(1);
+        Quota {
+            blocks: share.clamp(LEAST_SHARED, self.most),
+            patience: if share < LEAST_SHARED { CROWDED } else { PATIENCE },
+        }
     }
 }
 
@@ -99,10 +107,11 @@ impl Mine {
             Ok(Arc::new(Mutex::new(Member::new(&seat)?)))
         })?;
         let mut threads = locked(&instance.threads);
-        let quota = instance.share(threads.len() + 1);
+        instance.count.store(threads.len() + 1, Release);
+        let quota = instance.quota();
         // Now, and not when they call again: a thread that rests has its pins still.
         for other in threads.iter() {
-            locked(other).trim(quota);
+            locked(other).trim(quota.blocks);
         }
         threads.push(member.clone());
         drop(threads);
@@ -114,12 +123,12 @@ impl Drop for Mine {
     fn drop(&mut self) {
         let mut threads = locked(&self.instance.threads);
         threads.retain(|member| !Arc::ptr_eq(member, &self.member));
-        self.instance.share(threads.len());
+        self.instance.count.store(threads.len(), Release);
     }
 }
 
-/// Does something with this thread's part; with it comes the number of blocks that it keeps.
-pub fn in_thread<R>(work: impl FnOnce(&mut Member, usize) -> Result<R, Failure>) -> Result<R, Failure> {
+/// Does something with this thread's part; with it comes what the thread may have.
+pub fn in_thread<R>(work: impl FnOnce(&mut Member, Quota) -> Result<R, Failure>) -> Result<R, Failure> {
     let done = MINE.try_with(|mine| {
         let mine = &mut mine.try_borrow_mut().map_err(|_| Code::Callback)?.0;
         if mine.as_ref().is_none_or(|mine| mine.instance.round != ROUND.load(Acquire)) {
@@ -129,7 +138,7 @@ pub fn in_thread<R>(work: impl FnOnce(&mut Member, usize) -> Result<R, Failure>)
         let Some(Mine { instance, member }) = mine else { return Err(Code::NoHeap.into()) };
         instance.shared.guarded(|| {
             let mut member = locked(member);
-            work(&mut member, instance.quota.load(Acquire))
+            work(&mut member, instance.quota())
         })
     });
     done.unwrap_or_else(|_| Err(Failure::new(Code::NoSession, "the thread has all but ended")))
@@ -180,7 +189,7 @@ pub unsafe fn init(request: &Request) -> Result<(), Failure> {
         shared: Shared::new(Heap::new(options)?, Some(callbacks)),
         frames: frames - LEFT,
         most,
-        quota: AtomicUsize::new(most),
+        count: AtomicUsize::new(0),
         threads: Mutex::default(),
     };
     let old = current.replace(Arc::new(instance));

@@ -8,8 +8,19 @@ use memfold::heap::{Error, Handle, Pin, Session};
 
 use crate::bound::{Bound, Seat};
 
-/// How long a call waits for frames when pins seem to hold all of them: another thread may be about to put one back.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// What a thread may have just now.
+#[derive(Clone, Copy)]
+pub struct Quota {
+    /// Blocks that it keeps.
+    pub blocks: usize,
+    /// How long it waits for a frame when pins seem to hold all of them.
+    pub patience: Duration,
+}
+
+/// Turns of waiting before a thread sleeps between them.
+const TURNS: u32 = 100;
+/// For so long.
+const SLEEP: Duration = Duration::from_micros(100);
 
 /// See the module. One thread uses it at a time, mostly its own; another one to take pins off.
 pub struct Member {
@@ -47,23 +58,23 @@ impl Member {
         self.pinned.truncate(most);
     }
 
-    pub fn alloc(&mut self, size: usize) -> Result<Handle, Error> {
-        patiently(|| self.bound.alloc(|session| session.alloc(size)))
+    pub fn alloc(&mut self, size: usize, quota: Quota) -> Result<Handle, Error> {
+        patiently(quota, || self.bound.alloc(|session| session.alloc(size)))
     }
 
-    pub fn free(&mut self, handle: Handle) -> Result<(), Error> {
-        patiently(|| self.bound.session().free(handle))
+    pub fn free(&mut self, handle: Handle, quota: Quota) -> Result<(), Error> {
+        patiently(quota, || self.bound.session().free(handle))
     }
 
-    /// Where the node is. Its block stays as long as it is among the `quota` that were used last.
-    pub fn pointer(&mut self, handle: Handle, to_write: bool, quota: usize) -> Result<*mut u8, Error> {
+    /// Where the node is. Its block stays as long as it is among those that were used last.
+    pub fn pointer(&mut self, handle: Handle, to_write: bool, quota: Quota) -> Result<*mut u8, Error> {
         let block = block_of(handle);
         let known = self.pinned.iter().position(|pinned| pinned.block == block);
         // One less while another comes: there must be a frame for it.
-        self.trim(if known.is_some() { quota } else { quota - 1 });
+        self.trim(if known.is_some() { quota.blocks } else { quota.blocks - 1 });
         // SAFETY: pins are kept in `pinned`, which goes before `pinning`; nothing else is done with that.
         let session: &'static Session<'static> = unsafe { self.pinning.session_static() };
-        let mut pin = patiently(|| session.pin(handle))?;
+        let mut pin = patiently(quota, || session.pin(handle))?;
         let bytes = if to_write { pin.as_mut_ptr()? } else { pin.as_ptr().cast_mut() };
         self.pinned.insert(0, Pinned { block, _pin: pin });
         // The new one holds the block by now.
@@ -74,13 +85,14 @@ impl Member {
     }
 }
 
-/// Tries again for a while when all frames are pinned.
-fn patiently<R>(mut call: impl FnMut() -> Result<R, Error>) -> Result<R, Error> {
-    let mut since = None;
+/// Tries again for a while when all frames seem to be pinned: mostly another thread is about to put one back.
+fn patiently<R>(quota: Quota, mut call: impl FnMut() -> Result<R, Error>) -> Result<R, Error> {
+    let (mut since, mut turn) = (None, 0);
     loop {
         match call() {
-            Err(Error::Pinned) if since.get_or_insert_with(Instant::now).elapsed() < PATIENCE => {
-                thread::yield_now()
+            Err(Error::Pinned) if since.get_or_insert_with(Instant::now).elapsed() < quota.patience => {
+                turn += 1;
+                if turn < TURNS { thread::yield_now() } else { thread::sleep(SLEEP) }
             }
             result => return result,
         }

@@ -62,14 +62,14 @@ pub unsafe extern "C" fn compll_init(
 pub extern "C" fn compll_alloc(size: c_uint) -> compll_t {
     // One without bytes was a node too, and so it is here.
     let size = size.max(1) as usize;
-    or(0, attempt(|| in_thread(|member, _| Ok(member.alloc(size)?.to_bits()))))
+    or(0, attempt(|| in_thread(|member, quota| Ok(member.alloc(size, quota)?.to_bits()))))
 }
 
 /// Removes a node.
 #[unsafe(no_mangle)]
 pub extern "C" fn compll_free(node: compll_t) {
     if node != 0 {
-        or((), attempt(|| in_thread(|member, _| Ok(member.free(handle(node)?)?))));
+        or((), attempt(|| in_thread(|member, quota| Ok(member.free(handle(node)?, quota)?))));
     }
 }
 
