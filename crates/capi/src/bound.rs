@@ -47,6 +47,7 @@ impl Shared {
     }
 
     /// Does something with the heap, unless it is broken. A panic breaks it, and goes on.
+    #[inline(always)]
     pub fn guarded<R>(self: &Arc<Self>, work: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
         struct Armed<'a>(&'a Arc<Shared>);
         impl Drop for Armed<'_> {

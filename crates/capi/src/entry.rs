@@ -1,7 +1,9 @@
 //! What is around every function that C calls.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::ffi::c_int;
+use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 
@@ -13,6 +15,7 @@ thread_local! {
 
 /// Runs what a function does, and makes of the result what C gets. Panics end here; that a heap is out of use after one is up to who
 /// holds the heap, see [`Shared::guarded`](crate::bound::Shared::guarded).
+#[inline(always)]
 pub fn entry(work: impl FnOnce() -> Result<(), Failure>) -> c_int {
     match attempt(work) {
         Ok(()) => Code::Ok as c_int,
@@ -21,18 +24,22 @@ pub fn entry(work: impl FnOnce() -> Result<(), Failure>) -> c_int {
 }
 
 /// The same for functions that have a result of their own.
+#[inline(always)]
 pub fn attempt<R>(work: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
     if IN_CALLBACK.get() {
         return Err(Code::Callback.into());
     }
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        let text = format!("a fault of memfold itself: {}", text.as_deref().unwrap_or("a panic"));
-        // What was thrown may panic again when it is dropped.
-        std::mem::forget(panic);
-        Err(Failure::new(Code::Bug, text))
-    })
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(caught(panic)))
+}
+
+#[cold]
+fn caught(panic: Box<dyn Any + Send>) -> Failure {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    let text = format!("a fault of memfold itself: {}", text.as_deref().unwrap_or("a panic"));
+    // What was thrown may panic again when it is dropped.
+    mem::forget(panic);
+    Failure::new(Code::Bug, text)
 }
 
 /// Runs a callback of C's: meanwhile this thread can't come in again, since locks are held.
@@ -64,6 +71,7 @@ impl<T> Out<T> {
 }
 
 /// Refuses lengths that no memory has.
+#[inline]
 pub fn length(len: usize) -> Result<usize, Failure> {
     let fits = isize::try_from(len).is_ok();
     if fits { Ok(len) } else { Err(Failure::new(Code::Range, format!("no memory has {len} bytes"))) }

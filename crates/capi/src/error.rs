@@ -2,7 +2,6 @@
 //!
 //! The codes are those of `enum memfold_error` in `memfold.h`; a test compares both. They never change their meaning.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 
@@ -58,11 +57,11 @@ codes! {
 pub struct Failure {
     pub code: Code,
     /// In more detail; none: as the code says.
-    text: Option<Cow<'static, str>>,
+    text: Option<Box<str>>,
 }
 
 impl Failure {
-    pub fn new(code: Code, text: impl Into<Cow<'static, str>>) -> Self {
+    pub fn new(code: Code, text: impl Into<Box<str>>) -> Self {
         Failure { code, text: Some(text.into()) }
     }
 }
@@ -101,8 +100,15 @@ impl From<BadOption> for Failure {
     }
 }
 
+/// The last failure of a thread.
+struct Last {
+    code: Code,
+    /// None: as the code says.
+    text: Option<CString>,
+}
+
 thread_local! {
-    static LAST: RefCell<Option<CString>> = const { RefCell::new(None) };
+    static LAST: RefCell<Last> = const { RefCell::new(Last { code: Code::Ok, text: None }) };
 }
 
 /// What a code means, in a sentence.
@@ -113,20 +119,22 @@ pub extern "C" fn memfold_strerror(error: c_int) -> *const c_char {
 }
 
 /// Remembers why a function of this thread failed; its code.
+#[cold]
 pub fn report(failure: Failure) -> c_int {
-    let text = match failure.text {
-        // No null is in it afterwards, so that it can't fail.
-        Some(text) => CString::new(text.replace('\0', "?")).ok(),
-        None => Some(failure.code.text().to_owned()),
-    };
+    let Failure { code, text } = failure;
+    // No null is in it afterwards, so that it can't fail.
+    let text = text.and_then(|text| CString::new(text.replace('\0', "?")).ok());
     // A thread that is about to end may have no place for it any more.
-    let _ = LAST.try_with(|last| last.replace(text));
-    failure.code as c_int
+    let _ = LAST.try_with(|last| last.replace(Last { code, text }));
+    code as c_int
 }
 
 /// What went wrong in the last call of this thread that failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn memfold_last_error() -> *const c_char {
-    let none = Code::Ok.text().as_ptr();
-    LAST.try_with(|last| last.borrow().as_ref().map_or(none, |text| text.as_ptr())).unwrap_or(none)
+    let found = LAST.try_with(|last| {
+        let last = last.borrow();
+        last.text.as_deref().unwrap_or(last.code.text()).as_ptr()
+    });
+    found.unwrap_or(Code::Ok.text().as_ptr())
 }

@@ -11,7 +11,7 @@ use crate::bound::Bound;
 use crate::entry::Out;
 use crate::error::{Code, Failure};
 use crate::node::{handle, memfold_handle};
-use crate::session::{Open, in_session, memfold_session};
+use crate::session::{Access, in_session, memfold_session};
 
 /// What a session has pinned.
 #[derive(Default)]
@@ -37,7 +37,7 @@ impl Pins {
     }
 }
 
-impl Open {
+impl Access {
     /// Pins a node, and does something with its pin.
     fn pin<R>(
         &mut self,

@@ -8,10 +8,12 @@
 
 use std::cell::RefCell;
 use std::ffi::c_int;
+use std::mem::{self, ManuallyDrop};
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-use crate::bound::Bound;
+use crate::bound::{Bound, Seat};
 use crate::entry::{Out, attempt, entry};
 use crate::error::{Code, Failure};
 use crate::heap::{memfold_heap, number, take_seat};
@@ -31,23 +33,36 @@ const PLACE: u32 = 10;
 static MADE: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    static SESSIONS: RefCell<Table> = const { RefCell::new(Table(Vec::new())) };
+    /// Nothing is to be dropped in here, so that the way to it is short; `END` sees to that.
+    static SESSIONS: RefCell<ManuallyDrop<Table>> = const { RefCell::new(ManuallyDrop::new(Table(Vec::new()))) };
+    static END: End = const { End };
 }
 
-/// The sessions of a thread, which are closed when it ends.
+/// The sessions of a thread.
 struct Table(Vec<Option<Open>>);
 
-impl Drop for Table {
+/// Closes a thread's sessions when it ends; threads that open none have none of these.
+struct End;
+
+impl Drop for End {
     fn drop(&mut self) {
-        for open in self.0.drain(..).flatten() {
+        let left = SESSIONS
+            .with(|sessions| sessions.try_borrow_mut().map(|mut sessions| mem::take(&mut sessions.0)));
+        for open in left.unwrap_or_default().into_iter().flatten() {
             let _ = attempt(|| close(open));
         }
     }
 }
 
 /// A session, found by its number.
-pub struct Open {
+struct Open {
     number: usize,
+    seat: Arc<Seat>,
+    access: Access,
+}
+
+/// What functions work with.
+pub struct Access {
     /// Pointers into these die first.
     pub pins: Pins,
     /// For everything but pins: writing needs a session that has lent nothing.
@@ -56,23 +71,22 @@ pub struct Open {
     pub copy: Vec<u8>,
 }
 
-/// Does something with a session of this thread.
+/// Does something with a session of this thread. No memory that other threads write to is written here.
+#[inline(always)]
 pub fn in_session(
     session: *mut memfold_session,
-    work: impl FnOnce(&mut Open) -> Result<(), Failure>,
+    work: impl FnOnce(&mut Access) -> Result<(), Failure>,
 ) -> c_int {
     entry(|| {
         if session.is_null() {
             return Err(Code::Null.into());
         }
-        let found = SESSIONS.try_with(|sessions| {
+        SESSIONS.with(|sessions| {
             let mut sessions = sessions.try_borrow_mut().map_err(|_| Code::Callback)?;
-            let open = sessions.place(session.addr()).and_then(Option::as_mut).ok_or(Code::NoSession)?;
-            let shared = open.bound.seat().shared().clone();
-            shared.guarded(|| work(open))
-        });
-        // In a thread that has all but ended, all sessions are closed.
-        found.unwrap_or_else(|_| Err(Code::NoSession.into()))
+            let Open { seat, access, .. } =
+                sessions.place(session.addr()).and_then(Option::as_mut).ok_or(Code::NoSession)?;
+            seat.shared().guarded(|| work(access))
+        })
     })
 }
 
@@ -92,7 +106,8 @@ impl Table {
         }
         let serial = MADE.fetch_add(1, Relaxed) + 1;
         let number = number(serial << PLACE | free as u64, SESSION);
-        let open = Open { number, pins: Pins::default(), bound, copy: Vec::new() };
+        let seat = bound.seat().clone();
+        let open = Open { number, seat, access: Access { pins: Pins::default(), bound, copy: Vec::new() } };
         match self.0.get_mut(free) {
             Some(place) => *place = Some(open),
             None => self.0.push(Some(open)),
@@ -103,9 +118,9 @@ impl Table {
 
 /// Ends a session; one of a broken heap as well, whose locks are left alone.
 fn close(open: Open) -> Result<(), Failure> {
-    let shared = open.bound.seat().shared().clone();
-    let _ = shared.guarded(move || {
-        drop(open);
+    let Open { seat, access, .. } = open;
+    let _ = seat.shared().guarded(move || {
+        drop(access);
         Ok(())
     });
     Ok(())
@@ -126,13 +141,11 @@ pub unsafe extern "C" fn memfold_session_open(
         let seat = take_seat(heap)?;
         let number = seat.shared().guarded(|| {
             let bound = Bound::new(&seat)?;
-            let kept = SESSIONS.try_with(|sessions| {
-                let mut sessions = sessions.try_borrow_mut().map_err(|_| Code::Callback)?;
-                sessions.keep(bound)
-            });
-            kept.unwrap_or_else(|_| {
-                Err(Failure::new(Code::NoSession, "the thread is about to end: it can open no session"))
-            })
+            // From here on they are closed when the thread ends. If it is ending, there is nobody any more who does it.
+            let ending =
+                |_| Failure::new(Code::NoSession, "the thread is about to end: it can open no session");
+            END.try_with(|_| ()).map_err(ending)?;
+            SESSIONS.with(|sessions| sessions.try_borrow_mut().map_err(|_| Code::Callback)?.keep(bound))
         })?;
         out.set(ptr::without_provenance_mut(number));
         Ok(())
@@ -146,10 +159,11 @@ pub extern "C" fn memfold_session_close(session: *mut memfold_session) -> c_int 
         if session.is_null() {
             return Err(Code::Null.into());
         }
-        let closed = SESSIONS.try_with(|sessions| {
+        SESSIONS.with(|sessions| {
             let mut sessions = sessions.try_borrow_mut().map_err(|_| Code::Callback)?;
-            sessions.place(session.addr()).and_then(Option::take).ok_or(Code::NoSession)
-        });
-        close(closed.unwrap_or(Err(Code::NoSession))?)
+            let open = sessions.place(session.addr()).and_then(Option::take).ok_or(Code::NoSession)?;
+            drop(sessions);
+            close(open)
+        })
     })
 }

@@ -16,7 +16,7 @@ use crate::error::{Code, Failure};
 /// Frames that pins leave: for a block that comes, and for one that is allocated from.
 const LEFT: usize = 2;
 /// Blocks that a thread keeps at most,
-const MOST: usize = 8;
+pub const MOST: usize = 8;
 /// and at least if there is one thread, whatever uncomp_count says: programs keep pointers across a few calls.
 const LEAST: usize = 4;
 /// With however many threads, `W(a)->x += R(b)->y` works.
@@ -128,6 +128,7 @@ impl Drop for Mine {
 }
 
 /// Does something with this thread's part; with it comes what the thread may have.
+#[inline(always)]
 pub fn in_thread<R>(work: impl FnOnce(&mut Member, Quota) -> Result<R, Failure>) -> Result<R, Failure> {
     let done = MINE.try_with(|mine| {
         let mine = &mut mine.try_borrow_mut().map_err(|_| Code::Callback)?.0;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use memfold::heap::{Error, Handle, Pin, Session};
 
 use crate::bound::{Bound, Seat};
+use crate::compll::instance::MOST;
 
 /// What a thread may have just now.
 #[derive(Clone, Copy)]
@@ -24,20 +25,29 @@ const SLEEP: Duration = Duration::from_micros(100);
 
 /// See the module. One thread uses it at a time, mostly its own; another one to take pins off.
 pub struct Member {
-    /// The last one first. They go before the session that they borrow.
+    /// These go before the session that they borrow.
     pinned: Vec<Pinned>,
+    /// How often a pointer was asked for.
+    now: u64,
     pinning: Bound,
     /// For everything else.
     bound: Bound,
 }
 
+/// A block that stays, by the node that was last asked for in it.
 struct Pinned {
     block: u32,
-    /// Held, not used. Of the node that was asked for last; it keeps the whole block.
+    /// When.
+    last: u64,
+    node: Handle,
+    bytes: *mut u8,
+    /// The block counts as changed since it was pinned.
+    to_write: bool,
+    /// Held, not used.
     _pin: Pin<'static>,
 }
 
-// SAFETY: a pin is a part of its session, and both go together; what they refer to in the heap is atomic.
+// SAFETY: a pin is a part of its session, and both go together; what they refer to in the heap is atomic. Pointers are only handed out.
 unsafe impl Send for Member {}
 
 /// The block that a node is in.
@@ -50,12 +60,16 @@ fn block_of(handle: Handle) -> u32 {
 
 impl Member {
     pub fn new(seat: &Arc<Seat>) -> Result<Self, Error> {
-        Ok(Member { pinned: Vec::new(), pinning: Bound::new(seat)?, bound: Bound::new(seat)? })
+        let (pinning, bound) = (Bound::new(seat)?, Bound::new(seat)?);
+        Ok(Member { pinned: Vec::with_capacity(MOST), now: 0, pinning, bound })
     }
 
-    /// Takes pins off until `most` are left.
+    /// Takes pins off until `most` are left: those that were used last.
     pub fn trim(&mut self, most: usize) {
-        self.pinned.truncate(most);
+        while self.pinned.len() > most {
+            let oldest = (0..self.pinned.len()).min_by_key(|&at| self.pinned[at].last);
+            oldest.map(|at| self.pinned.swap_remove(at));
+        }
     }
 
     pub fn alloc(&mut self, size: usize, quota: Quota) -> Result<Handle, Error> {
@@ -67,19 +81,32 @@ impl Member {
     }
 
     /// Where the node is. Its block stays as long as it is among those that were used last.
-    pub fn pointer(&mut self, handle: Handle, to_write: bool, quota: Quota) -> Result<*mut u8, Error> {
-        let block = block_of(handle);
-        let known = self.pinned.iter().position(|pinned| pinned.block == block);
-        // One less while another comes: there must be a frame for it.
-        self.trim(if known.is_some() { quota.blocks } else { quota.blocks - 1 });
+    pub fn pointer(&mut self, node: Handle, to_write: bool, quota: Quota) -> Result<*mut u8, Error> {
+        let block = block_of(node);
+        self.now += 1;
+        let now = self.now;
+        let known = self.pinned.iter_mut().find(|pinned| pinned.block == block);
+        if let Some(known) = known {
+            known.last = now;
+            // Once more the same one: it is where it was, if it was not freed.
+            if known.node == node && (known.to_write || !to_write) {
+                let bytes = known.bytes;
+                self.bound.session().size(node)?;
+                return Ok(bytes);
+            }
+        } else {
+            // There must be a frame for it.
+            self.trim(quota.blocks - 1);
+        }
         // SAFETY: pins are kept in `pinned`, which goes before `pinning`; nothing else is done with that.
         let session: &'static Session<'static> = unsafe { self.pinning.session_static() };
-        let mut pin = patiently(quota, || session.pin(handle))?;
+        let mut pin = patiently(quota, || session.pin(node))?;
         let bytes = if to_write { pin.as_mut_ptr()? } else { pin.as_ptr().cast_mut() };
-        self.pinned.insert(0, Pinned { block, _pin: pin });
-        // The new one holds the block by now.
-        if let Some(at) = self.pinned.iter().skip(1).position(|pinned| pinned.block == block) {
-            self.pinned.remove(at + 1);
+        let new = Pinned { block, last: now, node, bytes, to_write, _pin: pin };
+        match self.pinned.iter_mut().find(|pinned| pinned.block == block) {
+            // The new one holds the block by now.
+            Some(known) => *known = Pinned { to_write: to_write || known.to_write, ..new },
+            None => self.pinned.push(new),
         }
         Ok(bytes)
     }
