@@ -8,12 +8,16 @@ DESTDIR :=
 PYTHON  := python3
 TORTURE := $(abspath $(TARGET))/torture
 # Those that are done within a minute each, on an idle machine.
+# Of the C library: its version, and the part of it that says whether programs still fit.
+CAPI := $(TARGET)/capi
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+INTERFACE := $(shell echo $(VERSION) | sed 's/^0\.\([0-9]*\)\..*/0.\1/; t; s/\..*//')
 SMALL := python-json python-numpy sqlite g++ make-j2 redis sort node java-default pipeline
 PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build demo test test-unit test-torture test-checks test-small test-programs lint soak fuzz bench install clean
+.PHONY: help setup build capi demo test test-unit test-capi test-torture test-checks test-small test-programs lint soak fuzz bench install install-capi clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || grep '##' $(MAKEFILE_LIST)
@@ -24,13 +28,26 @@ setup:
 build: setup ## the command and its preload library, in release
 	@cargo build --release --quiet -p memfold-cli
 
+capi: setup ## the C library, shared and static
+	@cargo build --profile capi --quiet -p memfold-capi
+	@crates/capi/link.sh $(CAPI)/libmemfold_capi.a $(CAPI)/lib $(INTERFACE)
+
 demo: build ## a Python program plainly and in a third of its memory
 	@$(PYTHON) tests/programs/demo.py --memfold $(MEMFOLD)
 
-test: build test-unit test-torture test-checks test-small ## every test that fits into a few minutes
+test: build test-unit test-capi test-torture test-checks test-small ## every test that fits into a few minutes
 
 test-unit: setup
 	cargo test --release --quiet --workspace --exclude memfold-bench
+
+# Two trees are installed; the second one is made for /opt/memfold.
+test-capi: capi ## the C interface, of installed trees: C and C++, valgrind and sanitizers
+	@scripts/setup.sh capi
+	@$(MAKE) -s install-capi PREFIX=$(abspath $(CAPI))/test/tree DESTDIR=
+	@$(MAKE) -s install-capi PREFIX=/opt/memfold DESTDIR=$(abspath $(CAPI))/test/stage
+	@mkdir -p $(CAPI)/test/out
+	@$(MAKE) -s -j2 -C tests/capi PREFIX=$(abspath $(CAPI))/test/tree DESTDIR=$(abspath $(CAPI))/test/stage OUT=$(abspath $(CAPI))/test/out \
+	    PROVOKE=$(abspath $(CAPI))/lib/test/libmemfold.so.$(INTERFACE) VERSION=$(VERSION) INTERFACE=$(INTERFACE)
 
 test-torture: build
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
@@ -68,9 +85,19 @@ bench: build ## the numbers of docs/benchmarks.md (root, for zram)
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
 	bench/run --memfold $(MEMFOLD) --torture $(TORTURE)
 
-install: build ## PREFIX=DIR, DESTDIR=DIR
+install: build install-capi ## the command, the C library and its headers: PREFIX=DIR, DESTDIR=DIR
 	install -D -m 755 $(MEMFOLD) $(DESTDIR)$(PREFIX)/bin/memfold
 	install -D -m 755 $(PRELOAD) $(DESTDIR)$(PREFIX)/lib/memfold/libmemfold_preload.so
+
+install-capi: capi
+	install -C -D -m 755 $(CAPI)/lib/libmemfold.so $(DESTDIR)$(PREFIX)/lib/libmemfold.so.$(VERSION)
+	ln -sf libmemfold.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/libmemfold.so.$(INTERFACE)
+	ln -sf libmemfold.so.$(INTERFACE) $(DESTDIR)$(PREFIX)/lib/libmemfold.so
+	install -C -D -m 644 $(CAPI)/lib/libmemfold.a $(DESTDIR)$(PREFIX)/lib/libmemfold.a
+	install -C -D -m 644 crates/capi/include/memfold.h $(DESTDIR)$(PREFIX)/include/memfold.h
+	install -C -D -m 644 crates/capi/include/compll.h $(DESTDIR)$(PREFIX)/include/compll.h
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed 's|@PREFIX@|$(abspath $(PREFIX))|; s|@VERSION@|$(VERSION)|' crates/capi/memfold.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/memfold.pc
 
 clean: ## what was built
 	cargo clean --quiet

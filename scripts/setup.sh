@@ -4,6 +4,7 @@
 # missing is named and how to get it.
 #
 # usage: setup.sh build            a Rust toolchain (precondition), cc, make, python3
+#        setup.sh capi            a C++ compiler, binutils and pkg-config; valgrind, wished for
 #        setup.sh packages NAME..  these Debian packages, wished for: their lack is no failure
 set -eu
 
@@ -47,6 +48,22 @@ build)
         exit 1
     fi
     ;;
+capi)
+    packages=""
+    command -v c++ >/dev/null 2>&1 || packages="$packages g++"
+    command -v objcopy >/dev/null 2>&1 || packages="$packages binutils"
+    command -v pkg-config >/dev/null 2>&1 || packages="$packages pkg-config"
+    if [ -n "$packages" ]; then
+        if may_install; then
+            # shellcheck disable=SC2086 # a list of names
+            install_packages $packages
+        else
+            echo "setup: missing:$packages; as root: apt-get install$packages" >&2
+            exit 1
+        fi
+    fi
+    command -v valgrind >/dev/null 2>&1 || "$0" packages valgrind
+    ;;
 packages)
     shift
     [ $# = 0 ] && exit 0
@@ -57,7 +74,7 @@ packages)
     fi
     ;;
 *)
-    sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

@@ -243,6 +243,17 @@ impl<'h> Access<'h> {
     /// A node in a block of which not all may be known; `None` if there is no room, or the session can't have the block for itself.
     #[cold]
     fn alloc_hard(self, current: &mut Current<'h>, len: usize) -> Result<Option<Handle>, Error> {
+        match self.try_hard(current, len) {
+            Err(Error::Damaged) => {
+                // What can't be brought back, or contradicts itself, is left alone from now on.
+                current.block.retired.store(true, Relaxed);
+                Ok(None)
+            }
+            node => node,
+        }
+    }
+
+    fn try_hard(self, current: &mut Current<'h>, len: usize) -> Result<Option<Handle>, Error> {
         loop {
             if current.block.retired.load(Relaxed) {
                 return Ok(None);

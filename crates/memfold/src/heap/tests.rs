@@ -109,6 +109,19 @@ fn nodes_of_few_sizes_do_as_the_model() {
 }
 
 #[test]
+fn each_kind_of_codec_does_as_the_model() {
+    // Blocks have different lengths: with checks, without, and of one size.
+    for codec in ["copy", "zstd:1", "zstd:9", "auto", "zstd-dict:1", "delta:8x1+shuffle:8+lz4", "auto:dense"]
+    {
+        let options = Options::new().limit(Limit::Blocks(2)).codec(codec);
+        if Heap::new(options.clone()).is_ok() {
+            against_model(options.clone().block_size(2048), 1000, &[120, 16, 16, 16, 16, 16], 40);
+            against_model(options, 700, &[2000], 41);
+        }
+    }
+}
+
+#[test]
 fn each_policy_does_as_the_model() {
     for policy in PolicyKind::ALL {
         against_model(small(1024).policy(policy), 6000, &[120], 6);

@@ -48,6 +48,10 @@ pub struct Way<'c> {
 
 const _: () = assert!(size_of::<Way<'static>>() == 64);
 
+// SAFETY: a pointer into a frame, which lives as long as the heap and is read by atomic operations, whichever thread does it; the session
+// that a way belongs to is used by one thread at a time.
+unsafe impl Send for Way<'_> {}
+
 /// A live node.
 #[derive(Debug, Clone, Copy)]
 pub struct Spot {

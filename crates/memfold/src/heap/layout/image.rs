@@ -22,6 +22,9 @@ pub struct Image {
     len: usize,
 }
 
+// SAFETY: as for the memory it stands for: who may change it is settled by those who use the image.
+unsafe impl Send for Image {}
+
 impl Image {
     /// No bytes.
     pub const NOTHING: Self = Image { base: NonNull::dangling(), len: 0 };

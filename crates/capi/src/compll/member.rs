@@ -1,0 +1,158 @@
+//! A thread's part: its sessions, and the blocks that it used last.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use memfold::heap::{Error, Handle, Pin, Session};
+
+use crate::bound::{Bound, Seat};
+use crate::compll::instance::MOST;
+
+/// What a thread may have just now.
+#[derive(Clone, Copy)]
+pub struct Quota {
+    /// Blocks that it keeps.
+    pub blocks: usize,
+    /// How long it waits for a frame when pins seem to hold all of them.
+    pub patience: Duration,
+}
+
+/// Turns of waiting before a thread sleeps between them.
+const TURNS: u32 = 100;
+/// For so long.
+const SLEEP: Duration = Duration::from_micros(100);
+
+/// See the module. One thread uses it at a time, mostly its own; another one to take pins off.
+pub struct Member {
+    /// These go before the session that they borrow.
+    pinned: Vec<Pinned>,
+    /// How often a pointer was asked for.
+    now: u64,
+    pinning: Bound,
+    /// For everything else.
+    bound: Bound,
+}
+
+/// A block that stays, by the node that was last asked for in it.
+struct Pinned {
+    block: u32,
+    /// When.
+    last: u64,
+    node: Handle,
+    bytes: *mut u8,
+    /// The block counts as changed since it was pinned.
+    to_write: bool,
+    /// Held, not used.
+    _pin: Pin<'static>,
+}
+
+// SAFETY: a pin is a part of its session, and both go together; what they refer to in the heap is atomic. Pointers are only handed out.
+unsafe impl Send for Member {}
+
+/// The block that a node is in.
+///
+/// The heap pins blocks, but has no name for them. This knows how handles are made (`memfold::heap::Handle`); a test compares it with what a session can
+/// pin. Were it wrong, pointers would live shorter than they should, but never shorter than compll says.
+fn block_of(handle: Handle) -> u32 {
+    (handle.to_bits() >> 16) as u32
+}
+
+impl Member {
+    pub fn new(seat: &Arc<Seat>) -> Result<Self, Error> {
+        let (pinning, bound) = (Bound::new(seat)?, Bound::new(seat)?);
+        Ok(Member { pinned: Vec::with_capacity(MOST), now: 0, pinning, bound })
+    }
+
+    /// Takes pins off until `most` are left: those that were used last.
+    pub fn trim(&mut self, most: usize) {
+        while self.pinned.len() > most {
+            let oldest = (0..self.pinned.len()).min_by_key(|&at| self.pinned[at].last);
+            oldest.map(|at| self.pinned.swap_remove(at));
+        }
+    }
+
+    pub fn alloc(&mut self, size: usize, quota: Quota) -> Result<Handle, Error> {
+        patiently(quota, || self.bound.alloc(|session| session.alloc(size)))
+    }
+
+    pub fn free(&mut self, handle: Handle, quota: Quota) -> Result<(), Error> {
+        patiently(quota, || self.bound.session().free(handle))
+    }
+
+    /// Where the node is. Its block stays as long as it is among those that were used last.
+    pub fn pointer(&mut self, node: Handle, to_write: bool, quota: Quota) -> Result<*mut u8, Error> {
+        let block = block_of(node);
+        self.now += 1;
+        let now = self.now;
+        let known = self.pinned.iter_mut().find(|pinned| pinned.block == block);
+        if let Some(known) = known {
+            known.last = now;
+            // Once more the same one: it is where it was, if it was not freed.
+            if known.node == node && (known.to_write || !to_write) {
+                let bytes = known.bytes;
+                self.bound.session().size(node)?;
+                return Ok(bytes);
+            }
+        } else {
+            // There must be a frame for it.
+            self.trim(quota.blocks - 1);
+        }
+        // SAFETY: pins are kept in `pinned`, which goes before `pinning`; nothing else is done with that.
+        let session: &'static Session<'static> = unsafe { self.pinning.session_static() };
+        let mut pin = patiently(quota, || session.pin(node))?;
+        let bytes = if to_write { pin.as_mut_ptr()? } else { pin.as_ptr().cast_mut() };
+        let new = Pinned { block, last: now, node, bytes, to_write, _pin: pin };
+        match self.pinned.iter_mut().find(|pinned| pinned.block == block) {
+            // The new one holds the block by now.
+            Some(known) => *known = Pinned { to_write: to_write || known.to_write, ..new },
+            None => self.pinned.push(new),
+        }
+        Ok(bytes)
+    }
+}
+
+/// Tries again for a while when all frames seem to be pinned: mostly another thread is about to put one back.
+fn patiently<R>(quota: Quota, mut call: impl FnMut() -> Result<R, Error>) -> Result<R, Error> {
+    let (mut since, mut turn) = (None, 0);
+    loop {
+        match call() {
+            Err(Error::Pinned) if since.get_or_insert_with(Instant::now).elapsed() < quota.patience => {
+                turn += 1;
+                if turn < TURNS { thread::yield_now() } else { thread::sleep(SLEEP) }
+            }
+            result => return result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use memfold::heap::{Heap, Limit, Options};
+
+    use super::*;
+
+    #[test]
+    fn blocks_are_what_a_session_pins() {
+        for block_size in [1 << 10, 16 << 10, 64 << 10] {
+            let options = Options::new().block_size(block_size).limit(Limit::Blocks(64)).codec("lz4");
+            let heap = Heap::new(options).unwrap();
+            let session = heap.session().unwrap();
+            let mut blocks: BTreeMap<u32, Vec<Handle>> = BTreeMap::new();
+            for i in 0..200 {
+                let node = session.alloc(block_size / 8 - i % 3 * 8 - 8).unwrap();
+                blocks.entry(block_of(node)).or_default().push(node);
+            }
+            assert!((20..=40).contains(&blocks.len()), "{} blocks", blocks.len());
+            // A session can pin 16 blocks, and any number of nodes in each.
+            let pinned: Vec<&Handle> = blocks.values().take(16).flatten().collect();
+            let pins: Vec<Pin<'_>> = pinned.iter().map(|node| session.pin(**node).unwrap()).collect();
+            assert!(pins.len() > 60);
+            for node in blocks.values().skip(16).flatten() {
+                assert_eq!(session.pin(*node).err(), Some(Error::Pinned));
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! compll's interface: what `include/compll.h` declares.
+//!
+//! ```text
+//!   thread A: blocks that it used last, pinned --+
+//!   thread B: blocks that it used last, pinned --+--> the instance: one heap, uncomp_count frames or a few more
+//! ```
+//!
+//! What holds:
+//! - The pins of all threads together leave two frames for what else is brought in, or there are too many threads: then calls fail.
+//! - Functions answer 0 and null where compll did; `memfold_last_error` says why.
+
+mod instance;
+mod member;
+
+use std::ffi::{c_int, c_uint, c_ulonglong, c_ushort, c_void};
+use std::ptr;
+
+use crate::callbacks::{compll_compress_callback, compll_decompress_callback};
+use crate::compll::instance::{Request, in_thread, init};
+use crate::entry::{attempt, entry};
+use crate::error::{Failure, report};
+use crate::node::handle;
+
+/// As in `compll.h`.
+pub type compll_t = c_ulonglong;
+
+/// What a function gives if it fails.
+fn or<R>(nothing: R, result: Result<R, Failure>) -> R {
+    result.unwrap_or_else(|failure| {
+        report(failure);
+        nothing
+    })
+}
+
+/// Has to be called before everything else.
+///
+/// # Safety
+/// The callbacks do as `compll.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn compll_init(
+    block_size: c_uint,
+    alignment: c_ushort,
+    uncomp_count: c_ushort,
+    compress_cb: compll_compress_callback,
+    decompress_cb: compll_decompress_callback,
+) -> c_int {
+    entry(|| {
+        let request = Request {
+            block_size: block_size as usize,
+            alignment: alignment.into(),
+            uncomp_count: uncomp_count.into(),
+            compress: compress_cb,
+            decompress: decompress_cb,
+        };
+        // SAFETY: as promised.
+        unsafe { init(&request) }
+    })
+}
+
+/// Makes a node of `size` bytes, all zero.
+#[unsafe(no_mangle)]
+pub extern "C" fn compll_alloc(size: c_uint) -> compll_t {
+    // One without bytes was a node too, and so it is here.
+    let size = size.max(1) as usize;
+    or(0, attempt(|| in_thread(|member, quota| Ok(member.alloc(size, quota)?.to_bits()))))
+}
+
+/// Removes a node.
+#[unsafe(no_mangle)]
+pub extern "C" fn compll_free(node: compll_t) {
+    if node != 0 {
+        or((), attempt(|| in_thread(|member, quota| Ok(member.free(handle(node)?, quota)?))));
+    }
+}
+
+/// A pointer to what the node holds, to read.
+#[unsafe(no_mangle)]
+pub extern "C" fn compll_read(node: compll_t) -> *const c_void {
+    or(
+        ptr::null(),
+        attempt(|| {
+            in_thread(|member, quota| Ok(member.pointer(handle(node)?, false, quota)?.cast_const().cast()))
+        }),
+    )
+}
+
+/// A pointer to what the node holds, to write.
+#[unsafe(no_mangle)]
+pub extern "C" fn compll_write(node: compll_t) -> *mut c_void {
+    or(
+        ptr::null_mut(),
+        attempt(|| in_thread(|member, quota| Ok(member.pointer(handle(node)?, true, quota)?.cast()))),
+    )
+}

@@ -1,0 +1,140 @@
+//! Codes and texts.
+//!
+//! The codes are those of `enum memfold_error` in `memfold.h`; a test compares both. They never change their meaning.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int};
+
+use memfold::heap::{BadOption, Error};
+
+/// Gives the codes their numbers and texts.
+macro_rules! codes {
+    ($($code:ident = $number:literal: $text:literal,)*) => {
+        /// What a function says to C.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(i32)]
+        pub enum Code {
+            $($code = $number,)*
+        }
+
+        impl Code {
+            /// With their names.
+            pub const ALL: &[(Code, &str)] = &[$((Code::$code, stringify!($code)),)*];
+
+            /// In a sentence.
+            pub fn text(self) -> &'static CStr {
+                match self {
+                    $(Code::$code => $text,)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    Ok = 0: c"no error",
+    Stale = 1: c"the handle names no live node: it is 0, the node was freed, or it belongs to another heap",
+    Size = 2: c"a node has at least one byte, and this heap has no such long ones",
+    Range = 3: c"the node is too short for what is to be read or written, or too long for the buffer",
+    Limit = 4: c"the heap's memory limit is reached: free nodes, or raise it",
+    Pinned = 5: c"all blocks that the limit or a session allows are pinned: unpin nodes, or raise the limit",
+    Busy = 6: c"the node is being written, or is pinned by this session",
+    NoMemory = 7: c"the system has no more memory",
+    Damaged = 8: c"a block of the heap is damaged: something wrote past a node, callbacks lied, or memory is faulty",
+    Null = 9: c"a pointer is null that must not be",
+    NoHeap = 10: c"there is no such heap: it was destroyed, or never was one",
+    NoSession = 11: c"this thread has no such session: it was closed, is another thread's, or never was one",
+    Option = 12: c"an option is out of its range",
+    NotPinned = 13: c"the session has not pinned the node",
+    Open = 14: c"the heap has open sessions: close them first",
+    Callback = 15: c"a callback that compresses or decompresses called the library",
+    Violation = 16: c"the heap contradicts itself: something wrote where it should not",
+    Bug = 17: c"a fault of the library itself: the heap in which it happened is out of use",
+}
+
+/// Why a function fails.
+#[derive(Debug)]
+pub struct Failure {
+    pub code: Code,
+    /// In more detail; none: as the code says.
+    text: Option<Box<str>>,
+}
+
+impl Failure {
+    pub fn new(code: Code, text: impl Into<Box<str>>) -> Self {
+        Failure { code, text: Some(text.into()) }
+    }
+}
+
+impl From<Code> for Failure {
+    fn from(code: Code) -> Self {
+        Failure { code, text: None }
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match error {
+            Error::Stale => Code::Stale,
+            Error::Size(_) => Code::Size,
+            Error::Mismatch { .. } => Code::Range,
+            Error::Limit => Code::Limit,
+            Error::Pinned => Code::Pinned,
+            Error::Busy => Code::Busy,
+            Error::OutOfMemory => Code::NoMemory,
+            Error::Damaged => Code::Damaged,
+            // An error that this version does not know.
+            other => return Failure::new(Code::Bug, other.to_string()),
+        };
+        match error {
+            // Those that say more than the code.
+            Error::Size(_) | Error::Mismatch { .. } => Failure::new(code, error.to_string()),
+            _ => code.into(),
+        }
+    }
+}
+
+impl From<BadOption> for Failure {
+    fn from(bad: BadOption) -> Self {
+        Failure::new(Code::Option, bad.to_string())
+    }
+}
+
+/// The last failure of a thread.
+struct Last {
+    code: Code,
+    /// None: as the code says.
+    text: Option<CString>,
+}
+
+thread_local! {
+    static LAST: RefCell<Last> = const { RefCell::new(Last { code: Code::Ok, text: None }) };
+}
+
+/// What a code means, in a sentence.
+#[unsafe(no_mangle)]
+pub extern "C" fn memfold_strerror(error: c_int) -> *const c_char {
+    let code = Code::ALL.iter().find(|(code, _)| *code as c_int == error);
+    code.map_or(c"no error of memfold has this number", |(code, _)| code.text()).as_ptr()
+}
+
+/// Remembers why a function of this thread failed; its code.
+#[cold]
+pub fn report(failure: Failure) -> c_int {
+    let Failure { code, text } = failure;
+    // No null is in it afterwards, so that it can't fail.
+    let text = text.and_then(|text| CString::new(text.replace('\0', "?")).ok());
+    // A thread that is about to end may have no place for it any more.
+    let _ = LAST.try_with(|last| last.replace(Last { code, text }));
+    code as c_int
+}
+
+/// What went wrong in the last call of this thread that failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn memfold_last_error() -> *const c_char {
+    let found = LAST.try_with(|last| {
+        let last = last.borrow();
+        last.text.as_deref().unwrap_or(last.code.text()).as_ptr()
+    });
+    found.unwrap_or(Code::Ok.text().as_ptr())
+}

@@ -1,0 +1,182 @@
+//! Heaps by their numbers.
+
+use std::collections::BTreeMap;
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::Ordering::*;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use memfold::heap::{Heap, Options};
+
+use crate::bound::{Seat, Shared};
+use crate::entry::{Out, entry};
+use crate::error::{Code, Failure};
+use crate::options::memfold_options;
+
+/// What C has in its hands: a number, see [`number`].
+#[repr(C)]
+pub struct memfold_heap {
+    _nothing: [u8; 0],
+}
+
+/// As in `memfold.h`. What is added to it is added at its end.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct memfold_stats {
+    pub nodes: u64,
+    pub node_bytes: u64,
+    pub blocks: u64,
+    pub frame_bytes: u64,
+    pub payload_bytes: u64,
+    pub table_bytes: u64,
+    pub faults: u64,
+    pub evictions: u64,
+    pub compressions: u64,
+    pub sessions: u64,
+    pub callback_faults: u64,
+}
+
+/// What numbers begin with: "mf". Addresses on processors of 64 bits begin with sixteen equal bits, so no memory has one of these.
+const TAG: u64 = 0x6d66 << 48;
+
+/// A number for C, of what was made as the `serial`th of its kind. Heaps and sessions have different kinds, so neither is taken for the other.
+pub fn number(serial: u64, kind: u64) -> usize {
+    const { assert!(size_of::<usize>() == 8, "numbers have 64 bits") };
+    (TAG | serial << 2 & ((1 << 48) - 1) | kind) as usize
+}
+
+/// The kind of heaps.
+const HEAP: u64 = 1;
+
+/// All heaps.
+struct Heaps {
+    /// How many there ever were.
+    made: u64,
+    live: BTreeMap<usize, Arc<Shared>>,
+}
+
+static HEAPS: Mutex<Heaps> = Mutex::new(Heaps { made: 0, live: BTreeMap::new() });
+
+fn heaps() -> MutexGuard<'static, Heaps> {
+    HEAPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The heap with that number.
+pub fn find(heap: *mut memfold_heap) -> Result<Arc<Shared>, Failure> {
+    if heap.is_null() {
+        return Err(Code::Null.into());
+    }
+    heaps().live.get(&heap.addr()).cloned().ok_or_else(|| Code::NoHeap.into())
+}
+
+/// A seat for a session of the heap with that number.
+pub fn take_seat(heap: *mut memfold_heap) -> Result<Arc<Seat>, Failure> {
+    if heap.is_null() {
+        return Err(Code::Null.into());
+    }
+    let heaps = heaps();
+    let shared = heaps.live.get(&heap.addr()).ok_or(Code::NoHeap)?;
+    Ok(Seat::take(shared.clone()))
+}
+
+/// Makes an empty heap.
+///
+/// # Safety
+/// `options` is null or has as many bytes as its first field says; names in it end with a null, and callbacks do as the header says. A pointer can
+/// be written to `heap`, unless it is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memfold_heap_new(
+    options: *const memfold_options,
+    heap: *mut *mut memfold_heap,
+) -> c_int {
+    entry(|| {
+        // SAFETY: as promised.
+        let out = unsafe { Out::new(heap) }?;
+        let (options, callbacks) = if options.is_null() {
+            (Options::new(), None)
+        } else {
+            // SAFETY: as promised.
+            unsafe { memfold_options::read(options)?.settle() }?
+        };
+        let shared = Shared::new(Heap::new(options)?, callbacks);
+        let mut heaps = heaps();
+        heaps.made += 1;
+        let number = number(heaps.made, HEAP);
+        heaps.live.insert(number, shared);
+        out.set(ptr::without_provenance_mut(number));
+        Ok(())
+    })
+}
+
+/// Gives back all memory of a heap.
+#[unsafe(no_mangle)]
+pub extern "C" fn memfold_heap_destroy(heap: *mut memfold_heap) -> c_int {
+    entry(|| {
+        if heap.is_null() {
+            return Err(Code::Null.into());
+        }
+        let mut heaps = heaps();
+        let shared = heaps.live.get(&heap.addr()).ok_or(Code::NoHeap)?;
+        if shared.sessions.load(Acquire) != 0 {
+            return Err(Code::Open.into());
+        }
+        let last = heaps.live.remove(&heap.addr());
+        drop(heaps);
+        // A thread that looks at it right now is the one who gives it back.
+        drop(last);
+        Ok(())
+    })
+}
+
+/// Looks at every invariant of the heap.
+#[unsafe(no_mangle)]
+pub extern "C" fn memfold_heap_check(heap: *mut memfold_heap) -> c_int {
+    entry(|| {
+        let shared = find(heap)?;
+        shared.guarded(|| {
+            let checked = shared.alone()?.check();
+            checked.map_err(|violation| Failure::new(Code::Violation, violation.to_string()))
+        })
+    })
+}
+
+/// Counts everything.
+///
+/// # Safety
+/// `stats` is null, or `size` bytes can be written there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memfold_heap_stats(
+    heap: *mut memfold_heap,
+    stats: *mut memfold_stats,
+    size: usize,
+) -> c_int {
+    entry(|| {
+        let shared = find(heap)?;
+        if stats.is_null() {
+            return Err(Code::Null.into());
+        }
+        let size = crate::entry::length(size)?;
+        let found = shared.guarded(|| Ok(shared.read().stats()))?;
+        let counted = memfold_stats {
+            nodes: found.nodes,
+            node_bytes: found.node_bytes,
+            blocks: found.blocks,
+            frame_bytes: found.frame_bytes,
+            payload_bytes: found.payload_bytes,
+            table_bytes: found.table_bytes,
+            faults: found.faults,
+            evictions: found.evictions,
+            compressions: found.compressions,
+            sessions: shared.sessions.load(Relaxed) as u64,
+            callback_faults: shared.callbacks.as_ref().map_or(0, |callbacks| callbacks.faults()),
+        };
+        let known = size.min(size_of::<memfold_stats>());
+        let to = stats.cast::<u8>();
+        // SAFETY: `size` bytes are promised; those that are copied are plain numbers without gaps.
+        unsafe {
+            ptr::copy_nonoverlapping((&raw const counted).cast(), to, known);
+            to.add(known).write_bytes(0, size - known);
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,114 @@
+//! What C says about a new heap.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::Arc;
+
+use memfold::heap::{Limit, Options, PolicyKind};
+
+use crate::callbacks::{Callbacks, Pair, memfold_compress, memfold_decompress};
+use crate::error::{Code, Failure};
+
+/// As in `memfold.h`. What is added to it is added at its end.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct memfold_options {
+    pub struct_size: usize,
+    pub block_size: usize,
+    pub alignment: usize,
+    pub limit_bytes: u64,
+    pub limit_blocks: u32,
+    pub paranoid: u32,
+    pub codec: *const c_char,
+    pub policy: *const c_char,
+    pub compress: memfold_compress,
+    pub decompress: memfold_decompress,
+    pub context: *mut c_void,
+}
+
+/// More than any version will have: what claims more is no size.
+const MOST: usize = 4096;
+
+fn bad(text: impl Into<String>) -> Failure {
+    Failure::new(Code::Option, text.into())
+}
+
+impl memfold_options {
+    /// What C has at `options`, whatever version its header is of.
+    ///
+    /// # Safety
+    /// At `options` is a number of bytes, and as many can be read from there on.
+    pub unsafe fn read(options: *const Self) -> Result<Self, Failure> {
+        // SAFETY: the number is promised.
+        let size = unsafe { options.cast::<usize>().read_unaligned() };
+        // No version was shorter than the first one.
+        if !(size_of::<Self>()..=MOST).contains(&size) {
+            return Err(bad(format!(
+                "struct_size is {size}, which no version of memfold_options has: begin with memfold_default_options()"
+            )));
+        }
+        // SAFETY: as many bytes are promised, and any bytes that C has put there are such a struct.
+        let known = unsafe { options.read_unaligned() };
+        // SAFETY: what is behind it is promised too.
+        let rest = unsafe { options.cast::<u8>().add(size_of::<Self>()) };
+        // SAFETY: as above.
+        if (0..size - size_of::<Self>()).any(|at| unsafe { rest.add(at).read() } != 0) {
+            return Err(bad("an option is set that this version of the library does not know"));
+        }
+        Ok(known)
+    }
+
+    /// The heap's options, and the callbacks if these are to compress.
+    ///
+    /// # Safety
+    /// The names are null or texts with a null at the end, and the callbacks do as [`Callbacks::new`] says.
+    pub unsafe fn settle(&self) -> Result<(Options, Option<Arc<Callbacks>>), Failure> {
+        let mut options = Options::new();
+        if self.block_size != 0 {
+            options = options.block_size(self.block_size);
+        }
+        if self.alignment != 0 {
+            options = options.alignment(self.alignment);
+        }
+        options = match (self.limit_bytes, self.limit_blocks) {
+            (0, 0) => options,
+            (bytes, 0) => options.limit(Limit::Bytes(bytes)),
+            (0, blocks) => options.limit(Limit::Blocks(blocks)),
+            _ => return Err(bad("limit_bytes and limit_blocks are both given: give one")),
+        };
+        options = match self.paranoid {
+            0 | 1 => options.paranoid(self.paranoid == 1),
+            other => return Err(bad(format!("paranoid is {other}: give 0 or 1"))),
+        };
+        // SAFETY: as promised.
+        if let Some(name) = unsafe { text(self.policy, "policy") }? {
+            let policy: PolicyKind = name.parse().map_err(|e| bad(format!("'{name}': {e}")))?;
+            options = options.policy(policy);
+        }
+        // SAFETY: as promised.
+        let codec = unsafe { text(self.codec, "codec") }?;
+        match (self.compress, self.decompress, codec) {
+            (None, None, None) => Ok((options, None)),
+            (None, None, Some(name)) => Ok((options.codec(name), None)),
+            (Some(compress), Some(decompress), None) => {
+                // SAFETY: as promised.
+                let callbacks = Arc::new(unsafe {
+                    Callbacks::new(Pair::Memfold { compress, decompress, context: self.context })
+                });
+                Ok((options.own_codec(callbacks.clone()), Some(callbacks)))
+            }
+            (Some(_), Some(_), Some(_)) => Err(bad("a codec and callbacks are given: give one")),
+            _ => Err(bad("one callback is given without the other")),
+        }
+    }
+}
+
+/// # Safety
+/// `name` is null, or a text with a null at the end that nobody changes.
+unsafe fn text<'a>(name: *const c_char, what: &str) -> Result<Option<&'a str>, Failure> {
+    if name.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: as promised.
+    let name = unsafe { CStr::from_ptr(name) };
+    name.to_str().map(Some).map_err(|_| bad(format!("the name of the {what} is not UTF-8")))
+}

@@ -1,0 +1,169 @@
+//! Sessions by their numbers, of each thread.
+//!
+//! ```text
+//!   number   "mf" | serial, 36 bits | place in the thread's table, 10 bits | 2
+//! ```
+//!
+//! The serial number tells a session from all others that there ever were, of other threads too: their tables are not looked at.
+
+use std::cell::RefCell;
+use std::ffi::c_int;
+use std::mem::{self, ManuallyDrop};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+use crate::bound::{Bound, Seat};
+use crate::entry::{Out, attempt, entry};
+use crate::error::{Code, Failure};
+use crate::heap::{memfold_heap, number, take_seat};
+use crate::pin::Pins;
+
+/// What C has in its hands: a number, see the module.
+#[repr(C)]
+pub struct memfold_session {
+    _nothing: [u8; 0],
+}
+
+/// The kind of sessions.
+const SESSION: u64 = 2;
+/// Bits of a place.
+const PLACE: u32 = 10;
+
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// Nothing is to be dropped in here, so that the way to it is short; `END` sees to that.
+    static SESSIONS: RefCell<ManuallyDrop<Table>> = const { RefCell::new(ManuallyDrop::new(Table(Vec::new()))) };
+    static END: End = const { End };
+}
+
+/// The sessions of a thread.
+struct Table(Vec<Option<Open>>);
+
+/// Closes a thread's sessions when it ends; threads that open none have none of these.
+struct End;
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let left = SESSIONS
+            .with(|sessions| sessions.try_borrow_mut().map(|mut sessions| mem::take(&mut sessions.0)));
+        for open in left.unwrap_or_default().into_iter().flatten() {
+            let _ = attempt(|| close(open));
+        }
+    }
+}
+
+/// A session, found by its number.
+struct Open {
+    number: usize,
+    seat: Arc<Seat>,
+    access: Access,
+}
+
+/// What functions work with.
+pub struct Access {
+    /// Pointers into these die first.
+    pub pins: Pins,
+    /// For everything but pins: writing needs a session that has lent nothing.
+    pub bound: Bound,
+    /// For copies on their way to C.
+    pub copy: Vec<u8>,
+}
+
+/// Does something with a session of this thread. No memory that other threads write to is written here.
+#[inline(always)]
+pub fn in_session(
+    session: *mut memfold_session,
+    work: impl FnOnce(&mut Access) -> Result<(), Failure>,
+) -> c_int {
+    entry(|| {
+        if session.is_null() {
+            return Err(Code::Null.into());
+        }
+        SESSIONS.with(|sessions| {
+            let mut sessions = sessions.try_borrow_mut().map_err(|_| Code::Callback)?;
+            let Open { seat, access, .. } =
+                sessions.place(session.addr()).and_then(Option::as_mut).ok_or(Code::NoSession)?;
+            seat.shared().guarded(|| work(access))
+        })
+    })
+}
+
+impl Table {
+    /// Where the session with that number is, if it is there.
+    fn place(&mut self, number: usize) -> Option<&mut Option<Open>> {
+        let at = number >> 2 & ((1 << PLACE) - 1);
+        self.0.get_mut(at).filter(|open| open.as_ref().is_some_and(|open| open.number == number))
+    }
+
+    /// Keeps a session; its number.
+    fn keep(&mut self, bound: Bound) -> Result<usize, Failure> {
+        let free = self.0.iter().position(Option::is_none).unwrap_or(self.0.len());
+        if free >> PLACE != 0 {
+            let most = 1 << PLACE;
+            return Err(Failure::new(Code::NoMemory, format!("a thread can have {most} sessions")));
+        }
+        let serial = MADE.fetch_add(1, Relaxed) + 1;
+        let number = number(serial << PLACE | free as u64, SESSION);
+        let seat = bound.seat().clone();
+        let open = Open { number, seat, access: Access { pins: Pins::default(), bound, copy: Vec::new() } };
+        match self.0.get_mut(free) {
+            Some(place) => *place = Some(open),
+            None => self.0.push(Some(open)),
+        }
+        Ok(number)
+    }
+}
+
+/// Ends a session; one of a broken heap as well, whose locks are left alone.
+fn close(open: Open) -> Result<(), Failure> {
+    let Open { seat, access, .. } = open;
+    let _ = seat.shared().guarded(move || {
+        drop(access);
+        Ok(())
+    });
+    Ok(())
+}
+
+/// Access to a heap for this thread.
+///
+/// # Safety
+/// A pointer can be written to `session`, unless it is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memfold_session_open(
+    heap: *mut memfold_heap,
+    session: *mut *mut memfold_session,
+) -> c_int {
+    entry(|| {
+        // SAFETY: as promised.
+        let out = unsafe { Out::new(session) }?;
+        let seat = take_seat(heap)?;
+        let number = seat.shared().guarded(|| {
+            let bound = Bound::new(&seat)?;
+            // From here on they are closed when the thread ends. If it is ending, there is nobody any more who does it.
+            let ending =
+                |_| Failure::new(Code::NoSession, "the thread is about to end: it can open no session");
+            END.try_with(|_| ()).map_err(ending)?;
+            SESSIONS.with(|sessions| sessions.try_borrow_mut().map_err(|_| Code::Callback)?.keep(bound))
+        })?;
+        out.set(ptr::without_provenance_mut(number));
+        Ok(())
+    })
+}
+
+/// Ends a session of this thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn memfold_session_close(session: *mut memfold_session) -> c_int {
+    entry(|| {
+        if session.is_null() {
+            return Err(Code::Null.into());
+        }
+        SESSIONS.with(|sessions| {
+            let mut sessions = sessions.try_borrow_mut().map_err(|_| Code::Callback)?;
+            let open = sessions.place(session.addr()).and_then(Option::take).ok_or(Code::NoSession)?;
+            drop(sessions);
+            close(open)
+        })
+    })
+}

@@ -1,0 +1,56 @@
+// Both headers in C++: the first of two files.
+#include <memfold.h>
+#include <compll.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+void need(bool is_so, const char *what) {
+    if (is_so) return;
+    std::fprintf(stderr, "not so: %s (%s)\n", what, memfold_last_error());
+    std::exit(1);
+}
+
+bool other_file();
+
+namespace {
+
+struct item {
+    compll_t next;
+    int number;
+};
+
+extern "C" unsigned int compress_block(const unsigned char *, unsigned int, unsigned char *, unsigned int) { return 0; }
+extern "C" void decompress_block(const unsigned char *, unsigned int, unsigned char *, unsigned int) {}
+
+item *W(compll_t node) { return static_cast<item *>(compll_write(node)); }
+const item *R(compll_t node) { return static_cast<const item *>(compll_read(node)); }
+
+}
+
+int main() {
+    memfold_options options = memfold_default_options();
+    options.codec = "lz4";
+    memfold_heap *heap = nullptr;
+    memfold_session *session = nullptr;
+    memfold_handle node = MEMFOLD_NO_NODE;
+    const void *bytes = nullptr;
+    need(memfold_heap_new(&options, &heap) == MEMFOLD_OK, "a heap");
+    need(memfold_session_open(heap, &session) == MEMFOLD_OK, "a session");
+    need(memfold_alloc(session, sizeof(int), &node) == MEMFOLD_OK, "a node");
+    int number = 7;
+    need(memfold_write_at(session, node, 0, &number, sizeof number) == MEMFOLD_OK, "it is written");
+    need(memfold_pin(session, node, &bytes) == MEMFOLD_OK, "it is pinned");
+    need(*static_cast<const int *>(bytes) == 7, "what was written is there");
+    need(memfold_session_close(session) == MEMFOLD_OK, "the session ends");
+    need(memfold_heap_destroy(heap) == MEMFOLD_OK, "the heap ends");
+
+    need(compll_init(1024, 8, 1, compress_block, decompress_block) == 0, "compll begins");
+    compll_t first = compll_alloc(sizeof(item)), second = compll_alloc(sizeof(item));
+    W(first)->number = 3;
+    W(second)->next = first;
+    W(second)->number += R(R(second)->next)->number;
+    need(R(second)->number == 3, "compll keeps what is written");
+    need(other_file(), "the other file");
+    return 0;
+}

@@ -1,0 +1,86 @@
+/* What a call costs: nanoseconds, all blocks resident, 1 MiB of nodes of 64 bytes at random. Beside it malloc's pointers. No test: it compares nothing.
+ *
+ * usage: cost [WHICH]   for example under perf stat
+ * make -C tests/capi cost PREFIX=... OUT=... */
+#define _POSIX_C_SOURCE 200809L
+#include "check.h"
+
+#include <compll.h>
+#include <time.h>
+
+enum { NODES = 16384, CALLS = 4000000 };
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
+}
+
+static unsigned compress(const unsigned char *src, unsigned len, unsigned char *dest, unsigned room) {
+    (void)src, (void)len, (void)dest, (void)room;
+    return 0;
+}
+static void decompress(const unsigned char *src, unsigned len, unsigned char *dest, unsigned room) {
+    (void)room;
+    memcpy(dest, src, len);
+}
+
+static const char *only;
+static double empty;
+
+#define MEASURE(what, call)                                                      \
+    do {                                                                         \
+        double best = 1e30;                                                      \
+        if (only && strcmp(only, what) != 0) break;                              \
+        for (int round = 0; round < 3; round++) {                                \
+            uint64_t state = 1;                                                  \
+            double begin = now();                                                \
+            for (int i = 0; i < CALLS; i++) {                                    \
+                size_t at = below(&state, NODES);                                \
+                call;                                                            \
+            }                                                                    \
+            double took = (now() - begin) / CALLS;                               \
+            if (took < best) best = took;                                        \
+        }                                                                        \
+        printf("%-28s %6.1f\n", what, best - empty);                             \
+    } while (0)
+
+int main(int count, char **arguments) {
+    only = count > 1 ? arguments[1] : NULL;
+    static memfold_handle nodes[NODES];
+    static compll_t items[NODES];
+    static uint64_t *plain[NODES];
+    memfold_options options = small_options(32 << 10, 64);
+    memfold_heap *heap = new_heap(&options);
+    memfold_session *session = open_session(heap);
+    volatile uint64_t sink = 0;
+    uint64_t word = 0;
+    const void *bytes;
+    OK(compll_init(32 << 10, 8, 64, compress, decompress));
+    for (int i = 0; i < NODES; i++) {
+        OK(memfold_alloc(session, 64, &nodes[i]));
+        CHECK((items[i] = compll_alloc(64)) != 0);
+        CHECK((plain[i] = calloc(1, 64)) != NULL);
+    }
+    MEASURE("nothing", sink += at);
+    double first = now();
+    uint64_t numbers = 1;
+    for (int i = 0; i < CALLS; i++) sink += below(&numbers, NODES);
+    empty = (now() - first) / CALLS;
+    MEASURE("pointer, read", sink += *plain[at]);
+    MEASURE("memfold_read_at", memfold_read_at(session, nodes[at], 0, &word, 8));
+    MEASURE("memfold_write_at", memfold_write_at(session, nodes[at], 0, &word, 8));
+    unsigned char whole[64];
+    MEASURE("memfold_read", memfold_read(session, nodes[at], whole, sizeof whole, NULL));
+    MEASURE("memfold_pin, _unpin", (memfold_pin(session, nodes[at], &bytes), memfold_unpin(session, nodes[at])));
+    MEASURE("compll_read", sink += *(const uint64_t *)compll_read(items[at]));
+    MEASURE("compll_write", *(uint64_t *)compll_write(items[at]) = word);
+    MEASURE("an error, memfold_read_at", memfold_read_at(session, nodes[at], 60, &word, 8));
+    OK(memfold_session_close(session));
+    OK(memfold_heap_destroy(heap));
+    for (int i = 0; i < NODES; i++) {
+        compll_free(items[i]);
+        free(plain[i]);
+    }
+    return 0;
+}
