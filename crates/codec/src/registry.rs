@@ -72,6 +72,11 @@ numbers! {
     ZSTD_DICT = 20: ;
 }
 
+impl CodecId {
+    /// A codec that is not of this crate, and that who reads the block has to know: it is in no table and never will be.
+    pub const OWN: CodecId = CodecId(127);
+}
+
 /// No codec has this name. Its text says which names there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownCodec;
@@ -310,7 +315,10 @@ mod tests {
         for id in 0..=255 {
             let name = numbers.iter().find(|(_, number)| *number == id).map(|(name, _)| *name);
             match decoder(CodecId(id)) {
-                Some(codec) => assert_eq!(Some(codec.name()), name),
+                Some(codec) => {
+                    assert_eq!(Some(codec.name()), name);
+                    assert_ne!(codec.id(), CodecId::OWN);
+                }
                 // Without its feature it is not there.
                 None => assert!(name.is_none() || (12..=16).contains(&id) || id == 20, "{id}"),
             }

@@ -123,12 +123,12 @@ impl<'a> Scratch<'a> {
         self.memory_of(size)
     }
 
-    /// The same as bytes, contents random.
+    /// The first `size` bytes for one call, contents random: what a codec that is not of this crate works in.
     ///
     /// # Panics
     /// If there are fewer than `size` bytes.
     #[inline]
-    pub(crate) fn bytes(&mut self, size: usize) -> &mut [u8] {
+    pub fn bytes(&mut self, size: usize) -> &mut [u8] {
         let memory = self.take(size);
         // SAFETY: `take` vouches for `size` bytes. They were initialised when
         // the scratch was made, and whoever had them since wrote bytes. They

@@ -48,6 +48,7 @@ mod large;
 mod layout;
 mod marks;
 mod options;
+mod own;
 mod pager;
 mod plain;
 mod policy;
@@ -85,6 +86,8 @@ pub struct Heap {
     /// Dropped first: it uses what follows.
     _background: Option<Background>,
     core: Arc<Core>,
+    /// A codec of the user's own. Dropped after the core, which uses it to the end.
+    _own: Option<own::Own>,
 }
 
 impl Heap {
@@ -95,7 +98,7 @@ impl Heap {
         let needed = core.options.background || core.options.ahead != Ahead::Off;
         let background = if needed { Some(Background::start(&core)) } else { None };
         let background = background.transpose().map_err(BadOption::no_thread)?;
-        Ok(Heap { _background: background, core })
+        Ok(Heap { _background: background, core, _own: options.own })
     }
 
     fn core(&self) -> &Core {

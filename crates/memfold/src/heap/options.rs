@@ -2,11 +2,13 @@
 
 use std::format;
 use std::string::String;
+use std::sync::Arc;
 use std::vec::Vec;
 
 use memfold_codec::{Codec, codec};
 
 use super::error::BadOption;
+use super::own::Own;
 use super::policy::PolicyKind;
 
 /// Bytes of a block at least and at most.
@@ -65,6 +67,8 @@ pub struct Options {
     alignment: usize,
     limit: Limit,
     codec: String,
+    /// In place of `codec`; the heap keeps it as long as its core.
+    pub(super) own: Option<Own>,
     policy: PolicyKind,
     paranoid: bool,
     kind: HeapKind,
@@ -86,6 +90,7 @@ impl Options {
             alignment: 8,
             limit: Limit::Share,
             codec: String::from("zstd:1"),
+            own: None,
             policy: PolicyKind::default(),
             paranoid: false,
             kind: HeapKind::Compressed,
@@ -115,6 +120,18 @@ impl Options {
     /// What compresses, by the name of a codec, a pipeline or `auto`.
     pub fn codec(mut self, name: &str) -> Self {
         self.codec = name.into();
+        self.own = None;
+        self
+    }
+
+    /// What compresses: a codec that is in no registry, in place of one by name. It is called by whichever thread
+    /// needs a block to go or come, and by several at once.
+    ///
+    /// The heap does not trust it. A block that it says it can't compress is kept as it is, and so is one for which it claims more bytes than it
+    /// had room for, or panics. A block that does not come back as it was is [`Error::Damaged`](super::Error::Damaged). Its number
+    /// ([`Codec::id`]) does not matter. It must not use the heap, which is locked while it is called.
+    pub fn own_codec(mut self, codec: Arc<dyn Codec + Send + Sync>) -> Self {
+        self.own = Some(Own::new(codec));
         self
     }
 
@@ -175,8 +192,13 @@ impl Options {
                 self.limit, self.block_size
             )));
         }
-        let found =
-            codec(&self.codec).map_err(|unknown| BadOption(format!("'{}': {unknown}", self.codec)))?;
+        let found = match &self.own {
+            // SAFETY: only a heap's core gets it, and the heap drops `own` after that.
+            Some(own) => unsafe { own.codec() },
+            None => {
+                codec(&self.codec).map_err(|unknown| BadOption(format!("'{}': {unknown}", self.codec)))?
+            }
+        };
         Ok(Settled {
             block_size: self.block_size,
             alignment: self.alignment,

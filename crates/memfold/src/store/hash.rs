@@ -28,7 +28,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// 64 well mixed bits that depend on every bit of `payload` and its length.
-pub(super) fn hash(payload: &[u8]) -> u64 {
+pub(crate) fn hash(payload: &[u8]) -> u64 {
     // A lane that began with its own key would not notice two words that have
     // changed places.
     let [a, b, c, d] = KEYS;

@@ -57,6 +57,8 @@ use blob::{Header, PAD_LIMIT};
 pub use blob::{OWNER_LIMIT, Ref};
 use class::Class;
 pub use compact::{Debt, Goal, Maintained};
+#[cfg(feature = "std")]
+pub(crate) use hash::hash;
 use lock::Lock;
 pub use memory::Memory;
 pub use pacer::{DEADLINE_NS, Pace, Pacer};

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The tag says how a blob is read: it is the number of a decoder, so blobs
-//! stay readable whatever codecs are chosen afterwards. Nothing here
+//! stay readable whatever codecs are chosen afterwards. (A codec of the user's
+//! own, [`CodecId::OWN`], is in no table: such blobs are read by the store that made them.) Nothing here
 //! allocates: who calls brings a [`Workspace`], one for each thread.
 
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -155,7 +156,7 @@ impl<M: Memory> Tiered<M> {
         scratch: &mut Scratch<'_>,
     ) -> Result<(), Corrupt> {
         // SAFETY: the caller keeps the same contract.
-        decode(unsafe { self.store.get(r, owner) }?, dst, scratch)
+        self.decode(unsafe { self.store.get(r, owner) }?, dst, scratch)
     }
 
     /// Compresses a block of `len` bytes again with the dense codec, and
@@ -181,27 +182,31 @@ impl<M: Memory> Tiered<M> {
         }
         let block = &mut work.block[..len];
         let old = blob.payload.len();
-        decode(blob, block, &mut work.decode)?;
+        self.decode(blob, block, &mut work.decode)?;
         // Less than 1/16 is not worth a slower way back.
         match dense.compress(block, work.out, old - old / 16, &mut work.dense) {
             Compressed::Fits(n) => Ok(self.store.put(owner, dense.id().0 | DENSE, &work.out[..n]).ok()),
             Compressed::Incompressible => Ok(None),
         }
     }
-}
 
-fn decode(blob: Blob<'_>, dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Corrupt> {
-    if blob.tag == SAME {
-        let word = blob.payload.try_into().map_err(|_| Corrupt)?;
-        fill(dst, u64::from_le_bytes(word));
-        return Ok(());
-    }
-    match CodecId(blob.tag & !DENSE) {
-        CodecId::COPY if blob.payload.len() == dst.len() => {
-            dst.copy_from_slice(blob.payload);
-            Ok(())
+    fn decode(&self, blob: Blob<'_>, dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Corrupt> {
+        if blob.tag == SAME {
+            let word = blob.payload.try_into().map_err(|_| Corrupt)?;
+            fill(dst, u64::from_le_bytes(word));
+            return Ok(());
         }
-        CodecId::COPY => Err(Corrupt),
-        id => decoder(id).ok_or(Corrupt)?.decompress(blob.payload, dst, scratch).map_err(|_| Corrupt),
+        let codec = match CodecId(blob.tag & !DENSE) {
+            CodecId::COPY if blob.payload.len() == dst.len() => {
+                dst.copy_from_slice(blob.payload);
+                return Ok(());
+            }
+            CodecId::COPY => return Err(Corrupt),
+            // No table knows it: it is the one that this store was made with.
+            CodecId::OWN if blob.tag & DENSE != 0 => self.dense.filter(|dense| dense.id() == CodecId::OWN),
+            CodecId::OWN => Some(self.fast).filter(|fast| fast.id() == CodecId::OWN),
+            id => decoder(id),
+        };
+        codec.ok_or(Corrupt)?.decompress(blob.payload, dst, scratch).map_err(|_| Corrupt)
     }
 }
