@@ -11,7 +11,7 @@
 use crate::pipeline::{LAST, MOST_STEPS, split_steps};
 use crate::{Chain, CodecId, auto};
 
-/// Takes a form apart. `None` if there is no such number here, the form can't be one of that number, or nobody but this process can read it:
+/// Takes a form apart: a chain that undoes what made it, at the level that stands for all, and the body. `None` if there is no such number here, the form can't be one of that number, or nobody but this process can read it:
 /// one of `zstd-dict` with a dictionary.
 ///
 /// ```
@@ -26,7 +26,10 @@ pub fn split(id: CodecId, form: &[u8]) -> Option<(Chain, &[u8])> {
             let (steps, body) = split_steps(form)?;
             Some((Chain::of_steps(steps)?, body))
         }
-        CodecId::AUTO => auto::split(form),
+        CodecId::AUTO => {
+            let (chain, body) = auto::split(form)?;
+            Some((chain.to_undo()?, body))
+        }
         // Version 0: without a dictionary.
         CodecId::ZSTD_DICT => match form.split_first()? {
             (0, body) => Some((Chain::of_codec(CodecId::ZSTD)?, body)),
@@ -51,6 +54,11 @@ pub struct Head {
 }
 
 impl Head {
+    /// Nothing: bodies of a codec are its forms.
+    pub fn of_codec(id: CodecId) -> Self {
+        Head { id, bytes: [0; MOST_STEPS], len: 0 }
+    }
+
     /// The bytes that stand before the body: at most seven.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
@@ -59,11 +67,10 @@ impl Head {
 
 /// How bodies of a chain become forms again: those of the codec if the chain is one, else those of a pipeline.
 pub fn head(chain: Chain) -> Head {
-    let mut head = Head { id: CodecId::PIPELINE, bytes: [0; MOST_STEPS], len: 0 };
     if let Some(codec) = chain.codec() {
-        head.id = codec.id();
-        return head;
+        return Head::of_codec(codec.id());
     }
+    let mut head = Head::of_codec(CodecId::PIPELINE);
     for (to, element) in head.bytes.iter_mut().zip(chain.elements()) {
         *to = element.number();
         head.len += 1;
@@ -115,7 +122,8 @@ mod tests {
         for found in crate::all() {
             comes_back(found);
         }
-        for name in ["delta:8x6+shuffle:8+zstd:1", "delta:8x2+bwt+mtf+range", "auto=xor:1x3+huffman", "copy"] {
+        for name in ["delta:8x6+shuffle:8+zstd:1", "delta:8x2+bwt+mtf+range", "auto=xor:1x3+huffman", "copy"]
+        {
             comes_back(codec(name).unwrap());
         }
         assert_eq!(name(comes_back(codec("delta:8x1+lz4").unwrap())).name(), "delta:8x1+lz4");

@@ -98,6 +98,15 @@ impl Chain {
         Chain::from_number(codes)
     }
 
+    /// The chain that undoes the same: one for all levels of its codecs.
+    pub(crate) fn to_undo(self) -> Option<Self> {
+        let mut numbers = [0; MOST_STEPS];
+        for (to, element) in numbers.iter_mut().zip(self.elements()) {
+            *to = element.number();
+        }
+        Chain::of_steps(&numbers[..self.len()])
+    }
+
     /// The chain that is the codec with this number, if it can be in one.
     pub(crate) fn of_codec(id: CodecId) -> Option<Self> {
         let code = Element::by_name(decoder(id)?.name())?;
