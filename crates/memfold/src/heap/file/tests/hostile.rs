@@ -480,12 +480,12 @@ fn long_nodes_that_lie() {
 
 #[test]
 fn a_limit_that_is_too_small() {
-    let mut heap = Heap::new(Options::new().codec("lz4")).unwrap();
-    let mut model = Model::new(12, &[2000]);
-    model.sizes = vec![1500, 2000];
-    model.go_on(&mut heap.session().unwrap(), 3000);
+    let mut heap = Heap::new(Options::new().codec("copy")).unwrap();
+    let mut model = Model::new(12, &[1500, 2000]);
+    model.go_on(&mut heap.session().unwrap(), 6000);
     let file = saved(&mut heap);
-    let small = Options::new().limit(Limit::Bytes(600_000));
+    let small = Options::new().codec("lz4").limit(Limit::Bytes(file.len() as u64));
+    Heap::new(small.clone()).unwrap();
     assert!(matches!(load(&file, &small), Err(LoadError::Heap(Error::Limit))));
     let enough = Options::new().limit(Limit::Bytes(30 << 20));
     model.is_in(&mut load(&file, &enough).unwrap());
