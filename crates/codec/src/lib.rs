@@ -52,6 +52,7 @@ mod parts;
 mod pbpm;
 mod peers;
 mod pipeline;
+pub mod portable;
 mod registry;
 mod same;
 mod scratch;

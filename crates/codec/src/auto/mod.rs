@@ -141,6 +141,11 @@ pub fn auto_table() -> impl Iterator<Item = Chain> {
     form::table()
 }
 
+/// The chain that made a form, and what it made.
+pub(crate) fn split(form: &[u8]) -> Option<(Chain, &[u8])> {
+    Place::split(form)
+}
+
 impl core::fmt::Debug for Auto {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(self.name)

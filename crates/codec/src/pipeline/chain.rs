@@ -16,7 +16,7 @@ use core::str::FromStr;
 use super::MOST_STEPS;
 use super::element::{Element, codecs, steps};
 use crate::parts::{Parts, part};
-use crate::{Codec, Compressed, Malformed, Scratch, UnknownCodec};
+use crate::{Codec, CodecId, Compressed, Malformed, Scratch, UnknownCodec, decoder};
 
 /// Bits of a step's code.
 const BITS: u32 = 9;
@@ -77,6 +77,40 @@ impl Chain {
             Element::Codec(codec) => Some(codec),
             Element::Step(..) => None,
         })
+    }
+
+    /// The codec that is the only step, if so.
+    pub fn codec(self) -> Option<&'static dyn Codec> {
+        let mut elements = self.elements();
+        match (elements.next(), elements.next()) {
+            (Some(Element::Codec(codec)), None) => Some(codec),
+            _ => None,
+        }
+    }
+
+    /// The chain of steps by the numbers that are stored for them, whatever [`LAST`](super::LAST) is in each.
+    pub(crate) fn of_steps(steps: &[u8]) -> Option<Self> {
+        let mut codes = 0;
+        for (i, step) in steps.iter().enumerate().take(MOST_STEPS) {
+            let code = Element::by_name(Element::to_undo(step & !super::LAST)?.name())?;
+            codes |= u64::from(code) << (BITS * i as u32);
+        }
+        Chain::from_number(codes)
+    }
+
+    /// The chain that undoes the same: one for all levels of its codecs.
+    pub(crate) fn to_undo(self) -> Option<Self> {
+        let mut numbers = [0; MOST_STEPS];
+        for (to, element) in numbers.iter_mut().zip(self.elements()) {
+            *to = element.number();
+        }
+        Chain::of_steps(&numbers[..self.len()])
+    }
+
+    /// The chain that is the codec with this number, if it can be in one.
+    pub(crate) fn of_codec(id: CodecId) -> Option<Self> {
+        let code = Element::by_name(decoder(id)?.name())?;
+        Chain::from_number(code.into())
     }
 
     fn array(self) -> [Option<Element>; MOST_STEPS] {

@@ -53,7 +53,13 @@ pub(crate) const STEP_NAMES: &str = "delta:WxN, xor:WxN (words of W bytes, N tim
 const NAME: usize = 96;
 
 /// Set in the last of the bytes that tell the steps.
-const LAST: u8 = 0x80;
+pub(crate) const LAST: u8 = 0x80;
+
+/// The bytes of a form that tell the steps, and the rest.
+pub(crate) fn split_steps(form: &[u8]) -> Option<(&[u8], &[u8])> {
+    let last = form.iter().take(MOST_STEPS).position(|step| step & LAST != 0)?;
+    Some(form.split_at(last + 1))
+}
 
 /// A pipeline with its name: a codec like any other.
 ///
@@ -77,11 +83,7 @@ impl Pipeline {
 
     /// The codec that is the only step, if so.
     fn codec(&self) -> Option<&'static dyn Codec> {
-        let mut elements = self.chain.elements();
-        match (elements.next(), elements.next()) {
-            (Some(Element::Codec(codec)), None) => Some(codec),
-            _ => None,
-        }
+        self.chain.codec()
     }
 }
 
@@ -250,8 +252,7 @@ impl Codec for Any {
         if dst.is_empty() || src.is_empty() {
             return if dst.is_empty() && src.is_empty() { Ok(()) } else { Err(Malformed) };
         }
-        let steps = src.iter().take(MOST_STEPS).position(|step| step & LAST != 0).ok_or(Malformed)? + 1;
-        let (steps, body) = src.split_at(steps);
+        let (steps, body) = split_steps(src).ok_or(Malformed)?;
         let mut elements = [None; MOST_STEPS];
         for (element, step) in elements.iter_mut().zip(steps) {
             *element = Some(Element::to_undo(step & !LAST).ok_or(Malformed)?);

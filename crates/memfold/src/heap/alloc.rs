@@ -107,7 +107,7 @@ impl Core {
         self.relist(number, block, list);
     }
 
-    fn relist(&self, number: u32, block: &Block, to: Option<List>) {
+    pub fn relist(&self, number: u32, block: &Block, to: Option<List>) {
         let from = block.list();
         if from != to {
             let mut rooms = locked(&self.rooms);

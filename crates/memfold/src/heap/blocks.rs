@@ -85,6 +85,8 @@ pub struct Block {
     pub marked: AtomicBool,
     /// No node is put into it any more: the next check would be one that was given out before.
     pub retired: AtomicBool,
+    /// Its copy came from a file, and nobody has looked yet whether it is what it should be.
+    pub unverified: AtomicBool,
     /// One more than the number of the list it is in among those with room, see `rooms.rs`; 0 for none.
     room: AtomicU32,
     /// How many blocks had been evicted when this one was.
@@ -143,6 +145,7 @@ impl Block {
         self.generation.store(0, Relaxed);
         self.marked.store(false, Relaxed);
         self.retired.store(false, Relaxed);
+        self.unverified.store(false, Relaxed);
     }
 
     /// It is in this frame from now on; for who has the lock.

@@ -10,6 +10,7 @@ use std::vec::Vec;
 
 use super::blocks::{Block, Place};
 use super::core::{Core, Shape, locked};
+use super::file::check_starts;
 use super::layout::image::Image;
 use super::layout::mixed::Mixed;
 use super::rooms::List;
@@ -88,11 +89,16 @@ fn check_frames(core: &Core, mut resident: Vec<u32>) -> Result<(), Violation> {
     })
 }
 
+/// Bytes at a multiple of 64, as an image must be.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line(#[expect(dead_code, reason = "reached by pointers to the whole")] [u8; 64]);
+
 fn check_block(core: &Core, number: u32, block: &Block) -> Result<(), Violation> {
     let say = |what: &str| Violation(format!("block {number}: {what}"));
     let shape = core.shape_of(block.kind.load(Relaxed)).ok_or_else(|| say("its kind is none"))?;
-    // As many bytes as a frame, at a multiple of 64.
-    let mut memory = vec![[0_u64; 8]; core.frames.stride().div_ceil(64)];
+    // As many bytes as a frame.
+    let mut memory = vec![Line([0; 64]); core.frames.stride().div_ceil(64)];
     let bytes = NonNull::from(memory.as_mut_slice()).cast::<u8>();
     match block.state().place() {
         Place::Resident(frame) => {
@@ -115,14 +121,20 @@ fn check_block(core: &Core, number: u32, block: &Block) -> Result<(), Violation>
     let image = unsafe { Image::new(bytes, core.frames.stride()) };
     let wrong = |_| say("its headers contradict each other, or free bytes are not zero");
     let live = match shape {
-        Shape::Mixed(shape) => {
-            let (live, bytes, free) = Mixed::new(image, shape).check().map_err(wrong)?;
+        Shape::Mixed(mixed) => {
+            let (live, bytes, free) = Mixed::new(image, mixed).check().map_err(wrong)?;
             let noted = (block.bytes.load(Relaxed) as usize, block.free.load(Relaxed) as usize);
             holds((bytes, free) == noted, || {
                 format!(
                     "block {number} has {bytes} bytes of nodes and {free} free ones, {noted:?} were counted"
                 )
             })?;
+            let has_starts =
+                block.marked.load(Relaxed) || matches!(block.state().place(), Place::Resident(_));
+            if has_starts {
+                check_starts(image, mixed, shape.marks(core.options.block_size))
+                    .map_err(|_| say("a node starts where its marks don't say so, or the other way round"))?;
+            }
             live
         }
         Shape::Equal(shape) => shape.block(image).check().map_err(wrong)?,

@@ -48,6 +48,8 @@ pub struct Core {
     pub clock: AtomicU32,
     pub counts: Counts,
     nowhere: Box<(Frame, Block)>,
+    /// 64 bits of the program's own, see [`Heap::set_root`](super::Heap::set_root).
+    pub root: AtomicU64,
     pub(super) plain: Option<Plain>,
     pub large: Mutex<large::Table>,
     pub board: Board,
@@ -160,6 +162,7 @@ impl Core {
             clock: AtomicU32::new(1),
             counts: Counts::default(),
             nowhere: Box::new((Frame::new(), Block::default())),
+            root: AtomicU64::new(0),
             large: Mutex::default(),
             board: Board::default(),
             plain,

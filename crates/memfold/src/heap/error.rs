@@ -73,6 +73,10 @@ impl BadOption {
             "the heap's thread can't be started: {error}; do without background work and loading ahead"
         ))
     }
+
+    pub(super) fn of_twin() -> Self {
+        BadOption("a saved heap can't become a debugging twin".into())
+    }
 }
 
 impl fmt::Display for BadOption {

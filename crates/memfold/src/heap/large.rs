@@ -106,6 +106,28 @@ impl Table {
         self.entries.iter().filter_map(|entry| entry.node.clone()).collect()
     }
 
+    /// Every entry in order, as a file keeps it: its generation, and the node's bytes and parts if there is one.
+    pub fn saved(&self) -> impl Iterator<Item = (u16, usize, Vec<Option<Handle>>)> + '_ {
+        self.entries.iter().map(|entry| match &entry.node {
+            Some(large) => {
+                let state = locked(&large.0);
+                (entry.generation, state.len, state.parts.clone())
+            }
+            None => (entry.generation, 0, Vec::new()),
+        })
+    }
+
+    /// Adds an entry as it was saved: with a node if `len` is not 0, which has as many parts as its length makes.
+    pub fn restore(&mut self, generation: u16, len: usize, parts: Vec<Option<Handle>>, paranoid: bool) {
+        let large = Large(Mutex::new(State { len, parts, ..State::default() }));
+        let node = (len > 0).then(|| Arc::new(large));
+        // The handles of one that was in use before all of its generations were gone.
+        if node.is_none() && !(paranoid && generation == 0) {
+            self.free.push(self.entries.len() as u32);
+        }
+        self.entries.push(Entry { node, generation });
+    }
+
     /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
         (self.entries.capacity() * size_of::<Entry>()) as u64
@@ -229,6 +251,14 @@ impl Large {
     }
 }
 
+/// An error that a part caused, as one of the node: a part that is gone or has another length is not what the node's handle stands for.
+fn of_part(error: Error) -> Error {
+    match error {
+        Error::Stale | Error::Mismatch { .. } => Error::Damaged,
+        error => error,
+    }
+}
+
 impl Session<'_> {
     /// A node of `len` bytes, none of which takes room yet.
     pub(super) fn alloc_large(&self, len: usize) -> Result<Handle, Error> {
@@ -287,7 +317,7 @@ impl Session<'_> {
             return Ok(());
         }
         self.each_part(from..end, |number, within, place| match state.parts[number] {
-            Some(part) => self.read_at(part, within.start, &mut to[place]),
+            Some(part) => self.read_at(part, within.start, &mut to[place]).map_err(of_part),
             None => {
                 to[place].fill(0);
                 Ok(())
@@ -348,7 +378,7 @@ impl Session<'_> {
     }
 
     fn write_part(&self, part: Handle, from: usize, bytes: &[u8]) -> Result<(), Error> {
-        let (frame, spot) = self.hold(part)?;
+        let (frame, spot) = self.hold(part).map_err(of_part)?;
         let fits = from <= spot.len && bytes.len() <= spot.len - from;
         if fits {
             // SAFETY: within the part, whose stripe is held.
@@ -451,8 +481,16 @@ impl Session<'_> {
             }
             state.changed = false;
         }
-        state.whole = None;
+        if state.guards == 0 {
+            state.whole = None;
+        }
         Ok(())
+    }
+
+    /// Puts back what is still in one piece, of all large nodes: nothing of them is elsewhere than in their parts then. While no guard lives.
+    pub(super) fn put_all_back(&self) -> Result<(), Error> {
+        let all = locked(&self.core().large).all();
+        all.iter().try_for_each(|large| self.put_back(&mut locked(&large.0)))
     }
 }
 

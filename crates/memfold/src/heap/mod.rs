@@ -39,6 +39,7 @@ mod core;
 mod current;
 mod error;
 mod fences;
+mod file;
 mod frames;
 mod free;
 mod grouping;
@@ -71,6 +72,7 @@ use self::core::{Core, Shape, locked};
 pub use budget::{LEAST_RESIDENT, MOST_RESIDENT, MOST_SHARE, SHARE};
 pub use check::Violation;
 pub use error::{BadOption, Error};
+pub use file::{LoadError, SaveError};
 pub use guards::{NodeMut, Pin};
 pub use handle::Handle;
 pub use options::{Ahead, HeapKind, Limit, Options};
@@ -86,7 +88,7 @@ pub struct Heap {
     /// Dropped first: it uses what follows.
     _background: Option<Background>,
     core: Arc<Core>,
-    /// A codec of the user's own, which the core uses to the end.
+    /// A codec of the user's own. Dropped after the core, which uses it to the end.
     _own: Option<own::Own>,
 }
 

@@ -201,14 +201,14 @@ impl Core {
     }
 
     /// Bytes of a block with its marks.
-    fn stored_len(&self, block: &Block) -> Result<(Shape, usize), Error> {
+    pub fn stored_len(&self, block: &Block) -> Result<(Shape, usize), Error> {
         let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
         let size = self.options.block_size;
         Ok((shape, if block.marked.load(Relaxed) { shape.marks(size).end() } else { shape.image(size) }))
     }
 
     /// Puts a copy of a block into the store.
-    fn keep(&self, owner: u32, block: &Block, frame: &Frame) -> Result<(), Error> {
+    pub fn keep(&self, owner: u32, block: &Block, frame: &Frame) -> Result<(), Error> {
         let (shape, len) = self.stored_len(block)?;
         if let Shape::Mixed(mixed) = shape
             && block.pending.load(Relaxed) > 0
@@ -264,10 +264,18 @@ impl Core {
         if loaded.is_ok() && !block.marked.load(Relaxed) {
             loaded = self.find_starts(frame, shape).map_err(Error::from);
         }
+        if loaded.is_ok() && block.unverified.load(Relaxed) {
+            let image = self.image(frame, shape);
+            loaded = self.verify(block, shape, image).map_err(Error::from);
+        }
         if let Err(error) = loaded {
             self.give_frame(taken);
+            if block.unverified.load(Relaxed) {
+                self.refuse(number, block);
+            }
             return Err(error);
         }
+        block.unverified.store(false, Relaxed);
         self.clock.fetch_add(1, Relaxed);
         frame.begin(number, me, false, self.now());
         block.set_resident(taken);

@@ -12,7 +12,7 @@
 //! own, [`CodecId::OWN`], is in no table: such blobs are read by the store that made them.) Nothing here
 //! allocates: who calls brings a [`Workspace`], one for each thread.
 
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 use memfold_codec::{Codec, CodecId, Compressed, Scratch, decoder, fill, same_filled};
 
@@ -41,6 +41,8 @@ pub struct Tiered<M: Memory> {
     /// A block is stored as it is if its compressed form would take more
     /// than this many 64ths of it.
     threshold: AtomicU8,
+    /// Bytes of scratch that decoding takes at least, see [`Tiered::will_decode`].
+    decode: AtomicUsize,
 }
 
 /// Memory to work in: for one thread, and blocks up to a certain size.
@@ -57,7 +59,8 @@ pub struct Workspace<'a> {
 impl<M: Memory> Tiered<M> {
     /// An empty store: takes no memory before the first block.
     pub const fn new(memory: M, fast: &'static dyn Codec, dense: Option<&'static dyn Codec>) -> Self {
-        Tiered { store: Store::new(memory), fast, dense, threshold: AtomicU8::new(60) }
+        let (threshold, decode) = (AtomicU8::new(60), AtomicUsize::new(0));
+        Tiered { store: Store::new(memory), fast, dense, threshold, decode }
     }
 
     /// From now on, blocks whose compressed form takes more than this many
@@ -84,7 +87,13 @@ impl<M: Memory> Tiered<M> {
     /// Bytes of scratch that [`Tiered::load`] takes for blocks of `len` bytes.
     pub fn decode_scratch(&self, len: usize) -> usize {
         let of = |codec: &dyn Codec| codec.decompress_scratch(len);
-        of(self.fast).max(self.dense.map_or(0, of))
+        of(self.fast).max(self.dense.map_or(0, of)).max(self.decode.load(Ordering::Relaxed))
+    }
+
+    /// Blocks that other codecs made will be there, by way of [`Tiered::put`]: workspaces have room for so many bytes of scratch to
+    /// decode them. Before the first workspace is made.
+    pub fn will_decode(&self, bytes: usize) {
+        self.decode.fetch_max(bytes, Ordering::Relaxed);
     }
 
     fn workspace_parts(&self, len: usize) -> [usize; 5] {
@@ -158,6 +167,24 @@ impl<M: Memory> Tiered<M> {
     ) -> Result<(), Corrupt> {
         // SAFETY: the caller keeps the same contract.
         self.decode(unsafe { self.store.get(r, owner) }?, dst, scratch)
+    }
+
+    /// What is kept of a block, to be put into another store: the number of the codec that made it, `None` for one repeated word, and
+    /// its payload.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Store::get`], as long as the payload is used.
+    pub unsafe fn get(&self, r: Ref, owner: u64) -> Result<(Option<CodecId>, &[u8]), Corrupt> {
+        // SAFETY: the caller keeps the same contract.
+        let blob = unsafe { self.store.get(r, owner) }?;
+        let id = (blob.tag != SAME).then_some(CodecId(blob.tag & !DENSE));
+        Ok((id, blob.payload))
+    }
+
+    /// Keeps for `owner` what [`Tiered::get`] gave of a block. Whether it is the form of a block is seen when it is loaded.
+    pub fn put(&self, owner: u64, id: Option<CodecId>, payload: &[u8]) -> Result<Ref, Full> {
+        self.store.put(owner, id.map_or(SAME, |id| id.0 & !DENSE), payload)
     }
 
     /// Compresses a block of `len` bytes again with the dense codec, and

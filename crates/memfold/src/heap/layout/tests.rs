@@ -265,7 +265,7 @@ fn equal_blocks_do_as_the_model() {
                 }
             }
             let live = |number: &u16| equal::is_live(memory.image(), *number) == Ok(true);
-            assert_eq!((0..=shape.nodes() as u16 - 1).filter(live).count(), model.len());
+            assert_eq!((0..=(shape.nodes() - 1) as u16).filter(live).count(), model.len());
         }
     }
 }

@@ -1,0 +1,131 @@
+//! What can go wrong with a heap's file.
+
+use std::fmt;
+use std::io;
+use std::string::String;
+
+use crate::heap::error::{BadOption, Error};
+
+/// A heap was not saved. It is as it was.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SaveError {
+    /// The file could not be written.
+    Io(io::Error),
+    /// The heap could not be read.
+    Heap(Error),
+    /// It is the debugging twin, whose nodes are not in blocks.
+    Twin,
+}
+
+impl fmt::Display for SaveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SaveError::Io(error) => write!(f, "the heap's file can't be written: {error}"),
+            SaveError::Heap(error) => write!(f, "the heap can't be saved: {error}"),
+            SaveError::Twin => {
+                f.write_str("the debugging twin of a heap can't be saved: make a compressed one")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SaveError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SaveError::Io(error) => Some(error),
+            SaveError::Heap(error) => Some(error),
+            SaveError::Twin => None,
+        }
+    }
+}
+
+impl From<io::Error> for SaveError {
+    fn from(error: io::Error) -> Self {
+        SaveError::Io(error)
+    }
+}
+
+impl From<Error> for SaveError {
+    fn from(error: Error) -> Self {
+        SaveError::Heap(error)
+    }
+}
+
+/// No heap was made of a file.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The file could not be read.
+    Io(io::Error),
+    /// It is no heap's file.
+    Foreign,
+    /// It has this version of the format, which a later memfold wrote.
+    Newer(u32),
+    /// It is not what was written, or whoever wrote it was not a heap: what is wrong.
+    Damaged(String),
+    /// Blocks of it were made by a codec of this name, which this program does not have.
+    Codec {
+        /// The name: a codec or a pipeline.
+        name: String,
+        /// It is one of the program's own, not one of this library.
+        own: bool,
+    },
+    /// The options can't be, or not with this file.
+    Options(BadOption),
+    /// There is no room for it: [`Limit`](Error::Limit), or [`OutOfMemory`](Error::OutOfMemory).
+    Heap(Error),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Io(error) => write!(f, "the heap's file can't be read: {error}"),
+            LoadError::Foreign => f.write_str("the file is no saved heap"),
+            LoadError::Newer(version) => write!(
+                f,
+                "the heap was saved by a later memfold, in version {version} of the format: this one reads up to {}",
+                super::format::VERSION
+            ),
+            LoadError::Damaged(what) => write!(f, "the heap's file is damaged: {what}"),
+            LoadError::Codec { name, own: false } => {
+                write!(f, "the heap was compressed with '{name}', which this build of memfold doesn't have")
+            }
+            LoadError::Codec { name, own: true } => write!(
+                f,
+                "the heap was compressed with a codec of the program's own, '{name}': give it in the options"
+            ),
+            LoadError::Options(error) => error.fmt(f),
+            LoadError::Heap(error) => write!(f, "the heap can't be loaded: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            LoadError::Io(error) => Some(error),
+            LoadError::Options(error) => Some(error),
+            LoadError::Heap(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for LoadError {
+    fn from(error: io::Error) -> Self {
+        LoadError::Io(error)
+    }
+}
+
+impl From<BadOption> for LoadError {
+    fn from(error: BadOption) -> Self {
+        LoadError::Options(error)
+    }
+}
+
+impl From<Error> for LoadError {
+    fn from(error: Error) -> Self {
+        LoadError::Heap(error)
+    }
+}

@@ -1,0 +1,274 @@
+//! A heap into a file.
+//!
+//! Nobody else has the heap meanwhile, so what is written is of one moment. Each block's payload is taken from the store; a block that was changed since is
+//! put there for as long as it takes to copy it, and leaves no more memory taken than before. Records and payloads are gathered until a chunk is worth writing.
+
+use std::io::Write;
+use std::sync::atomic::Ordering::*;
+use std::vec;
+use std::vec::Vec;
+
+use memfold_codec::{Chain, Codec, CodecId, Compressed, ScratchBuf, codec, decoder, portable};
+use zerocopy::IntoBytes;
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+
+use super::error::SaveError;
+use super::format::{self, Chunks, Head, LargeRecord, Record, Shape};
+use crate::heap::Heap;
+use crate::heap::blocks::{Block, Place};
+use crate::heap::core::{Core, Shape as Blocks, locked};
+use crate::heap::error::Error;
+use crate::store::Ref;
+
+/// Bytes of payloads, or of parts of large nodes, that are worth a chunk.
+const GATHERED: usize = 128 << 10;
+/// What compresses blocks again whose forms only this process can read.
+const PORTABLE: &str = "zstd:1";
+
+/// See [`Heap::save_to`].
+pub fn save(heap: &mut Heap, to: impl Write) -> Result<(), SaveError> {
+    if heap.core().plain().is_some() {
+        return Err(SaveError::Twin);
+    }
+    if cfg!(target_endian = "big") {
+        return Err(SaveError::Io(std::io::ErrorKind::Unsupported.into()));
+    }
+    let _pause = heap.core().board.pause();
+    // What is left in one piece of large nodes goes back into their parts, and blocks that sessions had are given back.
+    heap.session()?.put_all_back()?;
+    let core = heap.core();
+    let (end, vacant) = {
+        let rooms = locked(&core.rooms);
+        let (end, vacant) = rooms.numbers();
+        let mut vacant: Vec<u32> = vacant.collect();
+        vacant.sort_unstable();
+        (end, vacant)
+    };
+    let mut chunks = Chunks::begin(to)?;
+    let (head, shapes) = head(core, end);
+    chunks.put(format::HEAD, &[head.as_bytes(), shapes.as_bytes()])?;
+    let mut saver = Saver { core, chunks, made_by: vec![], records: vec![], payloads: vec![] };
+    for number in 1..end {
+        match core.blocks.get(number) {
+            Some(block) if is_used(block) => saver.add_block(number, block)?,
+            block => saver.add_vacant(block, vacant.binary_search(&number).is_ok()),
+        }
+        if saver.payloads.len() + saver.records.len() * size_of::<Record>() >= GATHERED {
+            saver.put_blocks()?;
+        }
+    }
+    saver.put_blocks()?;
+    saver.put_large()?;
+    saver.chunks.put(format::END, &[])?;
+    Ok(())
+}
+
+/// Whether a block has nodes. One without is there if a session was forgotten that had it.
+fn is_used(block: &Block) -> bool {
+    block.state().place() != Place::Vacant && block.live.load(Relaxed) > 0
+}
+
+fn head(core: &Core, end: u32) -> (Head, Vec<Shape>) {
+    let used = || (1..end).filter_map(|number| core.blocks.get(number)).filter(|block| is_used(block));
+    let shapes: Vec<Shape> = (1..)
+        .map_while(|kind| match core.shape_of(kind) {
+            Some(Blocks::Equal(shape)) => {
+                Some(Shape { len: U32::new(shape.len), nodes: U32::new(shape.nodes() as u32) })
+            }
+            _ => None,
+        })
+        .collect();
+    let head = Head {
+        block_size: U32::new(core.options.block_size as u32),
+        alignment: U32::new(core.options.alignment as u32),
+        part: U32::new(core.part() as u32),
+        numbers: U32::new(end - 1),
+        blocks: U32::new(used().count() as u32),
+        large: U32::new(locked(&core.large).saved().count() as u32),
+        nodes: U64::new(used().map(|block| u64::from(block.live.load(Relaxed))).sum()),
+        root: U64::new(core.root.load(Relaxed)),
+        shapes: U32::new(shapes.len() as u32),
+        zero: U32::ZERO,
+    };
+    (head, shapes)
+}
+
+/// What made payloads: its number in the file is one more than its place.
+#[derive(PartialEq)]
+enum Maker {
+    Chain(Chain),
+    /// The codec of the program's own that the heap has.
+    Own,
+}
+
+struct Saver<'c, W> {
+    core: &'c Core,
+    chunks: Chunks<W>,
+    made_by: Vec<Maker>,
+    records: Vec<Record>,
+    payloads: Vec<u8>,
+}
+
+impl<W: Write> Saver<'_, W> {
+    /// A number without a block, and whether it may be used again.
+    fn add_vacant(&mut self, block: Option<&Block>, may_be_used: bool) {
+        let mut record = Record::default();
+        if let Some(block) = block {
+            let given = block.state().place() != Place::Vacant;
+            // As if it had been given back.
+            record.incarnation = block.incarnation.load(Relaxed).wrapping_add(given.into());
+            record.flags = if may_be_used || given { 0 } else { format::LOST };
+        }
+        self.records.push(record);
+    }
+
+    fn add_block(&mut self, number: u32, block: &Block) -> Result<(), SaveError> {
+        let _lock = block.lock();
+        let frame = match block.state().place() {
+            Place::Resident(frame) => self.core.frames.get(frame),
+            _ => None,
+        };
+        let changed = frame.filter(|frame| frame.dirty.load(Relaxed) || !block.has_copy());
+        if let Some(frame) = changed {
+            self.core.keep(number, block, frame)?;
+            // It is counted when it leaves.
+            self.core.counts.compressions.fetch_sub(1, Relaxed);
+        }
+        let added = block.with_copy(|copy| self.add_copy(number, block, copy));
+        if let Some(frame) = changed {
+            self.core.drop_copy(number);
+            frame.dirty.store(true, Relaxed);
+        }
+        added.unwrap_or(Err(SaveError::Heap(Error::Damaged)))
+    }
+
+    /// Adds what the store has of a block, which is pinned.
+    fn add_copy(&mut self, number: u32, block: &Block, copy: Ref) -> Result<(), SaveError> {
+        // SAFETY: the copy is pinned, and who frees it has the block's lock.
+        let (id, payload) = unsafe { self.core.store.get(copy, number.into()) }.map_err(Error::from)?;
+        let own = self.core.options.codec.id();
+        let (codec, len) = match id {
+            None => (0, self.append(payload)?),
+            Some(id) if id == own && decoder(id).is_none() => {
+                (self.number_of(Maker::Own)?, self.append(payload)?)
+            }
+            Some(id) => match portable::split(id, payload) {
+                Some((chain, body)) => (self.number_of(Maker::Chain(chain))?, self.append(body)?),
+                None => {
+                    let (id, payload) = self.compress_again(number, block, copy)?;
+                    let (chain, body) = portable::split(id, &payload).ok_or(Error::Damaged)?;
+                    (self.number_of(Maker::Chain(chain))?, self.append(body)?)
+                }
+            },
+        };
+        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+        let shape = self.core.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
+        // More than there is room for only means that it was freed and used again.
+        let most = match shape {
+            Blocks::Mixed(shape) => shape.room(),
+            Blocks::Equal(shape) => shape.nodes(),
+        };
+        self.records.push(Record {
+            payload: U32::new(len),
+            live: U32::new(block.live.load(Relaxed)),
+            bytes: U32::new(block.bytes.load(Relaxed)),
+            free: U32::new(block.free.load(Relaxed)),
+            longest: U32::new(block.longest.load(Relaxed)),
+            pending: U32::new(block.pending.load(Relaxed).min(most as u32)),
+            kind: U16::new(block.kind.load(Relaxed) as u16),
+            codec: U16::new(codec),
+            flags: flag(block.marked.load(Relaxed), format::MARKED)
+                | flag(block.retired.load(Relaxed), format::RETIRED),
+            incarnation: block.incarnation.load(Relaxed),
+            generation: block.generation.load(Relaxed),
+            grouping: block.grouping.load(Relaxed),
+        });
+        Ok(())
+    }
+
+    fn append(&mut self, payload: &[u8]) -> Result<u32, SaveError> {
+        self.payloads.try_reserve(payload.len()).map_err(|_| Error::OutOfMemory)?;
+        self.payloads.extend_from_slice(payload);
+        Ok(payload.len() as u32)
+    }
+
+    /// The number of what made a payload. The first time its name is written.
+    fn number_of(&mut self, maker: Maker) -> Result<u16, SaveError> {
+        let known = self.made_by.iter().position(|known| *known == maker);
+        let place = match known {
+            Some(place) => place,
+            None => {
+                match &maker {
+                    Maker::Chain(chain) => {
+                        let name = portable::name(*chain);
+                        self.chunks.put(format::CODEC, &[&[0], name.name().as_bytes()])?;
+                    }
+                    Maker::Own => {
+                        self.chunks.put(format::CODEC, &[&[1], self.core.options.codec.name().as_bytes()])?;
+                    }
+                }
+                self.made_by.push(maker);
+                self.made_by.len() - 1
+            }
+        };
+        u16::try_from(place + 1).map_err(|_| SaveError::Heap(Error::OutOfMemory))
+    }
+
+    /// Compresses a block again so that any process can read it.
+    fn compress_again(&self, number: u32, block: &Block, copy: Ref) -> Result<(CodecId, Vec<u8>), SaveError> {
+        let (_, len) = self.core.stored_len(block)?;
+        let codec = codec(PORTABLE).map_err(|_| Error::Damaged)?;
+        let made = self.core.with_work(|work, spare| {
+            let bytes = &mut spare[..len];
+            // SAFETY: as in `add_copy`.
+            unsafe { self.core.store.load(copy, number.into(), bytes, &mut work.decode) }?;
+            let mut memory = ScratchBuf::for_codecs([codec], len);
+            let mut form = vec![0; codec.bound(len)];
+            match codec.compress(bytes, &mut form, len - 1, &mut memory.scratch()) {
+                Compressed::Fits(size) => {
+                    form.truncate(size);
+                    Ok((codec.id(), form))
+                }
+                Compressed::Incompressible => Ok((CodecId::COPY, bytes.to_vec())),
+            }
+        })?;
+        made.map_err(SaveError::Heap)
+    }
+
+    fn put_blocks(&mut self) -> Result<(), SaveError> {
+        if !self.records.is_empty() {
+            let count = U32::new(self.records.len() as u32);
+            let bodies = [count.as_bytes(), self.records.as_bytes(), &self.payloads];
+            self.chunks.put(format::BLOCKS, &bodies)?;
+            self.records.clear();
+            self.payloads.clear();
+        }
+        Ok(())
+    }
+
+    fn put_large(&mut self) -> Result<(), SaveError> {
+        let core = self.core;
+        let large = locked(&core.large);
+        let mut body = vec![];
+        for (generation, len, parts) in large.saved() {
+            let record = LargeRecord {
+                len: U64::new(len as u64),
+                parts: U32::new(parts.len() as u32),
+                generation: U16::new(generation),
+                zero: U16::ZERO,
+            };
+            body.extend_from_slice(record.as_bytes());
+            for part in parts {
+                body.extend(part.map_or(0, |part| part.to_bits()).to_le_bytes());
+            }
+            if body.len() >= GATHERED {
+                self.chunks.put(format::LARGE, &[&body])?;
+                body.clear();
+            }
+        }
+        if !body.is_empty() {
+            self.chunks.put(format::LARGE, &[&body])?;
+        }
+        Ok(())
+    }
+}
