@@ -13,7 +13,7 @@ PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build demo test test-unit test-torture test-checks test-small test-programs lint soak fuzz bench install clean
+.PHONY: help setup build demo test test-unit test-torture test-checks test-small test-programs lint soak fuzz bench bench-heap install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || grep '##' $(MAKEFILE_LIST)
@@ -67,6 +67,17 @@ fuzz: setup ## each fuzz target for a minute (needs cargo-fuzz and a nightly too
 bench: build ## the numbers of docs/benchmarks.md (root, for zram)
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
 	bench/run --memfold $(MEMFOLD) --torture $(TORTURE)
+
+HEAP := bench/results/$(shell date +%Y%m%d)-heap
+
+# Rows that are there already are not measured again.
+bench-heap: build ## the heap against malloc, as the paper measured it: hours (root, for zram)
+	@cargo build --release --quiet -p memfold-bench --bin bench-heap
+	@for section in operations overhead tables policies figures; do \
+	    $(TARGET)/release/bench-heap $$section --out $(HEAP).json || exit 1; done
+	$(TARGET)/release/bench-heap micro
+	bench/run --memfold $(MEMFOLD) --bench-heap $(TARGET)/release/bench-heap --sections heap --out $(HEAP)-equal.json
+	$(PYTHON) bench/harness/plot.py $(HEAP).json --to $(HEAP)
 
 install: build ## PREFIX=DIR, DESTDIR=DIR
 	install -D -m 755 $(MEMFOLD) $(DESTDIR)$(PREFIX)/bin/memfold
