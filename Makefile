@@ -13,7 +13,7 @@ PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build demo test test-unit test-torture test-checks test-small test-programs lint soak fuzz bench bench-heap install clean
+.PHONY: help setup build demo test test-unit test-torture test-checks test-small test-programs lint soak fuzz bench install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || grep '##' $(MAKEFILE_LIST)
@@ -64,12 +64,8 @@ fuzz: setup ## each fuzz target for a minute (needs cargo-fuzz and a nightly too
 	    echo "fuzz: $$target"; \
 	    CFLAGS="$$CFLAGS -fno-merge-all-constants" cargo +nightly fuzz run $$target -- -max_total_time=60 || exit 1; done
 
-bench: build ## the numbers of docs/benchmarks.md (root, for zram)
-	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
-	bench/run --memfold $(MEMFOLD) --torture $(TORTURE)
-
 HEAP := bench/results/$(shell date +%Y%m%d)-heap
-
+.PHONY: bench-heap
 # Rows that are there already are not measured again.
 bench-heap: build ## the heap against malloc, as the paper measured it: hours (root, for zram)
 	@cargo build --release --quiet -p memfold-bench --bin bench-heap
@@ -78,6 +74,10 @@ bench-heap: build ## the heap against malloc, as the paper measured it: hours (r
 	$(TARGET)/release/bench-heap micro
 	bench/run --memfold $(MEMFOLD) --bench-heap $(TARGET)/release/bench-heap --sections heap --out $(HEAP)-equal.json
 	$(PYTHON) bench/harness/plot.py $(HEAP).json --to $(HEAP)
+
+bench: build ## the numbers of docs/benchmarks.md (root, for zram)
+	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
+	bench/run --memfold $(MEMFOLD) --torture $(TORTURE)
 
 install: build ## PREFIX=DIR, DESTDIR=DIR
 	install -D -m 755 $(MEMFOLD) $(DESTDIR)$(PREFIX)/bin/memfold
