@@ -81,6 +81,17 @@ fuzz: setup ## each fuzz target for a minute (needs cargo-fuzz and a nightly too
 	    echo "fuzz: $$target"; \
 	    CFLAGS="$$CFLAGS -fno-merge-all-constants" cargo +nightly fuzz run $$target -- -max_total_time=60 || exit 1; done
 
+HEAP := bench/results/$(shell date +%Y%m%d)-heap
+.PHONY: bench-heap
+# Rows that are there already are not measured again.
+bench-heap: build ## the heap against malloc, as the paper measured it: hours (root, for zram)
+	@cargo build --release --quiet -p memfold-bench --bin bench-heap
+	@for section in operations overhead tables policies figures; do \
+	    $(TARGET)/release/bench-heap $$section --out $(HEAP).json || exit 1; done
+	$(TARGET)/release/bench-heap micro
+	bench/run --memfold $(MEMFOLD) --bench-heap $(TARGET)/release/bench-heap --sections heap --out $(HEAP)-equal.json
+	$(PYTHON) bench/harness/plot.py $(HEAP).json --to $(HEAP)
+
 bench: build ## the numbers of docs/benchmarks.md (root, for zram)
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
 	bench/run --memfold $(MEMFOLD) --torture $(TORTURE)

@@ -44,14 +44,14 @@ fn add_name(names: &mut Vec<Vec<u8>>, end: &mut usize, name: &[u8]) -> u64 {
     block[*end..at].copy_from_slice(&len.to_le_bytes());
     block[at..at + name.len()].copy_from_slice(name);
     *end += needed;
-    number << 16 | at as u64
+    (number << 16) | at as u64
 }
 
 impl Elements {
     /// The nodes of a tree, `size` of them in each group.
     pub fn of(packed: &Packed, size: usize) -> Self {
         let made = packed.made();
-        let place = |at: usize| Link(((at / size + 1) << 16 | at % size) as u64);
+        let place = |at: usize| Link((((at / size + 1) << 16) | (at % size)) as u64);
         let places: HashMap<Link, Link> =
             made.iter().enumerate().map(|(at, &node)| (node, place(at))).collect();
         let moved = |link: Link| link.some().map_or(Link::NONE, |link| places[&link]);
@@ -87,5 +87,36 @@ impl Elements {
     /// Bytes of one group but for its names: bits and columns.
     pub fn group_bytes(&self) -> usize {
         self.bits + self.columns.iter().filter_map(|column| column.first()).map(Vec::len).sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ncdu::flags;
+    use zerocopy::IntoBytes;
+
+    #[test]
+    fn elements_are_those_of_the_nodes() {
+        let mut packed = Packed::new(4096);
+        let mut parent = Link::NONE;
+        for i in 0..1100_i64 {
+            let dir = Dir { size: i, asize: 2 * i, parent, flags: flags::FILE, ..Dir::default() };
+            parent = packed.make(&[dir.as_bytes(), format!("name {i}\0").as_bytes()].concat());
+        }
+        let elements = Elements::of(&packed, 512);
+        assert_eq!((elements.groups, elements.bits), (2, 64));
+        assert_eq!(elements.group_bytes(), 64 + 512 * (10 * 8 + 4 + 2));
+        let word = |column: usize, group: usize, at: usize| {
+            let bytes = &elements.columns[column][group][8 * at..8 * at + 8];
+            u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+        };
+        assert_eq!((word(0, 0, 511), word(1, 1, 3)), (511, 2 * 515));
+        // The parent is the node before: of the second group's first one, the first group's last.
+        assert_eq!((word(4, 0, 0), word(4, 0, 1), word(4, 1, 0)), (0, 1 << 16, (1 << 16) | 511));
+        let name = word(9, 1, 3);
+        let (block, at) = ((name >> 16) as usize - 1, (name & 0xffff) as usize);
+        assert!(elements.names[block][at..].starts_with(b"name 515"));
+        assert_eq!(u16::from_le_bytes([elements.names[block][at - 2], elements.names[block][at - 1]]), 8);
     }
 }

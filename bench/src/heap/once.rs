@@ -149,8 +149,11 @@ fn operations<N: Nodes>(
     let ((), delete) = measured(counts, || delete::delete(nodes, found.root));
     let (left, heap_left) = (memory(), heap());
     let root: Dir = nodes.read(found.root, DIR);
-    if root.items != 0 || { root.size } < 0 || { root.asize } < 0 {
-        return Err(format!("after the deletion the root counts {root:?}"));
+    if root.items != 0 || [root.size, root.asize] != found.own {
+        return Err(format!(
+            "after the deletion the root counts {root:?}, its own sizes are {:?}",
+            found.own
+        ));
     }
     nodes.free(found.root);
 

@@ -1,6 +1,6 @@
 //! What ncdu 1 does with its nodes: the four operations that compll's paper measured (its chapter 8).
 //!
-//! The struct and the algorithms are ncdu 1.18's, with nothing made easier for one kind of memory: [`Nodes`] is what they need
+//! The struct and the algorithms are ncdu 1's (the struct as of 2018; the source of 1.18 was not at hand), with nothing made easier for one kind of memory: [`Nodes`] is what they need
 //! of it, and malloc and the heap have the same code above them.
 //!
 //! ```text
@@ -34,7 +34,7 @@ impl Link {
     }
 }
 
-/// ncdu 1.18's `struct dir` before its name: 78 bytes. Packed, because the name begins in the struct's padding.
+/// ncdu 1's `struct dir` before its name: 78 bytes. Packed, because the name begins in the struct's padding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, packed(2))]
 pub struct Dir {

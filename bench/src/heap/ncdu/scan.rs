@@ -31,6 +31,8 @@ pub enum Usage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
     pub root: Link,
+    /// Its own size and apparent size, without what it holds.
+    pub own: [i64; 2],
     /// The directory with the most names, and how many these are.
     pub largest: (Link, usize),
     /// Names that could not be read.
@@ -52,11 +54,13 @@ struct Scan<'n, N> {
 pub fn scan<N: Nodes>(nodes: &mut N, path: &Path, usage: Usage) -> io::Result<Found> {
     let opened = OpenDir::open(path, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     let stat = fstat(opened.as_fd())?;
-    let found = Found { root: Link::NONE, largest: (Link::NONE, 0), errors: 0 };
+    let found = Found { root: Link::NONE, own: [0; 2], largest: (Link::NONE, 0), errors: 0 };
     let mut scan =
         Scan { nodes, usage, root_dev: stat.st_dev, linked: HashMap::new(), found, bytes: Vec::new() };
     let (opened, names) = read(opened)?;
-    scan.found.root = scan.add(Link::NONE, c"tree", &scan.dir(&stat, 0));
+    let dir = scan.dir(&stat, 0);
+    scan.found.own = [dir.size, dir.asize];
+    scan.found.root = scan.add(Link::NONE, c"tree", &dir);
     scan.walk(&opened, scan.found.root, &names);
     Ok(scan.found)
 }

@@ -31,7 +31,8 @@ pub fn run(names: &[String], trees: &Trees, rows: &mut Rows) -> Result<(), Strin
     }
     traces.push(zipf(BLOCKS, USES));
     traces.push(scan_and_hot(BLOCKS, BLOCKS / 50, USES));
-    let mut sums = vec![0.0; PolicyKind::ALL.len() + 1];
+    // Of hit ratios, and of logarithms of how many times the optimum's faults there were, over all traces alike.
+    let (mut sums, mut times) = ([0.0_f64; PolicyKind::ALL.len() + 1], [0.0_f64; PolicyKind::ALL.len() + 1]);
     for trace in &traces {
         let (_, most) = trace.blocks();
         println!("{}: {} uses of {most} blocks at most at a time", trace.name, trace.events().count());
@@ -41,11 +42,15 @@ pub fn run(names: &[String], trees: &Trees, rows: &mut Rows) -> Result<(), Strin
             println!(" {:>14}", "optimum");
             for share in SHARES {
                 print!("{share:>16}");
-                for (policy, sum) in sums.iter_mut().enumerate() {
+                let best = counted(trace, number, share, most, None, rows)?;
+                let weight = 1.0 / (trace.phases.len() * SHARES.len() * traces.len()) as f64;
+                for (policy, (sum, times)) in sums.iter_mut().zip(&mut times).enumerate() {
                     let count =
                         counted(trace, number, share, most, PolicyKind::ALL.get(policy).copied(), rows)?;
                     print!(" {:>14.4}", count.hit_ratio());
-                    *sum += count.hit_ratio() / (trace.phases.len() * SHARES.len() * traces.len()) as f64;
+                    *sum += weight * count.hit_ratio();
+                    // One more for each, for where there are none.
+                    *times += weight * ((count.faults + 1) as f64 / (best.faults + 1) as f64).ln();
                 }
                 println!();
             }
@@ -53,6 +58,8 @@ pub fn run(names: &[String], trees: &Trees, rows: &mut Rows) -> Result<(), Strin
     }
     print!("{:>16}", "mean");
     sums.iter().for_each(|sum| print!(" {sum:>14.4}"));
+    print!("\n{:>16}", "faults / optimum");
+    times.iter().for_each(|times| print!(" {:>14.2}", times.exp()));
     println!();
     Ok(())
 }
