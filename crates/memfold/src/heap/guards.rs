@@ -1,5 +1,6 @@
 //! What a program holds while it looks at a node or writes it.
 
+use std::boxed::Box;
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,7 +10,7 @@ use std::slice;
 
 use super::allocator::Access;
 use super::error::Error;
-use super::frames::Frame;
+use super::frames::{Frame, Stripe};
 use super::handle::Handle;
 use super::large::Held;
 
@@ -91,9 +92,10 @@ impl Drop for Hold<'_> {
 pub struct NodeMut<'s> {
     bytes: NonNull<u8>,
     len: usize,
-    stripe: Option<(&'s Frame, u16)>,
+    /// Held, if it is no large node.
+    stripe: Option<Stripe<'s>>,
     /// It is a large node. For the drop of it alone.
-    _large: Option<Held<'s>>,
+    _large: Option<Box<Held<'s>>>,
     session: PhantomData<&'s mut [u8]>,
 }
 
@@ -107,12 +109,12 @@ impl<'s> NodeMut<'s> {
     /// One whose stripe is held.
     #[inline(always)]
     pub(super) fn new(frame: &'s Frame, place: u16, bytes: NonNull<u8>, len: usize) -> Self {
-        NodeMut { bytes, len, stripe: Some((frame, place)), _large: None, session: PhantomData }
+        NodeMut { bytes, len, stripe: Some(frame.stripe(place)), _large: None, session: PhantomData }
     }
 
     /// A large one, in one piece.
     pub(super) fn large(held: Held<'s>, bytes: NonNull<u8>, len: usize) -> Self {
-        NodeMut { bytes, len, stripe: None, _large: Some(held), session: PhantomData }
+        NodeMut { bytes, len, stripe: None, _large: Some(Box::new(held)), session: PhantomData }
     }
 }
 
@@ -137,8 +139,8 @@ impl DerefMut for NodeMut<'_> {
 impl Drop for NodeMut<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some((frame, place)) = self.stripe {
-            frame.stripe(place).release();
+        if let Some(stripe) = self.stripe {
+            stripe.release();
         }
     }
 }

@@ -35,7 +35,8 @@ impl Policy for Sieve {
                 self.hand = 0;
                 continue;
             };
-            self.hand = arrival + 1;
+            // Behind the newest one it begins with the oldest again, and not with what comes next.
+            self.hand = if arrival + 1 == self.arrivals { 0 } else { arrival + 1 };
             let last = uses.last(*frame);
             if last == *seen {
                 let frame = *frame;

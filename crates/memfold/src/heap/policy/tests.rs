@@ -68,3 +68,21 @@ fn names_are_those_of_the_command_line() {
     }
     assert_eq!("mru".parse::<PolicyKind>(), Err(UnknownPolicy));
 }
+
+#[test]
+fn the_hand_of_sieve_does_not_wait_for_what_comes() {
+    let (mut policy, uses) = (PolicyKind::Sieve.make(), Made::default());
+    for frame in 1..=3 {
+        uses.touch(frame);
+        policy.came(frame, &uses);
+    }
+    // All but the newest were used since they came: that one goes.
+    uses.touch(1);
+    uses.touch(2);
+    assert_eq!(policy.choose(&uses), Some(3));
+    uses.touch(3);
+    policy.came(3, &uses);
+    // Old ones that were not used any more go before what has just come.
+    assert_eq!(policy.choose(&uses), Some(1));
+    assert_eq!(policy.choose(&uses), Some(2));
+}
