@@ -20,7 +20,7 @@ pub const LEAST_RESIDENT: u32 = 8;
 /// and one in so many at most,
 pub const MOST_SHARE: u32 = 8;
 /// or so many.
-pub const MOST_RESIDENT: u32 = 64;
+pub const MOST_RESIDENT: u32 = 128;
 /// A block has been away for long if so many times the most frames were evicted meanwhile. With accesses at random to that many blocks, most
 /// are back before.
 const LONG: u32 = 4;
