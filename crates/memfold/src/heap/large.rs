@@ -298,7 +298,8 @@ impl Session<'_> {
         }
         let parts = std::mem::take(&mut state.parts);
         drop(state);
-        parts.into_iter().flatten().try_for_each(|part| self.free(part))
+        let free = |part| self.free(part).map_err(of_part);
+        parts.into_iter().flatten().map(free).fold(Ok(()), Result::and)
     }
 
     /// Copies the part of a node that begins at `from`.

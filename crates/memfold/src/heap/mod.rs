@@ -140,8 +140,9 @@ impl Heap {
             resident += node_bytes;
         }
         let large = core.large_counts();
-        nodes = nodes + large.nodes - large.parts;
-        node_bytes = node_bytes + large.bytes - large.part_bytes;
+        // A file may have named parts that are none.
+        nodes = (nodes + large.nodes).saturating_sub(large.parts);
+        node_bytes = (node_bytes + large.bytes).saturating_sub(large.part_bytes);
         let other = core.bytes_without_frames() - store.resident_bytes + large.memory;
         Stats {
             nodes,

@@ -1,5 +1,6 @@
 //! The checksum over a payload: it has to notice damage, at the speed of
-//! memory, without tables and on any CPU. It never leaves the process.
+//! memory, without tables and on any CPU. It leaves the process only with what
+//! codecs of the program's own made of blocks that are saved: so it stays as it is.
 //!
 //! Sixteen bytes at a time are multiplied into one of four lanes, 64 x 64 ->
 //! 128 bits with the halves folded together (as wyhash and rapidhash do): one

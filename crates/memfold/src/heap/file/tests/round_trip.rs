@@ -75,6 +75,23 @@ fn nodes_longer_than_blocks() {
 }
 
 #[test]
+fn the_largest_blocks() {
+    // With their marks they would be longer than the store takes.
+    let options = Options::new().block_size(16 << 20).alignment(256).limit(Limit::Blocks(2)).codec("lz4");
+    let mut heap = Heap::new(options.clone()).unwrap();
+    let mut session = heap.session().unwrap();
+    let nodes: Vec<Handle> =
+        (0..40_u8).map(|i| session.put_bytes(&vec![i; 300 * usize::from(i) + 1]).unwrap()).collect();
+    drop(session);
+    let mut loaded = load(&saved(&mut heap), &options).unwrap();
+    loaded.check().unwrap();
+    let session = loaded.session().unwrap();
+    for (i, &node) in (0..40_u8).zip(&nodes) {
+        assert_eq!(session.read(node).unwrap(), vec![i; 300 * usize::from(i) + 1]);
+    }
+}
+
+#[test]
 fn options_may_change_but_for_blocks() {
     let options = [
         small(4096),
