@@ -74,6 +74,8 @@ int main(int count, char **arguments) {
     MEASURE("memfold_read", memfold_read(session, nodes[at], whole, sizeof whole, NULL));
     MEASURE("memfold_pin, _unpin", (memfold_pin(session, nodes[at], &bytes), memfold_unpin(session, nodes[at])));
     MEASURE("compll_read", sink += *(const uint64_t *)compll_read(items[at]));
+    MEASURE("compll_read, one block", sink += *(const uint64_t *)compll_read(items[at % 64]));
+    MEASURE("compll_read, one node", sink += *(const uint64_t *)compll_read(items[at / NODES]));
     MEASURE("compll_write", *(uint64_t *)compll_write(items[at]) = word);
     MEASURE("an error, memfold_read_at", memfold_read_at(session, nodes[at], 60, &word, 8));
     OK(memfold_session_close(session));

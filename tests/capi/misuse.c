@@ -1,7 +1,10 @@
 /* Everything that a program can do wrong, and what it is told. */
+#define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void bad_options(void) {
     memfold_heap *heap = (memfold_heap *)1;
@@ -332,6 +335,38 @@ static void limits(void) {
     OK(memfold_heap_destroy(heap));
 }
 
+/* What a child does with a heap that it has from its parent, the parent does not see. */
+static void forks(void) {
+    memfold_options options = small_options(4096, 2);
+    memfold_heap *heap = new_heap(&options);
+    memfold_session *session = open_session(heap);
+    memfold_handle nodes[100];
+    for (int i = 0; i < 100; i++) {
+        OK(memfold_alloc(session, 400, &nodes[i]));
+        OK(memfold_write_at(session, nodes[i], 0, &i, sizeof i));
+    }
+    pid_t child = fork();
+    CHECK(child >= 0);
+    for (int i = 0, value; i < 100; i++) {
+        OK(memfold_read_at(session, nodes[i], 0, &value, sizeof value));
+        CHECK(value == i);
+        value = child == 0 ? -1 : i;
+        OK(memfold_write_at(session, nodes[i], 0, &value, sizeof value));
+    }
+    if (child != 0) {
+        int status;
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+    for (int i = 0, value; i < 100; i++) {
+        OK(memfold_read_at(session, nodes[i], 0, &value, sizeof value));
+        CHECK(value == (child == 0 ? -1 : i));
+    }
+    OK(memfold_session_close(session));
+    OK(memfold_heap_check(heap));
+    OK(memfold_heap_destroy(heap));
+    if (child == 0) _exit(0);
+}
+
 int main(void) {
     int major, minor, patch;
     CHECK(sscanf(memfold_version(), "%d.%d.%d", &major, &minor, &patch) == 3);
@@ -348,6 +383,7 @@ int main(void) {
     bad_nodes(1);
     bad_pins();
     limits();
+    forks();
     puts("misuse: ok");
     return 0;
 }

@@ -197,7 +197,7 @@ int main(int count, char **arguments) {
     options.paranoid = 1;
     alone(options, 200, steps / 4, seed + 200);
     steps_each = steps;
-    together(small_options(4096, 8), seed + 300);
+    together(small_options(2048, 16), seed + 300);
     printf("model %llu: ok\n", (unsigned long long)seed);
     return 0;
 }

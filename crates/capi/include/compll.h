@@ -26,6 +26,10 @@
 #ifndef COMPLL_H
 #define COMPLL_H
 
+#ifdef COMPLL_NOLIB
+#include <stdlib.h>
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -78,8 +82,6 @@ const void *compll_read(compll_t node);
 void *compll_write(compll_t node);
 
 #else
-
-#include <stdlib.h>
 
 /* Nodes are named by pointers. */
 typedef void *compll_t;

@@ -17,8 +17,8 @@
  *     memfold_session_close(session);
  *     memfold_heap_destroy(heap);
  *
- * Errors. Every function that can fail returns 0 (MEMFOLD_OK) or a code from `enum memfold_error`, and does nothing if it fails: neither to the
- * heap nor to what its arguments point to. Null, closed, destroyed and invented heaps and sessions are noticed, always. So are handles of nodes
+ * Errors. Every function that can fail returns 0 (MEMFOLD_OK) or a code from `enum memfold_error`, and changes nothing if it fails, but for
+ * what is in a buffer that it was to read into. Null, closed, destroyed and invented heaps and sessions are noticed, always. So are handles of nodes
  * that were freed, until their place is used again, and after that mostly: see docs/heap.md. The library never prints anything,
  * but for a bug of its own (MEMFOLD_BUG).
  *
