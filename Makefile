@@ -7,11 +7,11 @@ PREFIX  := /usr/local
 DESTDIR :=
 PYTHON  := python3
 TORTURE := $(abspath $(TARGET))/torture
-# Those that are done within a minute each, on an idle machine.
 # Of the C library: its version, and the part of it that says whether programs still fit.
 CAPI := $(TARGET)/capi
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 INTERFACE := $(shell echo $(VERSION) | sed 's/^0\.\([0-9]*\)\..*/0.\1/; t; s/\..*//')
+# Those that are done within a minute each, on an idle machine.
 SMALL := python-json python-numpy sqlite g++ make-j2 redis sort node java-default pipeline
 PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 

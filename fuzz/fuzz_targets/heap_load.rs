@@ -9,6 +9,7 @@
 
 #[path = "heap/input.rs"]
 mod input;
+mod options;
 
 use std::sync::OnceLock;
 
@@ -32,11 +33,17 @@ fn options(codec: &str) -> Options {
 fn file(codec: &str, alignment: usize) -> Vec<u8> {
     let mut heap = Heap::new(options(codec).alignment(alignment)).unwrap();
     let mut session = heap.session().unwrap();
-    let nodes: Vec<Handle> = (0..60_usize).map(|i| session.put_bytes(&vec![i as u8; 1 + i * 7 % 90]).unwrap()).collect();
+    let nodes: Vec<Handle> =
+        (0..60_usize).map(|i| session.put_bytes(&vec![i as u8; 1 + i * 7 % 90]).unwrap()).collect();
     let equal: Vec<Handle> = (0..150_u64).map(|i| session.put(&[i, !i]).unwrap()).collect();
     let alone = session.alloc(900).unwrap();
     let long = session.put_bytes(&[9; 2500]).unwrap();
-    nodes.iter().step_by(3).chain(&equal[40..90]).chain([&alone]).for_each(|&node| session.free(node).unwrap());
+    nodes
+        .iter()
+        .step_by(3)
+        .chain(&equal[40..90])
+        .chain([&alone])
+        .for_each(|&node| session.free(node).unwrap());
     drop(session);
     let mut session = heap.session().unwrap();
     (0..80_u64).for_each(|i| assert!(session.put(&[i, i]).is_ok()));
@@ -66,7 +73,8 @@ fn repair(file: &mut [u8]) {
 /// Uses everything that can be found.
 fn use_up(mut heap: Heap) {
     let whole = heap.check().is_ok();
-    let long = heap.session().unwrap().size(Handle::from_bits(heap.root()).unwrap_or(Handle::from_bits(1).unwrap()));
+    let long =
+        heap.session().unwrap().size(Handle::from_bits(heap.root()).unwrap_or(Handle::from_bits(1).unwrap()));
     let mut file = vec![];
     heap.save_to(&mut file).unwrap();
     Heap::load_from(&file[..], options("lz4")).unwrap();

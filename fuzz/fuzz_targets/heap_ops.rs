@@ -8,6 +8,7 @@
 
 #[path = "heap/input.rs"]
 mod input;
+mod options;
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +17,7 @@ use libfuzzer_sys::fuzz_target;
 use memfold::heap::{Error, Handle, Heap, Limit, Options, Pin, PolicyKind, Session};
 
 /// Bytes of all nodes together, and nodes, at most.
-const MOST_BYTES: usize = 512 << 10;
+const MOST_BYTES: usize = 128 << 10;
 const MOST_NODES: usize = 2000;
 /// As long as no more nodes were freed, no handle is given out twice.
 const GENERATIONS: usize = 250;
@@ -89,13 +90,29 @@ impl Model {
         }
     }
 
+    /// A handle that is gone is refused, if only because there is no room to look at its block.
+    fn refused<T: std::fmt::Debug>(result: Result<T, Error>, pins: usize) {
+        match result {
+            Err(Error::Stale) => {}
+            Err(Error::Pinned) if pins > 0 => {}
+            other => panic!("{other:?} with {pins} pins"),
+        }
+    }
+
+    /// By block, so that each is brought once.
+    fn in_order(&self) -> Vec<Handle> {
+        let mut handles = self.live.clone();
+        handles.sort_unstable_by_key(|handle| handle.to_bits() & 0xffff_ffff_ffff);
+        handles
+    }
+
     fn compare(&self, heap: &mut Heap) {
         heap.check().unwrap();
         let stats = heap.stats();
         assert_eq!((stats.nodes, stats.node_bytes), (self.nodes.len() as u64, self.bytes as u64));
         let session = heap.session().unwrap();
-        for (&handle, node) in &self.nodes {
-            assert_eq!(session.read(handle).as_ref(), Ok(&node.bytes));
+        for handle in self.in_order() {
+            assert_eq!(session.read(handle).as_ref(), Ok(&self.nodes[&handle].bytes));
         }
     }
 }
@@ -106,7 +123,7 @@ fn pattern(seed: u8, len: usize) -> Vec<u8> {
 
 fn options(input: &mut Input<'_>) -> (Options, usize, u32) {
     let [shape, codec, frames, policy] = [(); 4].map(|()| input.byte());
-    let block = 1024 << [0, 0, 1, 2, 5, 7][usize::from(shape) % 6];
+    let block = 1024 << [0, 0, 0, 1, 2, 5][usize::from(shape) % 6];
     let frames = 1 + u32::from(frames) % 6;
     let names =
         ["lz4", "copy", "zstd:1", "auto", "delta:8x1+shuffle:8+lz4", "auto=xor:1x1+huffman/lz4", "stride:1"];
@@ -162,7 +179,7 @@ fn run(input: &mut Input<'_>, sessions: &mut [Session<'_>], model: &mut Model, p
                     }
                     model.remove(handle);
                     if model.freed < GENERATIONS {
-                        assert_eq!(session.size(handle), Err(Error::Stale));
+                        Model::refused(session.size(handle), pins);
                     }
                 }
             }
@@ -185,7 +202,8 @@ fn run(input: &mut Input<'_>, sessions: &mut [Session<'_>], model: &mut Model, p
                     model.add(new, bytes);
                 }
                 assert!(
-                    Model::allowed(session.read(new), pins).is_none_or(|read| read == model.nodes[&new].bytes)
+                    Model::allowed(session.read(new), pins)
+                        .is_none_or(|read| read == model.nodes[&new].bytes)
                 );
             }
             8 | 9 => {
@@ -223,9 +241,9 @@ fn run(input: &mut Input<'_>, sessions: &mut [Session<'_>], model: &mut Model, p
                 // Gone, foreign, invented.
                 for handle in model.stale.clone() {
                     if !model.nodes.contains_key(&handle) && model.freed < GENERATIONS {
-                        assert_eq!(session.size(handle), Err(Error::Stale));
-                        assert!(session.write(handle).is_err());
-                        assert_eq!(session.free(handle), Err(Error::Stale));
+                        Model::refused(session.size(handle), pins);
+                        Model::refused(session.write(handle), pins);
+                        Model::refused(session.free(handle), pins);
                     }
                 }
                 let bits = (0..8).fold(0, |bits, _| bits << 8 | u64::from(input.byte()));
@@ -235,14 +253,16 @@ fn run(input: &mut Input<'_>, sessions: &mut [Session<'_>], model: &mut Model, p
                 for bits in [bits, near ^ bits & 0xff, near ^ 1 << (bits % 64)] {
                     let Some(handle) = Handle::from_bits(bits).filter(|_| !has_long) else { continue };
                     if !model.nodes.contains_key(&handle) && model.freed < GENERATIONS {
-                        let found = session.size(handle);
-                        assert!(matches!(found, Err(Error::Stale | Error::Pinned)), "{handle:?} {found:?}");
-                        assert!(session.pin(handle).is_err() && session.resize(handle, 5).is_err());
+                        Model::refused(session.size(handle), pins);
+                        Model::refused(session.pin(handle), pins);
+                        Model::refused(session.resize(handle, 5), pins);
                     }
                 }
             }
             13 | 14 if sessions.len() > 1 => with_pins(input, sessions, model, pins),
-            15 if sessions.len() > 1 && model.frames > 2 && pins == 0 => while_written(input, sessions, model),
+            15 if sessions.len() > 1 && model.frames > 2 && pins == 0 => {
+                while_written(input, sessions, model)
+            }
             _ => {}
         }
     }
@@ -329,7 +349,7 @@ fuzz_target!(|data: &[u8]| {
         }
     }
     let session = heap.session().unwrap();
-    for &handle in &model.live {
+    for handle in model.in_order() {
         session.free(handle).unwrap();
     }
     drop(session);

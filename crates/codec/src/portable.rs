@@ -15,7 +15,7 @@ use crate::{Chain, CodecId, auto};
 /// one of `zstd-dict` with a dictionary.
 ///
 /// ```
-/// use memfold_codec::{CodecId, portable};
+/// use memfold_codec::{Codec, CodecId, portable};
 /// // Place 0 of `auto` is `copy`.
 /// let (chain, body) = portable::split(CodecId::AUTO, &[0, 7, 8, 9]).unwrap();
 /// assert_eq!((portable::name(chain).name(), body), ("copy", &[7, 8, 9][..]));

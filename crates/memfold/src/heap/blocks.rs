@@ -146,6 +146,7 @@ impl Block {
         self.marked.store(false, Relaxed);
         self.retired.store(false, Relaxed);
         self.unverified.store(false, Relaxed);
+        self.grouping.store(0, Relaxed);
     }
 
     /// It is in this frame from now on; for who has the lock.

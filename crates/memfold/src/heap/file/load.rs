@@ -273,7 +273,7 @@ impl Loader<'_> {
 }
 
 /// Whether such a block of this shape may be.
-fn counts_are_possible(record: &Record, shape: Blocks) -> bool {
+pub fn counts_are_possible(record: &Record, shape: Blocks) -> bool {
     let Record { live, bytes, free, longest, pending, .. } = *record;
     let [live, bytes, free, longest, pending] =
         [live, bytes, free, longest, pending].map(|count| count.get() as usize);

@@ -14,6 +14,7 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 
 use super::error::SaveError;
 use super::format::{self, Chunks, Head, LargeRecord, Record, Shape};
+use super::load::counts_are_possible;
 use crate::heap::Heap;
 use crate::heap::blocks::{Block, Place};
 use crate::heap::core::{Core, Shape as Blocks, locked};
@@ -168,7 +169,7 @@ impl<W: Write> Saver<'_, W> {
             Blocks::Mixed(shape) => shape.room(),
             Blocks::Equal(shape) => shape.nodes(),
         };
-        self.records.push(Record {
+        let record = Record {
             payload: U32::new(len),
             live: U32::new(block.live.load(Relaxed)),
             bytes: U32::new(block.bytes.load(Relaxed)),
@@ -182,7 +183,12 @@ impl<W: Write> Saver<'_, W> {
             incarnation: block.incarnation.load(Relaxed),
             generation: block.generation.load(Relaxed),
             grouping: block.grouping.load(Relaxed),
-        });
+        };
+        // What can't be loaded is not saved.
+        if !counts_are_possible(&record, shape) {
+            return Err(SaveError::Heap(Error::Damaged));
+        }
+        self.records.push(record);
         Ok(())
     }
 

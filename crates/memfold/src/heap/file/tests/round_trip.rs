@@ -70,6 +70,19 @@ fn nodes_of_few_sizes() {
 }
 
 #[test]
+fn numbers_of_blocks_that_become_others() {
+    let mut heap = Heap::new(small(1024)).unwrap();
+    let mut session = heap.session().unwrap();
+    // Blocks of one size whose nodes are grouped, and in their place one of different sizes.
+    let nodes: Vec<Handle> = (0..2000_u64).map(|i| session.put(&[i, i]).unwrap()).collect();
+    nodes.iter().for_each(|&node| session.free(node).unwrap());
+    drop(session);
+    let mut model = Model::new(21, &[200]);
+    model.go_on(&mut heap.session().unwrap(), 1000);
+    model.is_in(&mut load(&saved(&mut heap), &small(1024)).unwrap());
+}
+
+#[test]
 fn nodes_longer_than_blocks() {
     comes_back(&[small(1024), small(1024), small(1024)], &[40, 3000, 900, 7, 20_000], 600);
 }
