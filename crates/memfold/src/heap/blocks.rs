@@ -79,7 +79,7 @@ pub struct Block {
     pub incarnation: AtomicU8,
     /// The session that allocates from it, or 0.
     pub allocator: AtomicU16,
-    /// How the nodes of its copy are grouped, see `grouping.rs`.
+    /// Whether the nodes of its copy are grouped, see `grouping.rs`.
     pub grouping: AtomicU8,
     /// It has checks.
     pub marked: AtomicBool,

@@ -8,8 +8,9 @@ use std::vec::Vec;
 use super::background::Board;
 use super::blocks::{Block, Blocks};
 use super::frames::{Frame, Frames};
-use super::grouping::Choice;
+use super::grouping::Plans;
 use super::large;
+pub use super::layout::Shape;
 use super::layout::image::Image;
 use super::layout::{equal, mixed};
 use super::marks::Marks;
@@ -21,7 +22,7 @@ use super::seats::Seats;
 use super::segments::Segments;
 use super::work::Work;
 use crate::SystemMemory;
-use crate::store::Tiered;
+use crate::store::{Tiered, Tuning};
 
 /// Nodes of one size get blocks of their own if as many of them fit into one.
 pub const EQUAL_NODES: usize = 16;
@@ -31,8 +32,9 @@ const SHAPES: u32 = 1024;
 /// See the module.
 pub struct Core {
     pub options: Settled,
-    /// Blocks of nodes of different sizes.
+    /// Blocks of nodes of different sizes, and how those are grouped.
     pub shape: mixed::Shape,
+    pub plans: Plans,
     /// Blocks of nodes of one size, by kind from 1.
     shapes: Segments<Kind>,
     shapes_made: Mutex<u32>,
@@ -92,37 +94,8 @@ pub struct Counts {
 #[derive(Default)]
 pub struct Kind {
     shape: OnceLock<equal::Shape>,
-    /// How its nodes are grouped, see `grouping.rs`.
-    pub choice: Choice,
-}
-
-/// What a block's kind means.
-#[derive(Debug, Clone, Copy)]
-pub enum Shape {
-    Mixed(mixed::Shape),
-    Equal(equal::Shape),
-}
-
-impl Shape {
-    /// How many places nodes can have.
-    pub fn places(self) -> usize {
-        match self {
-            Shape::Mixed(shape) => shape.total_units(),
-            Shape::Equal(shape) => shape.nodes(),
-        }
-    }
-
-    /// Bytes of the block without marks.
-    pub fn image(self, block_size: usize) -> usize {
-        match self {
-            Shape::Mixed(_) => block_size,
-            Shape::Equal(shape) => shape.used().next_multiple_of(8),
-        }
-    }
-
-    pub fn marks(self, block_size: usize) -> Marks {
-        Marks::new(self.image(block_size), self.places())
-    }
+    /// How its nodes are grouped.
+    pub plans: Plans,
 }
 
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -141,9 +114,13 @@ impl Core {
         let options = Settled { block_size: size, ..options };
         let most_places = (size / options.alignment).min(mixed::MOST_UNITS.max(equal::MOST_NODES));
         let frame_bytes = Marks::new(size, most_places).end();
+        let store = Tiered::new(SystemMemory, options.codec, None);
+        // Nothing here has to find memory without delay, so no class keeps a reserve.
+        store.store().set_tuning(Tuning { fill_ratio: 64, ..Tuning::DEFAULT });
         let plain = options.plain.then(|| Plain::new(options.alignment));
         Core {
             shape,
+            plans: Plans::default(),
             shapes: Segments::new(),
             shapes_made: Mutex::new(0),
             blocks: Blocks::new(),
@@ -157,7 +134,7 @@ impl Core {
             }),
             rooms: Mutex::new(Rooms::new()),
             seats: Seats::new(),
-            store: Tiered::new(SystemMemory, options.codec, None),
+            store,
             work: Mutex::default(),
             clock: AtomicU32::new(1),
             counts: Counts::default(),

@@ -1,24 +1,36 @@
-//! How the nodes of a block of one size are grouped before it is compressed.
+//! Whether and how nodes are grouped before their block is compressed.
 //!
-//! Which way pays depends on what the nodes hold. Blocks of one size mostly hold the same kind of thing, so all ways are tried for the first block
-//! of a size and then for one in [`TRY_EACH`]; the others take what won last. What was taken is noted in each block.
+//! Which way pays depends on what the nodes hold. Blocks of one kind mostly hold the same kind of thing, so plans with all numbers of columns are tried for the
+//! first block of a kind, and then, for one in [`TRY_EACH`], those near to what won last, which the others take. Whether a block is grouped is noted in it, with the bytes that
+//! were compressed; the plan stands among them.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering::*};
 
 use super::blocks::Block;
-use super::core::{Core, Shape};
+use super::core::{Core, Shape, locked};
 use super::error::Error;
-use super::layout::equal;
-use super::layout::group::{Grouping, can_group, group};
+use super::handle::Handle;
+use super::layout::fields::{Fields, Of, Plan};
 use crate::store::{Ref, Tier, Workspace};
 
 /// See the module.
-const TRY_EACH: u32 = 32;
+const TRY_EACH: u32 = 64;
 
-/// What is known of one size.
+/// What a block notes of its copy: that it is the block as it was,
+pub const AS_IT_IS: u8 = 0;
+/// or else that it is grouped, and how long that is: so many of these parts of the block.
+const PARTS: usize = 255;
+
+/// Bytes that were compressed of a block of `len` bytes.
+pub fn grouped_len(grouping: u8, len: usize) -> usize {
+    if grouping == AS_IT_IS { len } else { (len * usize::from(grouping)).div_ceil(PARTS) }
+}
+
+/// What is known of the blocks of one kind. Without columns they are not grouped.
 #[derive(Debug, Default)]
-pub struct Choice {
-    best: AtomicU8,
+pub struct Plans {
+    best: Mutex<Plan>,
     blocks: AtomicU32,
 }
 
@@ -31,64 +43,81 @@ impl Core {
         bytes: &[u8],
         work: &mut Workspace<'_>,
         spare: &mut [u8],
+        fields: &mut Fields,
     ) -> Result<Ref, Error> {
         let kind = block.kind.load(Relaxed);
-        let (Some(Shape::Equal(shape)), Some(kind)) = (self.shape_of(kind), self.kind(kind)) else {
-            return self.insert(number, bytes, work);
-        };
-        let best = &kind.choice.best;
-        if kind.choice.blocks.fetch_add(1, Relaxed).is_multiple_of(TRY_EACH) {
-            let mut size = |grouping| {
-                let grouped = grouped(grouping, shape, bytes, spare)?;
-                Some(self.store.compressed_len(grouped, work))
-            };
-            let sizes = Grouping::ALL.map(|grouping| (size(grouping).unwrap_or(usize::MAX), grouping));
-            if let Some((_, grouping)) = sizes.into_iter().min_by_key(|(size, _)| *size) {
-                best.store(grouping as u8, Relaxed);
-            }
-        }
-        let grouping = Grouping::from_number(best.load(Relaxed));
-        let grouped = grouped(grouping, shape, bytes, spare).ok_or(Error::Damaged)?;
-        let copy = self.insert(number, grouped, work)?;
-        block.grouping.store(grouping as u8, Relaxed);
+        let of = of(number, block, self.shape_of(kind).ok_or(Error::Damaged)?);
+        let plans = self.kind(kind).map_or(&self.plans, |kind| &kind.plans);
+        let plan = self.try_plans(plans, of, bytes, work, spare, fields);
+        let grouped = if plan.columns == 0 { None } else { grouped(of, &plan, bytes, spare, fields) };
+        let (grouping, bytes) = grouped.unwrap_or((AS_IT_IS, bytes));
+        let copy =
+            self.store.insert(Tier::Fast, number.into(), bytes, work).map_err(|_| Error::OutOfMemory)?;
+        block.grouping.store(grouping, Relaxed);
         Ok(copy)
     }
 
-    fn insert(&self, number: u32, bytes: &[u8], work: &mut Workspace<'_>) -> Result<Ref, Error> {
-        self.store.insert(Tier::Fast, number.into(), bytes, work).map_err(|_| Error::OutOfMemory)
+    /// The plan for a block.
+    fn try_plans(
+        &self,
+        plans: &Plans,
+        of: Of,
+        bytes: &[u8],
+        work: &mut Workspace<'_>,
+        spare: &mut [u8],
+        fields: &mut Fields,
+    ) -> Plan {
+        let blocks = plans.blocks.fetch_add(1, Relaxed);
+        let old = *locked(&plans.best);
+        if !blocks.is_multiple_of(TRY_EACH) {
+            return old;
+        }
+        let Some(most) = fields.plan(of, bytes) else { return old };
+        let mut best = (self.store.compressed_len(bytes, work), 0);
+        for columns in 1..=most.columns {
+            let is_near = columns.abs_diff(old.columns) <= 1 || columns == most.columns;
+            let plan = Plan { columns, ..most };
+            if !is_near && blocks != 0 {
+                continue;
+            }
+            if let Some((_, grouped)) = grouped(of, &plan, bytes, spare, fields) {
+                best = best.min((self.store.compressed_len(grouped, work), columns));
+            }
+        }
+        let plan = Plan { columns: best.1, ..most };
+        *locked(&plans.best) = plan;
+        plan
     }
 
-    /// Makes what came out of the store the block again, by way of `spare`, which is as long.
-    pub fn ungroup(&self, block: &Block, bytes: &mut [u8], spare: &mut [u8]) -> Result<(), Error> {
-        let grouping = Grouping::from_number(block.grouping.load(Relaxed));
-        let Some(Shape::Equal(shape)) = self.shape_of(block.kind.load(Relaxed)) else { return Ok(()) };
-        if grouping == Grouping::Nodes {
-            return Ok(());
-        }
-        let nodes = shape.first()..shape.used();
-        let (Some(nodes), Some(spare)) = (bytes.get_mut(nodes.clone()), spare.get_mut(..nodes.len())) else {
-            return Err(Error::Damaged);
-        };
-        spare.copy_from_slice(nodes);
-        group(grouping, spare, nodes, shape.stride(), true);
-        Ok(())
+    /// Makes what came out of the store the block again.
+    pub fn ungroup(
+        &self,
+        number: u32,
+        block: &Block,
+        from: &[u8],
+        to: &mut [u8],
+        fields: &mut Fields,
+    ) -> Result<(), Error> {
+        let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
+        fields.ungroup(of(number, block, shape), from, to).ok_or(Error::Damaged)
     }
 }
 
-/// The bytes of a block with its nodes grouped, in `spare` if they have to be moved; `None` if nodes of that size can't be grouped so.
-fn grouped<'a>(
-    grouping: Grouping,
-    shape: equal::Shape,
-    bytes: &'a [u8],
-    spare: &'a mut [u8],
-) -> Option<&'a [u8]> {
-    if grouping == Grouping::Nodes {
-        return Some(bytes);
-    }
-    let spare = spare.get_mut(..bytes.len()).filter(|_| can_group(grouping, shape.stride()))?;
-    let (first, end) = (shape.first(), shape.used());
-    spare[..first].copy_from_slice(&bytes[..first]);
-    group(grouping, &bytes[first..end], &mut spare[first..end], shape.stride(), false);
-    spare[end..].copy_from_slice(&bytes[end..]);
-    Some(spare)
+/// The bytes of a block with its nodes grouped, in `spare`, and what is to be noted of it; `None` if they become no fewer.
+fn grouped<'s>(
+    of: Of,
+    plan: &Plan,
+    bytes: &[u8],
+    spare: &'s mut [u8],
+    fields: &mut Fields,
+) -> Option<(u8, &'s [u8])> {
+    let used = fields.group(of, plan, bytes, spare)?;
+    let parts = (used * PARTS).div_ceil(bytes.len());
+    let grouping = u8::try_from(parts).ok()?;
+    // What follows is zero.
+    Some((grouping, &spare[..grouped_len(grouping, bytes.len())]))
+}
+
+fn of(number: u32, block: &Block, shape: Shape) -> Of {
+    Of { shape, handle: Handle::key_of(number, block.incarnation.load(Relaxed)) << 16 }
 }

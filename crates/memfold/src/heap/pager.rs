@@ -8,6 +8,7 @@ use super::blocks::{Block, Place};
 use super::core::{Core, Pool, Shape, locked};
 use super::error::Error;
 use super::frames::{Frame, Frames, pause};
+use super::grouping::{AS_IT_IS, grouped_len};
 use super::layout::image::Damaged;
 use super::layout::mixed::Mixed;
 
@@ -218,7 +219,8 @@ impl Core {
         }
         // SAFETY: the frame's memory; the tenancy has ended, so nobody writes.
         let bytes = unsafe { std::slice::from_raw_parts(frame.base().as_ptr(), len) };
-        let copy = self.with_work(|work, spare| self.put(owner, block, bytes, work, spare))??;
+        let copy =
+            self.with_work(|work, spare, fields| self.put(owner, block, bytes, work, spare, fields))??;
         block.set_copy(copy);
         frame.dirty.store(false, Relaxed);
         self.counts.compressions.fetch_add(1, Relaxed);
@@ -237,11 +239,19 @@ impl Core {
     pub fn load(&self, number: u32, block: &Block, to: &mut [u8]) -> Result<(), Error> {
         let (_, len) = self.stored_len(block)?;
         let to = to.get_mut(..len).ok_or(Error::Damaged)?;
-        self.with_work(|work, spare| {
+        let grouping = block.grouping.load(Relaxed);
+        self.with_work(|work, spare, fields| {
             // SAFETY: the copy is pinned, and who frees it has the block's lock.
-            let load = |copy| unsafe { self.store.load(copy, number.into(), to, &mut work.decode) };
-            block.with_copy(load).ok_or(Error::Damaged)??;
-            self.ungroup(block, to, spare)
+            let mut load = |to: &mut [u8]| unsafe {
+                let load = |copy| self.store.load(copy, number.into(), to, &mut work.decode);
+                block.with_copy(load).ok_or(Error::Damaged)?.map_err(Error::from)
+            };
+            if grouping == AS_IT_IS {
+                return load(to);
+            }
+            let grouped = spare.get_mut(..grouped_len(grouping, len)).ok_or(Error::Damaged)?;
+            load(grouped)?;
+            self.ungroup(number, block, grouped, to, fields)
         })?
     }
 

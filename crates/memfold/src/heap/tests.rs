@@ -329,7 +329,7 @@ fn values_and_texts_come_back() {
 }
 
 #[test]
-fn nodes_of_one_size_are_grouped_when_that_pays() {
+fn nodes_are_grouped_when_that_pays() {
     let mut random = Random(12);
     // Numbers of which only the lower bytes differ; and text, which is best left as it is.
     let numbers: Vec<[u64; 5]> = (0..20_000)
@@ -364,11 +364,27 @@ fn nodes_of_one_size_are_grouped_when_that_pays() {
         }
         heap.stats().payload_bytes
     };
-    // Of the same nodes, with two sizes that take the same room, none are grouped.
-    let (grouped, not) = (payload(&|_| 40, false), payload(&|i| 40 + i % 2 * 2, false));
-    assert!(grouped < not * 8 / 10, "{grouped} and {not}");
-    let (left, not) = (payload(&|_| 60, true), payload(&|i| 60 + i % 2 * 2, true));
-    assert!(left < not * 21 / 20, "{left} and {not}");
+    // What the codec alone makes of the same bytes, in pieces as long as blocks.
+    let alone = |bytes: Vec<u8>| {
+        let codec = memfold_codec::codec("zstd:1").unwrap();
+        let mut memory = memfold_codec::ScratchBuf::for_codecs([codec], 32 << 10);
+        let mut to = vec![0; codec.bound(32 << 10)];
+        let mut len = |piece: &[u8]| match codec.compress(piece, &mut to, piece.len(), &mut memory.scratch())
+        {
+            memfold_codec::Compressed::Fits(len) => len as u64,
+            memfold_codec::Compressed::Incompressible => piece.len() as u64,
+        };
+        bytes.chunks_exact(32 << 10).map(&mut len).sum::<u64>()
+    };
+    let of_numbers =
+        alone(numbers.iter().flat_map(|node| zerocopy::IntoBytes::as_bytes(node).to_vec()).collect());
+    // Of one size, and of two.
+    let (one, two) = (payload(&|_| 40, false), payload(&|i| 40 + i % 2 * 2, false));
+    assert!(one < of_numbers * 7 / 10 && two < of_numbers * 8 / 10, "{one} and {two} of {of_numbers}");
+    // As far apart as nodes are.
+    let of_texts = alone(texts.iter().flat_map(|text| [text, &[0; 4][..]].concat()).collect());
+    let (one, two) = (payload(&|_| 60, true), payload(&|i| 60 + i % 2 * 2, true));
+    assert!(one < of_texts * 21 / 20 && two < of_texts * 23 / 20, "{one} and {two} of {of_texts}");
 }
 
 #[test]

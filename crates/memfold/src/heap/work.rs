@@ -10,6 +10,7 @@ use std::vec::Vec;
 
 use super::core::{Core, locked};
 use super::error::Error;
+use super::layout::fields::Fields;
 use crate::store::Workspace;
 use std::sync::atomic::Ordering::*;
 
@@ -17,6 +18,7 @@ use std::sync::atomic::Ordering::*;
 pub struct Work {
     space: ManuallyDrop<Workspace<'static>>,
     memory: NonNull<[u8]>,
+    fields: Fields,
 }
 
 // SAFETY: what codecs keep in the memory is bytes and pointers into it; none of it is tied to a thread.
@@ -60,19 +62,25 @@ impl Core {
         let mut memory = NonNull::from(Box::leak(memory.into_boxed_slice()));
         // SAFETY: leaked, so it lives until it is dropped together with its only user.
         let space = self.store.workspace(self.frames.stride(), unsafe { memory.as_mut() });
-        Ok(Work { space: ManuallyDrop::new(space), memory })
+        Ok(Work { space: ManuallyDrop::new(space), memory, fields: Fields::default() })
     }
 
-    /// Runs `f` with memory to compress in, and some as long as a frame.
-    pub fn with_work<R>(&self, f: impl FnOnce(&mut Workspace<'_>, &mut [u8]) -> R) -> Result<R, Error> {
+    /// Runs `f` with memory to compress in, some as long as a frame, and some to group in.
+    pub fn with_work<R>(
+        &self,
+        f: impl FnOnce(&mut Workspace<'_>, &mut [u8], &mut Fields) -> R,
+    ) -> Result<R, Error> {
         let taken = locked(&self.work).pop();
         let mut work = match taken {
             Some(work) => work,
             None => self.make_work()?,
         };
         let spare = std::mem::take(&mut work.block);
-        let result = f(&mut work, spare);
+        let before = work.fields.bytes();
+        let Work { space, fields, .. } = &mut work;
+        let result = f(space, spare, fields);
         work.block = spare;
+        self.counts.work_bytes.fetch_add((work.fields.bytes() - before) as u64, Relaxed);
         locked(&self.work).push(work);
         Ok(result)
     }

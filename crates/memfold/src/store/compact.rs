@@ -140,7 +140,6 @@ impl<M: Memory> Store<M> {
         for (number, class) in self.classes_from(begin) {
             if left == 0 {
                 self.cursor.store(number, Ordering::Relaxed);
-                done.more = true;
                 break;
             }
             let mut more = true;
@@ -159,6 +158,8 @@ impl<M: Memory> Store<M> {
                 more = given > 0;
             }
         }
+        // The class in which it ran out may have more, even if it was the last.
+        done.more = left == 0;
         done
     }
 }

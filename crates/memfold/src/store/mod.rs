@@ -162,6 +162,8 @@ pub struct Store<M: Memory> {
     chunks: [AtomicPtr<Class>; CHUNKS],
     /// The class with which maintenance goes on.
     cursor: AtomicUsize,
+    /// How many there are, for the choice of classes.
+    blobs: AtomicUsize,
 }
 
 impl<M: Memory> Store<M> {
@@ -174,6 +176,7 @@ impl<M: Memory> Store<M> {
             table: AtomicPtr::new(ptr::null_mut()),
             chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS],
             cursor: AtomicUsize::new(0),
+            blobs: AtomicUsize::new(0),
         }
     }
 
@@ -272,6 +275,7 @@ impl<M: Memory> Store<M> {
         // SAFETY: a live slot; readers are done with it, as they promised.
         unsafe { Header::withdraw(class.header(r.index())) };
         locked.give_back(r.index(), len);
+        self.blobs.fetch_sub(1, Ordering::Relaxed);
         let tuning = self.tuning();
         if locked.needs_help(tuning) {
             locked.help(r.class(), owners);
@@ -300,7 +304,13 @@ impl<M: Memory> Store<M> {
     /// Takes a slot for `len` bytes, in the class that fits or, when that
     /// one cannot grow, in one that is a little larger and has room.
     fn take(&self, len: usize) -> Option<Taken<'_>> {
-        let number = size::class_of(len)?;
+        let number = size::class_among(len, self.blobs.load(Ordering::Relaxed))?;
+        let taken = self.take_in(number, len)?;
+        self.blobs.fetch_add(1, Ordering::Relaxed);
+        Some(taken)
+    }
+
+    fn take_in(&self, number: usize, len: usize) -> Option<Taken<'_>> {
         let tuning = self.tuning();
         if let Some(class) = self.make_class(number) {
             let mut locked = class.lock(&self.memory);

@@ -9,6 +9,11 @@
 //!   slot    16   32  ..  8192 | 8256  8320  .. 16384 | 16512 .. | 16 MiB
 //!   step        16            |        64            |   128 .. | 64 KiB
 //! ```
+//!
+//! A class has memory that nobody uses: the rest of its last page, a reserve, the headers of a group. While there are few blobs this
+//! is more than what long slots would waste. So only one class in a **grain** is used then, 16 or 8 at most, and all when there are many:
+//! of `n` blobs in one class of `g`, waste is about `8 n g` bytes and slack some kilobytes for each of `512 / g` classes,
+//! the sum is least where `g * g * n` is [`WORTH`].
 
 /// Steps of 16 bytes up to this size of a slot.
 const FINE_LIMIT: usize = 8192;
@@ -34,6 +39,21 @@ pub(super) fn class_of(payload: usize) -> Option<usize> {
     let octave = last.ilog2() as usize - FINE_LIMIT.ilog2() as usize;
     let step_shift = octave + FINE_LIMIT.ilog2() as usize - STEPS.ilog2() as usize;
     Some(FINE_CLASSES + octave * STEPS + (last >> step_shift) - STEPS)
+}
+
+/// See the module; as measured with blobs of 1 to 8 KiB.
+const WORTH: usize = 1 << 18;
+/// One in so many classes is used at least.
+const MOST_GRAIN: usize = 16;
+const MOST_GRAIN_ABOVE: usize = 8;
+
+/// The class for a blob of `payload` bytes when there are so many blobs.
+pub(super) fn class_among(payload: usize, blobs: usize) -> Option<usize> {
+    let exact = class_of(payload)?;
+    // A slot is longer than its blob by an eighth at most.
+    let most = if exact < FINE_CLASSES { (payload / 128).min(MOST_GRAIN) } else { MOST_GRAIN_ABOVE };
+    let best = (WORTH / blobs.max(1)).isqrt().min(most).max(1);
+    Some(exact | ((best + 1).next_power_of_two() / 2 - 1))
 }
 
 /// Bytes of a slot of `class`.
@@ -64,6 +84,21 @@ mod tests {
         assert_eq!(slot_bytes(CLASSES - 1), MAX_PAYLOAD);
         assert_eq!(class_of(MAX_PAYLOAD), Some(CLASSES - 1));
         assert_eq!(class_of(MAX_PAYLOAD + 1), None);
+    }
+
+    #[test]
+    fn few_blobs_share_classes() {
+        for blobs in [0, 1, 100, 1000, 20_000, 1 << 18, 10_000_000] {
+            let mut classes = std::collections::BTreeSet::new();
+            for payload in (0..=MAX_PAYLOAD).step_by(61) {
+                let (exact, class) = (class_of(payload).unwrap(), class_among(payload, blobs).unwrap());
+                assert!(class >= exact && class < CLASSES && (blobs < 1 << 18 || class == exact));
+                let waste = slot_bytes(class) - payload;
+                assert!(waste <= 16 || waste * 7 <= payload, "{payload} of {blobs}: {waste}");
+                classes.insert(class);
+            }
+            assert!(blobs > 1000 || classes.len() < CLASSES / 5, "{blobs}: {}", classes.len());
+        }
     }
 
     #[test]

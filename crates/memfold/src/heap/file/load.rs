@@ -18,7 +18,6 @@ use crate::heap::Heap;
 use crate::heap::core::{Core, Shape as Blocks, locked};
 use crate::heap::error::{BadOption, Error};
 use crate::heap::handle::Handle;
-use crate::heap::layout::group::{Grouping, can_group};
 use crate::heap::options::{ALIGNMENTS, BLOCK_BYTES, Options};
 
 /// Blocks after which it is looked whether the limit allows more.
@@ -281,12 +280,10 @@ pub fn counts_are_possible(record: &Record, shape: Blocks) -> bool {
         Blocks::Mixed(shape) => {
             let most = shape.room();
             let fits = free <= most && bytes <= most - free && live <= bytes;
-            fits && longest <= most && pending <= most && record.grouping == 0
+            fits && longest <= most && pending <= most
         }
         Blocks::Equal(shape) => {
-            let grouping = Grouping::ALL.get(usize::from(record.grouping));
-            let can = grouping.is_some_and(|&grouping| can_group(grouping, shape.stride()));
-            live <= shape.nodes() && pending <= shape.nodes() && (bytes, free, longest) == (0, 0, 0) && can
+            live <= shape.nodes() && pending <= shape.nodes() && (bytes, free, longest) == (0, 0, 0)
         }
     };
     live > 0 && counts && record.flags & !(format::MARKED | format::RETIRED) == 0

@@ -19,6 +19,7 @@ use crate::heap::Heap;
 use crate::heap::blocks::{Block, Place};
 use crate::heap::core::{Core, Shape as Blocks, locked};
 use crate::heap::error::Error;
+use crate::heap::grouping::grouped_len;
 use crate::store::Ref;
 
 /// Bytes of payloads, or of parts of large nodes, that are worth a chunk.
@@ -223,8 +224,9 @@ impl<W: Write> Saver<'_, W> {
     /// Compresses a block again so that any process can read it.
     fn compress_again(&self, number: u32, block: &Block, copy: Ref) -> Result<(CodecId, Vec<u8>), SaveError> {
         let (_, len) = self.core.stored_len(block)?;
+        let len = grouped_len(block.grouping.load(Relaxed), len);
         let codec = codec(PORTABLE).map_err(|_| Error::Damaged)?;
-        let made = self.core.with_work(|work, spare| {
+        let made = self.core.with_work(|work, spare, _| {
             let bytes = &mut spare[..len];
             // SAFETY: as in `add_copy`.
             unsafe { self.core.store.load(copy, number.into(), bytes, &mut work.decode) }?;

@@ -88,8 +88,20 @@ impl Shape {
         self.first as usize
     }
 
-    fn end(self) -> usize {
+    /// Where the last extent ends.
+    pub fn end(self) -> usize {
         self.end as usize
+    }
+
+    /// Bytes of the extent with this header; `long` are the units of a free one whose header has no room for them.
+    #[inline]
+    pub fn stride_of(self, header: u16, long: u32) -> Option<usize> {
+        let stride = match (header & FREE, header & UNITS) {
+            (0, _) => self.stride(header.into()),
+            (_, UNITS) => (long as usize).saturating_mul(self.align()),
+            (_, units) => usize::from(units) * self.align(),
+        };
+        (header & SIZE != 0 && stride >= HEADER).then_some(stride)
     }
 
     #[inline]
@@ -211,16 +223,16 @@ impl Mixed {
     /// The extent that begins at `place`.
     pub fn extent(self, place: usize) -> Result<Extent, Damaged> {
         let header = self.image.get16(place - HEADER)?;
-        let (stride, node) = match (header & FREE, header & UNITS) {
-            (0, _) => (self.shape.stride(header.into()), Some(usize::from(header))),
-            (_, UNITS) => {
-                let units = usize::from(self.image.get16(place + LINK)?)
-                    | usize::from(self.image.get16(place + LINK + 2)?) << 16;
-                (units.saturating_mul(self.shape.align()), None)
+        let long = match (header & FREE, header & UNITS) {
+            (FREE, UNITS) => {
+                u32::from(self.image.get16(place + LINK)?)
+                    | u32::from(self.image.get16(place + LINK + 2)?) << 16
             }
-            (_, units) => (usize::from(units) * self.shape.align(), None),
+            _ => 0,
         };
-        let fits = header & SIZE != 0 && stride != 0 && stride <= self.shape.end().saturating_sub(place);
+        let node = (header & FREE == 0).then_some(header.into());
+        let stride = self.shape.stride_of(header, long).ok_or(Damaged)?;
+        let fits = stride <= self.shape.end().saturating_sub(place);
         if fits { Ok(Extent { place, stride, node }) } else { Err(Damaged) }
     }
 

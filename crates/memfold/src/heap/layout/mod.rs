@@ -3,8 +3,39 @@
 //! Nothing here knows of frames, threads or compression: a block is an [`Image`](image::Image), and who changes it has the right to.
 
 pub mod equal;
-pub mod group;
+pub mod fields;
 pub mod image;
 pub mod mixed;
 #[cfg(test)]
 mod tests;
+
+use super::marks::Marks;
+
+/// What a block's kind means.
+#[derive(Debug, Clone, Copy)]
+pub enum Shape {
+    Mixed(mixed::Shape),
+    Equal(equal::Shape),
+}
+
+impl Shape {
+    /// How many places nodes can have.
+    pub fn places(self) -> usize {
+        match self {
+            Shape::Mixed(shape) => shape.total_units(),
+            Shape::Equal(shape) => shape.nodes(),
+        }
+    }
+
+    /// Bytes of the block without marks.
+    pub fn image(self, block_size: usize) -> usize {
+        match self {
+            Shape::Mixed(_) => block_size,
+            Shape::Equal(shape) => shape.used().next_multiple_of(8),
+        }
+    }
+
+    pub fn marks(self, block_size: usize) -> Marks {
+        Marks::new(self.image(block_size), self.places())
+    }
+}

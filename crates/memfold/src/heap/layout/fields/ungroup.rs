@@ -1,0 +1,156 @@
+//! From what was decompressed to the block.
+
+use super::super::{Shape, mixed};
+use super::{Fields, HEADER, MOST_COLUMNS, Of, Predictor, WORD, is_long, unfold, word};
+
+/// Nodes that are read at a time.
+const TILE: usize = 32;
+
+/// Reads it again.
+struct Reader<'f> {
+    from: &'f [u8],
+}
+
+impl<'f> Reader<'f> {
+    #[inline]
+    fn take(&mut self, len: usize) -> Option<&'f [u8]> {
+        let (part, rest) = self.from.split_at_checked(len)?;
+        self.from = rest;
+        Some(part)
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        self.take(4)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
+    }
+}
+
+impl Fields {
+    /// Makes a block of what `group` made; `None` if that did not.
+    pub fn ungroup(&mut self, of: Of, from: &[u8], block: &mut [u8]) -> Option<()> {
+        let mut input = Reader { from };
+        let columns = usize::from(input.take(1)?[0]);
+        let mut predictors = [Predictor::Zero; MOST_COLUMNS];
+        for (to, &from) in predictors.get_mut(..columns)?.iter_mut().zip(input.take(columns)?) {
+            *to = *Predictor::ALL.get(usize::from(from))?;
+        }
+        match of.shape {
+            Shape::Mixed(shape) => self.read_headers(shape, &mut input, block, columns)?,
+            Shape::Equal(shape) => self.note_equal(of, shape, columns),
+        }
+        self.read_planes(of, &predictors[..columns], &mut input, block)?;
+        let (lead, trailing) = of.around(block.len());
+        let mut put = |range| {
+            let to: &mut [u8] = block.get_mut(range)?;
+            to.copy_from_slice(input.take(to.len())?);
+            Some(())
+        };
+        put(lead)?;
+        self.rests.iter().try_for_each(|&(from, end)| put(from as usize..end as usize))?;
+        put(trailing)
+    }
+
+    /// Puts headers where they were, and notes what they stand before.
+    fn read_headers(
+        &mut self,
+        shape: mixed::Shape,
+        input: &mut Reader<'_>,
+        block: &mut [u8],
+        columns: usize,
+    ) -> Option<()> {
+        self.clear();
+        let count =
+            input.number().map(|count| count as usize).filter(|&count| count <= shape.total_units())?;
+        let (low, high) = (input.take(count)?, input.take(count)?);
+        let mut at = shape.first();
+        for (&low, &high) in low.iter().zip(high) {
+            let header = u16::from_le_bytes([low, high]);
+            let long = if is_long(header) { input.number()? } else { 0 };
+            let left = shape.end().saturating_sub(at);
+            let stride = shape.stride_of(header, long).filter(|&stride| stride <= left)?;
+            block.get_mut(at - HEADER..at)?.copy_from_slice(&header.to_le_bytes());
+            self.push(shape, at, stride, header, columns);
+            at += stride;
+        }
+        (at == shape.end()).then_some(())
+    }
+
+    fn read_planes(
+        &mut self,
+        of: Of,
+        predictors: &[Predictor],
+        input: &mut Reader<'_>,
+        block: &mut [u8],
+    ) -> Option<()> {
+        let (varying, base) = (input.take(predictors.len())?, input.take(predictors.len() * WORD)?);
+        let mut columns = [Column::default(); MOST_COLUMNS];
+        for (index, &predictor) in predictors.iter().enumerate() {
+            let column = &mut columns[index];
+            (column.base, column.predictor) = (word(base, index), predictor);
+            for byte in (0..WORD).filter(|byte| varying[index] >> byte & 1 != 0) {
+                column.base &= !(0xff << (8 * byte));
+                column.planes[column.count] = (8 * byte as u32, input.take(self.members.len())?);
+                column.count += 1;
+            }
+        }
+        let mut last = [0; MOST_COLUMNS];
+        // A few nodes at a time: those and their planes stay in the cache.
+        for (tile, members) in self.members.chunks(TILE).enumerate() {
+            for (index, column) in columns[..predictors.len()].iter().enumerate() {
+                let mut words = [column.base; TILE];
+                for (shift, plane) in &column.planes[..column.count] {
+                    let plane = &plane[tile * TILE..][..members.len()];
+                    words.iter_mut().zip(plane).for_each(|(word, &byte)| *word |= u64::from(byte) << shift);
+                }
+                self.restore(
+                    of,
+                    tile * TILE,
+                    column.predictor,
+                    &mut last[index],
+                    &mut words[..members.len()],
+                );
+                let from = index * WORD;
+                let width = of.taken(index + 1) - from;
+                for (member, word) in members.iter().zip(&words) {
+                    let to = block.get_mut(member.at as usize + from..)?;
+                    match to.first_chunk_mut().filter(|_| width == WORD) {
+                        Some(to) => *to = word.to_le_bytes(),
+                        None => to.get_mut(..width)?.copy_from_slice(&word.to_le_bytes()[..width]),
+                    }
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Makes the words of members from `first` on of what is left without their predictions.
+    fn restore(&self, of: Of, first: usize, predictor: Predictor, last: &mut u64, words: &mut [u64]) {
+        let handle = |i: usize| self.members.get(i).map_or(0, |member| of.handle + u64::from(member.place));
+        let words = words.iter_mut().zip(first..);
+        match predictor {
+            Predictor::Zero => {}
+            Predictor::Same => words.for_each(|(word, _)| {
+                *word = unfold(*word).wrapping_add(*last);
+                *last = *word;
+            }),
+            Predictor::Next => words.for_each(|(word, i)| *word = unfold(*word).wrapping_add(handle(i + 1))),
+            Predictor::Previous => {
+                words.for_each(|(word, i)| *word = unfold(*word).wrapping_add(handle(i.wrapping_sub(1))));
+            }
+        }
+    }
+}
+
+/// A column that is read: its words without the bytes that vary, and the planes that have those, with how far left they belong.
+#[derive(Debug, Clone, Copy)]
+struct Column<'f> {
+    base: u64,
+    predictor: Predictor,
+    planes: [(u32, &'f [u8]); WORD],
+    count: usize,
+}
+
+impl Default for Column<'_> {
+    fn default() -> Self {
+        Column { base: 0, predictor: Predictor::Zero, planes: [(0, &[]); WORD], count: 0 }
+    }
+}
