@@ -1,28 +1,32 @@
 //! First in, first out.
 
-use std::collections::VecDeque;
 use std::vec::Vec;
 
+use super::order::Order;
 use super::{Policy, Uses};
 
-/// The oldest is in front.
+/// By arrival.
 #[derive(Default)]
-pub struct Fifo(VecDeque<u32>);
+pub struct Fifo {
+    order: Order<u64>,
+    arrivals: u64,
+}
 
 impl Policy for Fifo {
     fn came(&mut self, frame: u32, _: &dyn Uses) {
-        self.0.push_back(frame);
+        self.order.insert(frame, self.arrivals);
+        self.arrivals += 1;
     }
 
     fn left(&mut self, frame: u32) {
-        self.0.retain(|&other| other != frame);
+        self.order.remove(frame);
     }
 
     fn choose(&mut self, _: &dyn Uses) -> Option<u32> {
-        self.0.pop_front()
+        self.order.pop_first().map(|(_, frame)| frame)
     }
 
     fn frames(&self) -> Vec<u32> {
-        self.0.iter().copied().collect()
+        self.order.iter().collect()
     }
 }

@@ -1,36 +1,55 @@
-//! The least frequently used, and of those the least recently used.
+//! The least frequently used, with dynamic aging; of those that are alike the least recently used.
+//!
+//! What comes begins with as many uses as had what went last, else it would always be the next to go, and what was used often long ago would
+//! stay for ever (LFU-DA: Arlitt, Cherkasova, Dilley, Friedrich, Jin, 2000).
 
-use std::collections::BTreeSet;
 use std::vec::Vec;
 
+use super::order::Order;
 use super::{Policy, Uses};
 
-/// By count and time of last use as they were when last looked at; both only grow.
+/// By uses and time of last use as they were when last looked at; both only grow.
 #[derive(Default)]
-pub struct Lfu(BTreeSet<(u32, u32, u32)>);
+pub struct Lfu {
+    order: Order<(u32, u32)>,
+    /// The uses of what went last, and, by frame, what it was when the block came.
+    age: u32,
+    ages: Vec<u32>,
+}
+
+impl Lfu {
+    fn key(&self, frame: u32, uses: &dyn Uses) -> (u32, u32) {
+        (self.ages[frame as usize].saturating_add(uses.count(frame)), uses.last(frame))
+    }
+}
 
 impl Policy for Lfu {
     fn came(&mut self, frame: u32, uses: &dyn Uses) {
-        self.0.insert((uses.count(frame), uses.last(frame), frame));
+        if self.ages.len() <= frame as usize {
+            self.ages.resize(frame as usize + 1, 0);
+        }
+        self.ages[frame as usize] = self.age;
+        self.order.insert(frame, self.key(frame, uses));
     }
 
     fn left(&mut self, frame: u32) {
-        self.0.retain(|&(_, _, other)| other != frame);
+        self.order.remove(frame);
     }
 
     fn choose(&mut self, uses: &dyn Uses) -> Option<u32> {
-        for _ in 0..self.0.len() {
-            let (count, last, frame) = self.0.pop_first()?;
-            let now = (uses.count(frame), uses.last(frame), frame);
-            if now == (count, last, frame) {
+        for _ in 0..self.order.len() {
+            let (seen, frame) = self.order.pop_first()?;
+            let key = self.key(frame, uses);
+            if key == seen {
+                self.age = seen.0;
                 return Some(frame);
             }
-            self.0.insert(now);
+            self.order.insert(frame, key);
         }
-        self.0.pop_first().map(|(_, _, frame)| frame)
+        self.order.pop_first().map(|(_, frame)| frame)
     }
 
     fn frames(&self) -> Vec<u32> {
-        self.0.iter().map(|&(_, _, frame)| frame).collect()
+        self.order.iter().collect()
     }
 }

@@ -1,21 +1,21 @@
 //! The least recently used.
 
-use std::collections::BTreeSet;
 use std::vec::Vec;
 
+use super::order::Order;
 use super::{Policy, Uses};
 
-/// By the time of last use as it was when last looked at. A use moves nothing: it is found when the frame is the first.
+/// By time of last use as it was when last looked at. A use moves nothing: it is found when the frame is the first.
 #[derive(Default)]
-pub struct Lru(BTreeSet<(u32, u32)>);
+pub struct Lru(Order<u32>);
 
 impl Policy for Lru {
     fn came(&mut self, frame: u32, uses: &dyn Uses) {
-        self.0.insert((uses.last(frame), frame));
+        self.0.insert(frame, uses.last(frame));
     }
 
     fn left(&mut self, frame: u32) {
-        self.0.retain(|&(_, other)| other != frame);
+        self.0.remove(frame);
     }
 
     fn choose(&mut self, uses: &dyn Uses) -> Option<u32> {
@@ -26,12 +26,12 @@ impl Policy for Lru {
             if last == seen {
                 return Some(frame);
             }
-            self.0.insert((last, frame));
+            self.0.insert(frame, last);
         }
         self.0.pop_first().map(|(_, frame)| frame)
     }
 
     fn frames(&self) -> Vec<u32> {
-        self.0.iter().map(|&(_, frame)| frame).collect()
+        self.0.iter().collect()
     }
 }

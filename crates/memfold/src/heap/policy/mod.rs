@@ -8,6 +8,7 @@
 mod fifo;
 mod lfu;
 mod lru;
+mod order;
 mod second_chance;
 mod sieve;
 
@@ -47,7 +48,7 @@ pub enum PolicyKind {
     /// The least recently used one (compll's choice).
     #[default]
     Lru,
-    /// The least frequently used one since it came.
+    /// The least frequently used one since it came, with dynamic aging.
     Lfu,
     /// SIEVE: a hand goes from old to new and takes the first that was not used since it came by; what comes, comes in as new, and
     /// what was used stays where it is (Zhang et al., NSDI 2024).

@@ -1,36 +1,51 @@
 //! First in, first out, but what was used in between goes round again.
 
-use std::collections::VecDeque;
 use std::vec::Vec;
 
+use super::order::Order;
 use super::{Policy, Uses};
 
-/// The oldest is in front, each with when it had last been used when it was looked at.
+/// By when they came, or went round; and, by frame, when each had last been used then.
 #[derive(Default)]
-pub struct SecondChance(VecDeque<(u32, u32)>);
+pub struct SecondChance {
+    order: Order<u64>,
+    arrivals: u64,
+    seen: Vec<u32>,
+}
+
+impl SecondChance {
+    fn push(&mut self, frame: u32, last: u32) {
+        if self.seen.len() <= frame as usize {
+            self.seen.resize(frame as usize + 1, 0);
+        }
+        self.seen[frame as usize] = last;
+        self.order.insert(frame, self.arrivals);
+        self.arrivals += 1;
+    }
+}
 
 impl Policy for SecondChance {
     fn came(&mut self, frame: u32, uses: &dyn Uses) {
-        self.0.push_back((frame, uses.last(frame)));
+        self.push(frame, uses.last(frame));
     }
 
     fn left(&mut self, frame: u32) {
-        self.0.retain(|&(other, _)| other != frame);
+        self.order.remove(frame);
     }
 
     fn choose(&mut self, uses: &dyn Uses) -> Option<u32> {
-        for _ in 0..self.0.len() {
-            let (frame, seen) = self.0.pop_front()?;
+        for _ in 0..self.order.len() {
+            let (_, frame) = self.order.pop_first()?;
             let last = uses.last(frame);
-            if last == seen {
+            if last == self.seen[frame as usize] {
                 return Some(frame);
             }
-            self.0.push_back((frame, last));
+            self.push(frame, last);
         }
-        self.0.pop_front().map(|(frame, _)| frame)
+        self.order.pop_first().map(|(_, frame)| frame)
     }
 
     fn frames(&self) -> Vec<u32> {
-        self.0.iter().map(|&(frame, _)| frame).collect()
+        self.order.iter().collect()
     }
 }

@@ -5,50 +5,53 @@
 //!                      ^ hand ->                 not used: goes
 //! ```
 
-use std::collections::BTreeMap;
 use std::vec::Vec;
 
+use super::order::Order;
 use super::{Policy, Uses};
 
-/// Frames in the order in which they came, and when each had last been used when the hand came by.
+/// Frames in the order in which they came; and, by frame, when each had last been used when the hand came by.
 #[derive(Default)]
 pub struct Sieve {
-    order: BTreeMap<u64, (u32, u32)>,
+    order: Order<u64>,
     arrivals: u64,
     hand: u64,
+    seen: Vec<u32>,
 }
 
 impl Policy for Sieve {
     fn came(&mut self, frame: u32, uses: &dyn Uses) {
-        self.order.insert(self.arrivals, (frame, uses.last(frame)));
+        if self.seen.len() <= frame as usize {
+            self.seen.resize(frame as usize + 1, 0);
+        }
+        self.seen[frame as usize] = uses.last(frame);
+        self.order.insert(frame, self.arrivals);
         self.arrivals += 1;
     }
 
     fn left(&mut self, frame: u32) {
-        self.order.retain(|_, &mut (other, _)| other != frame);
+        self.order.remove(frame);
     }
 
     fn choose(&mut self, uses: &dyn Uses) -> Option<u32> {
         for _ in 0..=2 * self.order.len() {
-            let from_hand = self.order.range_mut(self.hand..).next();
-            let Some((&arrival, (frame, seen))) = from_hand else {
+            let Some((arrival, frame)) = self.order.first_from(self.hand) else {
                 self.hand = 0;
                 continue;
             };
             // Behind the newest one it begins with the oldest again, and not with what comes next.
             self.hand = if arrival + 1 == self.arrivals { 0 } else { arrival + 1 };
-            let last = uses.last(*frame);
+            let (last, seen) = (uses.last(frame), &mut self.seen[frame as usize]);
             if last == *seen {
-                let frame = *frame;
-                self.order.remove(&arrival);
+                self.order.remove(frame);
                 return Some(frame);
             }
             *seen = last;
         }
-        self.order.pop_first().map(|(_, (frame, _))| frame)
+        self.order.pop_first().map(|(_, frame)| frame)
     }
 
     fn frames(&self) -> Vec<u32> {
-        self.order.values().map(|&(frame, _)| frame).collect()
+        self.order.iter().collect()
     }
 }

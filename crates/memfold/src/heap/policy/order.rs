@@ -1,0 +1,59 @@
+//! Frames in an order, from which any can be taken out.
+
+use std::collections::BTreeSet;
+use std::vec::Vec;
+
+/// Frames by a key each.
+#[derive(Debug)]
+pub struct Order<K> {
+    frames: BTreeSet<(K, u32)>,
+    /// By number of the frame.
+    keys: Vec<Option<K>>,
+}
+
+impl<K> Default for Order<K> {
+    fn default() -> Self {
+        Order { frames: BTreeSet::new(), keys: Vec::new() }
+    }
+}
+
+impl<K: Ord + Copy> Order<K> {
+    /// The frame comes in with this key.
+    pub fn insert(&mut self, frame: u32, key: K) {
+        let index = frame as usize;
+        if self.keys.len() <= index {
+            self.keys.resize(index + 1, None);
+        }
+        self.keys[index] = Some(key);
+        self.frames.insert((key, frame));
+    }
+
+    /// Takes the frame out, if it is there.
+    pub fn remove(&mut self, frame: u32) {
+        if let Some(key) = self.keys.get_mut(frame as usize).and_then(Option::take) {
+            self.frames.remove(&(key, frame));
+        }
+    }
+
+    /// Takes out the first one.
+    pub fn pop_first(&mut self) -> Option<(K, u32)> {
+        let first = self.frames.pop_first()?;
+        self.keys[first.1 as usize] = None;
+        Some(first)
+    }
+
+    /// The first one whose key is not less than this.
+    pub fn first_from(&self, key: K) -> Option<(K, u32)> {
+        self.frames.range((key, 0)..).next().copied()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.frames.iter().map(|&(_, frame)| frame)
+    }
+}
