@@ -155,15 +155,22 @@ impl Zstd {
 
     /// Where to put the result, and the context that makes it.
     fn compress_context(&self, len: usize, scratch: &mut Scratch<'_>) -> (NonNull<u8>, *mut ZSTD_CCtx) {
+        let len = shared_len(len);
         let kept = Kept { codec: CodecId::ZSTD, compress: true, level: self.level, block_len: len };
         let set_up = |memory: NonNull<u8>| {
-            // SAFETY: the scratch holds compress_scratch(len) bytes, which is
+            // SAFETY: the scratch holds compress_scratch(len) bytes, which are
             // `staging`, a multiple of the alignment, and context_size(len).
             unsafe { self.set_up_context(memory.add(self.staging(len)), len) }
         };
         let (staging, context) = scratch.keep(kept, || self.compress_scratch(len), set_up);
         (staging, context.as_ptr().cast())
     }
+}
+
+/// The length by which blocks of `len` bytes share a context, which is costly to set up: Zstandard's parameters are the same up to
+/// the next power of two, and a context that is less than twice too large is none that the library refuses.
+fn shared_len(len: usize) -> usize {
+    len.checked_next_power_of_two().filter(|_| len > 0).unwrap_or(len)
 }
 
 pub(crate) fn decompress_context(scratch: &mut Scratch<'_>) -> *mut ZSTD_DCtx {
@@ -234,6 +241,7 @@ impl Codec for Zstd {
     }
 
     fn compress_scratch(&self, len: usize) -> usize {
+        let len = shared_len(len);
         if len == 0 { 0 } else { self.staging(len) + self.context_size(len) }
     }
 
