@@ -61,22 +61,24 @@ impl Nodes for Malloc {
 impl Nodes for Session<'_> {
     type Node = Handle;
 
+    #[inline]
     fn alloc(&mut self, len: usize) -> Handle {
         Session::alloc(self, len).expect("room")
     }
 
+    #[inline]
     fn free(&mut self, node: Handle) {
         Session::free(self, node).expect("a live node");
     }
 
+    #[inline]
     fn read(&mut self, node: Handle) -> u64 {
-        let mut bytes = [0; 8];
-        self.read_at(node, 0, &mut bytes).expect("a live node");
-        u64::from_le_bytes(bytes)
+        self.get_at(node, 0).expect("a live node")
     }
 
+    #[inline]
     fn write(&mut self, node: Handle, value: u64) {
-        Session::write(self, node).expect("a live node")[..8].copy_from_slice(&value.to_le_bytes());
+        self.set_at(node, 0, &value).expect("a live node");
     }
 }
 

@@ -53,6 +53,7 @@ mod own;
 mod pager;
 mod plain;
 mod policy;
+mod reads;
 mod rooms;
 mod seats;
 mod segments;
@@ -62,6 +63,7 @@ mod tests;
 mod typed;
 mod way;
 mod work;
+mod writes;
 
 use std::fmt;
 use std::sync::Arc;

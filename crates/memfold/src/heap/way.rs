@@ -1,54 +1,67 @@
 //! How a session gets to the nodes of a block that it used before.
 //!
 //! A way is what was found out about a block in a tenancy of its frame (`frames.rs`): good as long as the tenancy is the same, which is looked at
-//! after everything else. So reading a node is a few comparisons and writes nothing. Where nodes lie comes out of the block's own bytes, which
-//! a C program may have spoiled: what leads outside of the block is refused.
+//! after everything else. So reading a node is a few comparisons and writes nothing: one of them says whether a handle's block, incarnation, place
+//! and check are as they should be. Where nodes lie comes out of the block's own bytes, which a C program may have spoiled: what leads outside
+//! of the block is refused.
 //!
 //! ```text
 //!   frame   | live bits, or nothing | node | node | ..            | marks: starts, checks |
 //!                                   ^ nodes: a node lies at nodes + place * stride
 //! ```
 
+use std::hint::cold_path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::*, fence};
 
 use super::blocks::{Block, Place, add, subtract};
 use super::core::{Core, Shape};
+use super::current::PART;
 use super::error::Error;
 use super::frames::Frame;
-use super::free::gets_room;
 use super::handle::Handle;
 use super::layout::image::Image;
 use super::layout::mixed::{self, FREE, HEADER, Mixed, UNITS, USED};
 
-/// The session may change the block without its lock.
-const OWN: u32 = 1;
+/// The session may change the block without its lock, and the store has no copy of it: both hold for the rest of the tenancy.
+const OWN: u8 = 1;
 /// Nodes have headers that say how long they are.
-const HEADERS: u32 = 2;
+const HEADERS: u8 = 2;
 
-/// See the module. A line of the processor's cache.
+/// The bits of a handle without its check.
+const UNCHECKED: u64 = u64::MAX >> 8;
+
+/// See the module. Two lines of the processor's cache, of which reading needs the first.
 #[derive(Clone, Copy)]
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 pub struct Way<'c> {
-    /// Block and incarnation, as in a handle; no handle has what is here at first.
-    key: u64,
-    tenancy: u64,
+    /// The bits of the handle of the block's first node, could one be there, with check 0. No handle has what is here at first.
+    first: u64,
+    /// Places from the first node's on, if all checks are 0; else 0.
+    unchecked: u64,
     pub frame: &'c Frame,
-    pub block: &'c Block,
+    /// A bit for each place.
+    starts: NonNull<AtomicU64>,
+    /// Place 0, and bytes from one to the next.
     nodes: NonNull<u8>,
-    stride: u32,
+    stride: usize,
+    tenancy: u64,
     /// Bytes of each node, if all have one size, else of all places.
     len: u32,
-    places: u32,
-    /// From `nodes` on, bytes: a bit for each place, and a byte for each, if there are any.
-    starts: i32,
-    checks: i32,
-    flags: u32,
+    /// The last place, counted from the first node's.
+    last: u16,
+    flags: u8,
+    /// Bytes of the block that make it worth while to list it anew, as a power of two.
+    part: u8,
+
+    pub block: &'c Block,
+    /// A byte for each place, if there are any.
+    checks: Option<NonNull<AtomicU8>>,
 }
 
-const _: () = assert!(size_of::<Way<'static>>() == 64);
+const _: () = assert!(size_of::<Way<'static>>() == 128 && std::mem::offset_of!(Way<'static>, block) == 64);
 
-// SAFETY: a pointer into a frame, which lives as long as the heap and is read by atomic operations, whichever thread does it; the session
+// SAFETY: pointers into a frame, which lives as long as the heap and is read by atomic operations, whichever thread does it; the session
 // that a way belongs to is used by one thread at a time.
 unsafe impl Send for Way<'_> {}
 
@@ -63,26 +76,45 @@ impl<'c> Way<'c> {
     /// To nowhere.
     pub fn none(core: &'c Core) -> Self {
         let (frame, block) = core.nowhere();
-        let nodes = NonNull::dangling();
         Way {
-            key: u64::MAX,
-            tenancy: 0,
+            first: u64::MAX,
+            unchecked: 0,
             frame,
-            block,
-            nodes,
+            starts: NonNull::dangling(),
+            nodes: NonNull::dangling(),
             stride: 0,
+            tenancy: 0,
             len: 0,
-            places: 0,
-            starts: 0,
-            checks: 0,
+            last: 0,
             flags: 0,
+            part: 0,
+            block,
+            checks: None,
         }
     }
 
     /// Whether this is the way to the handle's block.
     #[inline(always)]
     pub fn leads_to(&self, handle: Handle) -> bool {
-        self.key == handle.block_key()
+        handle.to_bits() & UNCHECKED >> 16 << 16 == self.first >> 16 << 16
+    }
+
+    /// Whether this is the way to the handle's block, a node can be at its place, and its check is that of the place.
+    #[inline(always)]
+    fn names_place(&self, handle: Handle) -> bool {
+        // If anything differs above the place, the difference is far above all places.
+        let named = handle.to_bits().wrapping_sub(self.first) < self.unchecked;
+        if named {
+            return true;
+        }
+        cold_path();
+        self.reaches(handle) && self.check(handle.place()).is_some_and(|check| check == handle.check())
+    }
+
+    /// Whether this is the way to the handle's block, and a node can be at its place.
+    #[inline(always)]
+    fn reaches(&self, handle: Handle) -> bool {
+        (handle.to_bits() & UNCHECKED).wrapping_sub(self.first) <= self.last.into()
     }
 
     /// Whether all that is known of the block is true now; what was read before is read before this.
@@ -91,50 +123,37 @@ impl<'c> Way<'c> {
         self.frame.is_tenancy(self.tenancy)
     }
 
-    /// Whether the session may change the block without its lock while it is busy.
+    /// Whether the session may change the block without its lock while it is busy, and need tell nobody that it does.
     #[inline(always)]
     pub fn is_own(&self) -> bool {
         self.flags & OWN != 0
     }
 
-    /// Whether the store has no copy of the block.
-    #[inline(always)]
-    pub fn is_dirty(&self) -> bool {
-        self.frame.dirty.load(Relaxed)
-    }
-
-    /// Whether nodes of the block were freed before.
-    #[inline(always)]
-    pub fn has_checks(&self) -> bool {
-        self.checks != 0
-    }
-
     /// Whether all nodes of the block have one size.
     #[inline(always)]
-    pub fn is_equal(&self) -> bool {
+    fn is_equal(&self) -> bool {
         self.flags & HEADERS == 0
     }
 
-    /// Memory at so many bytes from the first place.
+    /// Memory at so many bytes from place 0.
     #[inline(always)]
-    fn at(&self, offset: isize) -> NonNull<u8> {
-        // SAFETY: every caller stays within the frame: places are below `places`, and starts and checks have room for as many.
-        unsafe { self.nodes.offset(offset) }
+    fn at(&self, offset: usize) -> NonNull<u8> {
+        // SAFETY: every caller stays within the block: places are those that handles reach.
+        unsafe { self.nodes.add(offset) }
     }
 
     /// The word with the bit that says whether a node starts at a place, and the bit.
     #[inline(always)]
-    pub fn start(&self, place: u16) -> (&'c AtomicU64, u64) {
-        let at = self.at(self.starts as isize + (usize::from(place) / 64 * 8) as isize);
-        // SAFETY: starts begin at a multiple of eight and have a bit for each place.
-        (unsafe { at.cast().as_ref() }, 1 << (place % 64))
+    fn start(&self, place: u16) -> (&'c AtomicU64, u64) {
+        // SAFETY: there is a bit for each place that a handle reaches.
+        (unsafe { self.starts.add(usize::from(place) / 64).as_ref() }, 1 << (place % 64))
     }
 
-    /// The check of a place; there are checks.
+    /// The check of a place, if there are checks.
     #[inline(always)]
-    pub fn check(&self, place: u16) -> &'c AtomicU8 {
-        // SAFETY: one byte for each place.
-        unsafe { self.at(self.checks as isize + usize::from(place) as isize).cast().as_ref() }
+    fn check(&self, place: u16) -> Option<u8> {
+        // SAFETY: there is a byte for each place that a handle reaches.
+        self.checks.map(|checks| unsafe { checks.add(place.into()).as_ref() }.load(Relaxed))
     }
 
     /// As `find`, a node whose stripe nobody holds, and the stripe's sequence.
@@ -148,92 +167,81 @@ impl<'c> Way<'c> {
     #[cold]
     fn odd_header(&self, at: usize) -> u16 {
         // SAFETY: both within the block.
-        let byte = |i: usize| unsafe { self.at((at + i) as isize).cast::<AtomicU8>().as_ref() }.load(Relaxed);
+        let byte = |i: usize| unsafe { self.at(at + i).cast::<AtomicU8>().as_ref() }.load(Relaxed);
         u16::from_le_bytes([byte(0), byte(1)])
     }
 
     /// The live node of a handle that this way leads to, if there is one as far as can be seen: true only if the way is good afterwards, and the node's stripe was free.
     #[inline(always)]
     pub fn find(&self, handle: Handle) -> Option<Spot> {
-        let place = handle.place();
-        if u32::from(place) >= self.places {
+        if !self.names_place(handle) {
             return None;
         }
+        let place = handle.place();
         let (word, bit) = self.start(place);
         if word.load(Relaxed) & bit == 0 {
             return None;
         }
-        let check = if self.has_checks() { self.check(place).load(Relaxed) } else { 0 };
-        if check != handle.check() {
-            return None;
-        }
-        let at = usize::from(place) * self.stride as usize;
+        let at = usize::from(place) * self.stride;
         if self.is_equal() {
-            return Some(Spot { bytes: self.at(at as isize), len: self.len as usize });
-        }
-        if at < HEADER {
-            return None;
+            return Some(Spot { bytes: self.at(at), len: self.len as usize });
         }
         let header = if self.stride > 1 {
-            // SAFETY: within the block, at an even address since nodes lie at even ones.
-            unsafe { self.at((at - HEADER) as isize).cast::<AtomicU16>().as_ref() }.load(Relaxed).to_le()
+            // SAFETY: within the block, since the first node has room for its header, at an even address since nodes lie at even ones.
+            unsafe { self.at(at - HEADER).cast::<AtomicU16>().as_ref() }.load(Relaxed).to_le()
         } else {
             self.odd_header(at - HEADER)
         };
         let len = mixed::node_len(header)?;
-        (at + len <= self.len as usize).then(|| Spot { bytes: self.at(at as isize), len })
+        (at + len <= self.len as usize).then(|| Spot { bytes: self.at(at), len })
     }
 }
 
 impl Way<'_> {
     /// Whether a node seems to start at the handle's place, with the handle's check.
     pub fn places_have(&self, handle: Handle) -> bool {
-        let place = handle.place();
-        u32::from(place) < self.places && {
-            let (word, bit) = self.start(place);
-            let check = if self.has_checks() { self.check(place).load(Relaxed) } else { 0 };
-            word.load(Relaxed) & bit != 0 && check == handle.check()
+        self.names_place(handle) && {
+            let (word, bit) = self.start(handle.place());
+            word.load(Relaxed) & bit != 0
         }
     }
 
-    /// Whether a node of the block remains when one is freed.
+    /// Frees a live node of the block, one of `live`; whether the block is to be listed by its room. For who has the right to change it.
     #[inline(always)]
-    pub fn has_others(&self) -> bool {
-        self.block.live.load(Relaxed) > 1
-    }
-
-    /// Frees a live node of the block; whether the block is to be listed by its room. For who has the right to change it.
-    #[inline(always)]
-    pub fn free(&self, handle: Handle, spot: Spot, sequence: u32, block_size: usize) -> Result<bool, Error> {
+    pub fn free(&self, handle: Handle, spot: Spot, sequence: u32, live: u32) -> Result<bool, Error> {
         let (place, block) = (handle.place(), self.block);
         let stripe = self.frame.stripe(place);
         stripe.hold(sequence);
         let (word, bit) = self.start(place);
         word.store(word.load(Relaxed) & !bit, Relaxed);
-        let (freed, relist);
+        block.live.store(live.wrapping_sub(1), Relaxed);
+        let pending = block.pending.load(Relaxed);
+        let (freed, part);
         if self.is_equal() {
             zero(spot);
-            relist = gets_room(block, Some(self.places), block_size, 1);
-            add(&block.pending, 1);
+            block.pending.store(pending.wrapping_add(1), Relaxed);
+            let places = u32::from(self.last) + 1;
+            part = places.wrapping_sub(live).wrapping_add(1) == (places / PART).max(1);
             freed = Ok(0);
         } else {
             freed = self.free_extent(spot);
             let taken = freed.unwrap_or(0) as u32;
-            relist = gets_room(block, None, block_size, taken);
-            add(&block.pending, taken);
+            let now = pending.wrapping_add(taken);
+            block.pending.store(now, Relaxed);
             add(&block.free, taken);
             subtract(&block.bytes, spot.len as u32);
+            // Each time that another part of the block has been freed.
+            part = (pending ^ now) >> self.part != 0;
         }
-        stripe.release();
-        subtract(&block.live, 1);
+        stripe.release_from(sequence);
         freed?;
-        Ok(relist)
+        Ok(part && block.allocator.load(Relaxed) == 0)
     }
 
     /// Makes a node of a block of nodes of different sizes a free extent, as [`Mixed::free`] does; what it took.
     #[inline(always)]
     fn free_extent(&self, spot: Spot) -> Result<usize, Error> {
-        let taken = (spot.len + HEADER + self.stride as usize - 1) & !(self.stride as usize - 1);
+        let taken = (spot.len + HEADER + self.stride - 1) & !(self.stride - 1);
         let units = taken >> self.stride.trailing_zeros();
         if self.stride == 1 || units >= UNITS.into() {
             let place = spot.bytes.addr().get() - self.nodes.addr().get();
@@ -251,7 +259,7 @@ impl Way<'_> {
         let bytes = self.len as usize;
         // SAFETY: the block's bytes, in a frame.
         let image = unsafe { Image::new(self.nodes, bytes) };
-        Mixed::new(image, mixed::Shape::new(bytes, self.stride as usize))
+        Mixed::new(image, mixed::Shape::new(bytes, self.stride))
     }
 }
 
@@ -310,29 +318,36 @@ impl Core {
     ) -> Result<Way<'c>, Error> {
         let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
         let marks = shape.marks(self.options.block_size);
-        let (first, stride, len, starts, headers) = match shape {
+        // Where place 0 lies, and the first place of a node.
+        let (begin, first, stride, len, starts, headers) = match shape {
             Shape::Mixed(shape) => {
-                (0, shape.align(), shape.total_units() * shape.align(), marks.starts_at(), HEADERS)
+                let (align, units) = (shape.align(), shape.total_units());
+                (0, shape.unit(shape.first()), align, units * align, marks.starts_at(), HEADERS)
             }
-            Shape::Equal(shape) => (shape.first(), shape.stride(), shape.len as usize, 0, 0),
+            Shape::Equal(shape) => (shape.first(), 0, shape.stride(), shape.len as usize, 0, 0),
         };
-        let checks = if block.marked.load(Relaxed) { (marks.checks_at() - first) as i32 } else { 0 };
-        // In a paranoid heap every change is made with a claim.
-        let is_own = me != 0 && frame.owner.load(Relaxed) == me && !self.options.paranoid;
+        let places = shape.places() - usize::from(first);
+        // SAFETY: of all: what belongs to the block and its marks is within the frame.
+        let at = |offset| unsafe { frame.base().add(offset) };
+        let checks = block.marked.load(Relaxed).then(|| at(marks.checks_at()).cast());
+        // In a paranoid heap every change is made with a claim. A block that was changed stays so until its tenancy ends.
+        let is_own =
+            me != 0 && frame.owner.load(Relaxed) == me && frame.dirty.load(Relaxed) && !self.options.paranoid;
         let own = if is_own { OWN } else { 0 };
         Ok(Way {
-            key: Handle::key_of(number, block.incarnation.load(Relaxed)),
-            tenancy,
+            first: Handle::first_bits(number, block.incarnation.load(Relaxed)) + u64::from(first),
+            unchecked: if checks.is_none() { places as u64 } else { 0 },
             frame,
-            block,
-            // SAFETY: the first place is within the frame.
-            nodes: unsafe { frame.base().add(first) },
-            stride: stride as u32,
+            starts: at(starts).cast(),
+            nodes: at(begin),
+            stride,
+            tenancy,
             len: len as u32,
-            places: shape.places() as u32,
-            starts: starts as i32 - first as i32,
-            checks,
+            last: (places - 1) as u16,
             flags: own | headers,
+            part: (self.options.block_size as u32 / PART).ilog2() as u8,
+            block,
+            checks,
         })
     }
 
