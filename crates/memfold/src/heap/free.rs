@@ -9,7 +9,7 @@ use super::error::Error;
 use super::frames::pause;
 use super::handle::Handle;
 use super::layout::mixed::Mixed;
-use super::way::{Spot, Way};
+use super::way::{Freed, Spot, Way};
 
 /// Turns of waiting for a guard to go, most of them a chance for other threads: a fraction of a second.
 pub const PATIENCE: u32 = 100_000;
@@ -45,11 +45,14 @@ impl Core {
         let (claim, way, spot, sequence) = self.claim_node(me, handle)?;
         let Claim { number, block, frame, .. } = claim;
         self.changed(number, frame);
-        let relist = way.free(handle, spot, sequence, block.live.load(Relaxed))?;
+        let freed = way.free(handle, spot, sequence, block.live.load(Relaxed));
+        if freed == Freed::Damaged {
+            return Err(Error::Damaged);
+        }
         if block.allocator.load(Relaxed) == 0 {
             if block.live.load(Relaxed) == 0 {
                 self.vacate(me, number, block, claim.lock);
-            } else if relist {
+            } else if freed == Freed::ToList {
                 self.list_by_room(number, block);
             }
         }

@@ -19,6 +19,9 @@ use core::num::NonZeroU64;
 pub struct Handle(NonZeroU64);
 
 impl Handle {
+    /// The lowest bit of the block's number.
+    pub(super) const BLOCK_AT: u32 = 16;
+
     pub(super) fn new(parts: Parts) -> Self {
         debug_assert!(parts.block != 0);
         let bits = u64::from(parts.check) << 56

@@ -62,6 +62,7 @@ mod session;
 mod tests;
 mod typed;
 mod way;
+mod ways;
 mod work;
 mod writes;
 

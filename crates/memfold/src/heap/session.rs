@@ -1,7 +1,6 @@
 //! What a thread does with a heap.
 
-use std::boxed::Box;
-use std::cell::{Cell, RefCell, UnsafeCell};
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -17,10 +16,8 @@ use super::free::PATIENCE;
 use super::guards::{Hold, Pin};
 use super::handle::Handle;
 use super::seats::SLOTS;
-use super::way::{Spot, Way};
-
-/// Blocks that a session finds at once.
-const WAYS: usize = 256;
+use super::way::{Freed, Spot, Way};
+use super::ways::Ways;
 
 /// Access to a heap for one thread at a time. Threads have one each.
 ///
@@ -32,7 +29,7 @@ pub struct Session<'h> {
     clock: &'h AtomicU32,
     allocator: RefCell<Allocator<'h>>,
     /// How the blocks that were used lately were found.
-    ways: Box<[UnsafeCell<Way<'h>>; WAYS]>,
+    ways: Ways<'h>,
     /// Guards of each pin.
     guards: [Cell<u32>; SLOTS],
     /// A session is one thread's.
@@ -50,12 +47,11 @@ impl<'h> Session<'h> {
         let core = heap.core();
         let (number, seat) = core.seats.take().ok_or(Error::OutOfMemory)?;
         let access = Access { core, seat, me: number as u16, fences: core.seats.fences };
-        let ways: Box<[_]> = (0..WAYS).map(|_| UnsafeCell::new(Way::none(core))).collect();
         Ok(Session {
             access,
             clock: &core.clock,
             allocator: RefCell::new(Allocator::new(access)),
-            ways: ways.try_into().map_err(|_| Error::OutOfMemory)?,
+            ways: Ways::new(core),
             guards: Default::default(),
             _one: PhantomData,
         })
@@ -75,18 +71,18 @@ impl<'h> Session<'h> {
     #[inline(always)]
     fn way(&self, handle: Handle) -> &Way<'h> {
         // SAFETY: a session is one thread's, and nothing changes ways while one is used: `find_way` is called afterwards.
-        unsafe { &*self.ways[handle.block() as usize % WAYS].get() }
+        unsafe { self.ways.get(handle) }
     }
 
     /// Finds the way to the handle's block, which is brought back if need be.
-    pub(super) fn find_way(&self, handle: Handle) -> Result<Way<'h>, Error> {
+    pub(super) fn find_way(&self, handle: Handle) -> Result<&Way<'h>, Error> {
         let way = self.core().way_to(self.access.me, handle)?;
         if !way.leads_to(handle) {
             return Err(Error::Stale);
         }
         // SAFETY: as in `way`; no way is in use.
-        unsafe { *self.ways[handle.block() as usize % WAYS].get() = way };
-        Ok(way)
+        unsafe { self.ways.put(self.core(), handle, way) };
+        Ok(self.way(handle))
     }
 
     /// Lets `read` look at a node, more than once if others change it meanwhile: what comes last counts.
@@ -155,7 +151,8 @@ impl<'h> Session<'h> {
     ) -> Option<R> {
         let Access { seat, fences, .. } = self.access;
         let way = self.way(handle);
-        if !way.is_own() || way.frame.last() != self.clock.load(Relaxed) {
+        // What a place's check is, is known before the session is busy: in a tenancy in which it owns the block, nobody else makes nodes there.
+        if !way.names_place(handle) || !way.is_own() || way.frame.last() != self.clock.load(Relaxed) {
             return None;
         }
         seat.enter(fences);
@@ -189,26 +186,31 @@ impl<'h> Session<'h> {
     #[inline]
     pub fn free(&self, handle: Handle) -> Result<(), Error> {
         match self.free_own(handle) {
-            Some(freed) => freed,
+            Some(Freed::Done) => Ok(()),
+            Some(freed) => self.freed(handle, freed),
             None => self.free_hard(handle),
         }
     }
 
     #[inline(always)]
-    fn free_own(&self, handle: Handle) -> Option<Result<(), Error>> {
-        let freed = self.change(handle, |way, spot, sequence| {
+    fn free_own(&self, handle: Handle) -> Option<Freed> {
+        self.change(handle, |way, spot, sequence| {
             // A block that gets empty is given back, which takes its lock.
             let live = way.block.live.load(Relaxed);
             if live > 1 { Some(way.free(handle, spot, sequence, live)) } else { None }
-        })?;
+        })
+    }
+
+    /// After a node was freed.
+    #[cold]
+    #[inline(never)]
+    fn freed(&self, handle: Handle, freed: Freed) -> Result<(), Error> {
         match freed {
-            Ok(false) => Some(Ok(())),
-            Ok(true) => {
-                self.core().list_freed(handle.block(), handle.incarnation());
-                Some(Ok(()))
-            }
-            Err(error) => Some(Err(error)),
+            Freed::Done => {}
+            Freed::ToList => self.core().list_freed(handle.block(), handle.incarnation()),
+            Freed::Damaged => return Err(Error::Damaged),
         }
+        Ok(())
     }
 
     #[cold]
@@ -228,7 +230,7 @@ impl<'h> Session<'h> {
             let way = self.find_way(handle)?;
             self.access.touch(way.frame);
             if let Some(freed) = self.free_own(handle) {
-                return freed;
+                return self.freed(handle, freed);
             }
         }
         self.core().free(self.access.me, handle)

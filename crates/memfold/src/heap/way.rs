@@ -72,6 +72,16 @@ pub struct Spot {
     pub len: usize,
 }
 
+/// What came of freeing a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Freed {
+    Done,
+    /// And so much of the block is free now that it is to be listed by its room.
+    ToList,
+    /// The block's own bookkeeping was overwritten.
+    Damaged,
+}
+
 impl<'c> Way<'c> {
     /// To nowhere.
     pub fn none(core: &'c Core) -> Self {
@@ -101,7 +111,7 @@ impl<'c> Way<'c> {
 
     /// Whether this is the way to the handle's block, a node can be at its place, and its check is that of the place.
     #[inline(always)]
-    fn names_place(&self, handle: Handle) -> bool {
+    pub fn names_place(&self, handle: Handle) -> bool {
         // If anything differs above the place, the difference is far above all places.
         let named = handle.to_bits().wrapping_sub(self.first) < self.unchecked;
         if named {
@@ -156,11 +166,11 @@ impl<'c> Way<'c> {
         self.checks.map(|checks| unsafe { checks.add(place.into()).as_ref() }.load(Relaxed))
     }
 
-    /// As `find`, a node whose stripe nobody holds, and the stripe's sequence.
+    /// As `find`, a node whose stripe nobody holds, and the stripe's sequence; the way names the place.
     #[inline(always)]
     pub fn find_free(&self, handle: Handle) -> Option<(Spot, u32)> {
         let sequence = self.frame.stripe(handle.place()).sequence()?;
-        Some((self.find(handle)?, sequence))
+        Some((self.find_named(handle)?, sequence))
     }
 
     /// A header that may begin at an odd address.
@@ -174,9 +184,12 @@ impl<'c> Way<'c> {
     /// The live node of a handle that this way leads to, if there is one as far as can be seen: true only if the way is good afterwards, and the node's stripe was free.
     #[inline(always)]
     pub fn find(&self, handle: Handle) -> Option<Spot> {
-        if !self.names_place(handle) {
-            return None;
-        }
+        if self.names_place(handle) { self.find_named(handle) } else { None }
+    }
+
+    /// As `find`, for a handle of which the way names the place.
+    #[inline(always)]
+    fn find_named(&self, handle: Handle) -> Option<Spot> {
         let place = handle.place();
         let (word, bit) = self.start(place);
         if word.load(Relaxed) & bit == 0 {
@@ -206,9 +219,9 @@ impl Way<'_> {
         }
     }
 
-    /// Frees a live node of the block, one of `live`; whether the block is to be listed by its room. For who has the right to change it.
+    /// Frees a live node of the block, one of `live`. For who has the right to change it.
     #[inline(always)]
-    pub fn free(&self, handle: Handle, spot: Spot, sequence: u32, live: u32) -> Result<bool, Error> {
+    pub fn free(&self, handle: Handle, spot: Spot, sequence: u32, live: u32) -> Freed {
         let (place, block) = (handle.place(), self.block);
         let stripe = self.frame.stripe(place);
         stripe.hold(sequence);
@@ -216,41 +229,45 @@ impl Way<'_> {
         word.store(word.load(Relaxed) & !bit, Relaxed);
         block.live.store(live.wrapping_sub(1), Relaxed);
         let pending = block.pending.load(Relaxed);
-        let (freed, part);
-        if self.is_equal() {
+        let mut damaged = false;
+        let part = if self.is_equal() {
             zero(spot);
             block.pending.store(pending.wrapping_add(1), Relaxed);
             let places = u32::from(self.last) + 1;
-            part = places.wrapping_sub(live).wrapping_add(1) == (places / PART).max(1);
-            freed = Ok(0);
+            places.wrapping_sub(live).wrapping_add(1) == (places / PART).max(1)
         } else {
-            freed = self.free_extent(spot);
-            let taken = freed.unwrap_or(0) as u32;
+            let taken = self.free_extent(spot);
+            damaged = taken == 0;
             let now = pending.wrapping_add(taken);
             block.pending.store(now, Relaxed);
             add(&block.free, taken);
             subtract(&block.bytes, spot.len as u32);
             // Each time that another part of the block has been freed.
-            part = (pending ^ now) >> self.part != 0;
-        }
+            (pending ^ now) >> self.part != 0
+        };
         stripe.release_from(sequence);
-        freed?;
-        Ok(part && block.allocator.load(Relaxed) == 0)
+        if damaged {
+            Freed::Damaged
+        } else if part && block.allocator.load(Relaxed) == 0 {
+            Freed::ToList
+        } else {
+            Freed::Done
+        }
     }
 
-    /// Makes a node of a block of nodes of different sizes a free extent, as [`Mixed::free`] does; what it took.
+    /// Makes a node of a block of nodes of different sizes a free extent, as [`Mixed::free`] does; what it took, or 0 if the block is damaged.
     #[inline(always)]
-    fn free_extent(&self, spot: Spot) -> Result<usize, Error> {
+    fn free_extent(&self, spot: Spot) -> u32 {
         let taken = (spot.len + HEADER + self.stride - 1) & !(self.stride - 1);
         let units = taken >> self.stride.trailing_zeros();
         if self.stride == 1 || units >= UNITS.into() {
             let place = spot.bytes.addr().get() - self.nodes.addr().get();
-            return Ok(self.mixed().free(place, spot.len)?);
+            return self.mixed().free(place, spot.len).unwrap_or(0) as u32;
         }
         // SAFETY: the node's header, at an even address since nodes lie at even ones.
         let header: &AtomicU16 = unsafe { spot.bytes.sub(HEADER).cast().as_ref() };
         header.store((FREE | USED | units as u16).to_le(), Relaxed);
-        Ok(taken)
+        taken as u32
     }
 
     /// The block of nodes of different sizes.
