@@ -16,20 +16,26 @@ const WORD: usize = size_of::<u64>();
 #[derive(Clone, Copy)]
 pub struct Bytes {
     spot: Spot,
-    /// Words may be read that reach beyond the node.
-    in_frame: bool,
+    /// It can be read by words: it begins at a multiple of eight, in a frame.
+    has_words: bool,
 }
 
 impl Bytes {
     /// Those of a node in a frame.
-    #[inline(always)]
     pub fn in_frame(spot: Spot) -> Self {
-        Bytes { spot, in_frame: true }
+        Bytes { spot, has_words: spot.bytes.addr().get().is_multiple_of(WORD) }
+    }
+
+    /// Those of a node in a frame that begins at a multiple of eight.
+    #[inline(always)]
+    pub fn in_words(spot: Spot) -> Self {
+        debug_assert!(spot.bytes.addr().get().is_multiple_of(WORD));
+        Bytes { spot, has_words: true }
     }
 
     /// Those of a node that has memory of its own.
     pub fn alone(spot: Spot) -> Self {
-        Bytes { spot, in_frame: false }
+        Bytes { spot, has_words: false }
     }
 
     /// Where they are.
@@ -57,7 +63,7 @@ impl Bytes {
     /// Where the compiler knows how many there are and where they begin, what remains is a load for each word, and two shifts if they begin in one.
     #[inline(always)]
     pub fn copy_words(self, from: usize, to: &mut [u8]) -> bool {
-        if !self.has(from, to.len()) || !self.has_words() {
+        if !self.has(from, to.len()) || !self.has_words {
             return false;
         }
         let (first, shift) = (from / WORD, from % WORD * 8);
@@ -100,7 +106,7 @@ impl Bytes {
     pub fn copy_all(self, to: &mut Vec<u8>) {
         let len = self.spot.len;
         to.clear();
-        if !self.has_words() {
+        if !self.has_words {
             to.resize(len, 0);
             return self.copy_bytes(0, to);
         }
@@ -116,16 +122,10 @@ impl Bytes {
         unsafe { to.set_len(len) };
     }
 
-    /// Whether the node's words can be read: it begins at a multiple of eight, in a frame.
-    #[inline(always)]
-    fn has_words(self) -> bool {
-        self.in_frame && self.spot.bytes.addr().get().is_multiple_of(WORD)
-    }
-
     /// A word with some byte of the node, which has words; its first byte is the lowest.
     #[inline(always)]
     fn word(self, number: usize) -> u64 {
-        debug_assert!(self.has_words() && number * WORD < self.spot.len);
+        debug_assert!(self.has_words && number * WORD < self.spot.len);
         // SAFETY: it begins within the node and ends within the frame.
         let word: &AtomicU64 = unsafe { self.spot.bytes.cast().add(number).as_ref() };
         u64::from_le(word.load(Relaxed))

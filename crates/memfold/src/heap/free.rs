@@ -42,10 +42,10 @@ impl Core {
 
     /// Frees a node.
     pub fn free(&self, me: u16, handle: Handle) -> Result<(), Error> {
-        let (claim, way, spot, sequence) = self.claim_node(me, handle)?;
+        let (claim, way, ..) = self.claim_node(me, handle)?;
         let Claim { number, block, frame, .. } = claim;
         self.changed(number, frame);
-        let freed = way.free(handle, spot, sequence, block.live.load(Relaxed));
+        let freed = way.free(handle, true).unwrap_or(Freed::Damaged);
         if freed == Freed::Damaged {
             return Err(Error::Damaged);
         }

@@ -97,28 +97,23 @@ impl<'h> Session<'h> {
         }
         let mut turn = 0;
         loop {
-            if let Some(result) = self.look_by(self.way(handle), handle, |bytes| Some(read(bytes))) {
-                self.access.touch(self.way(handle).frame);
+            let way = self.way(handle);
+            if let Some(result) = look_by(way, handle, || Some(read(Bytes::in_frame(way.find(handle)?)))) {
+                self.access.touch(way.frame);
                 return Ok(result);
             }
             self.look_for(handle, &mut turn)?;
         }
     }
 
-    /// As `look`, if the node can be looked at just now, and the use of its block is noted already.
+    /// As `look`, if the node can be looked at just now, lies at a multiple of eight bytes, and the use of its block is noted already.
     #[inline(always)]
     pub(super) fn look_once<R>(&self, handle: Handle, read: impl FnOnce(Bytes) -> Option<R>) -> Option<R> {
         let way = self.way(handle);
-        if way.frame.last() == self.clock.load(Relaxed) { self.look_by(way, handle, read) } else { None }
-    }
-
-    /// Lets `read` look at a node of a block to which this is the way; `None` if it is not, or `read` says so.
-    #[inline(always)]
-    fn look_by<R>(&self, way: &Way<'h>, handle: Handle, read: impl FnOnce(Bytes) -> Option<R>) -> Option<R> {
-        let stripe = way.frame.stripe(handle.place());
-        let sequence = stripe.sequence_or_past();
-        let result = read(Bytes::in_frame(way.find(handle)?))?;
-        (stripe.is_still(sequence) && way.is_good()).then_some(result)
+        if way.frame.last() != self.clock.load(Relaxed) {
+            return None;
+        }
+        look_by(way, handle, || read(Bytes::in_words(way.find_words(handle)?)))
     }
 
     /// Finds out why a node could not be looked at, and finds the way to it.
@@ -142,6 +137,15 @@ impl<'h> Session<'h> {
         Ok(())
     }
 
+    /// The way to the handle's block, if the session may change it while it is busy and the way is good, and its use is noted already.
+    #[inline(always)]
+    fn own_way(&self, handle: Handle) -> Option<&Way<'h>> {
+        let way = self.way(handle);
+        // What a place's check is, is known before the session is busy: in a tenancy in which it owns the block, nobody else makes nodes there.
+        let is_own = way.names_place(handle) && way.is_own() && way.frame.last() == self.clock.load(Relaxed);
+        if is_own { Some(way) } else { None }
+    }
+
     /// Lets `change` change a node of a block that the session owns; `None` if it doesn't, or something else is not as it mostly is.
     #[inline(always)]
     pub(super) fn change<R>(
@@ -149,12 +153,8 @@ impl<'h> Session<'h> {
         handle: Handle,
         change: impl FnOnce(&Way<'h>, Spot, u32) -> Option<R>,
     ) -> Option<R> {
+        let way = self.own_way(handle)?;
         let Access { seat, fences, .. } = self.access;
-        let way = self.way(handle);
-        // What a place's check is, is known before the session is busy: in a tenancy in which it owns the block, nobody else makes nodes there.
-        if !way.names_place(handle) || !way.is_own() || way.frame.last() != self.clock.load(Relaxed) {
-            return None;
-        }
         seat.enter(fences);
         let found = if way.is_good() { way.find_free(handle) } else { None };
         let result = match found {
@@ -194,11 +194,13 @@ impl<'h> Session<'h> {
 
     #[inline(always)]
     fn free_own(&self, handle: Handle) -> Option<Freed> {
-        self.change(handle, |way, spot, sequence| {
-            // A block that gets empty is given back, which takes its lock.
-            let live = way.block.live.load(Relaxed);
-            if live > 1 { Some(way.free(handle, spot, sequence, live)) } else { None }
-        })
+        let way = self.own_way(handle)?;
+        let Access { seat, fences, .. } = self.access;
+        seat.enter(fences);
+        // A block that gets empty is given back, which takes its lock.
+        let freed = if way.is_good() { way.free(handle, false) } else { None };
+        seat.leave();
+        freed
     }
 
     /// After a node was freed.
@@ -273,6 +275,15 @@ impl<'h> Session<'h> {
         (pin.bytes, pin.len) = (spot.bytes, spot.len);
         Ok(pin)
     }
+}
+
+/// Lets `look` look at a node by the way to its block; `None` if it does not find it, or somebody else changed something meanwhile.
+#[inline(always)]
+fn look_by<R>(way: &Way<'_>, handle: Handle, look: impl FnOnce() -> Option<R>) -> Option<R> {
+    let stripe = way.frame.stripe(handle.place());
+    let sequence = stripe.sequence_or_past();
+    let result = look()?;
+    if stripe.is_still(sequence) && way.is_good() { Some(result) } else { None }
 }
 
 impl Drop for Session<'_> {

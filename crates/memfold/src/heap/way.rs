@@ -27,6 +27,14 @@ use super::layout::mixed::{self, FREE, HEADER, Mixed, UNITS, USED};
 const OWN: u8 = 1;
 /// Nodes have headers that say how long they are.
 const HEADERS: u8 = 2;
+/// Which may begin at odd addresses.
+const ODD: u8 = 4;
+/// Nodes lie at multiples of eight bytes.
+const WORDS: u8 = 8;
+/// And are so short, and a number of words, that making them zeros takes no call.
+const SHORT: u8 = 16;
+/// Bytes of those at most.
+const SHORT_BYTES: usize = 64;
 
 /// The bits of a handle without its check.
 const UNCHECKED: u64 = u64::MAX >> 8;
@@ -37,7 +45,7 @@ const UNCHECKED: u64 = u64::MAX >> 8;
 pub struct Way<'c> {
     /// The bits of the handle of the block's first node, could one be there, with check 0. No handle has what is here at first.
     first: u64,
-    /// Places from the first node's on, if all checks are 0; else 0.
+    /// Places from the first node's on, if all checks are 0 and nodes lie at multiples of eight bytes; else 0.
     unchecked: u64,
     pub frame: &'c Frame,
     /// A bit for each place.
@@ -51,12 +59,13 @@ pub struct Way<'c> {
     /// The last place, counted from the first node's.
     last: u16,
     flags: u8,
-    /// Bytes of the block that make it worth while to list it anew, as a power of two.
-    part: u8,
 
     pub block: &'c Block,
     /// A byte for each place, if there are any.
     checks: Option<NonNull<AtomicU8>>,
+    /// When it is worth while to list the block anew, by its room. Where nodes have headers, each time that another two to this power of bytes have been
+    /// freed; else when a node is freed and so many were live.
+    part: u32,
 }
 
 const _: () = assert!(size_of::<Way<'static>>() == 128 && std::mem::offset_of!(Way<'static>, block) == 64);
@@ -97,9 +106,9 @@ impl<'c> Way<'c> {
             len: 0,
             last: 0,
             flags: 0,
-            part: 0,
             block,
             checks: None,
+            part: 0,
         }
     }
 
@@ -112,13 +121,30 @@ impl<'c> Way<'c> {
     /// Whether this is the way to the handle's block, a node can be at its place, and its check is that of the place.
     #[inline(always)]
     pub fn names_place(&self, handle: Handle) -> bool {
-        // If anything differs above the place, the difference is far above all places.
-        let named = handle.to_bits().wrapping_sub(self.first) < self.unchecked;
-        if named {
-            return true;
+        self.names_simply(handle) || {
+            cold_path();
+            self.names_place_hard(handle)
         }
-        cold_path();
-        self.reaches(handle) && self.check(handle.place()).is_some_and(|check| check == handle.check())
+    }
+
+    /// As `names_place`, if nodes lie at multiples of eight bytes.
+    #[inline(always)]
+    fn names_word(&self, handle: Handle) -> bool {
+        self.names_simply(handle) || {
+            cold_path();
+            self.flags & WORDS != 0 && self.names_place_hard(handle)
+        }
+    }
+
+    #[inline(always)]
+    fn names_simply(&self, handle: Handle) -> bool {
+        // If anything differs above the place, the difference is far above all places.
+        handle.to_bits().wrapping_sub(self.first) < self.unchecked
+    }
+
+    #[inline(always)]
+    fn names_place_hard(&self, handle: Handle) -> bool {
+        self.reaches(handle) && self.check(handle.place()) == handle.check()
     }
 
     /// Whether this is the way to the handle's block, and a node can be at its place.
@@ -159,11 +185,11 @@ impl<'c> Way<'c> {
         (unsafe { self.starts.add(usize::from(place) / 64).as_ref() }, 1 << (place % 64))
     }
 
-    /// The check of a place, if there are checks.
+    /// The check of a place.
     #[inline(always)]
-    fn check(&self, place: u16) -> Option<u8> {
+    fn check(&self, place: u16) -> u8 {
         // SAFETY: there is a byte for each place that a handle reaches.
-        self.checks.map(|checks| unsafe { checks.add(place.into()).as_ref() }.load(Relaxed))
+        self.checks.map_or(0, |checks| unsafe { checks.add(place.into()).as_ref() }.load(Relaxed))
     }
 
     /// As `find`, a node whose stripe nobody holds, and the stripe's sequence; the way names the place.
@@ -187,19 +213,33 @@ impl<'c> Way<'c> {
         if self.names_place(handle) { self.find_named(handle) } else { None }
     }
 
+    /// As `find`, if nodes lie at multiples of eight bytes.
+    #[inline(always)]
+    pub fn find_words(&self, handle: Handle) -> Option<Spot> {
+        if self.names_word(handle) { self.find_named(handle) } else { None }
+    }
+
     /// As `find`, for a handle of which the way names the place.
     #[inline(always)]
     fn find_named(&self, handle: Handle) -> Option<Spot> {
-        let place = handle.place();
-        let (word, bit) = self.start(place);
+        let (word, bit) = self.start(handle.place());
         if word.load(Relaxed) & bit == 0 {
             return None;
         }
-        let at = usize::from(place) * self.stride;
-        if self.is_equal() {
-            return Some(Spot { bytes: self.at(at), len: self.len as usize });
-        }
-        let header = if self.stride > 1 {
+        let at = usize::from(handle.place()) * self.stride;
+        if self.is_equal() { Some(self.equal_node(at)) } else { self.mixed_node(at) }
+    }
+
+    /// The node that lies at so many bytes from place 0, where all nodes have one size.
+    #[inline(always)]
+    fn equal_node(&self, at: usize) -> Spot {
+        Spot { bytes: self.at(at), len: self.len as usize }
+    }
+
+    /// The same where nodes have headers, if this one's is that of a node within the block.
+    #[inline(always)]
+    fn mixed_node(&self, at: usize) -> Option<Spot> {
+        let header = if self.flags & ODD == 0 {
             // SAFETY: within the block, since the first node has room for its header, at an even address since nodes lie at even ones.
             unsafe { self.at(at - HEADER).cast::<AtomicU16>().as_ref() }.load(Relaxed).to_le()
         } else {
@@ -219,39 +259,60 @@ impl Way<'_> {
         }
     }
 
-    /// Frees a live node of the block, one of `live`. For who has the right to change it.
+    /// Frees the live node of a handle of which the way names the place; `None` if there is none or its stripe is held, and, unless it may be the
+    /// `last`, if the block has no other. For who has the right to change the block, while the way is good.
     #[inline(always)]
-    pub fn free(&self, handle: Handle, spot: Spot, sequence: u32, live: u32) -> Freed {
+    pub fn free(&self, handle: Handle, last: bool) -> Option<Freed> {
         let (place, block) = (handle.place(), self.block);
         let stripe = self.frame.stripe(place);
-        stripe.hold(sequence);
+        let sequence = stripe.sequence()?;
         let (word, bit) = self.start(place);
-        word.store(word.load(Relaxed) & !bit, Relaxed);
-        block.live.store(live.wrapping_sub(1), Relaxed);
-        let pending = block.pending.load(Relaxed);
-        let mut damaged = false;
-        let part = if self.is_equal() {
-            zero(spot);
+        let starts = word.load(Relaxed);
+        let (live, pending) = (block.live.load(Relaxed), block.pending.load(Relaxed));
+        if starts & bit == 0 || (live <= 1 && !last) {
+            return None;
+        }
+        let at = usize::from(place) * self.stride;
+        if self.is_equal() {
+            stripe.hold(sequence);
+            word.store(starts & !bit, Relaxed);
+            self.zero(self.equal_node(at));
+            stripe.release_from(sequence);
+            block.live.store(live.wrapping_sub(1), Relaxed);
             block.pending.store(pending.wrapping_add(1), Relaxed);
-            let places = u32::from(self.last) + 1;
-            places.wrapping_sub(live).wrapping_add(1) == (places / PART).max(1)
-        } else {
-            let taken = self.free_extent(spot);
-            damaged = taken == 0;
-            let now = pending.wrapping_add(taken);
-            block.pending.store(now, Relaxed);
-            add(&block.free, taken);
-            subtract(&block.bytes, spot.len as u32);
-            // Each time that another part of the block has been freed.
-            (pending ^ now) >> self.part != 0
-        };
+            return Some(self.freed(live == self.part));
+        }
+        let spot = self.mixed_node(at)?;
+        stripe.hold(sequence);
+        word.store(starts & !bit, Relaxed);
+        let taken = self.free_extent(spot);
         stripe.release_from(sequence);
-        if damaged {
-            Freed::Damaged
-        } else if part && block.allocator.load(Relaxed) == 0 {
-            Freed::ToList
+        block.live.store(live.wrapping_sub(1), Relaxed);
+        let now = pending.wrapping_add(taken);
+        block.pending.store(now, Relaxed);
+        add(&block.free, taken);
+        subtract(&block.bytes, spot.len as u32);
+        Some(if taken == 0 { Freed::Damaged } else { self.freed((pending ^ now) >> self.part != 0) })
+    }
+
+    /// What came of it, where so much is free that another session would be glad of the block, or not.
+    #[inline(always)]
+    fn freed(&self, part: bool) -> Freed {
+        if part && self.block.allocator.load(Relaxed) == 0 { Freed::ToList } else { Freed::Done }
+    }
+
+    /// Makes a node zeros, where all have one size.
+    #[inline(always)]
+    fn zero(&self, spot: Spot) {
+        let Spot { bytes, len } = spot;
+        if self.flags & SHORT != 0 {
+            for i in (0..len).step_by(8) {
+                // SAFETY: aligned and within the node, whose stripe is held. Volatile, lest it becomes a call.
+                unsafe { bytes.add(i).cast::<u64>().write_volatile(0) };
+            }
         } else {
-            Freed::Done
+            // SAFETY: the node's bytes, whose stripe is held.
+            unsafe { bytes.write_bytes(0, len) };
         }
     }
 
@@ -260,7 +321,7 @@ impl Way<'_> {
     fn free_extent(&self, spot: Spot) -> u32 {
         let taken = (spot.len + HEADER + self.stride - 1) & !(self.stride - 1);
         let units = taken >> self.stride.trailing_zeros();
-        if self.stride == 1 || units >= UNITS.into() {
+        if self.flags & ODD != 0 || units >= UNITS.into() {
             let place = spot.bytes.addr().get() - self.nodes.addr().get();
             return self.mixed().free(place, spot.len).unwrap_or(0) as u32;
         }
@@ -277,22 +338,6 @@ impl Way<'_> {
         // SAFETY: the block's bytes, in a frame.
         let image = unsafe { Image::new(self.nodes, bytes) };
         Mixed::new(image, mixed::Shape::new(bytes, self.stride))
-    }
-}
-
-/// Makes a node zeros.
-#[inline(always)]
-fn zero(spot: Spot) {
-    let Spot { bytes, len } = spot;
-    // Most are short, and begin at a multiple of eight.
-    if len <= 64 && len.is_multiple_of(8) && bytes.addr().get().is_multiple_of(8) {
-        for i in (0..len).step_by(8) {
-            // SAFETY: aligned and within the node, whose stripe is held. Volatile, lest it becomes a call.
-            unsafe { bytes.add(i).cast::<u64>().write_volatile(0) };
-        }
-    } else {
-        // SAFETY: the node's bytes, whose stripe is held.
-        unsafe { bytes.write_bytes(0, len) };
     }
 }
 
@@ -347,13 +392,20 @@ impl Core {
         // SAFETY: of all: what belongs to the block and its marks is within the frame.
         let at = |offset| unsafe { frame.base().add(offset) };
         let checks = block.marked.load(Relaxed).then(|| at(marks.checks_at()).cast());
+        let has_words = stride.is_multiple_of(8) && begin.is_multiple_of(8);
+        let is_short = has_words && len <= SHORT_BYTES && len.is_multiple_of(8);
         // In a paranoid heap every change is made with a claim. A block that was changed stays so until its tenancy ends.
         let is_own =
             me != 0 && frame.owner.load(Relaxed) == me && frame.dirty.load(Relaxed) && !self.options.paranoid;
-        let own = if is_own { OWN } else { 0 };
+        let flags = [(is_own, OWN), (stride == 1, ODD), (has_words, WORDS), (is_short, SHORT)];
+        let flags = flags.iter().fold(headers, |all, &(is, flag)| all | if is { flag } else { 0 });
+        let part = match shape {
+            Shape::Mixed(_) => (self.options.block_size as u32 / PART).ilog2(),
+            Shape::Equal(_) => places as u32 + 1 - (places as u32 / PART).max(1),
+        };
         Ok(Way {
             first: Handle::first_bits(number, block.incarnation.load(Relaxed)) + u64::from(first),
-            unchecked: if checks.is_none() { places as u64 } else { 0 },
+            unchecked: if checks.is_none() && has_words { places as u64 } else { 0 },
             frame,
             starts: at(starts).cast(),
             nodes: at(begin),
@@ -361,10 +413,10 @@ impl Core {
             tenancy,
             len: len as u32,
             last: (places - 1) as u16,
-            flags: own | headers,
-            part: (self.options.block_size as u32 / PART).ilog2() as u8,
+            flags,
             block,
             checks,
+            part,
         })
     }
 
