@@ -24,18 +24,22 @@ use super::layout::image::Image;
 use super::layout::mixed::{self, FREE, HEADER, Mixed, UNITS, USED};
 
 /// The session may change the block without its lock, and the store has no copy of it: both hold for the rest of the tenancy.
-const OWN: u8 = 1;
+const OWN: u64 = 1 << 56;
 /// Nodes have headers that say how long they are.
-const HEADERS: u8 = 2;
+const HEADERS: u64 = 2 << 56;
 /// Which may begin at odd addresses.
-const ODD: u8 = 4;
+const ODD: u64 = 4 << 56;
 /// Nodes lie at multiples of eight bytes.
-const WORDS: u8 = 8;
+const WORDS: u64 = 8 << 56;
 /// And are so short, and a number of words, that making them zeros takes no call.
-const SHORT: u8 = 16;
+const SHORT: u64 = 16 << 56;
 /// Bytes of those at most.
 const SHORT_BYTES: usize = 64;
+/// Bytes from one place to the next, 24 bits from here on.
+const STRIDE_AT: u32 = 32;
 
+/// The bits of a handle's place.
+const PLACE: u64 = (1 << Handle::BLOCK_AT) - 1;
 /// The bits of a handle without its check.
 const UNCHECKED: u64 = u64::MAX >> 8;
 
@@ -43,24 +47,21 @@ const UNCHECKED: u64 = u64::MAX >> 8;
 #[derive(Clone, Copy)]
 #[repr(C, align(128))]
 pub struct Way<'c> {
-    /// The bits of the handle of the block's first node, could one be there, with check 0. No handle has what is here at first.
-    first: u64,
-    /// Places from the first node's on, if all checks are 0 and nodes lie at multiples of eight bytes; else 0.
-    unchecked: u64,
+    /// As `last`, if all checks are 0 and nodes lie at multiples of eight bytes; else 0.
+    simple: u64,
     pub frame: &'c Frame,
     /// A bit for each place.
     starts: NonNull<AtomicU64>,
-    /// Place 0, and bytes from one to the next.
+    /// Place 0.
     nodes: NonNull<u8>,
-    stride: usize,
+    /// Flags │ bytes from one place to the next │ bytes of each node, if all have one size, else of all places. In one word, because what limits
+    /// how many reads of nodes wait for memory at once is the number of their loads.
+    shape: u64,
     tenancy: u64,
-    /// Bytes of each node, if all have one size, else of all places.
-    len: u32,
-    /// The last place, counted from the first node's.
-    last: u16,
-    flags: u8,
-
+    /// The bits of the handle of the block's last place, with check 0. No handle has what is here at first.
+    last: u64,
     pub block: &'c Block,
+
     /// A byte for each place, if there are any.
     checks: Option<NonNull<AtomicU8>>,
     /// When it is worth while to list the block anew, by its room. Where nodes have headers, each time that another two to this power of bytes have been
@@ -68,7 +69,7 @@ pub struct Way<'c> {
     part: u32,
 }
 
-const _: () = assert!(size_of::<Way<'static>>() == 128 && std::mem::offset_of!(Way<'static>, block) == 64);
+const _: () = assert!(size_of::<Way<'static>>() == 128 && std::mem::offset_of!(Way<'static>, checks) == 64);
 
 // SAFETY: pointers into a frame, which lives as long as the heap and is read by atomic operations, whichever thread does it; the session
 // that a way belongs to is used by one thread at a time.
@@ -96,16 +97,13 @@ impl<'c> Way<'c> {
     pub fn none(core: &'c Core) -> Self {
         let (frame, block) = core.nowhere();
         Way {
-            first: u64::MAX,
-            unchecked: 0,
+            simple: 0,
             frame,
             starts: NonNull::dangling(),
             nodes: NonNull::dangling(),
-            stride: 0,
+            shape: 0,
             tenancy: 0,
-            len: 0,
-            last: 0,
-            flags: 0,
+            last: u64::MAX,
             block,
             checks: None,
             part: 0,
@@ -115,7 +113,7 @@ impl<'c> Way<'c> {
     /// Whether this is the way to the handle's block.
     #[inline(always)]
     pub fn leads_to(&self, handle: Handle) -> bool {
-        handle.to_bits() & UNCHECKED >> 16 << 16 == self.first >> 16 << 16
+        (handle.to_bits() & UNCHECKED) >> Handle::BLOCK_AT == self.last >> Handle::BLOCK_AT
     }
 
     /// Whether this is the way to the handle's block, a node can be at its place, and its check is that of the place.
@@ -132,14 +130,13 @@ impl<'c> Way<'c> {
     fn names_word(&self, handle: Handle) -> bool {
         self.names_simply(handle) || {
             cold_path();
-            self.flags & WORDS != 0 && self.names_place_hard(handle)
+            self.shape & WORDS != 0 && self.names_place_hard(handle)
         }
     }
 
     #[inline(always)]
     fn names_simply(&self, handle: Handle) -> bool {
-        // If anything differs above the place, the difference is far above all places.
-        handle.to_bits().wrapping_sub(self.first) < self.unchecked
+        is_below(handle.to_bits(), self.simple)
     }
 
     #[inline(always)]
@@ -147,10 +144,10 @@ impl<'c> Way<'c> {
         self.reaches(handle) && self.check(handle.place()) == handle.check()
     }
 
-    /// Whether this is the way to the handle's block, and a node can be at its place.
+    /// Whether this is the way to the handle's block, and it has the handle's place.
     #[inline(always)]
     fn reaches(&self, handle: Handle) -> bool {
-        (handle.to_bits() & UNCHECKED).wrapping_sub(self.first) <= self.last.into()
+        is_below(handle.to_bits() & UNCHECKED, self.last)
     }
 
     /// Whether all that is known of the block is true now; what was read before is read before this.
@@ -162,13 +159,31 @@ impl<'c> Way<'c> {
     /// Whether the session may change the block without its lock while it is busy, and need tell nobody that it does.
     #[inline(always)]
     pub fn is_own(&self) -> bool {
-        self.flags & OWN != 0
+        self.shape & OWN != 0
     }
 
     /// Whether all nodes of the block have one size.
     #[inline(always)]
     fn is_equal(&self) -> bool {
-        self.flags & HEADERS == 0
+        self.shape & HEADERS == 0
+    }
+
+    /// Bytes of each node, if all have one size, else of all places.
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.shape as u32 as usize
+    }
+
+    /// Bytes from one place to the next.
+    #[inline(always)]
+    fn stride(&self) -> usize {
+        (self.shape >> STRIDE_AT & 0xff_ffff) as usize
+    }
+
+    /// Bytes from place 0 to another.
+    #[inline(always)]
+    fn offset(&self, place: u16) -> usize {
+        usize::from(place) * self.stride()
     }
 
     /// Memory at so many bytes from place 0.
@@ -226,27 +241,30 @@ impl<'c> Way<'c> {
         if word.load(Relaxed) & bit == 0 {
             return None;
         }
-        let at = usize::from(handle.place()) * self.stride;
+        let at = self.offset(handle.place());
         if self.is_equal() { Some(self.equal_node(at)) } else { self.mixed_node(at) }
     }
 
     /// The node that lies at so many bytes from place 0, where all nodes have one size.
     #[inline(always)]
     fn equal_node(&self, at: usize) -> Spot {
-        Spot { bytes: self.at(at), len: self.len as usize }
+        Spot { bytes: self.at(at), len: self.len() }
     }
 
     /// The same where nodes have headers, if this one's is that of a node within the block.
     #[inline(always)]
     fn mixed_node(&self, at: usize) -> Option<Spot> {
-        let header = if self.flags & ODD == 0 {
-            // SAFETY: within the block, since the first node has room for its header, at an even address since nodes lie at even ones.
+        if at < HEADER {
+            return None;
+        }
+        let header = if self.shape & ODD == 0 {
+            // SAFETY: within the block, at an even address since nodes lie at even ones.
             unsafe { self.at(at - HEADER).cast::<AtomicU16>().as_ref() }.load(Relaxed).to_le()
         } else {
             self.odd_header(at - HEADER)
         };
         let len = mixed::node_len(header)?;
-        (at + len <= self.len as usize).then(|| Spot { bytes: self.at(at), len })
+        (at + len <= self.len()).then(|| Spot { bytes: self.at(at), len })
     }
 }
 
@@ -272,7 +290,7 @@ impl Way<'_> {
         if starts & bit == 0 || (live <= 1 && !last) {
             return None;
         }
-        let at = usize::from(place) * self.stride;
+        let at = self.offset(place);
         if self.is_equal() {
             stripe.hold(sequence);
             word.store(starts & !bit, Relaxed);
@@ -305,7 +323,7 @@ impl Way<'_> {
     #[inline(always)]
     fn zero(&self, spot: Spot) {
         let Spot { bytes, len } = spot;
-        if self.flags & SHORT != 0 {
+        if self.shape & SHORT != 0 {
             for i in (0..len).step_by(8) {
                 // SAFETY: aligned and within the node, whose stripe is held. Volatile, lest it becomes a call.
                 unsafe { bytes.add(i).cast::<u64>().write_volatile(0) };
@@ -319,9 +337,10 @@ impl Way<'_> {
     /// Makes a node of a block of nodes of different sizes a free extent, as [`Mixed::free`] does; what it took, or 0 if the block is damaged.
     #[inline(always)]
     fn free_extent(&self, spot: Spot) -> u32 {
-        let taken = (spot.len + HEADER + self.stride - 1) & !(self.stride - 1);
-        let units = taken >> self.stride.trailing_zeros();
-        if self.flags & ODD != 0 || units >= UNITS.into() {
+        let stride = self.stride();
+        let taken = (spot.len + HEADER + stride - 1) & !(stride - 1);
+        let units = taken >> stride.trailing_zeros();
+        if self.shape & ODD != 0 || units >= UNITS.into() {
             let place = spot.bytes.addr().get() - self.nodes.addr().get();
             return self.mixed().free(place, spot.len).unwrap_or(0) as u32;
         }
@@ -334,11 +353,18 @@ impl Way<'_> {
     /// The block of nodes of different sizes.
     #[cold]
     fn mixed(&self) -> Mixed {
-        let bytes = self.len as usize;
+        let bytes = self.len();
         // SAFETY: the block's bytes, in a frame.
         let image = unsafe { Image::new(self.nodes, bytes) };
-        Mixed::new(image, mixed::Shape::new(bytes, self.stride))
+        Mixed::new(image, mixed::Shape::new(bytes, self.stride()))
     }
+}
+
+/// Whether bits are those of a place of the same block as `last`, and not behind it.
+#[inline(always)]
+fn is_below(bits: u64, last: u64) -> bool {
+    // If anything differs above the place, the difference is greater than the last place.
+    last.wrapping_sub(bits) <= last & PLACE
 }
 
 impl Core {
@@ -380,15 +406,15 @@ impl Core {
     ) -> Result<Way<'c>, Error> {
         let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
         let marks = shape.marks(self.options.block_size);
-        // Where place 0 lies, and the first place of a node.
-        let (begin, first, stride, len, starts, headers) = match shape {
+        // Where place 0 lies.
+        let (begin, stride, len, starts, headers) = match shape {
             Shape::Mixed(shape) => {
-                let (align, units) = (shape.align(), shape.total_units());
-                (0, shape.unit(shape.first()), align, units * align, marks.starts_at(), HEADERS)
+                let align = shape.align();
+                (0, align, shape.total_units() * align, marks.starts_at(), HEADERS)
             }
-            Shape::Equal(shape) => (shape.first(), 0, shape.stride(), shape.len as usize, 0, 0),
+            Shape::Equal(shape) => (shape.first(), shape.stride(), shape.len as usize, 0, 0),
         };
-        let places = shape.places() - usize::from(first);
+        let places = shape.places();
         // SAFETY: of all: what belongs to the block and its marks is within the frame.
         let at = |offset| unsafe { frame.base().add(offset) };
         let checks = block.marked.load(Relaxed).then(|| at(marks.checks_at()).cast());
@@ -403,17 +429,16 @@ impl Core {
             Shape::Mixed(_) => (self.options.block_size as u32 / PART).ilog2(),
             Shape::Equal(_) => places as u32 + 1 - (places as u32 / PART).max(1),
         };
+        let last = Handle::first_bits(number, block.incarnation.load(Relaxed)) + (places as u64 - 1);
+        debug_assert!(stride < 1 << 24 && len <= u32::MAX as usize);
         Ok(Way {
-            first: Handle::first_bits(number, block.incarnation.load(Relaxed)) + u64::from(first),
-            unchecked: if checks.is_none() && has_words { places as u64 } else { 0 },
+            simple: if checks.is_none() && has_words { last } else { 0 },
             frame,
             starts: at(starts).cast(),
             nodes: at(begin),
-            stride,
+            shape: flags | (stride as u64) << STRIDE_AT | len as u64,
             tenancy,
-            len: len as u32,
-            last: (places - 1) as u16,
-            flags,
+            last,
             block,
             checks,
             part,
