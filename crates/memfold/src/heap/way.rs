@@ -31,7 +31,7 @@ const HEADERS: u64 = 2 << 56;
 const ODD: u64 = 4 << 56;
 /// Nodes lie at multiples of eight bytes.
 const WORDS: u64 = 8 << 56;
-/// And are so short, and a number of words, that making them zeros takes no call.
+/// And all have one size, a small number of words.
 const SHORT: u64 = 16 << 56;
 /// Bytes of those at most.
 const SHORT_BYTES: usize = 64;
@@ -286,26 +286,50 @@ impl Way<'_> {
         let sequence = stripe.sequence()?;
         let (word, bit) = self.start(place);
         let starts = word.load(Relaxed);
-        let (live, pending) = (block.live.load(Relaxed), block.pending.load(Relaxed));
+        let live = block.live.load(Relaxed);
         if starts & bit == 0 || (live <= 1 && !last) {
             return None;
         }
-        let at = self.offset(place);
-        if self.is_equal() {
-            stripe.hold(sequence);
-            word.store(starts & !bit, Relaxed);
-            self.zero(self.equal_node(at));
-            stripe.release_from(sequence);
-            block.live.store(live.wrapping_sub(1), Relaxed);
-            block.pending.store(pending.wrapping_add(1), Relaxed);
-            return Some(self.freed(live == self.part));
+        if self.shape & SHORT == 0 {
+            return self.free_other(place, sequence, live);
         }
-        let spot = self.mixed_node(at)?;
         stripe.hold(sequence);
         word.store(starts & !bit, Relaxed);
-        let taken = self.free_extent(spot);
+        let (node, words) = (self.at(self.offset(place)).cast::<u64>(), self.len() / 8);
+        // SAFETY: of both: aligned and within the node, whose stripe is held. Volatile, lest it becomes a call. The first and the last word
+        // are all of most.
+        let zero = |i| unsafe { node.add(i).write_volatile(0) };
+        zero(0);
+        zero(words - 1);
+        if words > 2 {
+            (1..words - 1).for_each(zero);
+        }
         stripe.release_from(sequence);
         block.live.store(live.wrapping_sub(1), Relaxed);
+        add(&block.pending, 1);
+        Some(self.freed(live == self.part))
+    }
+
+    /// As `free`, a node that has a header, or is not short.
+    #[inline(never)]
+    fn free_other(&self, place: u16, sequence: u32, live: u32) -> Option<Freed> {
+        let (block, stripe) = (self.block, self.frame.stripe(place));
+        let (word, bit) = self.start(place);
+        let at = self.offset(place);
+        let spot = if self.is_equal() { self.equal_node(at) } else { self.mixed_node(at)? };
+        stripe.hold(sequence);
+        word.store(word.load(Relaxed) & !bit, Relaxed);
+        block.live.store(live.wrapping_sub(1), Relaxed);
+        if self.is_equal() {
+            // SAFETY: the node's bytes, whose stripe is held.
+            unsafe { spot.bytes.write_bytes(0, spot.len) };
+            stripe.release_from(sequence);
+            add(&block.pending, 1);
+            return Some(self.freed(live == self.part));
+        }
+        let taken = self.free_extent(spot);
+        stripe.release_from(sequence);
+        let pending = block.pending.load(Relaxed);
         let now = pending.wrapping_add(taken);
         block.pending.store(now, Relaxed);
         add(&block.free, taken);
@@ -317,21 +341,6 @@ impl Way<'_> {
     #[inline(always)]
     fn freed(&self, part: bool) -> Freed {
         if part && self.block.allocator.load(Relaxed) == 0 { Freed::ToList } else { Freed::Done }
-    }
-
-    /// Makes a node zeros, where all have one size.
-    #[inline(always)]
-    fn zero(&self, spot: Spot) {
-        let Spot { bytes, len } = spot;
-        if self.shape & SHORT != 0 {
-            for i in (0..len).step_by(8) {
-                // SAFETY: aligned and within the node, whose stripe is held. Volatile, lest it becomes a call.
-                unsafe { bytes.add(i).cast::<u64>().write_volatile(0) };
-            }
-        } else {
-            // SAFETY: the node's bytes, whose stripe is held.
-            unsafe { bytes.write_bytes(0, len) };
-        }
     }
 
     /// Makes a node of a block of nodes of different sizes a free extent, as [`Mixed::free`] does; what it took, or 0 if the block is damaged.
@@ -419,7 +428,7 @@ impl Core {
         let at = |offset| unsafe { frame.base().add(offset) };
         let checks = block.marked.load(Relaxed).then(|| at(marks.checks_at()).cast());
         let has_words = stride.is_multiple_of(8) && begin.is_multiple_of(8);
-        let is_short = has_words && len <= SHORT_BYTES && len.is_multiple_of(8);
+        let is_short = headers == 0 && has_words && len <= SHORT_BYTES && len.is_multiple_of(8);
         // In a paranoid heap every change is made with a claim. A block that was changed stays so until its tenancy ends.
         let is_own =
             me != 0 && frame.owner.load(Relaxed) == me && frame.dirty.load(Relaxed) && !self.options.paranoid;
