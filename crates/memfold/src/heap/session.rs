@@ -185,34 +185,49 @@ impl<'h> Session<'h> {
     /// Frees a node.
     #[inline]
     pub fn free(&self, handle: Handle) -> Result<(), Error> {
-        match self.free_own(handle) {
-            Some(Freed::Done) => Ok(()),
-            Some(freed) => self.freed(handle, freed),
+        match self.own_way(handle) {
+            Some(way) if way.is_short() => match self.free_by(way, |way| way.free_short(handle, false)) {
+                Some(Freed::Done) => Ok(()),
+                freed => self.freed(handle, freed),
+            },
+            Some(way) => self.free_long(way, handle),
             None => self.free_hard(handle),
         }
     }
 
+    /// Frees a node that has a header, or is not short. Out of line, so that freeing short ones calls nothing.
+    #[inline(never)]
+    fn free_long(&self, way: &Way<'h>, handle: Handle) -> Result<(), Error> {
+        // A block that gets empty is given back, which takes its lock.
+        match self.free_by(way, |way| way.free(handle, false)) {
+            Some(Freed::Done) => Ok(()),
+            freed => self.freed(handle, freed),
+        }
+    }
+
+    /// Lets `free` free a node of a block that the session owns, if all is as it was when the way was found.
     #[inline(always)]
-    fn free_own(&self, handle: Handle) -> Option<Freed> {
-        let way = self.own_way(handle)?;
+    fn free_by(&self, way: &Way<'h>, free: impl FnOnce(&Way<'h>) -> Option<Freed>) -> Option<Freed> {
         let Access { seat, fences, .. } = self.access;
         seat.enter(fences);
-        // A block that gets empty is given back, which takes its lock.
-        let freed = if way.is_good() { way.free(handle, false) } else { None };
+        let freed = if way.is_good() { free(way) } else { None };
         seat.leave();
         freed
     }
 
-    /// After a node was freed.
+    /// After a node was freed, or could not be just so.
     #[cold]
     #[inline(never)]
-    fn freed(&self, handle: Handle, freed: Freed) -> Result<(), Error> {
+    fn freed(&self, handle: Handle, freed: Option<Freed>) -> Result<(), Error> {
         match freed {
-            Freed::Done => {}
-            Freed::ToList => self.core().list_freed(handle.block(), handle.incarnation()),
-            Freed::Damaged => return Err(Error::Damaged),
+            Some(Freed::Done) => Ok(()),
+            Some(Freed::ToList) => {
+                self.core().list_freed(handle.block(), handle.incarnation());
+                Ok(())
+            }
+            Some(Freed::Damaged) => Err(Error::Damaged),
+            None => self.free_hard(handle),
         }
-        Ok(())
     }
 
     #[cold]
@@ -231,7 +246,9 @@ impl<'h> Session<'h> {
         if !known || grown {
             let way = self.find_way(handle)?;
             self.access.touch(way.frame);
-            if let Some(freed) = self.free_own(handle) {
+            let own = self.own_way(handle);
+            let freed = own.and_then(|way| self.free_by(way, |way| way.free(handle, false)));
+            if freed.is_some() {
                 return self.freed(handle, freed);
             }
         }

@@ -82,6 +82,16 @@ pub struct Spot {
     pub len: usize,
 }
 
+/// What is known of a node that is about to be freed.
+struct Live<'c> {
+    sequence: u32,
+    /// Where the bit of its place is, and what remains there without it.
+    word: &'c AtomicU64,
+    others: u64,
+    /// Live nodes of the block.
+    live: u32,
+}
+
 /// What came of freeing a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freed {
@@ -277,48 +287,25 @@ impl Way<'_> {
         }
     }
 
+    /// Whether all nodes have one size, a small number of words.
+    #[inline(always)]
+    pub fn is_short(&self) -> bool {
+        self.shape & SHORT != 0
+    }
+
     /// Frees the live node of a handle of which the way names the place; `None` if there is none or its stripe is held, and, unless it may be the
     /// `last`, if the block has no other. For who has the right to change the block, while the way is good.
     #[inline(always)]
     pub fn free(&self, handle: Handle, last: bool) -> Option<Freed> {
-        let (place, block) = (handle.place(), self.block);
-        let stripe = self.frame.stripe(place);
-        let sequence = stripe.sequence()?;
-        let (word, bit) = self.start(place);
-        let starts = word.load(Relaxed);
-        let live = block.live.load(Relaxed);
-        if starts & bit == 0 || (live <= 1 && !last) {
-            return None;
+        if self.is_short() {
+            return self.free_short(handle, last);
         }
-        if self.shape & SHORT == 0 {
-            return self.free_other(place, sequence, live);
-        }
-        stripe.hold(sequence);
-        word.store(starts & !bit, Relaxed);
-        let (node, words) = (self.at(self.offset(place)).cast::<u64>(), self.len() / 8);
-        // SAFETY: of both: aligned and within the node, whose stripe is held. Volatile, lest it becomes a call. The first and the last word
-        // are all of most.
-        let zero = |i| unsafe { node.add(i).write_volatile(0) };
-        zero(0);
-        zero(words - 1);
-        if words > 2 {
-            (1..words - 1).for_each(zero);
-        }
-        stripe.release_from(sequence);
-        block.live.store(live.wrapping_sub(1), Relaxed);
-        add(&block.pending, 1);
-        Some(self.freed(live == self.part))
-    }
-
-    /// As `free`, a node that has a header, or is not short.
-    #[inline(never)]
-    fn free_other(&self, place: u16, sequence: u32, live: u32) -> Option<Freed> {
-        let (block, stripe) = (self.block, self.frame.stripe(place));
-        let (word, bit) = self.start(place);
-        let at = self.offset(place);
+        let (stripe, block) = (self.frame.stripe(handle.place()), self.block);
+        let Live { sequence, word, others, live } = self.live(handle, last)?;
+        let at = self.offset(handle.place());
         let spot = if self.is_equal() { self.equal_node(at) } else { self.mixed_node(at)? };
         stripe.hold(sequence);
-        word.store(word.load(Relaxed) & !bit, Relaxed);
+        word.store(others, Relaxed);
         block.live.store(live.wrapping_sub(1), Relaxed);
         if self.is_equal() {
             // SAFETY: the node's bytes, whose stripe is held.
@@ -335,6 +322,42 @@ impl Way<'_> {
         add(&block.free, taken);
         subtract(&block.bytes, spot.len as u32);
         Some(if taken == 0 { Freed::Damaged } else { self.freed((pending ^ now) >> self.part != 0) })
+    }
+
+    /// As `free`, where nodes are short.
+    #[inline(always)]
+    pub fn free_short(&self, handle: Handle, last: bool) -> Option<Freed> {
+        let (stripe, block) = (self.frame.stripe(handle.place()), self.block);
+        let Live { sequence, word, others, live } = self.live(handle, last)?;
+        stripe.hold(sequence);
+        word.store(others, Relaxed);
+        let node = self.at(self.offset(handle.place())).cast::<u64>();
+        // SAFETY: aligned and within the node, whose stripe is held. Volatile, lest it becomes a call.
+        let zero = |i| unsafe { node.add(i).write_volatile(0) };
+        // The first and the last word are all of most.
+        let words = self.len() / 8;
+        zero(0);
+        zero(words - 1);
+        if words > 2 {
+            (1..words - 1).for_each(zero);
+        }
+        stripe.release_from(sequence);
+        block.live.store(live.wrapping_sub(1), Relaxed);
+        add(&block.pending, 1);
+        Some(self.freed(live == self.part))
+    }
+
+    /// A live node that is about to be freed.
+    #[inline(always)]
+    fn live(&self, handle: Handle, last: bool) -> Option<Live<'_>> {
+        let sequence = self.frame.stripe(handle.place()).sequence()?;
+        let (word, bit) = self.start(handle.place());
+        let starts = word.load(Relaxed);
+        let live = self.block.live.load(Relaxed);
+        if starts & bit == 0 || (live <= 1 && !last) {
+            return None;
+        }
+        Some(Live { sequence, word, others: starts & !bit, live })
     }
 
     /// What came of it, where so much is free that another session would be glad of the block, or not.
