@@ -30,7 +30,10 @@ impl Session<'_> {
     /// Copies a node to `to`, whose old contents go.
     #[inline]
     pub fn read_into(&self, handle: Handle, to: &mut Vec<u8>) -> Result<(), Error> {
-        match self.look_once(handle, |bytes| Some(bytes.copy_all(to))) {
+        match self.look_once(handle, |bytes| {
+            bytes.copy_all(to);
+            Some(())
+        }) {
             Some(()) => Ok(()),
             None => self.read_into_hard(handle, to),
         }

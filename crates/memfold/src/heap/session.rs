@@ -125,7 +125,7 @@ impl<'h> Session<'h> {
         if let Some(sequence) = stripe.sequence()
             && way.find(handle).is_none()
         {
-            let error = self.core().why_not(&way, handle);
+            let error = self.core().why_not(way, handle);
             if stripe.is_still(sequence) && way.is_good() {
                 return Err(error);
             }

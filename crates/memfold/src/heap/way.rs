@@ -10,18 +10,18 @@
 //!                                   ^ nodes: a node lies at nodes + place * stride
 //! ```
 
-use std::hint::cold_path;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::*, fence};
+mod free;
+mod make;
 
-use super::blocks::{Block, Place, add, subtract};
-use super::core::{Core, Shape};
-use super::current::PART;
-use super::error::Error;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::*};
+
+pub use self::free::Freed;
+use super::blocks::Block;
+use super::core::Core;
 use super::frames::Frame;
 use super::handle::Handle;
-use super::layout::image::Image;
-use super::layout::mixed::{self, FREE, HEADER, Mixed, UNITS, USED};
+use super::layout::mixed::{self, HEADER};
 
 /// The session may change the block without its lock, and the store has no copy of it: both hold for the rest of the tenancy.
 const OWN: u64 = 1 << 56;
@@ -82,26 +82,6 @@ pub struct Spot {
     pub len: usize,
 }
 
-/// What is known of a node that is about to be freed.
-struct Live<'c> {
-    sequence: u32,
-    /// Where the bit of its place is, and what remains there without it.
-    word: &'c AtomicU64,
-    others: u64,
-    /// Live nodes of the block.
-    live: u32,
-}
-
-/// What came of freeing a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Freed {
-    Done,
-    /// And so much of the block is free now that it is to be listed by its room.
-    ToList,
-    /// The block's own bookkeeping was overwritten.
-    Damaged,
-}
-
 impl<'c> Way<'c> {
     /// To nowhere.
     pub fn none(core: &'c Core) -> Self {
@@ -130,7 +110,7 @@ impl<'c> Way<'c> {
     #[inline(always)]
     pub fn names_place(&self, handle: Handle) -> bool {
         self.names_simply(handle) || {
-            cold_path();
+            cold();
             self.names_place_hard(handle)
         }
     }
@@ -139,7 +119,7 @@ impl<'c> Way<'c> {
     #[inline(always)]
     fn names_word(&self, handle: Handle) -> bool {
         self.names_simply(handle) || {
-            cold_path();
+            cold();
             self.shape & WORDS != 0 && self.names_place_hard(handle)
         }
     }
@@ -276,119 +256,13 @@ impl<'c> Way<'c> {
         let len = mixed::node_len(header)?;
         (at + len <= self.len()).then(|| Spot { bytes: self.at(at), len })
     }
-}
 
-impl Way<'_> {
     /// Whether a node seems to start at the handle's place, with the handle's check.
     pub fn places_have(&self, handle: Handle) -> bool {
         self.names_place(handle) && {
             let (word, bit) = self.start(handle.place());
             word.load(Relaxed) & bit != 0
         }
-    }
-
-    /// Whether all nodes have one size, a small number of words.
-    #[inline(always)]
-    pub fn is_short(&self) -> bool {
-        self.shape & SHORT != 0
-    }
-
-    /// Frees the live node of a handle of which the way names the place; `None` if there is none or its stripe is held, and, unless it may be the
-    /// `last`, if the block has no other. For who has the right to change the block, while the way is good.
-    #[inline(always)]
-    pub fn free(&self, handle: Handle, last: bool) -> Option<Freed> {
-        if self.is_short() {
-            return self.free_short(handle, last);
-        }
-        let (stripe, block) = (self.frame.stripe(handle.place()), self.block);
-        let Live { sequence, word, others, live } = self.live(handle, last)?;
-        let at = self.offset(handle.place());
-        let spot = if self.is_equal() { self.equal_node(at) } else { self.mixed_node(at)? };
-        stripe.hold(sequence);
-        word.store(others, Relaxed);
-        block.live.store(live.wrapping_sub(1), Relaxed);
-        if self.is_equal() {
-            // SAFETY: the node's bytes, whose stripe is held.
-            unsafe { spot.bytes.write_bytes(0, spot.len) };
-            stripe.release_from(sequence);
-            add(&block.pending, 1);
-            return Some(self.freed(live == self.part));
-        }
-        let taken = self.free_extent(spot);
-        stripe.release_from(sequence);
-        let pending = block.pending.load(Relaxed);
-        let now = pending.wrapping_add(taken);
-        block.pending.store(now, Relaxed);
-        add(&block.free, taken);
-        subtract(&block.bytes, spot.len as u32);
-        Some(if taken == 0 { Freed::Damaged } else { self.freed((pending ^ now) >> self.part != 0) })
-    }
-
-    /// As `free`, where nodes are short.
-    #[inline(always)]
-    pub fn free_short(&self, handle: Handle, last: bool) -> Option<Freed> {
-        let (stripe, block) = (self.frame.stripe(handle.place()), self.block);
-        let Live { sequence, word, others, live } = self.live(handle, last)?;
-        stripe.hold(sequence);
-        word.store(others, Relaxed);
-        let node = self.at(self.offset(handle.place())).cast::<u64>();
-        // SAFETY: aligned and within the node, whose stripe is held. Volatile, lest it becomes a call.
-        let zero = |i| unsafe { node.add(i).write_volatile(0) };
-        // The first and the last word are all of most.
-        let words = self.len() / 8;
-        zero(0);
-        zero(words - 1);
-        if words > 2 {
-            (1..words - 1).for_each(zero);
-        }
-        stripe.release_from(sequence);
-        block.live.store(live.wrapping_sub(1), Relaxed);
-        add(&block.pending, 1);
-        Some(self.freed(live == self.part))
-    }
-
-    /// A live node that is about to be freed.
-    #[inline(always)]
-    fn live(&self, handle: Handle, last: bool) -> Option<Live<'_>> {
-        let sequence = self.frame.stripe(handle.place()).sequence()?;
-        let (word, bit) = self.start(handle.place());
-        let starts = word.load(Relaxed);
-        let live = self.block.live.load(Relaxed);
-        if starts & bit == 0 || (live <= 1 && !last) {
-            return None;
-        }
-        Some(Live { sequence, word, others: starts & !bit, live })
-    }
-
-    /// What came of it, where so much is free that another session would be glad of the block, or not.
-    #[inline(always)]
-    fn freed(&self, part: bool) -> Freed {
-        if part && self.block.allocator.load(Relaxed) == 0 { Freed::ToList } else { Freed::Done }
-    }
-
-    /// Makes a node of a block of nodes of different sizes a free extent, as [`Mixed::free`] does; what it took, or 0 if the block is damaged.
-    #[inline(always)]
-    fn free_extent(&self, spot: Spot) -> u32 {
-        let stride = self.stride();
-        let taken = (spot.len + HEADER + stride - 1) & !(stride - 1);
-        let units = taken >> stride.trailing_zeros();
-        if self.shape & ODD != 0 || units >= UNITS.into() {
-            let place = spot.bytes.addr().get() - self.nodes.addr().get();
-            return self.mixed().free(place, spot.len).unwrap_or(0) as u32;
-        }
-        // SAFETY: the node's header, at an even address since nodes lie at even ones.
-        let header: &AtomicU16 = unsafe { spot.bytes.sub(HEADER).cast().as_ref() };
-        header.store((FREE | USED | units as u16).to_le(), Relaxed);
-        taken as u32
-    }
-
-    /// The block of nodes of different sizes.
-    #[cold]
-    fn mixed(&self) -> Mixed {
-        let bytes = self.len();
-        // SAFETY: the block's bytes, in a frame.
-        let image = unsafe { Image::new(self.nodes, bytes) };
-        Mixed::new(image, mixed::Shape::new(bytes, self.stride()))
     }
 }
 
@@ -399,92 +273,6 @@ fn is_below(bits: u64, last: u64) -> bool {
     last.wrapping_sub(bits) <= last & PLACE
 }
 
-impl Core {
-    /// The way to a block, which is brought back if need be.
-    pub fn way_to(&self, me: u16, handle: Handle) -> Result<Way<'_>, Error> {
-        let number = handle.block();
-        let block = self.blocks.get(number).ok_or(Error::Stale)?;
-        loop {
-            let state = block.state();
-            let frame = match state.place() {
-                Place::Resident(frame) => self.frames.get(frame).ok_or(Error::Damaged)?,
-                Place::Vacant => return Err(Error::Stale),
-                Place::Absent => {
-                    self.bring(me, handle)?;
-                    continue;
-                }
-            };
-            let Some(tenancy) = frame.tenancy() else {
-                // It is about to leave: who waits for its lock knows more.
-                self.bring(me, handle)?;
-                continue;
-            };
-            let way = self.way(me, number, tenancy, frame, block);
-            fence(Acquire);
-            if block.is_still(state) && frame.is_tenancy(tenancy) {
-                return way;
-            }
-        }
-    }
-
-    /// The way to a block in this frame; true if the tenancy is the same afterwards.
-    fn way<'c>(
-        &'c self,
-        me: u16,
-        number: u32,
-        tenancy: u64,
-        frame: &'c Frame,
-        block: &'c Block,
-    ) -> Result<Way<'c>, Error> {
-        let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
-        let marks = shape.marks(self.options.block_size);
-        // Where place 0 lies.
-        let (begin, stride, len, starts, headers) = match shape {
-            Shape::Mixed(shape) => {
-                let align = shape.align();
-                (0, align, shape.total_units() * align, marks.starts_at(), HEADERS)
-            }
-            Shape::Equal(shape) => (shape.first(), shape.stride(), shape.len as usize, 0, 0),
-        };
-        let places = shape.places();
-        // SAFETY: of all: what belongs to the block and its marks is within the frame.
-        let at = |offset| unsafe { frame.base().add(offset) };
-        let checks = block.marked.load(Relaxed).then(|| at(marks.checks_at()).cast());
-        let has_words = stride.is_multiple_of(8) && begin.is_multiple_of(8);
-        let is_short = headers == 0 && has_words && len <= SHORT_BYTES && len.is_multiple_of(8);
-        // In a paranoid heap every change is made with a claim. A block that was changed stays so until its tenancy ends.
-        let is_own =
-            me != 0 && frame.owner.load(Relaxed) == me && frame.dirty.load(Relaxed) && !self.options.paranoid;
-        let flags = [(is_own, OWN), (stride == 1, ODD), (has_words, WORDS), (is_short, SHORT)];
-        let flags = flags.iter().fold(headers, |all, &(is, flag)| all | if is { flag } else { 0 });
-        let part = match shape {
-            Shape::Mixed(_) => (self.options.block_size as u32 / PART).ilog2(),
-            Shape::Equal(_) => places as u32 + 1 - (places as u32 / PART).max(1),
-        };
-        let last = Handle::first_bits(number, block.incarnation.load(Relaxed)) + (places as u64 - 1);
-        debug_assert!(stride < 1 << 24 && len <= u32::MAX as usize);
-        Ok(Way {
-            simple: if checks.is_none() && has_words { last } else { 0 },
-            frame,
-            starts: at(starts).cast(),
-            nodes: at(begin),
-            shape: flags | (stride as u64) << STRIDE_AT | len as u64,
-            tenancy,
-            last,
-            block,
-            checks,
-            part,
-        })
-    }
-
-    #[cold]
-    fn bring(&self, me: u16, handle: Handle) -> Result<(), Error> {
-        let block = self.blocks.get(handle.block()).ok_or(Error::Stale)?;
-        {
-            let _lock = block.lock();
-            self.resident(me, handle.block(), block)?;
-        }
-        self.tell_fault(handle);
-        Ok(())
-    }
-}
+/// What calls this is done seldom.
+#[cold]
+fn cold() {}

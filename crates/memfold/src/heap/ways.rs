@@ -57,7 +57,7 @@ impl<'c> Ways<'c> {
         self.put.set(self.put.get().wrapping_add(1));
         // SAFETY: nothing of the table is borrowed, says the caller; a session is used by one thread.
         let table = unsafe { &mut *self.table.get() };
-        if self.put.get() % OFTEN == 0 {
+        if self.put.get().is_multiple_of(OFTEN) {
             self.grow(core, table);
         }
         let place = handle.block() as usize & (table.len() - 1);
