@@ -185,21 +185,23 @@ impl<'h> Session<'h> {
     /// Frees a node.
     #[inline]
     pub fn free(&self, handle: Handle) -> Result<(), Error> {
+        // A block that gets empty is given back, which takes its lock.
         match self.own_way(handle) {
             Some(way) if way.is_short() => match self.free_by(way, |way| way.free_short(handle, false)) {
                 Some(Freed::Done) => Ok(()),
                 freed => self.freed(handle, freed),
             },
-            Some(way) => self.free_long(way, handle),
+            Some(_) => self.free_long(handle),
             None => self.free_hard(handle),
         }
     }
 
-    /// Frees a node that has a header, or is not short. Out of line, so that freeing short ones calls nothing.
+    /// Frees a node that has a header, or is not short. Out of line, so that freeing short ones calls nothing. The way is looked up again: one that
+    /// is handed over would have to stay as it is until this returns.
     #[inline(never)]
-    fn free_long(&self, way: &Way<'h>, handle: Handle) -> Result<(), Error> {
-        // A block that gets empty is given back, which takes its lock.
-        match self.free_by(way, |way| way.free(handle, false)) {
+    fn free_long(&self, handle: Handle) -> Result<(), Error> {
+        let own = self.own_way(handle);
+        match own.and_then(|way| self.free_by(way, |way| way.free(handle, false))) {
             Some(Freed::Done) => Ok(()),
             freed => self.freed(handle, freed),
         }

@@ -13,11 +13,11 @@ fn one<T: Plain + PartialEq + std::fmt::Debug>(
     let from = random.index(len + 2);
     if from + size > len {
         let mismatch = Error::Mismatch { node: len, value: from + size };
-        assert_eq!(session.get_at::<T>(node, from), Err(mismatch.clone()));
+        assert_eq!(session.get_at::<T>(node, from), Err(mismatch));
         let value = T::new_zeroed();
-        assert_eq!(session.set_at(node, from, &value), Err(mismatch.clone()));
-        assert_eq!(session.update_at(node, from, |_: &mut T| ()), Err(mismatch.clone()));
-        assert_eq!(session.read_at(node, from, &mut vec![0; size]), Err(mismatch.clone()));
+        assert_eq!(session.set_at(node, from, &value), Err(mismatch));
+        assert_eq!(session.update_at(node, from, |_: &mut T| ()), Err(mismatch));
+        assert_eq!(session.read_at(node, from, &mut vec![0; size]), Err(mismatch));
         assert_eq!(session.write_at(node, from, value.as_bytes()), Err(mismatch));
         return;
     }
