@@ -2,7 +2,8 @@
 //!
 //! - `alloc 16`, `free 16`: dalloc's figure 2, ten thousand times a thousand nodes of 16 bytes, which are freed in the order in which they came.
 //! - `alloc 20-200`, `free 20-200`: a million nodes of random sizes, freed in random order.
-//! - `read`, `write`: eight bytes of nodes of 64 at random, over 1 MiB, in one session; for malloc, through a table of pointers.
+//! - `read`, `write`: eight bytes of nodes of 64 at random, over 1 MiB, in one session (`get_at`, `set_at`); for malloc, through a
+//!   table of pointers.
 //! - `two readers`: the same from two threads at once, all nodes for both: how many times as many reads as one thread makes.
 //!
 //! Nanoseconds of wall time an operation, medians of several rounds, one thread and one processor but for the last row.
