@@ -2,7 +2,8 @@
 //!
 //! - `alloc 16`, `free 16`: dalloc's figure 2, ten thousand times a thousand nodes of 16 bytes, which are freed in the order in which they came.
 //! - `alloc 20-200`, `free 20-200`: a million nodes of random sizes, freed in random order.
-//! - `read`, `write`: eight bytes of nodes of 64 at random, over 1 MiB, in one session; for malloc, through a table of pointers.
+//! - `read`, `write`: eight bytes of nodes of 64 at random, over 1 MiB, in one session (`get_at`, `set_at`); for malloc, through a
+//!   table of pointers.
 //! - `two readers`: the same from two threads at once, all nodes for both: how many times as many reads as one thread makes.
 //!
 //! Nanoseconds of wall time an operation, medians of several rounds, one thread and one processor but for the last row.
@@ -61,22 +62,24 @@ impl Nodes for Malloc {
 impl Nodes for Session<'_> {
     type Node = Handle;
 
+    #[inline]
     fn alloc(&mut self, len: usize) -> Handle {
         Session::alloc(self, len).expect("room")
     }
 
+    #[inline]
     fn free(&mut self, node: Handle) {
         Session::free(self, node).expect("a live node");
     }
 
+    #[inline]
     fn read(&mut self, node: Handle) -> u64 {
-        let mut bytes = [0; 8];
-        self.read_at(node, 0, &mut bytes).expect("a live node");
-        u64::from_le_bytes(bytes)
+        self.get_at(node, 0).expect("a live node")
     }
 
+    #[inline]
     fn write(&mut self, node: Handle, value: u64) {
-        Session::write(self, node).expect("a live node")[..8].copy_from_slice(&value.to_le_bytes());
+        self.set_at(node, 0, &value).expect("a live node");
     }
 }
 

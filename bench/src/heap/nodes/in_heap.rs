@@ -24,16 +24,17 @@ impl Nodes for InHeap<'_> {
 
     #[inline]
     fn read<T: Plain>(&self, node: Link, part: Part<T>) -> T {
-        let mut value = T::new_zeroed();
-        self.0.read_at(handle(node), part.begin(), value.as_mut_bytes()).expect("a live node");
-        value
+        self.0.get_at(handle(node), part.begin()).expect("a live node")
     }
 
     #[inline]
     fn change<T: Plain, R>(&mut self, node: Link, part: Part<T>, change: impl FnOnce(&mut T) -> R) -> R {
-        let mut bytes = self.0.write(handle(node)).expect("a live node");
-        let field = &mut bytes[part.begin()..part.begin() + size_of::<T>()];
-        change(T::mut_from_bytes(field).expect("nodes at multiples of eight"))
+        self.0.update_at(handle(node), part.begin(), change).expect("a live node")
+    }
+
+    #[inline]
+    fn set<T: Plain>(&mut self, node: Link, part: Part<T>, value: T) {
+        self.0.set_at(handle(node), part.begin(), &value).expect("a live node");
     }
 
     #[inline]

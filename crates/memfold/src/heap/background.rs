@@ -158,7 +158,7 @@ impl Core {
         let stripe = way.frame.stripe(stripe_place);
         let sequence = stripe.sequence()?;
         let mut bits = [0; 8];
-        let copied = super::bytes::Bytes(way.find(handle)?).copy_to(offset as usize, &mut bits);
+        let copied = super::bytes::Bytes::in_frame(way.find(handle)?).copy_to(offset as usize, &mut bits);
         let good = stripe.is_still(sequence) && way.is_good();
         Handle::from_bits(u64::from_ne_bytes(bits)).filter(|_| copied && good)
     }

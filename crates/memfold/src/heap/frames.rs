@@ -172,6 +172,12 @@ impl Stripe<'_> {
         (sequence & 1 == 0).then_some(sequence)
     }
 
+    /// The sequence, or, if somebody holds the stripe, one that it has no more: then it is not still that afterwards.
+    #[inline(always)]
+    pub fn sequence_or_past(self) -> u32 {
+        self.0.load(Acquire) & !1
+    }
+
     /// Whether the sequence is as it was; what was read before is read before this, and before what is read next.
     #[inline(always)]
     pub fn is_still(self, sequence: u32) -> bool {
@@ -191,6 +197,12 @@ impl Stripe<'_> {
     #[inline(always)]
     pub fn release(self) {
         self.0.store(self.0.load(Relaxed).wrapping_add(1), Release);
+    }
+
+    /// As `release`, for who knows the sequence that it had before it was taken.
+    #[inline(always)]
+    pub fn release_from(self, sequence: u32) {
+        self.0.store(sequence.wrapping_add(2), Release);
     }
 }
 

@@ -2,35 +2,17 @@
 
 use std::sync::atomic::Ordering::*;
 
-use super::blocks::{Block, add, subtract};
+use super::blocks::{add, subtract};
 use super::claim::Claim;
 use super::core::{Core, Shape};
-use super::current::PART;
 use super::error::Error;
 use super::frames::pause;
 use super::handle::Handle;
 use super::layout::mixed::Mixed;
-use super::way::{Spot, Way};
+use super::way::{Freed, Spot, Way};
 
 /// Turns of waiting for a guard to go, most of them a chance for other threads: a fraction of a second.
 pub const PATIENCE: u32 = 100_000;
-
-/// Whether a block is to be listed anew by its room, after something of it was freed: so many bytes, or nodes if all have one size (`nodes`). Before that is
-/// counted.
-#[inline(always)]
-pub fn gets_room(block: &Block, nodes: Option<u32>, block_size: usize, freed: u32) -> bool {
-    if block.allocator.load(Relaxed) != 0 {
-        return false;
-    }
-    match nodes {
-        Some(nodes) => nodes - block.live.load(Relaxed) + freed == (nodes / PART).max(1),
-        None => {
-            // Each time that another part of the block has been freed.
-            let pending = block.pending.load(Relaxed);
-            (pending ^ (pending + freed)) >> (block_size as u32 / PART).ilog2() != 0
-        }
-    }
-}
 
 impl Core {
     /// The right to change a node that is live and not held by a guard.
@@ -60,14 +42,17 @@ impl Core {
 
     /// Frees a node.
     pub fn free(&self, me: u16, handle: Handle) -> Result<(), Error> {
-        let (claim, way, spot, sequence) = self.claim_node(me, handle)?;
+        let (claim, way, ..) = self.claim_node(me, handle)?;
         let Claim { number, block, frame, .. } = claim;
         self.changed(number, frame);
-        let relist = way.free(handle, spot, sequence, self.options.block_size)?;
+        let freed = way.free(handle, true).unwrap_or(Freed::Damaged);
+        if freed == Freed::Damaged {
+            return Err(Error::Damaged);
+        }
         if block.allocator.load(Relaxed) == 0 {
             if block.live.load(Relaxed) == 0 {
                 self.vacate(me, number, block, claim.lock);
-            } else if relist {
+            } else if freed == Freed::ToList {
                 self.list_by_room(number, block);
             }
         }

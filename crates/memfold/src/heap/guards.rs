@@ -92,11 +92,18 @@ impl Drop for Hold<'_> {
 pub struct NodeMut<'s> {
     bytes: NonNull<u8>,
     len: usize,
-    /// Held, if it is no large node.
-    stripe: Option<Stripe<'s>>,
-    /// It is a large node. For the drop of it alone.
-    _large: Option<Box<Held<'s>>>,
+    /// For its drop alone.
+    _held: HeldFor<'s>,
     session: PhantomData<&'s mut [u8]>,
+}
+
+/// What keeps all others from a node.
+enum HeldFor<'s> {
+    Stripe(Stripe<'s>),
+    /// It is a large node. For the drop of it alone.
+    Large {
+        _held: Box<Held<'s>>,
+    },
 }
 
 impl fmt::Debug for NodeMut<'_> {
@@ -109,12 +116,13 @@ impl<'s> NodeMut<'s> {
     /// One whose stripe is held.
     #[inline(always)]
     pub(super) fn new(frame: &'s Frame, place: u16, bytes: NonNull<u8>, len: usize) -> Self {
-        NodeMut { bytes, len, stripe: Some(frame.stripe(place)), _large: None, session: PhantomData }
+        NodeMut { bytes, len, _held: HeldFor::Stripe(frame.stripe(place)), session: PhantomData }
     }
 
     /// A large one, in one piece.
     pub(super) fn large(held: Held<'s>, bytes: NonNull<u8>, len: usize) -> Self {
-        NodeMut { bytes, len, stripe: None, _large: Some(Box::new(held)), session: PhantomData }
+        let _held = HeldFor::Large { _held: Box::new(held) };
+        NodeMut { bytes, len, _held, session: PhantomData }
     }
 }
 
@@ -136,10 +144,10 @@ impl DerefMut for NodeMut<'_> {
     }
 }
 
-impl Drop for NodeMut<'_> {
-    #[inline]
+impl Drop for HeldFor<'_> {
+    #[inline(always)]
     fn drop(&mut self) {
-        if let Some(stripe) = self.stripe {
+        if let HeldFor::Stripe(stripe) = self {
             stripe.release();
         }
     }

@@ -11,9 +11,6 @@
 use core::fmt;
 use core::num::NonZeroU64;
 
-/// Bits of block and incarnation, shifted down.
-const KEY: u64 = (1 << 40) - 1;
-
 /// The name of a node: it stays valid while the node's block moves, and is never zero.
 ///
 /// Handles may be kept in nodes, as eight bytes: see [`Handle::to_bits`].
@@ -22,6 +19,9 @@ const KEY: u64 = (1 << 40) - 1;
 pub struct Handle(NonZeroU64);
 
 impl Handle {
+    /// The lowest bit of the block's number.
+    pub(super) const BLOCK_AT: u32 = 16;
+
     pub(super) fn new(parts: Parts) -> Self {
         debug_assert!(parts.block != 0);
         let bits = u64::from(parts.check) << 56
@@ -31,15 +31,9 @@ impl Handle {
         Handle(NonZeroU64::new(bits).unwrap_or(NonZeroU64::MIN))
     }
 
-    /// Block and incarnation, as the handle has them.
-    #[inline(always)]
-    pub(super) fn block_key(self) -> u64 {
-        self.0.get() >> 16 & KEY
-    }
-
-    /// What handles of a block have as `block_key`.
-    pub(super) fn key_of(block: u32, incarnation: u8) -> u64 {
-        u64::from(incarnation) << 32 | u64::from(block)
+    /// The bits of the handle of a block's place 0, with check 0.
+    pub(super) fn first_bits(block: u32, incarnation: u8) -> u64 {
+        u64::from(incarnation) << 48 | u64::from(block) << 16
     }
 
     #[inline(always)]
@@ -63,12 +57,14 @@ impl Handle {
     }
 
     /// The handle as a number, to be kept where there is no room for types.
+    #[inline]
     pub fn to_bits(self) -> u64 {
         self.0.get()
     }
 
     /// The handle that a number stands for; `None` for zero. Any other number is a handle, but not one that the heap has
     /// given out: using it is an error.
+    #[inline]
     pub fn from_bits(bits: u64) -> Option<Self> {
         NonZeroU64::new(bits).map(Handle)
     }
@@ -99,7 +95,7 @@ mod tests {
         let handle = Handle::new(parts);
         let of = (handle.check(), handle.incarnation(), handle.block(), handle.place());
         assert_eq!(of, (200, 3, u32::MAX, 65_535));
-        assert_eq!(handle.block_key(), Handle::key_of(u32::MAX, 3));
+        assert_eq!(handle.to_bits() << 8 >> 8, Handle::first_bits(u32::MAX, 3) + 65_535);
         assert_eq!(Handle::from_bits(handle.to_bits()), Some(handle));
         assert_eq!(Handle::from_bits(0), None);
         assert_eq!(std::format!("{handle:?}"), "Handle(4294967295.3:65535.200)");

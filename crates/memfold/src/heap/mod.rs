@@ -53,6 +53,7 @@ mod own;
 mod pager;
 mod plain;
 mod policy;
+mod reads;
 mod rooms;
 mod seats;
 mod segments;
@@ -61,7 +62,9 @@ mod session;
 mod tests;
 mod typed;
 mod way;
+mod ways;
 mod work;
+mod writes;
 
 use std::fmt;
 use std::sync::Arc;

@@ -132,7 +132,7 @@ impl Plain {
 
     /// Lets `read` look at a node.
     pub fn look<R>(&self, handle: Handle, read: impl FnOnce(Bytes) -> R) -> Result<R, Error> {
-        self.with(handle, |_, spot, _| read(Bytes(spot)))
+        self.with(handle, |_, spot, _| read(Bytes::alone(spot)))
     }
 
     /// Takes the stripe of a node.

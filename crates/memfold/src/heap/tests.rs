@@ -9,6 +9,8 @@ use std::{thread, vec};
 use super::*;
 use crate::random::Random;
 
+mod parts;
+
 fn small(block: usize) -> Options {
     Options::new().block_size(block).limit(Limit::Blocks(3)).codec("lz4")
 }

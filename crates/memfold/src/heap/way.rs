@@ -1,54 +1,77 @@
 //! How a session gets to the nodes of a block that it used before.
 //!
 //! A way is what was found out about a block in a tenancy of its frame (`frames.rs`): good as long as the tenancy is the same, which is looked at
-//! after everything else. So reading a node is a few comparisons and writes nothing. Where nodes lie comes out of the block's own bytes, which
-//! a C program may have spoiled: what leads outside of the block is refused.
+//! after everything else. So reading a node is a few comparisons and writes nothing: one of them says whether a handle's block, incarnation, place
+//! and check are as they should be. Where nodes lie comes out of the block's own bytes, which a C program may have spoiled: what leads outside
+//! of the block is refused.
 //!
 //! ```text
 //!   frame   | live bits, or nothing | node | node | ..            | marks: starts, checks |
 //!                                   ^ nodes: a node lies at nodes + place * stride
 //! ```
 
+mod free;
+mod make;
+
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::*, fence};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::*};
 
-use super::blocks::{Block, Place, add, subtract};
-use super::core::{Core, Shape};
-use super::error::Error;
+pub use self::free::Freed;
+use super::blocks::Block;
+use super::core::Core;
 use super::frames::Frame;
-use super::free::gets_room;
 use super::handle::Handle;
-use super::layout::image::Image;
-use super::layout::mixed::{self, FREE, HEADER, Mixed, UNITS, USED};
+use super::layout::mixed::{self, HEADER};
 
-/// The session may change the block without its lock.
-const OWN: u32 = 1;
+/// The session may change the block without its lock, and the store has no copy of it: both hold for the rest of the tenancy.
+const OWN: u64 = 1 << 56;
 /// Nodes have headers that say how long they are.
-const HEADERS: u32 = 2;
+const HEADERS: u64 = 2 << 56;
+/// Which may begin at odd addresses.
+const ODD: u64 = 4 << 56;
+/// Nodes lie at multiples of eight bytes.
+const WORDS: u64 = 8 << 56;
+/// And all have one size, a small number of words.
+const SHORT: u64 = 16 << 56;
+/// Bytes of those at most.
+const SHORT_BYTES: usize = 64;
+/// Bytes from one place to the next, 24 bits from here on.
+const STRIDE_AT: u32 = 32;
 
-/// See the module. A line of the processor's cache.
+/// The bits of a handle's place.
+const PLACE: u64 = (1 << Handle::BLOCK_AT) - 1;
+/// The bits of a handle without its check.
+const UNCHECKED: u64 = u64::MAX >> 8;
+
+/// See the module. Two lines of the processor's cache, of which reading needs the first.
 #[derive(Clone, Copy)]
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 pub struct Way<'c> {
-    /// Block and incarnation, as in a handle; no handle has what is here at first.
-    key: u64,
-    tenancy: u64,
+    /// As `last`, if all checks are 0 and nodes lie at multiples of eight bytes; else 0.
+    simple: u64,
     pub frame: &'c Frame,
-    pub block: &'c Block,
+    /// A bit for each place.
+    starts: NonNull<AtomicU64>,
+    /// Place 0.
     nodes: NonNull<u8>,
-    stride: u32,
-    /// Bytes of each node, if all have one size, else of all places.
-    len: u32,
-    places: u32,
-    /// From `nodes` on, bytes: a bit for each place, and a byte for each, if there are any.
-    starts: i32,
-    checks: i32,
-    flags: u32,
+    /// Flags │ bytes from one place to the next │ bytes of each node, if all have one size, else of all places. In one word, because what limits
+    /// how many reads of nodes wait for memory at once is the number of their loads.
+    shape: u64,
+    tenancy: u64,
+    /// The bits of the handle of the block's last place, with check 0. No handle has what is here at first.
+    last: u64,
+    pub block: &'c Block,
+
+    /// A byte for each place, if there are any.
+    checks: Option<NonNull<AtomicU8>>,
+    /// When it is worth while to list the block anew, by its room. Where nodes have headers, each time that another two to this power of bytes have been
+    /// freed; else when a node is freed and so many were live.
+    part: u32,
 }
 
-const _: () = assert!(size_of::<Way<'static>>() == 64);
+const _: () = assert!(size_of::<Way<'static>>() == 128 && std::mem::offset_of!(Way<'static>, checks) == 64);
 
-// SAFETY: a pointer into a frame, which lives as long as the heap and is read by atomic operations, whichever thread does it; the session
+// SAFETY: pointers into a frame, which lives as long as the heap and is read by atomic operations, whichever thread does it; the session
 // that a way belongs to is used by one thread at a time.
 unsafe impl Send for Way<'_> {}
 
@@ -63,26 +86,58 @@ impl<'c> Way<'c> {
     /// To nowhere.
     pub fn none(core: &'c Core) -> Self {
         let (frame, block) = core.nowhere();
-        let nodes = NonNull::dangling();
         Way {
-            key: u64::MAX,
-            tenancy: 0,
+            simple: 0,
             frame,
+            starts: NonNull::dangling(),
+            nodes: NonNull::dangling(),
+            shape: 0,
+            tenancy: 0,
+            last: u64::MAX,
             block,
-            nodes,
-            stride: 0,
-            len: 0,
-            places: 0,
-            starts: 0,
-            checks: 0,
-            flags: 0,
+            checks: None,
+            part: 0,
         }
     }
 
     /// Whether this is the way to the handle's block.
     #[inline(always)]
     pub fn leads_to(&self, handle: Handle) -> bool {
-        self.key == handle.block_key()
+        (handle.to_bits() & UNCHECKED) >> Handle::BLOCK_AT == self.last >> Handle::BLOCK_AT
+    }
+
+    /// Whether this is the way to the handle's block, a node can be at its place, and its check is that of the place.
+    #[inline(always)]
+    pub fn names_place(&self, handle: Handle) -> bool {
+        self.names_simply(handle) || {
+            cold();
+            self.names_place_hard(handle)
+        }
+    }
+
+    /// As `names_place`, if nodes lie at multiples of eight bytes.
+    #[inline(always)]
+    fn names_word(&self, handle: Handle) -> bool {
+        self.names_simply(handle) || {
+            cold();
+            self.shape & WORDS != 0 && self.names_place_hard(handle)
+        }
+    }
+
+    #[inline(always)]
+    fn names_simply(&self, handle: Handle) -> bool {
+        is_below(handle.to_bits(), self.simple)
+    }
+
+    #[inline(always)]
+    fn names_place_hard(&self, handle: Handle) -> bool {
+        self.reaches(handle) && self.check(handle.place()) == handle.check()
+    }
+
+    /// Whether this is the way to the handle's block, and it has the handle's place.
+    #[inline(always)]
+    fn reaches(&self, handle: Handle) -> bool {
+        is_below(handle.to_bits() & UNCHECKED, self.last)
     }
 
     /// Whether all that is known of the block is true now; what was read before is read before this.
@@ -91,259 +146,133 @@ impl<'c> Way<'c> {
         self.frame.is_tenancy(self.tenancy)
     }
 
-    /// Whether the session may change the block without its lock while it is busy.
+    /// Whether the session may change the block without its lock while it is busy, and need tell nobody that it does.
     #[inline(always)]
     pub fn is_own(&self) -> bool {
-        self.flags & OWN != 0
-    }
-
-    /// Whether the store has no copy of the block.
-    #[inline(always)]
-    pub fn is_dirty(&self) -> bool {
-        self.frame.dirty.load(Relaxed)
-    }
-
-    /// Whether nodes of the block were freed before.
-    #[inline(always)]
-    pub fn has_checks(&self) -> bool {
-        self.checks != 0
+        self.shape & OWN != 0
     }
 
     /// Whether all nodes of the block have one size.
     #[inline(always)]
-    pub fn is_equal(&self) -> bool {
-        self.flags & HEADERS == 0
+    fn is_equal(&self) -> bool {
+        self.shape & HEADERS == 0
     }
 
-    /// Memory at so many bytes from the first place.
+    /// Bytes of each node, if all have one size, else of all places.
     #[inline(always)]
-    fn at(&self, offset: isize) -> NonNull<u8> {
-        // SAFETY: every caller stays within the frame: places are below `places`, and starts and checks have room for as many.
-        unsafe { self.nodes.offset(offset) }
+    fn len(&self) -> usize {
+        self.shape as u32 as usize
+    }
+
+    /// Bytes from one place to the next.
+    #[inline(always)]
+    fn stride(&self) -> usize {
+        (self.shape >> STRIDE_AT & 0xff_ffff) as usize
+    }
+
+    /// Bytes from place 0 to another.
+    #[inline(always)]
+    fn offset(&self, place: u16) -> usize {
+        usize::from(place) * self.stride()
+    }
+
+    /// Memory at so many bytes from place 0.
+    #[inline(always)]
+    fn at(&self, offset: usize) -> NonNull<u8> {
+        // SAFETY: every caller stays within the block: places are those that handles reach.
+        unsafe { self.nodes.add(offset) }
     }
 
     /// The word with the bit that says whether a node starts at a place, and the bit.
     #[inline(always)]
-    pub fn start(&self, place: u16) -> (&'c AtomicU64, u64) {
-        let at = self.at(self.starts as isize + (usize::from(place) / 64 * 8) as isize);
-        // SAFETY: starts begin at a multiple of eight and have a bit for each place.
-        (unsafe { at.cast().as_ref() }, 1 << (place % 64))
+    fn start(&self, place: u16) -> (&'c AtomicU64, u64) {
+        // SAFETY: there is a bit for each place that a handle reaches.
+        (unsafe { self.starts.add(usize::from(place) / 64).as_ref() }, 1 << (place % 64))
     }
 
-    /// The check of a place; there are checks.
+    /// The check of a place.
     #[inline(always)]
-    pub fn check(&self, place: u16) -> &'c AtomicU8 {
-        // SAFETY: one byte for each place.
-        unsafe { self.at(self.checks as isize + usize::from(place) as isize).cast().as_ref() }
+    fn check(&self, place: u16) -> u8 {
+        // SAFETY: there is a byte for each place that a handle reaches.
+        self.checks.map_or(0, |checks| unsafe { checks.add(place.into()).as_ref() }.load(Relaxed))
     }
 
-    /// As `find`, a node whose stripe nobody holds, and the stripe's sequence.
+    /// As `find`, a node whose stripe nobody holds, and the stripe's sequence; the way names the place.
     #[inline(always)]
     pub fn find_free(&self, handle: Handle) -> Option<(Spot, u32)> {
         let sequence = self.frame.stripe(handle.place()).sequence()?;
-        Some((self.find(handle)?, sequence))
+        Some((self.find_named(handle)?, sequence))
     }
 
     /// A header that may begin at an odd address.
     #[cold]
     fn odd_header(&self, at: usize) -> u16 {
         // SAFETY: both within the block.
-        let byte = |i: usize| unsafe { self.at((at + i) as isize).cast::<AtomicU8>().as_ref() }.load(Relaxed);
+        let byte = |i: usize| unsafe { self.at(at + i).cast::<AtomicU8>().as_ref() }.load(Relaxed);
         u16::from_le_bytes([byte(0), byte(1)])
     }
 
     /// The live node of a handle that this way leads to, if there is one as far as can be seen: true only if the way is good afterwards, and the node's stripe was free.
     #[inline(always)]
     pub fn find(&self, handle: Handle) -> Option<Spot> {
-        let place = handle.place();
-        if u32::from(place) >= self.places {
-            return None;
-        }
-        let (word, bit) = self.start(place);
+        if self.names_place(handle) { self.find_named(handle) } else { None }
+    }
+
+    /// As `find`, if nodes lie at multiples of eight bytes.
+    #[inline(always)]
+    pub fn find_words(&self, handle: Handle) -> Option<Spot> {
+        if self.names_word(handle) { self.find_named(handle) } else { None }
+    }
+
+    /// As `find`, for a handle of which the way names the place.
+    #[inline(always)]
+    fn find_named(&self, handle: Handle) -> Option<Spot> {
+        let (word, bit) = self.start(handle.place());
         if word.load(Relaxed) & bit == 0 {
             return None;
         }
-        let check = if self.has_checks() { self.check(place).load(Relaxed) } else { 0 };
-        if check != handle.check() {
-            return None;
-        }
-        let at = usize::from(place) * self.stride as usize;
-        if self.is_equal() {
-            return Some(Spot { bytes: self.at(at as isize), len: self.len as usize });
-        }
+        let at = self.offset(handle.place());
+        if self.is_equal() { Some(self.equal_node(at)) } else { self.mixed_node(at) }
+    }
+
+    /// The node that lies at so many bytes from place 0, where all nodes have one size.
+    #[inline(always)]
+    fn equal_node(&self, at: usize) -> Spot {
+        Spot { bytes: self.at(at), len: self.len() }
+    }
+
+    /// The same where nodes have headers, if this one's is that of a node within the block.
+    #[inline(always)]
+    fn mixed_node(&self, at: usize) -> Option<Spot> {
         if at < HEADER {
             return None;
         }
-        let header = if self.stride > 1 {
+        let header = if self.shape & ODD == 0 {
             // SAFETY: within the block, at an even address since nodes lie at even ones.
-            unsafe { self.at((at - HEADER) as isize).cast::<AtomicU16>().as_ref() }.load(Relaxed).to_le()
+            unsafe { self.at(at - HEADER).cast::<AtomicU16>().as_ref() }.load(Relaxed).to_le()
         } else {
             self.odd_header(at - HEADER)
         };
         let len = mixed::node_len(header)?;
-        (at + len <= self.len as usize).then(|| Spot { bytes: self.at(at as isize), len })
+        (at + len <= self.len()).then(|| Spot { bytes: self.at(at), len })
     }
-}
 
-impl Way<'_> {
     /// Whether a node seems to start at the handle's place, with the handle's check.
     pub fn places_have(&self, handle: Handle) -> bool {
-        let place = handle.place();
-        u32::from(place) < self.places && {
-            let (word, bit) = self.start(place);
-            let check = if self.has_checks() { self.check(place).load(Relaxed) } else { 0 };
-            word.load(Relaxed) & bit != 0 && check == handle.check()
+        self.names_place(handle) && {
+            let (word, bit) = self.start(handle.place());
+            word.load(Relaxed) & bit != 0
         }
-    }
-
-    /// Whether a node of the block remains when one is freed.
-    #[inline(always)]
-    pub fn has_others(&self) -> bool {
-        self.block.live.load(Relaxed) > 1
-    }
-
-    /// Frees a live node of the block; whether the block is to be listed by its room. For who has the right to change it.
-    #[inline(always)]
-    pub fn free(&self, handle: Handle, spot: Spot, sequence: u32, block_size: usize) -> Result<bool, Error> {
-        let (place, block) = (handle.place(), self.block);
-        let stripe = self.frame.stripe(place);
-        stripe.hold(sequence);
-        let (word, bit) = self.start(place);
-        word.store(word.load(Relaxed) & !bit, Relaxed);
-        let (freed, relist);
-        if self.is_equal() {
-            zero(spot);
-            relist = gets_room(block, Some(self.places), block_size, 1);
-            add(&block.pending, 1);
-            freed = Ok(0);
-        } else {
-            freed = self.free_extent(spot);
-            let taken = freed.unwrap_or(0) as u32;
-            relist = gets_room(block, None, block_size, taken);
-            add(&block.pending, taken);
-            add(&block.free, taken);
-            subtract(&block.bytes, spot.len as u32);
-        }
-        stripe.release();
-        subtract(&block.live, 1);
-        freed?;
-        Ok(relist)
-    }
-
-    /// Makes a node of a block of nodes of different sizes a free extent, as [`Mixed::free`] does; what it took.
-    #[inline(always)]
-    fn free_extent(&self, spot: Spot) -> Result<usize, Error> {
-        let taken = (spot.len + HEADER + self.stride as usize - 1) & !(self.stride as usize - 1);
-        let units = taken >> self.stride.trailing_zeros();
-        if self.stride == 1 || units >= UNITS.into() {
-            let place = spot.bytes.addr().get() - self.nodes.addr().get();
-            return Ok(self.mixed().free(place, spot.len)?);
-        }
-        // SAFETY: the node's header, at an even address since nodes lie at even ones.
-        let header: &AtomicU16 = unsafe { spot.bytes.sub(HEADER).cast().as_ref() };
-        header.store((FREE | USED | units as u16).to_le(), Relaxed);
-        Ok(taken)
-    }
-
-    /// The block of nodes of different sizes.
-    #[cold]
-    fn mixed(&self) -> Mixed {
-        let bytes = self.len as usize;
-        // SAFETY: the block's bytes, in a frame.
-        let image = unsafe { Image::new(self.nodes, bytes) };
-        Mixed::new(image, mixed::Shape::new(bytes, self.stride as usize))
     }
 }
 
-/// Makes a node zeros.
+/// Whether bits are those of a place of the same block as `last`, and not behind it.
 #[inline(always)]
-fn zero(spot: Spot) {
-    let Spot { bytes, len } = spot;
-    // Most are short, and begin at a multiple of eight.
-    if len <= 64 && len.is_multiple_of(8) && bytes.addr().get().is_multiple_of(8) {
-        for i in (0..len).step_by(8) {
-            // SAFETY: aligned and within the node, whose stripe is held. Volatile, lest it becomes a call.
-            unsafe { bytes.add(i).cast::<u64>().write_volatile(0) };
-        }
-    } else {
-        // SAFETY: the node's bytes, whose stripe is held.
-        unsafe { bytes.write_bytes(0, len) };
-    }
+fn is_below(bits: u64, last: u64) -> bool {
+    // If anything differs above the place, the difference is greater than the last place.
+    last.wrapping_sub(bits) <= last & PLACE
 }
 
-impl Core {
-    /// The way to a block, which is brought back if need be.
-    pub fn way_to(&self, me: u16, handle: Handle) -> Result<Way<'_>, Error> {
-        let number = handle.block();
-        let block = self.blocks.get(number).ok_or(Error::Stale)?;
-        loop {
-            let state = block.state();
-            let frame = match state.place() {
-                Place::Resident(frame) => self.frames.get(frame).ok_or(Error::Damaged)?,
-                Place::Vacant => return Err(Error::Stale),
-                Place::Absent => {
-                    self.bring(me, handle)?;
-                    continue;
-                }
-            };
-            let Some(tenancy) = frame.tenancy() else {
-                // It is about to leave: who waits for its lock knows more.
-                self.bring(me, handle)?;
-                continue;
-            };
-            let way = self.way(me, number, tenancy, frame, block);
-            fence(Acquire);
-            if block.is_still(state) && frame.is_tenancy(tenancy) {
-                return way;
-            }
-        }
-    }
-
-    /// The way to a block in this frame; true if the tenancy is the same afterwards.
-    fn way<'c>(
-        &'c self,
-        me: u16,
-        number: u32,
-        tenancy: u64,
-        frame: &'c Frame,
-        block: &'c Block,
-    ) -> Result<Way<'c>, Error> {
-        let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
-        let marks = shape.marks(self.options.block_size);
-        let (first, stride, len, starts, headers) = match shape {
-            Shape::Mixed(shape) => {
-                (0, shape.align(), shape.total_units() * shape.align(), marks.starts_at(), HEADERS)
-            }
-            Shape::Equal(shape) => (shape.first(), shape.stride(), shape.len as usize, 0, 0),
-        };
-        let checks = if block.marked.load(Relaxed) { (marks.checks_at() - first) as i32 } else { 0 };
-        // In a paranoid heap every change is made with a claim.
-        let is_own = me != 0 && frame.owner.load(Relaxed) == me && !self.options.paranoid;
-        let own = if is_own { OWN } else { 0 };
-        Ok(Way {
-            key: Handle::key_of(number, block.incarnation.load(Relaxed)),
-            tenancy,
-            frame,
-            block,
-            // SAFETY: the first place is within the frame.
-            nodes: unsafe { frame.base().add(first) },
-            stride: stride as u32,
-            len: len as u32,
-            places: shape.places() as u32,
-            starts: starts as i32 - first as i32,
-            checks,
-            flags: own | headers,
-        })
-    }
-
-    #[cold]
-    fn bring(&self, me: u16, handle: Handle) -> Result<(), Error> {
-        let block = self.blocks.get(handle.block()).ok_or(Error::Stale)?;
-        {
-            let _lock = block.lock();
-            self.resident(me, handle.block(), block)?;
-        }
-        self.tell_fault(handle);
-        Ok(())
-    }
-}
+/// What calls this is done seldom.
+#[cold]
+fn cold() {}

@@ -1,0 +1,101 @@
+//! Finding the way to a block, and what it knows.
+
+use std::sync::atomic::{Ordering::*, fence};
+
+use super::{HEADERS, ODD, OWN, SHORT, SHORT_BYTES, STRIDE_AT, WORDS, Way};
+use crate::heap::blocks::{Block, Place};
+use crate::heap::core::{Core, Shape};
+use crate::heap::current::PART;
+use crate::heap::error::Error;
+use crate::heap::frames::Frame;
+use crate::heap::handle::Handle;
+
+impl Core {
+    /// The way to a block, which is brought back if need be.
+    pub fn way_to(&self, me: u16, handle: Handle) -> Result<Way<'_>, Error> {
+        let number = handle.block();
+        let block = self.blocks.get(number).ok_or(Error::Stale)?;
+        loop {
+            let state = block.state();
+            let frame = match state.place() {
+                Place::Resident(frame) => self.frames.get(frame).ok_or(Error::Damaged)?,
+                Place::Vacant => return Err(Error::Stale),
+                Place::Absent => {
+                    self.bring(me, handle)?;
+                    continue;
+                }
+            };
+            let Some(tenancy) = frame.tenancy() else {
+                // It is about to leave: who waits for its lock knows more.
+                self.bring(me, handle)?;
+                continue;
+            };
+            let way = self.way(me, number, tenancy, frame, block);
+            fence(Acquire);
+            if block.is_still(state) && frame.is_tenancy(tenancy) {
+                return way;
+            }
+        }
+    }
+
+    /// The way to a block in this frame; true if the tenancy is the same afterwards.
+    fn way<'c>(
+        &'c self,
+        me: u16,
+        number: u32,
+        tenancy: u64,
+        frame: &'c Frame,
+        block: &'c Block,
+    ) -> Result<Way<'c>, Error> {
+        let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
+        let marks = shape.marks(self.options.block_size);
+        // Where place 0 lies.
+        let (begin, stride, len, starts, headers) = match shape {
+            Shape::Mixed(shape) => {
+                let align = shape.align();
+                (0, align, shape.total_units() * align, marks.starts_at(), HEADERS)
+            }
+            Shape::Equal(shape) => (shape.first(), shape.stride(), shape.len as usize, 0, 0),
+        };
+        let places = shape.places();
+        // SAFETY: of all: what belongs to the block and its marks is within the frame.
+        let at = |offset| unsafe { frame.base().add(offset) };
+        let checks = block.marked.load(Relaxed).then(|| at(marks.checks_at()).cast());
+        let has_words = stride.is_multiple_of(8) && begin.is_multiple_of(8);
+        let is_short = headers == 0 && has_words && len <= SHORT_BYTES && len.is_multiple_of(8);
+        // In a paranoid heap every change is made with a claim. A block that was changed stays so until its tenancy ends.
+        let is_own =
+            me != 0 && frame.owner.load(Relaxed) == me && frame.dirty.load(Relaxed) && !self.options.paranoid;
+        let flags = [(is_own, OWN), (stride == 1, ODD), (has_words, WORDS), (is_short, SHORT)];
+        let flags = flags.iter().fold(headers, |all, &(is, flag)| all | if is { flag } else { 0 });
+        let part = match shape {
+            Shape::Mixed(_) => (self.options.block_size as u32 / PART).ilog2(),
+            Shape::Equal(_) => places as u32 + 1 - (places as u32 / PART).max(1),
+        };
+        let last = Handle::first_bits(number, block.incarnation.load(Relaxed)) + (places as u64 - 1);
+        debug_assert!(stride < 1 << 24 && len <= u32::MAX as usize);
+        Ok(Way {
+            simple: if checks.is_none() && has_words { last } else { 0 },
+            frame,
+            starts: at(starts).cast(),
+            nodes: at(begin),
+            shape: flags | (stride as u64) << STRIDE_AT | len as u64,
+            tenancy,
+            last,
+            block,
+            checks,
+            part,
+        })
+    }
+
+    #[cold]
+    fn bring(&self, me: u16, handle: Handle) -> Result<(), Error> {
+        let block = self.blocks.get(handle.block()).ok_or(Error::Stale)?;
+        {
+            let _lock = block.lock();
+            self.resident(me, handle.block(), block)?;
+        }
+        self.tell_fault(handle);
+        Ok(())
+    }
+}
