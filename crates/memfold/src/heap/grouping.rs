@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering::*};
 use super::blocks::Block;
 use super::core::{Core, Shape, locked};
 use super::error::Error;
-use super::handle::Handle;
+use super::handle::{Handle, Parts};
 use super::layout::fields::{Fields, Of, Plan};
 use crate::store::{Ref, Tier, Workspace};
 
@@ -119,5 +119,6 @@ fn grouped<'s>(
 }
 
 fn of(number: u32, block: &Block, shape: Shape) -> Of {
-    Of { shape, handle: Handle::key_of(number, block.incarnation.load(Relaxed)) << 16 }
+    let incarnation = block.incarnation.load(Relaxed);
+    Of { shape, handle: Handle::new(Parts { check: 0, incarnation, block: number, place: 0 }).to_bits() }
 }
