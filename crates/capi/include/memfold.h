@@ -126,7 +126,7 @@ typedef struct memfold_options {
     uint32_t paranoid;
     /* What compresses, by name: "lz4", "zstd:3", "delta:8x1+shuffle:8+zstd:1", see docs/codecs.md. Default: "zstd:1". */
     const char *codec;
-    /* Which blocks go: "fifo", "second-chance", "lru", "lfu" or "sieve". Default: "lru". */
+    /* Which blocks go: "fifo", "second-chance", "lru", "lfu" or "sieve". Default: "sieve". */
     const char *policy;
     /* Callbacks that compress, in place of a codec by name: both or none. */
     memfold_compress compress;

@@ -83,7 +83,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Blocks of 32 KiB, nodes at multiples of 8 bytes, `zstd:1`, least recently used blocks go.
+    /// Blocks of 32 KiB, nodes at multiples of 8 bytes, `zstd:1`, SIEVE says which blocks go.
     pub fn new() -> Self {
         Options {
             block_size: 32 << 10,

@@ -46,12 +46,12 @@ pub enum PolicyKind {
     /// First in, first out, but what was used in between goes round again (compll's FINUFO).
     SecondChance,
     /// The least recently used one (compll's choice).
-    #[default]
     Lru,
     /// The least frequently used one since it came, with dynamic aging.
     Lfu,
     /// SIEVE: a hand goes from old to new and takes the first that was not used since it came by; what comes, comes in as new, and
     /// what was used stays where it is (Zhang et al., NSDI 2024).
+    #[default]
     Sieve,
 }
 
