@@ -25,6 +25,9 @@ pub const MOST_RESIDENT: u32 = 128;
 /// are back before.
 const LONG: u32 = 4;
 
+/// This part more than are allowed are kept.
+const KEPT: u32 = 8;
+
 /// A paranoid heap has so many frames.
 const PARANOID_FRAMES: u32 = 3;
 /// With [`Limit::Bytes`], so many frames are there in any case: what is there has to stay readable.
@@ -42,6 +45,15 @@ impl Core {
             Limit::Share => self.least_resident() + self.counts.more_frames.load(Relaxed),
             Limit::Blocks(blocks) => blocks,
             Limit::Bytes(bytes) => self.frames_within(bytes).max(LEAST_FRAMES),
+        }
+    }
+
+    /// How many frames may stay when no more than `allowed` may be made: with [`Limit::Share`] that goes to and fro, and to give memory back and get it
+    /// again costs as much as a decompression.
+    pub fn frames_kept(&self, allowed: u32) -> u32 {
+        match self.options.limit {
+            Limit::Share if !self.options.paranoid => allowed + allowed / KEPT,
+            _ => allowed,
         }
     }
 

@@ -52,11 +52,12 @@ impl Core {
             return self.make_frame(&mut pool);
         }
         // What is allowed has become less.
-        while pool.made > allowed && self.frames.can_shrink() {
+        let kept = self.frames_kept(allowed);
+        while pool.made > kept && self.frames.can_shrink() {
             let round = self.evict_one(me, pool);
             pool = locked(&self.pool);
             match round {
-                Ok(Round::Frame(frame)) => self.give_frame_to(&mut pool, frame, allowed),
+                Ok(Round::Frame(frame)) => self.give_frame_to(&mut pool, frame, kept),
                 _ => break,
             }
         }
@@ -142,13 +143,13 @@ impl Core {
 
     /// Gives a frame back without a block.
     pub fn give_frame(&self, frame: u32) {
-        let allowed = self.frames_allowed();
-        self.give_frame_to(&mut locked(&self.pool), frame, allowed);
+        let kept = self.frames_kept(self.frames_allowed());
+        self.give_frame_to(&mut locked(&self.pool), frame, kept);
     }
 
-    /// The frame is free, or, if there are more than may be, gives its memory back.
-    fn give_frame_to(&self, pool: &mut Pool, frame: u32, allowed: u32) {
-        if pool.made > allowed && self.frames.can_shrink() {
+    /// The frame is free, or, if there are more than may stay, gives its memory back.
+    fn give_frame_to(&self, pool: &mut Pool, frame: u32, kept: u32) {
+        if pool.made > kept && self.frames.can_shrink() {
             self.frames.shrink(frame);
             pool.empty.push(frame);
             pool.made -= 1;
