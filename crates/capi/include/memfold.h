@@ -120,7 +120,8 @@ typedef struct memfold_options {
     size_t alignment;
     /* The most memory for everything: uncompressed and compressed blocks, tables, buffers. */
     uint64_t limit_bytes;
-    /* Or: the most blocks that are uncompressed at a time. Default, if both are 0: one of 32, and at least 16. */
+    /* Or: the most blocks that are uncompressed at a time. Default, if both are 0: one of 64, and at least 8,
+     * more while blocks are brought back soon after they left, up to one of 8 or 128. */
     uint32_t limit_blocks;
     /* 1: evicts at every opportunity and gives no handle out twice. Slow; finds stale pointers and handles. Three blocks are resident. */
     uint32_t paranoid;

@@ -76,6 +76,8 @@ struct Entry {
 pub struct Table {
     entries: Vec<Entry>,
     free: Vec<u32>,
+    /// Parts of nodes that are gone, and their bytes: see `waiting.rs`.
+    pub waiting: Vec<(Handle, usize)>,
 }
 
 impl Table {
@@ -130,7 +132,8 @@ impl Table {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
-        (self.entries.capacity() * size_of::<Entry>()) as u64
+        (self.entries.capacity() * size_of::<Entry>()
+            + self.waiting.capacity() * size_of::<(Handle, usize)>()) as u64
     }
 }
 
@@ -150,6 +153,14 @@ impl State {
     /// Which bytes the part of this number has.
     fn span(&self, number: usize, part: usize) -> Range<usize> {
         (number * part).min(self.len)..(number * part + part).min(self.len)
+    }
+
+    /// Takes out the parts from this number on: their handles and bytes.
+    fn take_parts(&mut self, from: usize, part: usize) -> Vec<(Handle, usize)> {
+        let of = |number: usize| Some((self.parts[number]?, self.span(number, part).len()));
+        let taken = (from..self.parts.len()).filter_map(of).collect();
+        self.parts.truncate(from);
+        taken
     }
 
     /// What is in `whole`, if it is there.
@@ -209,11 +220,14 @@ impl Core {
 impl Core {
     /// Counts of all large nodes, one after the other.
     pub fn large_counts(&self) -> Counts {
-        let (all, memory) = {
+        let (all, mut counts) = {
             let table = locked(&self.large);
-            (table.all(), table.bytes())
+            let (parts, part_bytes) =
+                (table.waiting.len(), table.waiting.iter().map(|part| part.1).sum::<usize>());
+            let (parts, part_bytes) = (parts as u64, part_bytes as u64);
+            (table.all(), Counts { parts, part_bytes, memory: table.bytes(), ..Counts::default() })
         };
-        let mut counts = Counts { nodes: all.len() as u64, memory, ..Counts::default() };
+        counts.nodes = all.len() as u64;
         for large in all {
             let state = locked(&large.0);
             let parts = (0..state.parts.len()).filter(|&number| state.parts[number].is_some());
@@ -252,7 +266,7 @@ impl Large {
 }
 
 /// An error that a part caused, as one of the node: a part that is gone or has another length is not what the node's handle stands for.
-fn of_part(error: Error) -> Error {
+pub fn of_part(error: Error) -> Error {
     match error {
         Error::Stale | Error::Mismatch { .. } => Error::Damaged,
         error => error,
@@ -296,10 +310,9 @@ impl Session<'_> {
         if state.guards == 0 {
             state.whole = None;
         }
-        let parts = std::mem::take(&mut state.parts);
+        let parts = state.take_parts(0, core.part());
         drop(state);
-        let free = |part| self.free(part).map_err(of_part);
-        parts.into_iter().flatten().map(free).fold(Ok(()), Result::and)
+        self.free_parts(parts)
     }
 
     /// Copies the part of a node that begins at `from`.
@@ -356,6 +369,8 @@ impl Session<'_> {
             unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
             return Ok(());
         }
+        // What there is no room for fails before anything is changed.
+        self.each_part(from..end, |number, _, _| self.make_part(&mut state, number).map(|_| ()))?;
         self.each_part(from..end, |number, within, place| {
             let part = self.make_part(&mut state, number)?;
             self.write_part(part, within.start, &bytes[place])
@@ -423,14 +438,14 @@ impl Session<'_> {
         if state.parts.try_reserve(more).is_err() {
             return new.map_or(Ok(()), |new| self.free(new)).and(Err(Error::OutOfMemory));
         }
-        let mut gone: Vec<Handle> = state.parts.drain(last + 1..).flatten().collect();
+        let mut gone = state.take_parts(last + 1, part);
         if let Some(new) = new {
-            gone.extend(state.parts[last].replace(new));
+            gone.extend(state.parts[last].replace(new).map(|part| (part, span(old))));
         }
         state.parts.resize(count, None);
         state.len = len;
         drop(state);
-        gone.into_iter().try_for_each(|part| self.free(part))
+        self.free_parts(gone)
     }
 
     /// Holds all of a node in one piece, to write it or to look at it.
@@ -490,6 +505,7 @@ impl Session<'_> {
 
     /// Puts back what is still in one piece, of all large nodes: nothing of them is elsewhere than in their parts then. While no guard lives.
     pub(super) fn put_all_back(&self) -> Result<(), Error> {
+        self.free_waiting();
         let all = locked(&self.core().large).all();
         all.iter().try_for_each(|large| self.put_back(&mut locked(&large.0)))
     }

@@ -61,6 +61,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 mod typed;
+mod waiting;
 mod way;
 mod ways;
 mod work;

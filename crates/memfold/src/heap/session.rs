@@ -307,6 +307,7 @@ fn look_by<R>(way: &Way<'_>, handle: Handle, look: impl FnOnce() -> Option<R>) -
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
+        self.free_waiting();
         self.allocator.get_mut().disown_all();
         self.access.core.seats.give(self.access.seat);
     }

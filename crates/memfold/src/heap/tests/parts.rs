@@ -126,3 +126,44 @@ fn a_part_is_read_of_one_moment() {
         done.store(true, Relaxed);
     });
 }
+
+#[test]
+fn a_long_node_that_cannot_be_written_is_as_it_was() {
+    let heap = Heap::new(small(4096).limit(Limit::Bytes(2 << 20)).codec("copy")).unwrap();
+    let mut session = heap.session().unwrap();
+    let (node, mut random) = (session.alloc(8 << 20).unwrap(), Random(3));
+    assert_eq!(session.write_at(node, 1000, &random.bytes(7 << 20)), Err(Error::Limit));
+    let mut bytes = vec![7; 8 << 20];
+    session.read_at(node, 0, &mut bytes).unwrap();
+    assert!(bytes.iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn parts_that_cannot_be_freed_go_later() {
+    for shorter in [false, true] {
+        let mut heap = Heap::new(small(4096)).unwrap();
+        let (mut session, mut other) = (heap.session().unwrap(), heap.session().unwrap());
+        let long = session.put_bytes(&[1; 10_000]).unwrap();
+        let last = locked(&heap.core.large).saved().next().and_then(|(.., parts)| *parts.last()?).unwrap();
+        let nodes: Vec<Handle> = (0..50).map(|_| session.alloc(22).unwrap()).collect();
+        let is_beside = |node: &&Handle| node.block() == last.block() && node.place() % 8 == last.place() % 8;
+        let guard = other.write(*nodes.iter().find(is_beside).unwrap()).unwrap();
+        if shorter {
+            assert_eq!(session.resize(long, 5000), Ok(long));
+            assert_eq!(session.read(long), Ok(vec![1; 5000]));
+        } else {
+            assert_eq!((session.free(long), session.size(long)), (Ok(()), Err(Error::Stale)));
+        }
+        let stats = heap.stats();
+        let (count, bytes) = if shorter { (51, 6100) } else { (50, 1100) };
+        assert_eq!((stats.nodes, stats.node_bytes), (count, bytes));
+        drop(guard);
+        nodes.iter().for_each(|&node| session.free(node).unwrap());
+        if shorter {
+            session.free(long).unwrap();
+        }
+        drop((session, other));
+        heap.check().unwrap();
+        assert_eq!((heap.stats().nodes, heap.stats().blocks), (0, 0));
+    }
+}

@@ -186,3 +186,19 @@ fn damage_is_refused_or_harmless() {
         }
     }
 }
+
+#[test]
+fn more_columns_than_nodes_have_words_are_refused() {
+    let mut fields = Fields::default();
+    for (len, fits) in [(8, 1), (20, 3), (57, 8), (300, MOST_COLUMNS)] {
+        let shape = equal::Shape::new(32768, 1, len);
+        let of = Of { shape: Shape::Equal(shape), handle: 1 << 16 };
+        let mut block = vec![0; 32768];
+        for columns in 1..=MOST_COLUMNS {
+            // All words are zero, and so are all predictors.
+            let mut from = vec![0; 40_000];
+            from[0] = columns as u8;
+            assert_eq!(fields.ungroup(of, &from, &mut block).is_some(), columns <= fits, "{len} {columns}");
+        }
+    }
+}

@@ -35,6 +35,8 @@ impl Fields {
         }
         match of.shape {
             Shape::Mixed(shape) => self.read_headers(shape, &mut input, block, columns)?,
+            // A column has one byte of each node at least.
+            Shape::Equal(shape) if columns > shape.stride().div_ceil(WORD) => return None,
             Shape::Equal(shape) => self.note_equal(of, shape, columns),
         }
         self.read_planes(of, &predictors[..columns], &mut input, block)?;
