@@ -84,7 +84,10 @@ enum memfold_error {
     /* memfold_heap_check found what contradicts itself; memfold_last_error says what. */
     MEMFOLD_VIOLATION = 16,
     /* A fault of the library itself. The heap in which it happened is out of use: everything but destroying it says this again. */
-    MEMFOLD_BUG = 17
+    MEMFOLD_BUG = 17,
+    /* A heap's file can't be written or read, or is none that can be loaded here: foreign, damaged, of a later version, or compressed with a
+     * codec that is missing; memfold_last_error says which. */
+    MEMFOLD_FILE = 18
 };
 
 /* What a code means, in a sentence. Never null; the text is there for ever. */
@@ -134,6 +137,15 @@ typedef struct memfold_options {
     memfold_decompress decompress;
     /* The first argument of the callbacks. */
     void *context;
+    /* 1: the debugging twin: nodes come from malloc, so that sanitizers and valgrind see the program's faults. Nothing is compressed. */
+    uint32_t plain;
+    /* 1: a thread of the heap's own evicts ahead of need. */
+    uint32_t background;
+    /* What such a thread brings ahead of its use when a block was brought back: so many blocks that were made after it; */
+    uint32_t ahead_neighbours;
+    /* or those to which the node leads: at each of these offsets, so many, there is a memfold_handle in it. Give one of both, or none. */
+    uint32_t ahead_links_count;
+    const uint32_t *ahead_links;
 } memfold_options;
 
 static inline memfold_options memfold_default_options(void) {
@@ -178,6 +190,20 @@ int memfold_heap_check(memfold_heap *heap);
 
 /* Counts everything. `size` is sizeof(memfold_stats): fields that the library does not know are set to 0. */
 int memfold_heap_stats(memfold_heap *heap, memfold_stats *stats, size_t size);
+
+/* ---------------------------------------------------------------- files */
+
+/* Saves a heap: MEMFOLD_OPEN if it has open sessions. The file is there as a whole or not at all; an old one is replaced at the end. */
+int memfold_heap_save(memfold_heap *heap, const char *file);
+
+/* Makes a heap of a file, with the same nodes and handles. Block size and alignment are the file's; all other options may be others each
+ * time, and null is the defaults. Files may come from anybody: nodes of a block that is not what it should be are MEMFOLD_DAMAGED, and
+ * memfold_heap_check looks at all of them. */
+int memfold_heap_load(const char *file, const memfold_options *options, memfold_heap **heap);
+
+/* 64 bits of the program's own that are saved with the heap, 0 at first: mostly the handle from which it finds all others. */
+int memfold_heap_root(memfold_heap *heap, uint64_t *root);
+int memfold_heap_set_root(memfold_heap *heap, uint64_t root);
 
 /* ---------------------------------------------------------------- sessions */
 

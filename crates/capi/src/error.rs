@@ -50,6 +50,7 @@ codes! {
     Callback = 15: c"a callback that compresses or decompresses called the library",
     Violation = 16: c"the heap contradicts itself: something wrote where it should not",
     Bug = 17: c"a fault of the library itself: the heap in which it happened is out of use",
+    File = 18: c"the heap's file can't be written or read, or is none that can be loaded here",
 }
 
 /// Why a function fails.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use memfold::heap::{Heap, Options};
 
 use crate::bound::{Seat, Shared};
+use crate::callbacks::Callbacks;
 use crate::entry::{Out, entry};
 use crate::error::{Code, Failure};
 use crate::options::memfold_options;
@@ -79,6 +80,16 @@ pub fn take_seat(heap: *mut memfold_heap) -> Result<Arc<Seat>, Failure> {
     Ok(Seat::take(shared.clone()))
 }
 
+/// What C gets for a heap that was made.
+pub fn add(heap: Heap, callbacks: Option<Arc<Callbacks>>) -> *mut memfold_heap {
+    let shared = Shared::new(heap, callbacks);
+    let mut heaps = heaps();
+    heaps.made += 1;
+    let number = number(heaps.made, HEAP);
+    heaps.live.insert(number, shared);
+    ptr::without_provenance_mut(number)
+}
+
 /// Makes an empty heap.
 ///
 /// # Safety
@@ -98,12 +109,7 @@ pub unsafe extern "C" fn memfold_heap_new(
             // SAFETY: as promised.
             unsafe { memfold_options::read(options)?.settle() }?
         };
-        let shared = Shared::new(Heap::new(options)?, callbacks);
-        let mut heaps = heaps();
-        heaps.made += 1;
-        let number = number(heaps.made, HEAP);
-        heaps.live.insert(number, shared);
-        out.set(ptr::without_provenance_mut(number));
+        out.set(add(Heap::new(options)?, callbacks));
         Ok(())
     })
 }

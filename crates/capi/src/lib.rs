@@ -20,6 +20,7 @@ mod callbacks;
 mod compll;
 mod entry;
 mod error;
+mod file;
 mod heap;
 mod node;
 mod options;

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
 
-use memfold::heap::{Limit, Options, PolicyKind};
+use memfold::heap::{Ahead, HeapKind, Limit, Options, PolicyKind};
 
 use crate::callbacks::{Callbacks, Pair, memfold_compress, memfold_decompress};
 use crate::error::{Code, Failure};
@@ -23,6 +23,11 @@ pub struct memfold_options {
     pub compress: memfold_compress,
     pub decompress: memfold_decompress,
     pub context: *mut c_void,
+    pub plain: u32,
+    pub background: u32,
+    pub ahead_neighbours: u32,
+    pub ahead_links_count: u32,
+    pub ahead_links: *const u32,
 }
 
 /// More than any version will have: what claims more is no size.
@@ -57,10 +62,30 @@ impl memfold_options {
         Ok(known)
     }
 
+    /// What is brought ahead of its use.
+    ///
+    /// # Safety
+    /// At `ahead_links` are as many numbers as are said to be there.
+    unsafe fn ahead(&self) -> Result<Ahead, Failure> {
+        match (self.ahead_neighbours, self.ahead_links_count) {
+            (0, 0) => Ok(Ahead::Off),
+            (blocks, 0) => Ok(Ahead::Neighbours(blocks)),
+            (0, _) if self.ahead_links.is_null() => {
+                Err(bad("ahead_links_count is given without ahead_links"))
+            }
+            (0, count) => {
+                // SAFETY: as promised; C need not have aligned them.
+                let link = |i| unsafe { self.ahead_links.add(i).read_unaligned() };
+                Ok(Ahead::Links((0..count as usize).map(link).collect()))
+            }
+            _ => Err(bad("ahead_neighbours and ahead_links are both given: give one")),
+        }
+    }
+
     /// The heap's options, and the callbacks if these are to compress.
     ///
     /// # Safety
-    /// The names are null or texts with a null at the end, and the callbacks do as [`Callbacks::new`] says.
+    /// The names are null or texts with a null at the end, at `ahead_links` are as many numbers as are said to be there, and the callbacks do as [`Callbacks::new`] says.
     pub unsafe fn settle(&self) -> Result<(Options, Option<Arc<Callbacks>>), Failure> {
         let mut options = Options::new();
         if self.block_size != 0 {
@@ -75,10 +100,17 @@ impl memfold_options {
             (0, blocks) => options.limit(Limit::Blocks(blocks)),
             _ => return Err(bad("limit_bytes and limit_blocks are both given: give one")),
         };
-        options = match self.paranoid {
-            0 | 1 => options.paranoid(self.paranoid == 1),
-            other => return Err(bad(format!("paranoid is {other}: give 0 or 1"))),
+        let switch = |value, name| match value {
+            0 | 1 => Ok(value == 1),
+            other => Err(bad(format!("{name} is {other}: give 0 or 1"))),
         };
+        options = options.paranoid(switch(self.paranoid, "paranoid")?);
+        options = options.background(switch(self.background, "background")?);
+        if switch(self.plain, "plain")? {
+            options = options.kind(HeapKind::Plain);
+        }
+        // SAFETY: as promised.
+        options = options.ahead(unsafe { self.ahead() }?);
         // SAFETY: as promised.
         if let Some(name) = unsafe { text(self.policy, "policy") }? {
             let policy: PolicyKind = name.parse().map_err(|e| bad(format!("'{name}': {e}")))?;

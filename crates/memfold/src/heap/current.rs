@@ -102,6 +102,11 @@ impl<'c> Current<'c> {
             return Ok(false);
         }
         if self.generation != 0 && !self.marked {
+            if let Shape::Equal(shape) = self.shape {
+                // Nothing of what was in the frame before is kept with the block.
+                let end = shape.used().next_multiple_of(8);
+                self.image.zero(end, self.marks.checks_at() - end)?;
+            }
             self.marks.clear_checks(self.image)?;
             self.block.marked.store(true, Relaxed);
             self.marked = true;

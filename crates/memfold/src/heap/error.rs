@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// An operation was refused. The heap is as it was.
+/// An operation was refused. The heap is as it was; only a write to a node longer than a block may have been done in part, unless it was refused for [`Limit`](Error::Limit)
+/// or [`OutOfMemory`](Error::OutOfMemory).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,7 +22,8 @@ pub enum Error {
     Limit,
     /// Every frame that the limit allows is pinned.
     Pinned,
-    /// The node is being written, or moved, by a guard of this thread or of another one that did not let go of it.
+    /// The node is being written, or moved, by a guard of this thread or of another one that did not let go of it. A guard keeps others from one in eight
+    /// nodes of its block, too.
     Busy,
     /// The system has no more memory.
     OutOfMemory,
@@ -45,7 +47,9 @@ impl fmt::Display for Error {
             Error::Pinned => f.write_str(
                 "all blocks that the limit allows to be resident are pinned: drop guards, or raise the limit",
             ),
-            Error::Busy => f.write_str("a guard holds the node: drop it first"),
+            Error::Busy => {
+                f.write_str("a guard holds the node, or one that shares its stripe: drop it first")
+            }
             Error::OutOfMemory => f.write_str("the system has no more memory"),
             Error::Damaged => f.write_str(
                 "a block of the heap is damaged: something wrote past a node, or memory is faulty",

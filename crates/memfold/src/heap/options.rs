@@ -23,7 +23,7 @@ pub enum Limit {
     /// One resident block for each [`SHARE`](super::SHARE) that there are, at least [`LEAST_RESIDENT`](super::LEAST_RESIDENT); more as long as
     /// blocks are brought back soon after they left, up to one for [`MOST_SHARE`](super::MOST_SHARE), or [`MOST_RESIDENT`](super::MOST_RESIDENT).
     Share,
-    /// So many resident blocks (compll's way).
+    /// So many resident blocks (compll's way). With fewer than sessions and pins need at a time, operations fail with [`Error::Pinned`](super::Error::Pinned).
     Blocks(u32),
     /// So many bytes for everything: frames, compressed blocks, tables and buffers.
     Bytes(u64),

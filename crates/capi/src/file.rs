@@ -1,0 +1,109 @@
+//! Heaps in files, and the 64 bits by which a program finds its way when it is back.
+
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use memfold::heap::{Heap, LoadError, Options, SaveError};
+
+use crate::entry::{Out, entry};
+use crate::error::{Code, Failure};
+use crate::heap::{add, find, memfold_heap};
+use crate::options::memfold_options;
+
+impl From<SaveError> for Failure {
+    fn from(error: SaveError) -> Self {
+        match error {
+            SaveError::Heap(error) => error.into(),
+            error => Failure::new(Code::File, error.to_string()),
+        }
+    }
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Heap(error) => error.into(),
+            LoadError::Options(error) => error.into(),
+            error => Failure::new(Code::File, error.to_string()),
+        }
+    }
+}
+
+/// # Safety
+/// `path` is null, or a text with a null at the end that nobody changes.
+unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path, Failure> {
+    if path.is_null() {
+        return Err(Code::Null.into());
+    }
+    // SAFETY: as promised.
+    let path = unsafe { CStr::from_ptr(path) };
+    Ok(Path::new(OsStr::from_bytes(path.to_bytes())))
+}
+
+/// Saves a heap without sessions to a file.
+///
+/// # Safety
+/// `file` is null or ends with a null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memfold_heap_save(heap: *mut memfold_heap, file: *const c_char) -> c_int {
+    entry(|| {
+        let shared = find(heap)?;
+        // SAFETY: as promised.
+        let file = unsafe { path(file) }?;
+        shared.guarded(|| Ok(shared.alone()?.save(file)?))
+    })
+}
+
+/// Makes a heap of a file.
+///
+/// # Safety
+/// As for `memfold_heap_new`; `file` is null or ends with a null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memfold_heap_load(
+    file: *const c_char,
+    options: *const memfold_options,
+    heap: *mut *mut memfold_heap,
+) -> c_int {
+    entry(|| {
+        // SAFETY: as promised.
+        let out = unsafe { Out::new(heap) }?;
+        // SAFETY: as promised.
+        let file = unsafe { path(file) }?;
+        let (options, callbacks) = if options.is_null() {
+            (Options::new(), None)
+        } else {
+            // SAFETY: as promised.
+            unsafe { memfold_options::read(options)?.settle() }?
+        };
+        out.set(add(Heap::load(file, options)?, callbacks));
+        Ok(())
+    })
+}
+
+/// 64 bits of the program's own, which are saved with the heap.
+///
+/// # Safety
+/// `root` is null, or a number can be written there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memfold_heap_root(heap: *mut memfold_heap, root: *mut u64) -> c_int {
+    entry(|| {
+        // SAFETY: as promised.
+        let out = unsafe { Out::new(root) }?;
+        let shared = find(heap)?;
+        out.set(shared.guarded(|| Ok(shared.read().root()))?);
+        Ok(())
+    })
+}
+
+/// See `memfold_heap_root`.
+#[unsafe(no_mangle)]
+pub extern "C" fn memfold_heap_set_root(heap: *mut memfold_heap, root: u64) -> c_int {
+    entry(|| {
+        let shared = find(heap)?;
+        shared.guarded(|| {
+            shared.read().set_root(root);
+            Ok(())
+        })
+    })
+}

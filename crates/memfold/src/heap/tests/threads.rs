@@ -1,0 +1,157 @@
+//! Several threads at once.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::vec::Vec;
+use std::{thread, vec};
+
+use super::{against_model, small};
+use crate::heap::*;
+use crate::random::Random;
+
+#[test]
+fn threads_share_a_heap() {
+    let mut heap = Heap::new(small(4096)).unwrap();
+    thread::scope(|scope| {
+        for seed in 0..3 {
+            let heap = &heap;
+            scope.spawn(move || {
+                let mut session = heap.session().unwrap();
+                let mut random = Random(seed);
+                let mut model: Vec<(Handle, Vec<u8>)> = vec![];
+                for _ in 0..6000 {
+                    if random.index(5) < 3 || model.is_empty() {
+                        let len = 1 + random.index(200);
+                        let (handle, bytes) = (session.alloc(len).unwrap(), random.bytes(len));
+                        session.write(handle).unwrap().copy_from_slice(&bytes);
+                        model.push((handle, bytes));
+                    } else {
+                        let at = random.index(model.len());
+                        let (handle, bytes) = &model[at];
+                        assert_eq!(&session.read(*handle).unwrap(), bytes);
+                        if random.index(2) == 0 {
+                            session.free(*handle).unwrap();
+                            model.swap_remove(at);
+                        }
+                    }
+                }
+                for (handle, bytes) in model {
+                    assert_eq!(session.read(handle).unwrap(), bytes);
+                    session.free(handle).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!((heap.stats().nodes, heap.stats().blocks), (0, 0));
+    heap.check().unwrap();
+}
+
+/// Threads free, make, write and read each other's nodes, so that blocks go from one to another all the time. Each slot is used by one thread at a time.
+fn threads_use_each_others_nodes(options: Options, sizes: &[usize], steps: usize) {
+    let mut heap = Heap::new(options).unwrap();
+    type Slot = Mutex<Option<(Handle, Vec<u8>)>>;
+    let slots: Vec<Slot> = (0..400).map(|_| Mutex::default()).collect();
+    thread::scope(|scope| {
+        for seed in 0..3 {
+            let (heap, slots) = (&heap, &slots);
+            scope.spawn(move || {
+                let mut session = heap.session().unwrap();
+                let mut random = Random(seed);
+                for _ in 0..steps {
+                    let mut slot = slots[random.index(slots.len())].lock().unwrap();
+                    let Some((handle, bytes)) = slot.as_mut() else {
+                        let len = sizes[random.index(sizes.len())];
+                        let bytes = random.bytes(len);
+                        let handle = session.put_bytes(&bytes).unwrap();
+                        *slot = Some((handle, bytes));
+                        continue;
+                    };
+                    assert_eq!(session.read(*handle).as_ref(), Ok(&*bytes));
+                    match random.index(6) {
+                        0..=1 => {
+                            session.free(*handle).unwrap();
+                            assert_eq!(session.size(*handle), Err(Error::Stale));
+                            *slot = None;
+                        }
+                        2 => {
+                            let len = sizes[random.index(sizes.len())];
+                            *handle = session.resize(*handle, len).unwrap();
+                            bytes.resize(len, 0);
+                        }
+                        3 => {
+                            let len = sizes[random.index(sizes.len())];
+                            let near = session.alloc_near(len, *handle).unwrap();
+                            session.free(near).unwrap();
+                        }
+                        _ => {
+                            let at = random.index(bytes.len());
+                            bytes[at] ^= 1;
+                            session.write(*handle).unwrap()[at] ^= 1;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    heap.check().unwrap();
+    let session = heap.session().unwrap();
+    let live = slots.into_iter().filter_map(|slot| slot.into_inner().unwrap());
+    for (handle, bytes) in live {
+        assert_eq!(session.read(handle), Ok(bytes));
+        session.free(handle).unwrap();
+    }
+    drop(session);
+    heap.check().unwrap();
+    assert_eq!((heap.stats().nodes, heap.stats().blocks), (0, 0));
+}
+
+#[test]
+fn blocks_go_from_thread_to_thread() {
+    let options = |frames| small(4096).limit(Limit::Blocks(frames));
+    // With all resident, with few frames, and with large nodes among the others.
+    threads_use_each_others_nodes(options(1000), &[10, 50, 50, 300], 60_000);
+    threads_use_each_others_nodes(options(1000), &[24], 60_000);
+    threads_use_each_others_nodes(options(4), &[10, 50, 50, 300], 8000);
+    threads_use_each_others_nodes(options(4), &[24], 8000);
+    threads_use_each_others_nodes(options(6), &[10, 200, 6000], 2000);
+    threads_use_each_others_nodes(options(4).paranoid(true), &[10, 50], 300);
+}
+
+#[test]
+fn what_is_read_is_of_one_moment() {
+    let heap = Heap::new(small(1024)).unwrap();
+    let session = heap.session().unwrap();
+    let nodes: Vec<Handle> = (0..64).map(|_| session.alloc(100).unwrap()).collect();
+    let (done, reads) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let reader = || {
+            let session = heap.session().unwrap();
+            let (mut random, mut bytes) = (Random(1), vec![]);
+            while !done.load(Relaxed) {
+                session.read_into(nodes[random.index(64)], &mut bytes).unwrap();
+                assert!(bytes.len() == 100 && bytes.iter().all(|&byte| byte == bytes[0]), "{bytes:?}");
+                reads.fetch_add(1, Relaxed);
+            }
+        };
+        scope.spawn(reader);
+        scope.spawn(reader);
+        let mut writer = heap.session().unwrap();
+        let mut random = Random(2);
+        for _ in 0..100_000 {
+            let byte = random.next() as u8;
+            writer.write(nodes[random.index(64)]).unwrap().fill(byte);
+        }
+        done.store(true, Relaxed);
+    });
+    assert!(reads.load(Relaxed) > 0);
+}
+
+#[test]
+fn the_background_changes_nothing_but_the_time() {
+    let options = small(4096).limit(Limit::Blocks(24)).background(true);
+    for ahead in [Ahead::Off, Ahead::Neighbours(2), Ahead::Links(vec![0, 8, 4000])] {
+        let options = options.clone().ahead(ahead);
+        against_model(options.clone(), 10_000, &[300], 30);
+        threads_use_each_others_nodes(options, &[10, 50, 300, 300], 8000);
+    }
+}
