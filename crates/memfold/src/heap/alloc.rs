@@ -19,7 +19,12 @@ impl Core {
     /// A block of that kind without nodes, for this session to allocate from.
     pub fn new_block(&self, me: u16, kind: u32) -> Result<Current<'_>, Error> {
         self.may_grow()?;
-        let number = locked(&self.rooms).take_number().ok_or(Error::Limit)?;
+        let number = {
+            let mut rooms = locked(&self.rooms);
+            let number = rooms.take_number()?;
+            self.counts.room_bytes.store(rooms.bytes(), Relaxed);
+            number
+        };
         self.format(me, number, kind).inspect_err(|_| locked(&self.rooms).give_number(number))
     }
 

@@ -85,6 +85,9 @@ impl Table {
         let index = match self.free.pop() {
             Some(index) => index,
             None => {
+                // Whatever becomes of the node, there is room for its index from now on.
+                self.entries.try_reserve(1).ok()?;
+                self.free.try_reserve(self.entries.len() + 1).ok()?;
                 self.entries.push(Entry::default());
                 self.entries.len() as u32 - 1
             }

@@ -8,6 +8,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::vec::Vec;
 
+use super::error::Error;
+
 /// Lists for each doubling, as a power of two.
 const STEPS: u32 = 2;
 /// Lists by room; behind them is one for each kind of blocks with nodes of one size.
@@ -59,14 +61,19 @@ impl Rooms {
         }
     }
 
-    /// A number for a new block; `None` when all are in use.
-    pub fn take_number(&mut self) -> Option<u32> {
+    /// A number for a new block; an error when all are in use, or there is no memory for what is to be noted of it.
+    pub fn take_number(&mut self) -> Result<u32, Error> {
         if let Some(Reverse(number)) = self.vacant.pop() {
-            return Some(number);
+            return Ok(number);
         }
         let number = self.next;
-        self.next = number.checked_add(1).filter(|&next| next <= super::large::FIRST)?;
-        Some(number)
+        let next = number.checked_add(1).filter(|&next| next <= super::large::FIRST).ok_or(Error::Limit)?;
+        // Whatever becomes of the block, there is room for it from now on.
+        let links = (next as usize).saturating_sub(self.links.len());
+        self.links.try_reserve(links).map_err(|_| Error::OutOfMemory)?;
+        self.vacant.try_reserve(next as usize).map_err(|_| Error::OutOfMemory)?;
+        self.next = next;
+        Ok(number)
     }
 
     /// The number is not in use any more.
@@ -172,7 +179,7 @@ mod tests {
     #[test]
     fn what_has_room_is_found() {
         let mut rooms = Rooms::new();
-        let numbers: Vec<u32> = (0..5).filter_map(|_| rooms.take_number()).collect();
+        let numbers: Vec<u32> = (0..5).map(|_| rooms.take_number().unwrap()).collect();
         assert_eq!(numbers, [1, 2, 3, 4, 5]);
         for (&block, bytes) in numbers.iter().zip([4, 100, 100, 1000, 30_000]) {
             rooms.relist(block, None, list_of(bytes));
@@ -192,7 +199,7 @@ mod tests {
         assert_eq!((rooms.first(List::of_kind(300)), rooms.first(List::of_kind(9))), (Some(1), None));
         assert_eq!(rooms.listed().unwrap().len(), 4);
         rooms.give_number(3);
-        assert_eq!((rooms.take_number(), rooms.take_number()), (Some(3), Some(6)));
+        assert_eq!((rooms.take_number(), rooms.take_number()), (Ok(3), Ok(6)));
     }
 
     #[test]

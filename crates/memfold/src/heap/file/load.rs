@@ -168,7 +168,10 @@ impl Loader<'_> {
 
     fn record(&mut self, record: &Record, payload: &[u8]) -> Result<(), Wrong> {
         let core = self.core;
-        let number = locked(&core.rooms).take_number().ok_or(Wrong::Says("it has too many blocks"))?;
+        let number = locked(&core.rooms).take_number().map_err(|error| match error {
+            Error::Limit => Wrong::Says("it has too many blocks"),
+            error => error.into(),
+        })?;
         let block = core.blocks.make(number).ok_or(Error::OutOfMemory)?;
         self.numbers += 1;
         block.incarnation.store(record.incarnation, Relaxed);
