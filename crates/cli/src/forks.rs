@@ -73,6 +73,11 @@ impl Forks {
         self.measured.saturating_sub(self.eroded)
     }
 
+    /// Bytes by which `counted_twice` may be too small.
+    pub fn doubt(&self) -> u64 {
+        self.eroded.min(self.measured)
+    }
+
     /// Whether `counted_twice` is near the truth, not only a bound of it.
     pub fn is_exact(&self) -> bool {
         self.whole && self.eroded <= self.measured / 16 + SMALL

@@ -208,6 +208,7 @@ impl<'a> Supervisor<'a> {
             None => (sum.saturating_sub(twice), sum.saturating_sub(twice), -(twice as i64)),
         };
         shared.resident_correction.store(correction, Relaxed);
+        shared.doubt.store(if self.group.is_some() { 0 } else { self.tree.forks.doubt() }, Relaxed);
         shared.copied_seen.store(copied, Relaxed);
         shared.note_peaks();
         self.note(now, certain);

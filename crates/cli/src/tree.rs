@@ -144,14 +144,19 @@ impl Tree {
     /// Frees the slots of processes that have ended, and returns what the
     /// managed members have resident. New processes make a scan due.
     pub fn sample(&mut self, now: Instant) -> Resident {
-        let mut new = 0;
+        self.welcome();
+        let (mut new, mut due) = (0, false);
         let mut managed = Families::default();
         for slot in self.shared.live_slots() {
             let Some((pid, member)) = self.member_of(slot) else {
                 new += slot.resident.load(Relaxed);
-                self.next_scan = self.earliest_scan;
+                due = true;
                 continue;
             };
+            if !member.managed && slot.resident.load(Relaxed) > 0 {
+                // It has begun to run another program since the last scan.
+                due = true;
+            }
             match procfs::anonymous(pid) {
                 // One that goes on as another program is among those that are not managed.
                 Some(bytes) if bytes > 0 && member.managed => {
@@ -169,8 +174,29 @@ impl Tree {
                 _ => {}
             }
         }
+        if due {
+            self.next_scan = self.earliest_scan;
+        }
         self.forks.erode(self.shared.unshared.load(Relaxed), now);
         Resident { known: managed.sum(), least: managed.least(), new }
+    }
+
+    /// Members that have got a slot since the last scan are managed from now on: what they had without one would be
+    /// counted with what they have now.
+    fn welcome(&mut self) {
+        let managed = |slot| {
+            let (pid, member) = self.member_of(slot)?;
+            (!member.managed && runs_image_of(slot, member.image)).then_some(pid)
+        };
+        let come: Vec<i32> = self.shared.live_slots().filter_map(managed).collect();
+        for pid in &come {
+            if let Some(member) = self.members.get_mut(pid) {
+                (member.managed, member.borrowed, member.told) = (true, false, false);
+            }
+        }
+        if !come.is_empty() {
+            self.sum_unmanaged();
+        }
     }
 
     /// The member a slot belongs to. One in a pid namespace of its own writes
@@ -383,5 +409,52 @@ fn runs_image_of(slot: &Slot, image: Image) -> bool {
 fn forget_gauges(slot: &Slot) {
     for gauge in [&slot.resident, &slot.evicted, &slot.payload, &slot.overhead, &slot.standby] {
         gauge.store(0, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+    use crate::args::OnFull;
+    use crate::settings::{Settings, SharedPage};
+
+    #[test]
+    fn a_slot_that_comes_after_the_scan_is_not_counted_with_what_was_there_without_it() {
+        let codecs = crate::codecs::parse("lz4,zstd:1").unwrap();
+        let settings =
+            Settings { limit: 100 << 20, codecs, fill_ratio: 56, on_full: OnFull::Grow, flags: 0, cpu: None };
+        let page = SharedPage::new(&settings).unwrap();
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = child.id() as i32;
+        let mut tree = Tree::new(page.page);
+        while procfs::anonymous(pid).unwrap_or(0) == 0 || procfs::name(pid).as_deref() != Some("sleep") {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // As a scan does it; that would not find the children of a test's thread.
+        tree.see(pid, Instant::now());
+        tree.judge(Instant::now());
+        tree.sum_unmanaged();
+        let without = tree.unmanaged;
+        assert_eq!((tree.not_managed(), tree.len()), (vec![pid], 1));
+
+        let slot = page.page.take_slot(pid as u32).unwrap();
+        slot.resident.store(1 << 20, Relaxed);
+        let resident = tree.sample(Instant::now());
+        let own = procfs::anonymous(pid).unwrap();
+        assert!(tree.not_managed().is_empty());
+        assert!(resident.known >= own && tree.unmanaged <= without - own, "{resident:?}, {without} before");
+
+        // It goes on as another program: its slot stays, and a scan is due.
+        tree.members.get_mut(&pid).unwrap().managed = false;
+        slot.image.store(1, Relaxed);
+        tree.next_scan = Instant::now() + Duration::from_secs(100);
+        tree.sample(Instant::now());
+        assert!(
+            tree.not_managed().contains(&pid) && tree.scan_is_due(Instant::now() + Duration::from_secs(1))
+        );
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

@@ -85,6 +85,7 @@ pub fn parent() {
     }
     if runtime.is_paging() {
         runtime.replay(&mut runtime.order.lock());
+        runtime.standby.all_shared();
         runtime.call_handlers();
         runtime.resume();
     }
@@ -114,6 +115,7 @@ pub fn child() {
         runtime.deferred.store(0, Relaxed);
         runtime.replay(&mut order);
     }
+    runtime.standby.all_shared();
     runtime.forget_readers();
     runtime.discarding.store(0, Relaxed);
     runtime.changes.fetch_add(1, Relaxed);

@@ -28,7 +28,7 @@ pub const ENV_SHARED: &str = "MEMFOLD_SHARED";
 /// "memfold\0" read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memfold\0");
 /// Version of the layout of [`Shared`].
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Processes of one tree that can be managed at the same time.
 pub const SLOTS: usize = 1024;
 /// Messages that processes can leave for the supervisor before one is lost.
@@ -99,6 +99,8 @@ pub struct Shared {
     pub copied: AtomicU64,
     /// See `copied`.
     pub copied_seen: AtomicU64,
+    /// The correction may take off too little by so much at most, bytes (supervisor writes).
+    pub doubt: AtomicU64,
     /// What one process has given back and others have, bytes; counts up.
     pub unshared: AtomicU64,
     /// Name of the fast codec, zero-terminated.
@@ -212,6 +214,12 @@ impl Shared {
         let corrected = most.saturating_add_signed(self.resident_correction.load(Relaxed));
         // Not every copy that was let be made is made.
         corrected.saturating_add(copied).min(corrected.max(most))
+    }
+
+    /// The least that it can be: `tree_resident` takes pages for copied that may still be shared.
+    pub fn tree_resident_certain(&self) -> u64 {
+        let copied = self.copied.load(Relaxed).saturating_sub(self.copied_seen.load(Relaxed));
+        self.tree_resident().saturating_sub(self.doubt.load(Relaxed) + copied)
     }
 
     /// What it would be if no page were shared any more, in bytes.

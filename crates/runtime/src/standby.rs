@@ -261,6 +261,15 @@ impl Standby {
         Some(u32::from(slot))
     }
 
+    /// After a fork: another process has all that is here too.
+    pub fn all_shared(&self) {
+        let queue = self.queue.lock();
+        for at in 0..queue.used {
+            let slot = queue.ring[(queue.first + at) % SLOTS];
+            self.slot(u32::from(slot)).shared.store(true, Relaxed);
+        }
+    }
+
     /// Slots in the queue.
     pub fn queued(&self) -> usize {
         self.queue.lock().used
@@ -306,5 +315,12 @@ mod tests {
         standby.slot(used as u32 - 1).live.store(1, Relaxed);
         standby.give_back(7);
         assert_eq!(standby.take_free(), Some(7));
+        (3..6).for_each(|slot| standby.enqueue(slot));
+        assert_eq!(standby.take_oldest(), Some(3));
+        standby.all_shared();
+        assert_eq!(
+            [3, 4, 5, 6].map(|slot| standby.slot(slot).shared.load(Relaxed)),
+            [false, true, true, false]
+        );
     }
 }

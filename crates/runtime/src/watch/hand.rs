@@ -214,8 +214,10 @@ impl Keeper {
             return true;
         }
         let took_ns = now - core::mem::replace(&mut self.round_ns, now);
-        // What can still be made denser is worth waiting for.
-        let hopeless = self.runtime.is_far_over() && !self.runtime.squeeze.load(Relaxed);
+        // What can still be made denser is worth waiting for; and after forks it may only seem so.
+        let shared = self.runtime.shared();
+        let is_certain = || shared.tree_resident_certain() > shared.limit_bytes.load(Relaxed);
+        let hopeless = self.runtime.is_far_over() && !self.runtime.squeeze.load(Relaxed) && is_certain();
         self.hopeless_rounds = if hopeless { self.hopeless_rounds + 1 } else { 0 };
         self.runtime.hopeless.store(self.hopeless_rounds >= HOPELESS, Relaxed);
         let had_shared = core::mem::replace(&mut self.shared_too, false);
