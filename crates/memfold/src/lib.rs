@@ -5,6 +5,8 @@
 extern crate std;
 
 #[cfg(feature = "std")]
+pub mod collections;
+#[cfg(feature = "std")]
 pub mod heap;
 #[cfg(test)]
 mod random;

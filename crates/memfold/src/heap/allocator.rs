@@ -89,6 +89,11 @@ impl<'h> Allocator<'h> {
     #[cold]
     fn alloc_mixed(&mut self, len: usize) -> Result<Handle, Error> {
         let Access { core, me, .. } = self.access;
+        if len == core.longest_alone()
+            && let Some(handle) = self.alloc_equal(len)?
+        {
+            return Ok(handle);
+        }
         if let Some(current) = self.mixed.first_mut() {
             if let Some(handle) = self.access.alloc_hard(current, len)? {
                 return Ok(handle);
@@ -122,6 +127,11 @@ impl<'h> Allocator<'h> {
                 other.and(Err(Error::Size(len)))
             }
         }
+    }
+
+    /// The longest node that has a block for itself.
+    pub fn alloc_alone(&mut self, len: usize) -> Result<Handle, Error> {
+        self.alloc_equal(len)?.ok_or(Error::Size(len))
     }
 
     fn set_main(&mut self, current: Current<'h>) {

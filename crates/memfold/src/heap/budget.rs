@@ -49,11 +49,12 @@ impl Core {
     }
 
     /// How many frames may stay when no more than `allowed` may be made: with [`Limit::Share`] that goes to and fro, and to give memory back and get it
-    /// again costs as much as a decompression.
+    /// again costs as much as a decompression. Of frames for which there are no blocks, a few.
     pub fn frames_kept(&self, allowed: u32) -> u32 {
+        let blocks = self.counts.blocks.load(Relaxed);
         match self.options.limit {
             Limit::Share if !self.options.paranoid => allowed + allowed / KEPT,
-            _ => allowed,
+            _ => allowed.min(blocks + blocks / KEPT + LEAST_RESIDENT),
         }
     }
 

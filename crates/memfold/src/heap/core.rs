@@ -161,10 +161,17 @@ impl Core {
         }
     }
 
+    /// The longest node that fits into a block with all that the heap keeps there itself, so that it has no more pages than the block.
+    pub fn longest_alone(&self) -> usize {
+        let (size, align) = (self.options.block_size, self.options.alignment);
+        let first = 8usize.next_multiple_of(align);
+        size.saturating_sub(64 + first) / align * align
+    }
+
     /// The kind of blocks for nodes of this size alone, if such blocks are worth it.
     pub fn equal_kind(&self, len: usize) -> Option<u32> {
         let shape = equal::Shape::new(self.options.block_size, self.options.alignment, len);
-        if shape.nodes() < EQUAL_NODES {
+        if shape.nodes() < EQUAL_NODES && len != self.longest_alone() {
             return None;
         }
         let mut made = locked(&self.shapes_made);

@@ -19,12 +19,21 @@ const TRY_EACH: u32 = 64;
 
 /// What a block notes of its copy: that it is the block as it was,
 pub const AS_IT_IS: u8 = 0;
-/// or else that it is grouped, and how long that is: so many of these parts of the block.
+/// or else that it is grouped, and how long that is: so many of these parts of what it is at most.
 const PARTS: usize = 255;
 
+/// Bytes of a grouped block at most: as many as it has; those of an array a quarter more, since a few rows that are unlike all others make its planes longer than itself. They are mostly
+/// zeros then.
+fn most_grouped(shape: Shape, len: usize) -> usize {
+    if shape.is_alone() { len + len / 4 } else { len }
+}
+
 /// Bytes that were compressed of a block of `len` bytes.
-pub fn grouped_len(grouping: u8, len: usize) -> usize {
-    if grouping == AS_IT_IS { len } else { (len * usize::from(grouping)).div_ceil(PARTS) }
+pub fn grouped_len(grouping: u8, shape: Shape, len: usize) -> usize {
+    match grouping {
+        AS_IT_IS => len,
+        parts => (most_grouped(shape, len) * usize::from(parts)).div_ceil(PARTS),
+    }
 }
 
 /// What is known of the blocks of one kind. Without columns they are not grouped.
@@ -111,11 +120,11 @@ fn grouped<'s>(
     spare: &'s mut [u8],
     fields: &mut Fields,
 ) -> Option<(u8, &'s [u8])> {
-    let used = fields.group(of, plan, bytes, spare)?;
-    let parts = (used * PARTS).div_ceil(bytes.len());
-    let grouping = u8::try_from(parts).ok()?;
+    let most = most_grouped(of.shape, bytes.len());
+    let used = fields.group(of, plan, bytes, spare.get_mut(..most)?)?;
+    let grouping = u8::try_from((used * PARTS).div_ceil(most)).ok()?;
     // What follows is zero.
-    Some((grouping, &spare[..grouped_len(grouping, bytes.len())]))
+    Some((grouping, &spare[..grouped_len(grouping, of.shape, bytes.len())]))
 }
 
 fn of(number: u32, block: &Block, shape: Shape) -> Of {

@@ -61,6 +61,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 mod typed;
+mod view;
 mod waiting;
 mod way;
 mod ways;
@@ -83,6 +84,7 @@ pub use options::{Ahead, HeapKind, Limit, Options};
 pub use policy::{PolicyKind, UnknownPolicy};
 pub use session::Session;
 pub use typed::Plain;
+pub use view::View;
 
 /// The longest node.
 pub const MAX_NODE: usize = u32::MAX as usize;

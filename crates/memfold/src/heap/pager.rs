@@ -238,7 +238,7 @@ impl Core {
 
     /// Decompresses a block's copy to the beginning of `to`; for who has its lock.
     pub fn load(&self, number: u32, block: &Block, to: &mut [u8]) -> Result<(), Error> {
-        let (_, len) = self.stored_len(block)?;
+        let (shape, len) = self.stored_len(block)?;
         let to = to.get_mut(..len).ok_or(Error::Damaged)?;
         let grouping = block.grouping.load(Relaxed);
         self.with_work(|work, spare, fields| {
@@ -250,7 +250,7 @@ impl Core {
             if grouping == AS_IT_IS {
                 return load(to);
             }
-            let grouped = spare.get_mut(..grouped_len(grouping, len)).ok_or(Error::Damaged)?;
+            let grouped = spare.get_mut(..grouped_len(grouping, shape, len)).ok_or(Error::Damaged)?;
             load(grouped)?;
             self.ungroup(number, block, grouped, to, fields)
         })?

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::Heap;
@@ -32,6 +32,8 @@ pub struct Session<'h> {
     ways: Ways<'h>,
     /// Guards of each pin.
     guards: [Cell<u32>; SLOTS],
+    /// A node is being changed in place.
+    changing: Cell<bool>,
     /// A session is one thread's.
     _one: PhantomData<Cell<()>>,
 }
@@ -53,8 +55,22 @@ impl<'h> Session<'h> {
             allocator: RefCell::new(Allocator::new(access)),
             ways: Ways::new(core),
             guards: Default::default(),
+            changing: Cell::new(false),
             _one: PhantomData,
         })
+    }
+
+    /// The session as one of a heap that lives just as long as the session is borrowed: for what borrows both, one lifetime will do.
+    pub(crate) fn borrowed(&self) -> &Session<'_> {
+        // SAFETY: what a session keeps of the heap it has from the heap, never from its callers; so all that it is made to keep while it goes by the
+        // shorter lifetime lives as long as the heap, too.
+        unsafe { &*ptr::from_ref(self).cast() }
+    }
+
+    /// Nodes can't be changed in place otherwise as long as the guard lives.
+    #[inline]
+    pub(super) fn change_alone(&self) -> Result<Changing<'_>, Error> {
+        if self.changing.replace(true) { Err(Error::Busy) } else { Ok(Changing(&self.changing)) }
     }
 
     #[inline]
@@ -172,12 +188,18 @@ impl<'h> Session<'h> {
         if allocator.does(len) { allocator.alloc(len) } else { self.alloc_other(len) }
     }
 
+    /// The longest node that is kept in one piece. It has a block for itself, without room beside it.
+    pub fn longest(&self) -> usize {
+        self.core().longest_alone()
+    }
+
     /// A node that doesn't go into a block with others.
     #[cold]
     #[inline(never)]
     fn alloc_other(&self, len: usize) -> Result<Handle, Error> {
         match self.core().plain() {
             Some(plain) => plain.alloc(len),
+            None if len == self.longest() => self.allocator.borrow_mut().alloc_alone(len),
             None => self.alloc_large(len),
         }
     }
@@ -303,6 +325,15 @@ fn look_by<R>(way: &Way<'_>, handle: Handle, look: impl FnOnce() -> Option<R>) -
     let sequence = stripe.sequence_or_past();
     let result = look()?;
     if stripe.is_still(sequence) && way.is_good() { Some(result) } else { None }
+}
+
+/// See [`Session::change_alone`].
+pub struct Changing<'s>(&'s Cell<bool>);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
 }
 
 impl Drop for Session<'_> {

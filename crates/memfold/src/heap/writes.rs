@@ -89,6 +89,12 @@ impl<'h> Session<'h> {
     /// A node to be written, which nobody else reads or writes as long as the guard lives.
     #[inline]
     pub fn write(&mut self, handle: Handle) -> Result<NodeMut<'_>, Error> {
+        self.write_shared(handle)
+    }
+
+    /// As `write`; for who sees to it that the session has one guard at a time.
+    #[inline(always)]
+    pub(super) fn write_shared(&self, handle: Handle) -> Result<NodeMut<'_>, Error> {
         let held = self.change(handle, |way, spot, sequence| {
             way.frame.stripe(handle.place()).hold(sequence);
             Some((way.frame, spot))

@@ -223,11 +223,11 @@ impl<W: Write> Saver<'_, W> {
 
     /// Compresses a block again so that any process can read it.
     fn compress_again(&self, number: u32, block: &Block, copy: Ref) -> Result<(CodecId, Vec<u8>), SaveError> {
-        let (_, len) = self.core.stored_len(block)?;
-        let len = grouped_len(block.grouping.load(Relaxed), len);
+        let (shape, len) = self.core.stored_len(block)?;
+        let len = grouped_len(block.grouping.load(Relaxed), shape, len);
         let codec = codec(PORTABLE).map_err(|_| Error::Damaged)?;
         let made = self.core.with_work(|work, spare, _| {
-            let bytes = &mut spare[..len];
+            let bytes = spare.get_mut(..len).ok_or(Error::Damaged)?;
             // SAFETY: as in `add_copy`.
             unsafe { self.core.store.load(copy, number.into(), bytes, &mut work.decode) }?;
             let mut memory = ScratchBuf::for_codecs([codec], len);

@@ -19,6 +19,11 @@ pub enum Shape {
 }
 
 impl Shape {
+    /// Whether the block has one node, which has it for itself.
+    pub fn is_alone(self) -> bool {
+        matches!(self, Shape::Equal(shape) if shape.nodes() == 1)
+    }
+
     /// How many places nodes can have.
     pub fn places(self) -> usize {
         match self {

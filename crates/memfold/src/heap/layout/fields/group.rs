@@ -49,11 +49,11 @@ impl Writer<'_> {
 }
 
 impl Fields {
-    /// Rearranges a block; `None` if it is damaged or becomes longer. `to` is as long. Says how many bytes are not the zeros at the end.
+    /// Rearranges a block; `None` if it is damaged or becomes longer than `to`. Says how many bytes are not the zeros at the end.
     pub fn group(&mut self, of: Of, plan: &Plan, block: &[u8], to: &mut [u8]) -> Option<usize> {
         let columns = usize::from(plan.columns);
         self.walk(block, of, columns)?;
-        let mut out = Writer { to: to.get_mut(..block.len())?, at: 0 };
+        let mut out = Writer { to, at: 0 };
         out.put(&[plan.columns])?;
         plan.predictors[..columns].iter().try_for_each(|&predictor| out.put(&[predictor as u8]))?;
         if let Shape::Mixed(shape) = of.shape {

@@ -16,6 +16,9 @@
 //!   trailing: what follows the last one, with the marks
 //! ```
 //!
+//! A node that has a block for itself is taken for an array: so many words as there are columns are a row of it, which stands for a node in all this. Sorted numbers become small
+//! differences.
+//!
 //! The last word of nodes of one size may have fewer bytes than eight; zeros stand for the others. The result is as long as the block.
 //! What is not one is refused, whatever it holds: payloads may come from a file.
 
@@ -89,10 +92,11 @@ impl Of {
         }
     }
 
-    /// Bytes that so many columns take of a node.
+    /// Bytes that so many columns take of a node, or are a row of the only one.
     fn taken(self, columns: usize) -> usize {
         match self.shape {
             Shape::Mixed(_) => columns * WORD,
+            Shape::Equal(_) if self.shape.is_alone() => columns * WORD,
             Shape::Equal(shape) => shape.stride().min(columns * WORD),
         }
     }
@@ -149,6 +153,12 @@ impl Fields {
     fn note_equal(&mut self, of: Of, shape: super::equal::Shape, columns: usize) {
         self.clear();
         let (stride, taken) = (shape.stride(), of.taken(columns));
+        if of.shape.is_alone() {
+            let (first, rows) = (shape.first(), stride / taken.max(1));
+            self.members.extend((0..rows).map(|row| Member { at: (first + row * taken) as u32, place: 0 }));
+            self.rests.push(((first + rows * taken) as u32, (first + stride) as u32));
+            return;
+        }
         for place in 0..shape.nodes() {
             let at = shape.first() + place * stride;
             self.members.push(Member { at: at as u32, place: place as u16 });

@@ -50,6 +50,13 @@ impl Fields {
     /// A plan for blocks like this one, with as many columns as most nodes have words for.
     pub fn plan(&mut self, of: Of, block: &[u8]) -> Option<Plan> {
         let mut plan = Plan::default();
+        if let Shape::Equal(shape) = of.shape
+            && of.shape.is_alone()
+        {
+            // What the rows of an array have in common with each other is not known before their length is.
+            let columns = MOST_COLUMNS.min(shape.stride() / WORD) as u8;
+            return Some(Plan { columns, predictors: [Predictor::Same; MOST_COLUMNS] });
+        }
         self.walk(block, of, 0)?;
         let (nodes, mut words) = (self.members.len(), Vec::new());
         let most = match of.shape {

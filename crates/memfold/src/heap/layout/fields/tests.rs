@@ -202,3 +202,37 @@ fn more_columns_than_nodes_have_words_are_refused() {
         }
     }
 }
+
+#[test]
+fn a_node_alone_is_taken_for_an_array() {
+    let mut fields = Fields::default();
+    for (size, align) in [(4096, 8), (4096, 1), (32768, 64)] {
+        let first = 8usize.next_multiple_of(align);
+        let shape = equal::Shape::new(size, align, (size - 64 - first) / align * align);
+        assert_eq!(shape.nodes(), 1);
+        let of = Of { shape: Shape::Equal(shape), handle: 0x0003_0000_0007_0000 };
+        let len = shape.used().next_multiple_of(8);
+        let mut random = Random(align as u64);
+        let (mut block, mut number) = (vec![0; len + 16], 1u64 << 40);
+        for word in block[first..len].chunks_exact_mut(8) {
+            number += random.below(32);
+            word.copy_from_slice(&number.to_le_bytes());
+        }
+        block[0] = 1;
+        let most = fields.plan(of, &block).unwrap();
+        assert_eq!(usize::from(most.columns), MOST_COLUMNS);
+        for columns in 0..=most.columns {
+            let plan = Plan { columns, ..most };
+            let (mut to, mut back) = (vec![7; block.len() + block.len() / 4], vec![9; block.len()]);
+            let used = fields.group(of, &plan, &block, &mut to);
+            if columns == 1 {
+                // One byte of eight is left of most; the first is unlike them in another.
+                assert!(used.unwrap() < len / 4 + 128, "{used:?}");
+            }
+            if used.is_some() {
+                fields.ungroup(of, &to, &mut back).unwrap();
+                assert_eq!(back, block);
+            }
+        }
+    }
+}

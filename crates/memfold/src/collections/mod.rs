@@ -1,0 +1,9 @@
+//! Collections whose elements lie in a compressed heap.
+//!
+//! ```text
+//!   SlabList ──> sublayers in plain memory ──> leaves in the heap: slabs of sorted elements, side by side
+//! ```
+
+pub mod slablist;
+
+pub use slablist::{Compare, Natural, SlabList};

@@ -1,0 +1,403 @@
+//! Leaves in a row, whatever their order means: what sorted and ordered lists have in common.
+//!
+//! How full leaves are: elements that come find room in their slab, in the slabs beside it, in their leaf packed anew, in the leaves around; and only if those are
+//! full too, there is one leaf more. A leaf is split in two without further ado as long as all leaves together stay full enough ([`DENSITY`]). When elements go, the
+//! leaves around are packed into one fewer as soon as they fit: so nothing has to be done at once for all of a list (a reap that never stalls).
+//!
+//! Leaves are not packed in place: new ones are made, put in place of the old ones, and those are freed. An error before that leaves all as it was.
+
+use std::format;
+use std::string::String;
+use std::vec::Vec;
+
+use super::layers::{Layers, LeafRef, Spot};
+use super::leaf::{Place, Put, Shape};
+use crate::heap::{Error, Handle, Plain, Session};
+
+/// Leaves have so much of their room in use, if that can be had: numerator and denominator.
+const DENSITY: (usize, usize) = (15, 16);
+/// Leaves that are packed together at most.
+const WINDOW: usize = 16;
+/// Elements that go between two looks at what could be packed.
+const PATIENCE: u32 = 64;
+/// Bytes of the first leaf of a list.
+const FIRST_BYTES: usize = 1 << 10;
+/// Leaves have a block each up to this length; else they have so many bytes.
+const ALONE: usize = 64 << 10;
+const BESIDE: usize = 31 << 10;
+
+/// Where an element is or belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// Of the leaf.
+    pub spot: Spot,
+    /// In the leaf.
+    pub place: Place,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Slabs<T> {
+    pub layers: Layers<T>,
+    pub shape: Shape<T>,
+    /// Bytes of a leaf's node.
+    bytes: usize,
+    per_slab: usize,
+    len: u64,
+    /// Elements that went since the last look at what could be packed.
+    gone: u32,
+}
+
+impl<T: Plain + Copy> Slabs<T> {
+    /// Of elements in their order, which are not many.
+    pub fn new(session: &Session<'_>, per_slab: usize, elements: &[T]) -> Result<Self, Error> {
+        let mut bytes = FIRST_BYTES;
+        let mut shape = Shape::new(bytes, per_slab);
+        while shape.room() <= elements.len() + shape.room() / 8 && bytes < most_bytes(session) {
+            bytes *= 2;
+            shape = shape_of(session, bytes, per_slab);
+        }
+        if shape.room() == 0 {
+            return Err(Error::Size(per_slab * size_of::<T>()));
+        }
+        let (len, bytes) = (elements.len() as u64, leaf_bytes(session, shape));
+        let mut slabs = Slabs { layers: Layers::new(), shape, bytes, per_slab, len, gone: 0 };
+        let room = shape.room() * DENSITY.0 / DENSITY.1;
+        let made = slabs.make(session, &alike(elements, elements.len().div_ceil(room).max(1)))?;
+        slabs.layers.replace(None, 0, &made);
+        Ok(slabs)
+    }
+
+    /// How many elements there are.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether a leaf is as long as leaves get.
+    fn is_long(&self, session: &Session<'_>) -> bool {
+        self.shape.room() >= shape_of::<T>(session, usize::MAX, self.per_slab).room()
+    }
+
+    /// Makes a leaf of each part.
+    fn make(&self, session: &Session<'_>, parts: &[&[T]]) -> Result<Vec<(T, LeafRef)>, Error> {
+        let mut made: Vec<(T, LeafRef)> = Vec::new();
+        made.try_reserve_exact(parts.len()).map_err(|_| Error::OutOfMemory)?;
+        for part in parts {
+            match self.make_leaf(session, part) {
+                Ok(handle) => made.push((part[0], LeafRef { handle, count: part.len() as u32 })),
+                Err(error) => {
+                    made.iter().try_for_each(|(_, leaf)| session.free(leaf.handle))?;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(made)
+    }
+
+    fn make_leaf(&self, session: &Session<'_>, elements: &[T]) -> Result<Handle, Error> {
+        let handle = session.alloc(self.bytes)?;
+        match session.change_in_place(handle, |leaf| self.shape.change(leaf).pack(elements)) {
+            Ok(()) => Ok(handle),
+            Err(error) => session.free(handle).and(Err(error)),
+        }
+    }
+
+    /// All elements of some leaves that follow each other in a group.
+    fn gather(&self, session: &Session<'_>, spot: Spot, leaves: usize) -> Result<Vec<T>, Error> {
+        let refs = &self.layers.rest_of_group(spot)[..leaves];
+        let count = refs.iter().map(|leaf| leaf.count as usize).sum();
+        let mut all = Vec::new();
+        all.try_reserve_exact(count).map_err(|_| Error::OutOfMemory)?;
+        for leaf in refs {
+            self.append_leaf(session, leaf.handle, &mut all)?;
+        }
+        // More or fewer: the heap's memory is not what it was.
+        if all.len() == count { Ok(all) } else { Err(Error::Damaged) }
+    }
+
+    /// Appends a leaf's elements.
+    pub fn append_leaf(&self, session: &Session<'_>, handle: Handle, to: &mut Vec<T>) -> Result<(), Error> {
+        let before = to.len();
+        session.view(handle, |leaf| {
+            to.truncate(before);
+            for slab in 0..self.shape.used(leaf) {
+                let at = to.len();
+                to.resize(at + self.shape.fill(leaf, slab), T::new_zeroed());
+                self.shape.copy_slab(leaf, slab, &mut to[at..]);
+            }
+        })
+    }
+
+    /// Puts leaves of these parts in place of some of a group.
+    fn replace(
+        &mut self,
+        session: &Session<'_>,
+        spot: Spot,
+        old: usize,
+        parts: &[&[T]],
+    ) -> Result<(), Error> {
+        let made = self.make(session, parts)?;
+        let gone: Vec<LeafRef> = self.layers.rest_of_group(spot)[..old].to_vec();
+        self.layers.replace(Some(spot), old, &made);
+        gone.iter().try_for_each(|leaf| session.free(leaf.handle))
+    }
+
+    /// Puts an element at a position; false if there is no room: then leaves are others now, and it is to be looked for again.
+    pub fn insert(&mut self, session: &Session<'_>, at: Position, element: &T) -> Result<bool, Error> {
+        let Position { spot, place } = at;
+        let handle = self.layers.get(spot).handle;
+        let put = session.change_in_place(handle, |leaf| self.shape.change(leaf).insert(place, element))?;
+        if put == Put::Full {
+            self.make_room(session, at)?;
+            return Ok(false);
+        }
+        self.layers.add(spot, 1);
+        self.len += 1;
+        if place == (Place { slab: 0, at: 0 }) {
+            self.layers.set_first(spot, *element);
+        }
+        Ok(true)
+    }
+
+    /// Makes room in a leaf that is full, or in those around it.
+    #[cold]
+    fn make_room(&mut self, session: &Session<'_>, at: Position) -> Result<(), Error> {
+        let spot = at.spot;
+        if !self.is_long(session) {
+            // The only one: it becomes twice as long.
+            let all = self.gather(session, spot, 1)?;
+            let bytes = (self.shape.bytes() * 2).next_power_of_two();
+            let old = (self.shape, self.bytes);
+            self.shape = shape_of(session, bytes, self.per_slab);
+            self.bytes = leaf_bytes(session, self.shape);
+            let made = self.make(session, &[&all]);
+            if made.is_err() {
+                (self.shape, self.bytes) = old;
+            }
+            let gone = self.layers.get(spot).handle;
+            self.layers.replace(Some(spot), 1, &made?);
+            return session.free(gone);
+        }
+        let room = self.shape.room();
+        let leaves = self.layers.leaves();
+        let is_dense = |leaves: usize| self.len as usize * DENSITY.1 >= leaves * room * DENSITY.0;
+        // Who adds in order, up or down, fills each leaf: a new one gets one element, so that it is where the next one belongs.
+        if Some(spot) == self.layers.last() && self.is_behind(session, at)? {
+            let last = Place { at: at.place.at - 1, ..at.place };
+            return self.split_off(session, spot, last);
+        }
+        if Some(spot) == self.layers.first() && at.place == (Place { slab: 0, at: 0 }) {
+            return self.split_off(session, spot, at.place);
+        }
+        if is_dense(leaves + 1) {
+            let all = self.gather(session, spot, 1)?;
+            return self.replace(session, spot, 1, &alike(&all, 2));
+        }
+        let (first, count, more) = self.window(spot);
+        let all = self.gather(session, first, count)?;
+        self.replace(session, first, count, &alike(&all, count + usize::from(more)))
+    }
+
+    /// Whether a position is behind all elements of its leaf.
+    fn is_behind(&self, session: &Session<'_>, at: Position) -> Result<bool, Error> {
+        let handle = self.layers.get(at.spot).handle;
+        session.view(handle, |leaf| {
+            at.place.slab + 1 == self.shape.used(leaf) && at.place.at >= self.shape.fill(leaf, at.place.slab)
+        })
+    }
+
+    /// A new leaf gets the first element of the first leaf, before it, or the last of the last, behind it.
+    fn split_off(&mut self, session: &Session<'_>, spot: Spot, place: Place) -> Result<(), Error> {
+        let handle = self.layers.get(spot).handle;
+        let element = session.view(handle, |leaf| self.shape.get(leaf, place))?.ok_or(Error::Damaged)?;
+        let made = self.make(session, &[&[element]])?;
+        let rest = session.change_in_place(handle, |leaf| {
+            let mut leaf = self.shape.change(leaf);
+            leaf.remove(place);
+            leaf.first()
+        });
+        let rest = match rest {
+            Ok(rest) => rest,
+            Err(error) => {
+                made.iter().try_for_each(|(_, leaf)| session.free(leaf.handle))?;
+                return Err(error);
+            }
+        };
+        self.layers.add(spot, -1);
+        if place == (Place { slab: 0, at: 0 }) {
+            self.layers.set_first(spot, rest);
+            self.layers.replace(Some(spot), 0, &made);
+        } else {
+            made.into_iter().for_each(|(first, leaf)| self.layers.push(first, leaf));
+        }
+        Ok(())
+    }
+
+    /// Leaves around one that have room together, as few as will do: the first, how many, and whether one more is needed.
+    fn window(&self, spot: Spot) -> (Spot, usize, bool) {
+        let (before, after) = self.layers.around(spot);
+        let (mut left, mut right) = (0, 1);
+        loop {
+            let first = self.layers.moved(spot, -(left as isize));
+            let count = left + right;
+            let used: usize =
+                self.layers.rest_of_group(first)[..count].iter().map(|leaf| leaf.count as usize).sum();
+            // Afterwards each has room for some more.
+            if used + count * (self.shape.room() / 16) <= count * self.shape.room() {
+                return (first, count, false);
+            }
+            if count == WINDOW || left == before && right == after {
+                return (first, count, true);
+            }
+            if right < after && (right <= left + 1 || left == before) {
+                right += 1;
+            } else {
+                left += 1;
+            }
+        }
+    }
+
+    /// Takes out the element at a position, which there is.
+    pub fn remove(&mut self, session: &Session<'_>, Position { spot, place }: Position) -> Result<(), Error> {
+        let leaf = self.layers.get(spot);
+        if leaf.count == 1 {
+            self.layers.replace(Some(spot), 1, &[]);
+            self.len -= 1;
+            return session.free(leaf.handle);
+        }
+        let first = session.change_in_place(leaf.handle, |bytes| {
+            let mut leaf = self.shape.change(bytes);
+            leaf.remove(place);
+            leaf.first()
+        })?;
+        self.layers.add(spot, -1);
+        self.len -= 1;
+        if place == (Place { slab: 0, at: 0 }) {
+            self.layers.set_first(spot, first);
+        }
+        self.gone += 1;
+        if self.gone >= PATIENCE {
+            self.gone = 0;
+            self.pack_around(session, spot)?;
+        }
+        Ok(())
+    }
+
+    /// Packs the leaves around one into one fewer, if they fit and it is worth it.
+    #[cold]
+    fn pack_around(&mut self, session: &Session<'_>, spot: Spot) -> Result<(), Error> {
+        let room = self.shape.room();
+        if self.len as usize * DENSITY.1 >= self.layers.leaves() * room * DENSITY.0 {
+            return Ok(());
+        }
+        let (before, after) = self.layers.around(spot);
+        for count in 2..=WINDOW.min(before + after) {
+            let left = before.min(count / 2).max(count.saturating_sub(after));
+            let first = self.layers.moved(spot, -(left as isize));
+            let used: usize =
+                self.layers.rest_of_group(first)[..count].iter().map(|leaf| leaf.count as usize).sum();
+            if used <= (count - 1) * (room - room / 32) {
+                let all = self.gather(session, first, count)?;
+                return self.replace(session, first, count, &alike(&all, count - 1));
+            }
+        }
+        Ok(())
+    }
+
+    /// Packs all elements as close as they go. Returns how many leaves that spared.
+    pub fn pack(&mut self, session: &Session<'_>) -> Result<usize, Error> {
+        let (before, room) = (self.layers.leaves(), self.shape.room());
+        let mut next = self.layers.first();
+        while let Some(mut spot) = next {
+            let (_, rest) = self.layers.around(spot);
+            let count = rest.min(WINDOW);
+            let mut parts = count;
+            if self.layers.rest_of_group(spot)[..count].iter().any(|leaf| (leaf.count as usize) < room) {
+                let all = self.gather(session, spot, count)?;
+                let full: Vec<&[T]> = all.chunks(room).collect();
+                parts = full.len();
+                self.replace(session, spot, count, &full)?;
+            }
+            // The last of them may not be full: the next ones fill it, if they are of the same group.
+            if rest > count && count > 1 {
+                spot = self.layers.moved(spot, parts as isize - 1);
+                next = Some(spot);
+            } else {
+                spot = self.layers.moved(spot, parts as isize - 1);
+                next = self.layers.next(spot);
+            }
+        }
+        Ok(before - self.layers.leaves())
+    }
+
+    /// The element at a position.
+    pub fn get(&self, session: &Session<'_>, at: u64) -> Result<Option<T>, Error> {
+        let Some((spot, index)) = self.layers.at(at) else { return Ok(None) };
+        let handle = self.layers.get(spot).handle;
+        session.view(handle, |leaf| self.shape.get(leaf, self.place_of(leaf, index)))
+    }
+
+    /// The place of an element by its number in the leaf; behind the last if there are no more.
+    pub fn place_of(&self, leaf: crate::heap::View<'_>, mut index: usize) -> Place {
+        let used = self.shape.used(leaf);
+        for slab in 0..used {
+            let fill = self.shape.fill(leaf, slab);
+            if index < fill || slab + 1 == used {
+                return Place { slab, at: index.min(fill) };
+            }
+            index -= fill;
+        }
+        Place { slab: 0, at: 0 }
+    }
+
+    /// Looks at each leaf and at what is known of it.
+    pub fn check(&self, session: &Session<'_>) -> Result<(), String> {
+        let mut len = 0;
+        for (number, (first, leaf)) in self.layers.all().enumerate() {
+            let mut bytes = session.read(leaf.handle).map_err(|error| format!("leaf {number}: {error}"))?;
+            let known = self.shape.change(&mut bytes);
+            let place = Place { slab: 0, at: 0 };
+            let is_first = session.view(leaf.handle, |leaf| self.shape.get(leaf, place));
+            let is_first =
+                is_first.ok().flatten().is_some_and(|element| element.as_bytes() == first.as_bytes());
+            if !known.is_sound() || known.count() != leaf.count as usize || !is_first {
+                return Err(format!("leaf {number} is not as it should be"));
+            }
+            len += u64::from(leaf.count);
+        }
+        let fits = self.layers.is_sound() && len == self.len;
+        if fits {
+            Ok(())
+        } else {
+            Err(format!("sublayers contradict each other: {len} elements, not {}", self.len))
+        }
+    }
+
+    /// Frees all leaves.
+    pub fn free(&self, session: &Session<'_>) -> Result<(), Error> {
+        self.layers.all().try_for_each(|(_, leaf)| session.free(leaf.handle))
+    }
+}
+
+/// Bytes of leaves at most: a block's, or, where those are longer, so many that little is left when it is full of leaves.
+fn most_bytes(session: &Session<'_>) -> usize {
+    if session.longest() <= ALONE { session.longest() } else { BESIDE }
+}
+
+/// Leaves of so many bytes, if they can be so long.
+fn shape_of<T: Plain + Copy>(session: &Session<'_>, bytes: usize, per_slab: usize) -> Shape<T> {
+    Shape::new(bytes.min(most_bytes(session)), per_slab)
+}
+
+/// Elements in so many parts, all alike, none of which is empty.
+fn alike<T>(elements: &[T], parts: usize) -> Vec<&[T]> {
+    let at = |part: usize| elements.len() * part / parts;
+    (0..parts).map(|part| &elements[at(part)..at(part + 1)]).collect()
+}
+
+/// Bytes of the node for a leaf: all of a block for the longest, which then has one for itself.
+fn leaf_bytes<T: Plain + Copy>(session: &Session<'_>, shape: Shape<T>) -> usize {
+    let (most, longest) = (most_bytes(session), session.longest());
+    let is_longest = shape.room() >= Shape::<T>::new(most, shape.per_slab()).room();
+    if is_longest && most == longest { longest } else { shape.bytes() }
+}

@@ -1,0 +1,193 @@
+//! Lists against the standard library's, operation by operation.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::vec::Vec;
+
+use super::*;
+use crate::heap::{Heap, Limit, Options};
+use crate::random::Random;
+
+/// A heap that keeps three blocks in frames.
+fn heap() -> Heap {
+    Heap::new(Options::new().limit(Limit::Blocks(3)).block_size(4 << 10)).unwrap()
+}
+
+fn all<T: Plain + Copy, C>(list: &SlabList<'_, T, C>) -> Vec<T> {
+    list.iter().collect::<Result<_, _>>().unwrap()
+}
+
+/// Random operations on a list and a set, over `range` numbers; so many of ten add.
+fn against_a_set(
+    list: &mut SlabList<'_, u64>,
+    set: &mut BTreeSet<u64>,
+    random: &mut Random,
+    range: u64,
+    add: u64,
+    turns: usize,
+) {
+    for _ in 0..turns {
+        let number = random.below(range);
+        match random.below(10) {
+            what if what < add => assert_eq!(list.insert(number).unwrap(), set.insert(number)),
+            8 => assert_eq!(list.contains(&number).unwrap(), set.contains(&number)),
+            _ => assert_eq!(list.remove(&number).unwrap().is_some(), set.remove(&number)),
+        }
+    }
+    assert_eq!(list.check(), Ok(()));
+    assert!(all(list).iter().eq(set.iter()));
+    assert!(list.iter().rev().map(Result::unwrap).eq(set.iter().rev().copied()));
+    for at in [0, 1, 59, 60, 1000, set.len() as u64 / 2, set.len() as u64] {
+        assert_eq!(list.at(at).unwrap(), set.iter().nth(at as usize).copied());
+    }
+    assert_eq!((list.first().unwrap(), list.last().unwrap()), (set.first().copied(), set.last().copied()));
+}
+
+#[test]
+fn as_a_set() {
+    let heap = heap();
+    let session = heap.session().unwrap();
+    let random = &mut Random(7);
+    for per_slab in [2, 3, 16, 64, 255] {
+        let (mut list, mut set) = (SlabList::new(&session).per_slab(per_slab), BTreeSet::new());
+        for (range, add, turns) in
+            [(100, 5, 500), (1 << 40, 8, 4000), (1 << 40, 1, 500), (3000, 7, 8000), (3000, 2, 12000)]
+        {
+            against_a_set(&mut list, &mut set, random, range, add, turns);
+        }
+        list.reap().unwrap();
+        assert_eq!(list.check(), Ok(()));
+        assert!(all(&list).iter().eq(set.iter()));
+        while let Some(last) = set.pop_last() {
+            assert_eq!(list.remove(&last).unwrap(), Some(last));
+        }
+        assert!(list.is_empty() && all(&list).is_empty());
+    }
+    assert_eq!(heap.stats().nodes, 0);
+}
+
+#[test]
+fn in_order_and_against_it() {
+    let heap = heap();
+    let session = heap.session().unwrap();
+    for step in [1i64, -1] {
+        let mut list = SlabList::new(&session);
+        for number in 0..20_000 {
+            assert!(list.insert(number * step).unwrap());
+        }
+        assert_eq!(list.check(), Ok(()));
+        assert!(all(&list).windows(2).all(|two| two[0] + 1 == two[1]));
+        let Body::Large(slabs) = &list.body else { panic!("small") };
+        let full = slabs.len() as f64 / (slabs.layers.leaves() * slabs.shape.room()) as f64;
+        assert!(full > 0.98, "{full}");
+    }
+}
+
+#[test]
+fn stays_dense() {
+    let heap = Heap::new(Options::new()).unwrap();
+    let session = heap.session().unwrap();
+    let random = &mut Random(3);
+    let mut list = SlabList::new(&session);
+    let numbers: Vec<u64> = (0..300_000).map(|_| random.next()).collect();
+    let full = |list: &SlabList<'_, u64>| {
+        let Body::Large(slabs) = &list.body else { return 1.0 };
+        slabs.len() as f64 / (slabs.layers.leaves() * slabs.shape.room()) as f64
+    };
+    for number in &numbers {
+        list.insert(*number).unwrap();
+    }
+    assert!(full(&list) > 0.9, "{}", full(&list));
+    for number in &numbers[..150_000] {
+        list.remove(number).unwrap();
+    }
+    assert!(full(&list) > 0.9, "{}", full(&list));
+    list.reap().unwrap();
+    assert!(full(&list) > 0.99, "{}", full(&list));
+    assert_eq!(list.check(), Ok(()));
+}
+
+#[test]
+fn equal_elements_keep_their_order() {
+    let heap = heap();
+    let session = heap.session().unwrap();
+    let random = &mut Random(9);
+    let mut list = SlabList::by(&session, |a: &[u32; 2], b: &[u32; 2]| a[0].cmp(&b[0])).many();
+    let mut model: Vec<[u32; 2]> = Vec::new();
+    for number in 0..5000 {
+        let element = [random.below(50) as u32, number];
+        assert!(list.insert(element).unwrap());
+        model.push(element);
+    }
+    model.sort_by_key(|element| element[0]);
+    assert_eq!(all(&list), model);
+    for _ in 0..4000 {
+        let key = random.below(50) as u32;
+        let last = model.iter().rposition(|element| element[0] == key);
+        assert_eq!(list.remove(&[key, 0]).unwrap(), last.map(|at| model.remove(at)));
+    }
+    assert_eq!(all(&list), model);
+    assert_eq!(list.check(), Ok(()));
+}
+
+#[test]
+fn orders_that_panic_or_lie() {
+    let heap = heap();
+    let session = heap.session().unwrap();
+    let random = &mut Random(11);
+    let countdown = std::cell::Cell::new(0u64);
+    let noise = std::cell::Cell::new(1u64);
+    let mut list = SlabList::by(&session, |a: &u64, b: &u64| {
+        countdown.set(countdown.get().wrapping_sub(1));
+        assert!(countdown.get() != 0, "as planned");
+        noise.set(noise.get().wrapping_mul(6364136223846793005).wrapping_add(1));
+        if noise.get() >> 60 == 0 { b.cmp(a) } else { a.cmp(b) }
+    });
+    for _ in 0..20_000 {
+        countdown.set(random.below(200));
+        let number = random.below(5000);
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            match random.below(3) {
+                0 => list.remove(&number).map(|_| ()),
+                _ => list.insert(number).map(|_| ()),
+            }
+            .unwrap()
+        }));
+    }
+    let Body::Large(slabs) = &list.body else { panic!("small") };
+    assert_eq!(slabs.check(&session), Ok(()));
+    assert_eq!(all(&list).len() as u64, list.len());
+    drop(list);
+    assert_eq!(heap.stats().nodes, 0);
+}
+
+#[test]
+fn elements_of_all_sizes() {
+    let heap = heap();
+    let session = heap.session().unwrap();
+    let random = &mut Random(5);
+    let mut bytes = SlabList::new(&session);
+    let mut model = BTreeSet::new();
+    for _ in 0..3000 {
+        let number: [u8; 3] = std::array::from_fn(|_| random.below(20) as u8);
+        assert_eq!(bytes.insert(number).unwrap(), model.insert(number));
+    }
+    assert!(all(&bytes).iter().eq(model.iter()));
+    let mut long = SlabList::new(&session);
+    let mut model = BTreeSet::new();
+    for _ in 0..2000 {
+        let number: [u64; 9] = std::array::from_fn(|_| random.below(4));
+        assert_eq!(long.insert(number).unwrap(), model.insert(number));
+    }
+    assert!(all(&long).iter().eq(model.iter()));
+    assert_eq!((bytes.check(), long.check()), (Ok(()), Ok(())));
+}
+
+#[test]
+fn a_few_elements_cost_little() {
+    let heap = heap();
+    let session = heap.session().unwrap();
+    let mut list = SlabList::new(&session);
+    (0..10u64).for_each(|number| assert!(list.insert(number).unwrap()));
+    assert!(size_of_val(&list) + list.own_bytes() <= 200, "{} and {}", size_of_val(&list), list.own_bytes());
+}

@@ -1,0 +1,119 @@
+//! Looking at a node where it lies, and changing it there: for what is kept in nodes and searched, without copying all of a node for a few of its bytes.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::vec::Vec;
+
+use super::bytes::Bytes;
+use super::error::Error;
+use super::handle::Handle;
+use super::session::Session;
+use super::typed::Plain;
+use super::way::Spot;
+
+/// The bytes of a node where they lie. Others may be writing to them: what was seen then is thrown away, and looked at again.
+#[derive(Clone, Copy)]
+pub struct View<'n> {
+    bytes: Bytes,
+    node: PhantomData<&'n [u8]>,
+}
+
+impl View<'_> {
+    #[inline(always)]
+    fn new(bytes: Bytes) -> Self {
+        View { bytes, node: PhantomData }
+    }
+
+    /// Bytes of the node.
+    #[inline(always)]
+    #[expect(clippy::len_without_is_empty, reason = "no node is empty")]
+    pub fn len(self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The value that begins at byte `from`; `None` if the node ends before it does.
+    #[inline(always)]
+    pub fn get<T: Plain>(self, from: usize) -> Option<T> {
+        let mut value = T::new_zeroed();
+        if self.bytes.copy_words(from, value.as_mut_bytes()) || self.bytes.copy_to(from, value.as_mut_bytes())
+        {
+            Some(value)
+        } else {
+            None
+        }
+    }
+
+    /// Copies the bytes from `from` on, if there are as many; whether there are.
+    #[inline(always)]
+    pub fn copy_to(self, from: usize, to: &mut [u8]) -> bool {
+        self.bytes.copy_words(from, to) || self.bytes.copy_to(from, to)
+    }
+
+    /// These bytes will be looked at soon: they are fetched from memory meanwhile.
+    #[inline(always)]
+    pub fn prefetch(self, from: usize, len: usize) {
+        let end = from.saturating_add(len).min(self.bytes.len());
+        for line in (from..end).step_by(64) {
+            prefetch(self.bytes.spot().bytes.as_ptr().wrapping_add(line));
+        }
+    }
+}
+
+#[inline(always)]
+fn prefetch(at: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a hint, which may name any address.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}
+
+impl<'h> Session<'h> {
+    /// Lets `look` look at a node where it lies. What it sees may be no node at all while another thread writes to it: then it is
+    /// called again, and what it returns last counts.
+    ///
+    /// ```
+    /// # use memfold::heap::{Heap, Options};
+    /// let heap = Heap::new(Options::new())?;
+    /// let mut session = heap.session()?;
+    /// let node = session.put(&[1u32, 2, 3])?;
+    /// let sum = session.view(node, |view| (0..3).filter_map(|i| view.get::<u32>(4 * i)).sum::<u32>())?;
+    /// assert_eq!(sum, 6);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline(always)]
+    pub fn view<R>(&self, handle: Handle, mut look: impl FnMut(View<'_>) -> R) -> Result<R, Error> {
+        match self.look_once(handle, |bytes| Some(look(View::new(bytes)))) {
+            Some(result) => Ok(result),
+            None => self.view_hard(handle, look),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn view_hard<R>(&self, handle: Handle, mut look: impl FnMut(View<'_>) -> R) -> Result<R, Error> {
+        if !self.is_large(handle) {
+            return self.look(handle, |bytes| look(View::new(bytes)));
+        }
+        let mut copy: Vec<u8> = self.read(handle)?;
+        let len = copy.len();
+        let Some(bytes) = NonNull::new(copy.as_mut_ptr()) else { return Err(Error::OutOfMemory) };
+        Ok(look(View::new(Bytes::alone(Spot { bytes, len }))))
+    }
+
+    /// Lets `change` change a node in place; nobody sees it half changed. Meanwhile this session can't write to nodes otherwise: that is
+    /// [`Error::Busy`].
+    #[inline]
+    pub fn change_in_place<R>(
+        &self,
+        handle: Handle,
+        change: impl FnOnce(&mut [u8]) -> R,
+    ) -> Result<R, Error> {
+        let _alone = self.change_alone()?;
+        let mut node = self.write_shared(handle)?;
+        Ok(change(&mut node))
+    }
+}
