@@ -3,6 +3,7 @@
 //! Prints nanoseconds of CPU for an operation and bytes of memory for an element: the private anonymous memory by which the process grew. What happens afterwards, in
 //! the second after half of all elements went, counts to their removal.
 
+mod cold;
 mod sets;
 
 use std::io::Write;
@@ -42,6 +43,15 @@ enum What {
         /// Rows are appended to this file, as JSON
         #[arg(long)]
         out: Option<PathBuf>,
+    },
+    /// Memory of lists that are nearly all compressed
+    Cold {
+        /// How many elements
+        #[arg(long, default_value_t = 10_000_000)]
+        elements: u64,
+        /// The heap's codec
+        #[arg(long, default_value = "zstd:1")]
+        codec: String,
     },
     /// One run, in this process
     #[command(hide = true)]
@@ -86,6 +96,7 @@ fn main() -> ExitCode {
             sets::one(&peer, sets::Load { elements, order, universe, per_slab })
                 .map(|run| println!("{}", serde_json::to_string(&run).unwrap_or_default()))
         }
+        What::Cold { elements, codec } => cold::table(elements, &codec),
         What::Sets { elements, order, only, repeats, per_slab, out } => order
             .into_iter()
             .try_for_each(|order| table(elements, order, &only, repeats, per_slab, out.as_deref())),

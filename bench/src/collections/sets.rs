@@ -44,7 +44,8 @@ pub struct Load {
     pub per_slab: usize,
 }
 
-fn mix(i: u64) -> u64 {
+/// A number that seems to be random (SplitMix64).
+pub fn mix(i: u64) -> u64 {
     let mut z = i.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -83,7 +84,7 @@ fn cpu() -> f64 {
 }
 
 /// Private anonymous memory, bytes.
-fn memory() -> u64 {
+pub fn memory() -> u64 {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("Pss_Anon:"));
     line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10

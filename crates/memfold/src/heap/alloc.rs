@@ -37,11 +37,10 @@ impl Core {
         let _lock = block.lock();
         let shape = self.shape_of(kind).ok_or(Error::Damaged)?;
         self.note_came(None);
-        let taken = self.take_frame(me)?;
-        let frame = self.frames.get(taken).ok_or(Error::Damaged)?;
+        let zeroed = self.needed(shape);
+        let (taken, frame) = self.frame_for(me, zeroed)?;
         fence(Release);
         let image = self.image(frame, shape);
-        let zeroed = shape.marks(self.options.block_size).checks_at();
         let formatted = image.zero(0, zeroed).and_then(|()| match shape {
             Shape::Mixed(shape) => Mixed::new(image, shape).format(),
             Shape::Equal(_) => Ok(()),

@@ -27,6 +27,8 @@ const LONG: u32 = 4;
 
 /// This part more than are allowed are kept.
 const KEPT: u32 = 8;
+/// Frames are kept for so many more blocks than there are: this part.
+const SPARE: u32 = 128;
 
 /// A paranoid heap has so many frames.
 const PARANOID_FRAMES: u32 = 3;
@@ -54,7 +56,7 @@ impl Core {
         let blocks = self.counts.blocks.load(Relaxed);
         match self.options.limit {
             Limit::Share if !self.options.paranoid => allowed + allowed / KEPT,
-            _ => allowed.min(blocks + blocks / KEPT + LEAST_RESIDENT),
+            _ => allowed.min(blocks + blocks / SPARE + LEAST_RESIDENT),
         }
     }
 

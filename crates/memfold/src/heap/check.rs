@@ -108,8 +108,8 @@ fn check_block(core: &Core, number: u32, block: &Block) -> Result<(), Violation>
             })?;
             let clean = frame.dirty.load(Relaxed) != block.has_copy();
             holds(clean, || format!("block {number} is changed and has a copy, or neither"))?;
-            // SAFETY: both are as long as a frame, and nobody else has the heap.
-            unsafe { bytes.copy_from_nonoverlapping(frame.base(), core.frames.stride()) };
+            // SAFETY: as many bytes as the frame has memory for, at most as many as a frame has, and nobody else has the heap.
+            unsafe { bytes.copy_from_nonoverlapping(frame.base(), core.frames.provided(frame)) };
         }
         _ => {
             // SAFETY: the memory is of this length at least.

@@ -102,6 +102,9 @@ impl<'c> Current<'c> {
             return Ok(false);
         }
         if self.generation != 0 && !self.marked {
+            if !core.frames.provide(self.frame, self.marks.end()) {
+                return Err(Error::OutOfMemory);
+            }
             if let Shape::Equal(shape) = self.shape {
                 // Nothing of what was in the frame before is kept with the block.
                 let end = shape.used().next_multiple_of(8);

@@ -4,6 +4,8 @@
 //!   frame   | image of the block | room for its marks |      `stride` bytes, in reservations of many
 //! ```
 //!
+//! A frame has memory for as much of that as its blocks need: of a block without marks, or whose one node fills it, nothing behind its image.
+//!
 //! A frame's memory stays readable for as long as the heap lives, whatever it holds: readers take no lock. They remember the frame's
 //! tenancy and the sequence of a stripe, look, and look again whether both are the same; if not, what they read is worth nothing.
 //!
@@ -55,6 +57,8 @@ pub struct Frame {
     pub dirty: AtomicBool,
     /// How often the owner was another one.
     pub owners: AtomicU8,
+    /// Pages from the first on that it has memory for, if it is one of whole pages.
+    pages: AtomicU16,
 }
 
 const _: () = assert!(size_of::<Frame>() == 64);
@@ -72,6 +76,7 @@ impl Frame {
             owner: AtomicU16::new(0),
             dirty: AtomicBool::new(false),
             owners: AtomicU8::new(0),
+            pages: AtomicU16::new(0),
         }
     }
 
@@ -220,6 +225,7 @@ pub fn pause(turn: &mut u32) {
 pub struct Frames {
     list: Segments<Frame>,
     stride: usize,
+    page: usize,
     made: Mutex<Made>,
 }
 
@@ -241,7 +247,7 @@ impl Frames {
         let page = SystemMemory.page_size();
         // Frames of whole pages can be given back one by one.
         let stride = if bytes > page { bytes.next_multiple_of(page) } else { bytes.next_multiple_of(64) };
-        Frames { list: Segments::new(), stride, made: Mutex::default() }
+        Frames { list: Segments::new(), stride, page, made: Mutex::default() }
     }
 
     /// Bytes of a frame.
@@ -259,7 +265,7 @@ impl Frames {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more; `None` if the system has no memory.
+    /// One more, without memory yet if it is one of whole pages; `None` if the system has none.
     pub fn make(&self) -> Option<u32> {
         let page = SystemMemory.page_size();
         let mut made = self.made();
@@ -273,7 +279,7 @@ impl Frames {
         }
         let start = made.reservations.last()?.0;
         let end = (made.used + self.stride).next_multiple_of(page);
-        if end > made.committed {
+        if end > made.committed && !self.can_shrink() {
             let from = NonNull::new(ptr::with_exposed_provenance_mut(start + made.committed))?;
             // SAFETY: pages of our reservation that are not committed yet.
             if !unsafe { SystemMemory.commit(from, end - made.committed) } {
@@ -295,27 +301,47 @@ impl Frames {
 
     /// Whether memory of single frames can be given back.
     pub fn can_shrink(&self) -> bool {
-        self.stride.is_multiple_of(SystemMemory.page_size())
+        self.stride.is_multiple_of(self.page)
+    }
+
+    /// Sees to it that a frame has memory for so many bytes; false if the system has none. For who has the frame for himself, or its block's lock.
+    #[inline]
+    pub fn provide(&self, frame: &Frame, bytes: usize) -> bool {
+        bytes <= usize::from(frame.pages.load(Relaxed)) * self.page
+            || !self.can_shrink()
+            || self.commit(frame, bytes)
+    }
+
+    #[cold]
+    fn commit(&self, frame: &Frame, bytes: usize) -> bool {
+        let has = usize::from(frame.pages.load(Relaxed)) * self.page;
+        let bytes = bytes.next_multiple_of(self.page);
+        let Ok(pages) = u16::try_from(bytes / self.page) else { return false };
+        debug_assert!(bytes <= self.stride);
+        let mut made = self.made();
+        // SAFETY: pages of a reservation that have no memory yet, or were given back.
+        let done = unsafe { SystemMemory.commit(frame.base().add(has), bytes - has) };
+        if done {
+            frame.pages.store(pages, Relaxed);
+            made.total_committed += (bytes - has) as u64;
+        }
+        done
+    }
+
+    /// Bytes of a frame that have memory.
+    pub fn provided(&self, frame: &Frame) -> usize {
+        if self.can_shrink() { usize::from(frame.pages.load(Relaxed)) * self.page } else { self.stride }
     }
 
     /// Gives the memory of a frame without a block back to the system.
     pub fn shrink(&self, number: u32) {
         let mut made = self.made();
         if let Some(frame) = self.get(number) {
+            let bytes = usize::from(frame.pages.swap(0, Relaxed)) * self.page;
             // SAFETY: whole pages of a reservation; readers who look nevertheless throw away what they see.
-            unsafe { SystemMemory.release(frame.base(), self.stride) };
-            made.total_committed -= self.stride as u64;
+            unsafe { SystemMemory.release(frame.base(), bytes) };
+            made.total_committed -= bytes as u64;
         }
-    }
-
-    /// The frame has memory again; false if the system has none.
-    pub fn grow(&self, number: u32) -> bool {
-        let mut made = self.made();
-        // SAFETY: pages of a reservation that were given back by `shrink`.
-        let grown =
-            self.get(number).is_some_and(|frame| unsafe { SystemMemory.commit(frame.base(), self.stride) });
-        made.total_committed += if grown { self.stride as u64 } else { 0 };
-        grown
     }
 
     /// Bytes of memory: frames, and what describes them.

@@ -85,11 +85,7 @@ impl Core {
     /// One more frame.
     fn make_frame(&self, pool: &mut Pool) -> Result<u32, Error> {
         let frame = match pool.empty.pop() {
-            Some(frame) if self.frames.grow(frame) => frame,
-            Some(frame) => {
-                pool.empty.push(frame);
-                return Err(Error::OutOfMemory);
-            }
+            Some(frame) => frame,
             None => self.frames.make().ok_or(Error::OutOfMemory)?,
         };
         pool.made += 1;
@@ -263,10 +259,9 @@ impl Core {
             Place::Resident(frame) => return Ok((frame, self.frames.get(frame).ok_or(Error::Damaged)?)),
             Place::Absent => {}
         }
-        let (shape, _) = self.stored_len(block)?;
+        let (shape, stored) = self.stored_len(block)?;
         self.note_came(Some(block));
-        let taken = self.take_frame(me)?;
-        let frame = self.frames.get(taken).ok_or(Error::Damaged)?;
+        let (taken, frame) = self.frame_for(me, stored.max(self.needed(shape)))?;
         // What readers of the block that was in this frame look at comes after they could see that it left.
         fence(Release);
         // SAFETY: the frame's memory; it is this thread's until the state says that the block is there.
@@ -293,6 +288,23 @@ impl Core {
         self.came(taken);
         self.counts.faults.fetch_add(1, Relaxed);
         Ok((taken, frame))
+    }
+
+    /// A frame without a block, which is the caller's, with memory for so many bytes.
+    pub fn frame_for(&self, me: u16, bytes: usize) -> Result<(u32, &Frame), Error> {
+        let taken = self.take_frame(me)?;
+        let frame = self.frames.get(taken).ok_or(Error::Damaged)?;
+        if self.frames.provide(frame, bytes) {
+            return Ok((taken, frame));
+        }
+        self.give_frame(taken);
+        Err(Error::OutOfMemory)
+    }
+
+    /// Bytes that a block without checks needs of its frame: itself, and where its nodes begin.
+    pub fn needed(&self, shape: Shape) -> usize {
+        let size = self.options.block_size;
+        if let Shape::Mixed(_) = shape { shape.marks(size).checks_at() } else { shape.image(size) }
     }
 
     /// Notes where the nodes of a block begin.

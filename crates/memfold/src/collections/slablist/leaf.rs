@@ -386,7 +386,7 @@ impl<T: Plain + Copy> Leaf<'_, T> {
     fn pack_and_insert(&mut self, place: Place, element: &T) -> bool {
         let count = self.count();
         // So full that it would have to be packed anew each few times.
-        if count + self.shape.room() / 32 >= self.shape.room() {
+        if count + self.shape.room() / 64 >= self.shape.room() {
             return false;
         }
         let mut all = Vec::with_capacity(count + 1);

@@ -15,9 +15,9 @@ use super::leaf::{Place, Put, Shape};
 use crate::heap::{Error, Handle, Plain, Session};
 
 /// Leaves have so much of their room in use, if that can be had: numerator and denominator.
-const DENSITY: (usize, usize) = (15, 16);
+const DENSITY: (usize, usize) = (61, 64);
 /// Leaves that are packed together at most.
-const WINDOW: usize = 16;
+const WINDOW: usize = 24;
 /// Elements that go between two looks at what could be packed.
 const PATIENCE: u32 = 64;
 /// Bytes of the first leaf of a list.
@@ -63,7 +63,11 @@ impl<T: Plain + Copy> Slabs<T> {
         let (len, bytes) = (elements.len() as u64, leaf_bytes(session, shape));
         let mut slabs = Slabs { layers: Layers::new(), shape, bytes, per_slab, len, gone: 0 };
         let room = shape.room() * DENSITY.0 / DENSITY.1;
-        let made = slabs.make(session, &alike(elements, elements.len().div_ceil(room).max(1)))?;
+        let leaves = alike(elements.len(), elements.len().div_ceil(room).max(1));
+        let mut rest = elements;
+        let parts: Vec<&[T]> =
+            leaves.iter().map(|count| rest.split_off(..*count).unwrap_or_default()).collect();
+        let made = slabs.make(session, &parts)?;
         slabs.layers.replace(None, 0, &made);
         Ok(slabs)
     }
@@ -102,19 +106,6 @@ impl<T: Plain + Copy> Slabs<T> {
         }
     }
 
-    /// All elements of some leaves that follow each other in a group.
-    fn gather(&self, session: &Session<'_>, spot: Spot, leaves: usize) -> Result<Vec<T>, Error> {
-        let refs = &self.layers.rest_of_group(spot)[..leaves];
-        let count = refs.iter().map(|leaf| leaf.count as usize).sum();
-        let mut all = Vec::new();
-        all.try_reserve_exact(count).map_err(|_| Error::OutOfMemory)?;
-        for leaf in refs {
-            self.append_leaf(session, leaf.handle, &mut all)?;
-        }
-        // More or fewer: the heap's memory is not what it was.
-        if all.len() == count { Ok(all) } else { Err(Error::Damaged) }
-    }
-
     /// Appends a leaf's elements.
     pub fn append_leaf(&self, session: &Session<'_>, handle: Handle, to: &mut Vec<T>) -> Result<(), Error> {
         let before = to.len();
@@ -128,18 +119,59 @@ impl<T: Plain + Copy> Slabs<T> {
         })
     }
 
-    /// Puts leaves of these parts in place of some of a group.
-    fn replace(
+    /// Puts leaves with so many elements each in place of some of a group, which have as many together. At no time more than two leaves' elements are outside of the heap.
+    fn spread(
         &mut self,
         session: &Session<'_>,
         spot: Spot,
         old: usize,
-        parts: &[&[T]],
+        parts: &[usize],
     ) -> Result<(), Error> {
-        let made = self.make(session, parts)?;
         let gone: Vec<LeafRef> = self.layers.rest_of_group(spot)[..old].to_vec();
+        let mut made = Vec::new();
+        if let Err(error) = self.copy_to_new(session, &gone, parts, &mut made) {
+            made.iter().try_for_each(|(_, leaf): &(T, LeafRef)| session.free(leaf.handle))?;
+            return Err(error);
+        }
         self.layers.replace(Some(spot), old, &made);
         gone.iter().try_for_each(|leaf| session.free(leaf.handle))
+    }
+
+    /// Makes leaves with the elements of others; those that were made are in `made`, whatever comes of it.
+    fn copy_to_new(
+        &self,
+        session: &Session<'_>,
+        from: &[LeafRef],
+        parts: &[usize],
+        made: &mut Vec<(T, LeafRef)>,
+    ) -> Result<(), Error> {
+        made.try_reserve_exact(parts.len()).map_err(|_| Error::OutOfMemory)?;
+        let mut elements = Vec::new();
+        elements.try_reserve_exact(2 * self.shape.room()).map_err(|_| Error::OutOfMemory)?;
+        let mut parts = parts.iter();
+        let mut next = parts.next();
+        for leaf in from {
+            let before = elements.len();
+            self.append_leaf(session, leaf.handle, &mut elements)?;
+            if elements.len() - before != leaf.count as usize {
+                // More or fewer: the heap's memory is not what it was.
+                return Err(Error::Damaged);
+            }
+            while let Some(&count) = next.filter(|count| **count <= elements.len()) {
+                let leaf =
+                    LeafRef { handle: self.make_leaf(session, &elements[..count])?, count: count as u32 };
+                made.push((elements[0], leaf));
+                elements.drain(..count);
+                next = parts.next();
+            }
+        }
+        debug_assert!(elements.is_empty() && next.is_none());
+        Ok(())
+    }
+
+    /// How many elements some leaves of a group have together.
+    fn count(&self, spot: Spot, leaves: usize) -> usize {
+        self.layers.rest_of_group(spot)[..leaves].iter().map(|leaf| leaf.count as usize).sum()
     }
 
     /// Puts an element at a position; false if there is no room: then leaves are others now, and it is to be looked for again.
@@ -165,7 +197,12 @@ impl<T: Plain + Copy> Slabs<T> {
         let spot = at.spot;
         if !self.is_long(session) {
             // The only one: it becomes twice as long.
-            let all = self.gather(session, spot, 1)?;
+            let old_leaf = self.layers.get(spot);
+            let mut all = Vec::new();
+            self.append_leaf(session, old_leaf.handle, &mut all)?;
+            if all.len() != old_leaf.count as usize {
+                return Err(Error::Damaged);
+            }
             let bytes = (self.shape.bytes() * 2).next_power_of_two();
             let old = (self.shape, self.bytes);
             self.shape = shape_of(session, bytes, self.per_slab);
@@ -174,9 +211,8 @@ impl<T: Plain + Copy> Slabs<T> {
             if made.is_err() {
                 (self.shape, self.bytes) = old;
             }
-            let gone = self.layers.get(spot).handle;
             self.layers.replace(Some(spot), 1, &made?);
-            return session.free(gone);
+            return session.free(old_leaf.handle);
         }
         let room = self.shape.room();
         let leaves = self.layers.leaves();
@@ -190,12 +226,10 @@ impl<T: Plain + Copy> Slabs<T> {
             return self.split_off(session, spot, at.place);
         }
         if is_dense(leaves + 1) {
-            let all = self.gather(session, spot, 1)?;
-            return self.replace(session, spot, 1, &alike(&all, 2));
+            return self.spread(session, spot, 1, &alike(self.count(spot, 1), 2));
         }
         let (first, count, more) = self.window(spot);
-        let all = self.gather(session, first, count)?;
-        self.replace(session, first, count, &alike(&all, count + usize::from(more)))
+        self.spread(session, first, count, &alike(self.count(first, count), count + usize::from(more)))
     }
 
     /// Whether a position is behind all elements of its leaf.
@@ -240,10 +274,9 @@ impl<T: Plain + Copy> Slabs<T> {
         loop {
             let first = self.layers.moved(spot, -(left as isize));
             let count = left + right;
-            let used: usize =
-                self.layers.rest_of_group(first)[..count].iter().map(|leaf| leaf.count as usize).sum();
+            let used = self.count(first, count);
             // Afterwards each has room for some more.
-            if used + count * (self.shape.room() / 16) <= count * self.shape.room() {
+            if used + count * (self.shape.room() / 32) <= count * self.shape.room() {
                 return (first, count, false);
             }
             if count == WINDOW || left == before && right == after {
@@ -294,11 +327,9 @@ impl<T: Plain + Copy> Slabs<T> {
         for count in 2..=WINDOW.min(before + after) {
             let left = before.min(count / 2).max(count.saturating_sub(after));
             let first = self.layers.moved(spot, -(left as isize));
-            let used: usize =
-                self.layers.rest_of_group(first)[..count].iter().map(|leaf| leaf.count as usize).sum();
-            if used <= (count - 1) * (room - room / 32) {
-                let all = self.gather(session, first, count)?;
-                return self.replace(session, first, count, &alike(&all, count - 1));
+            let used = self.count(first, count);
+            if used <= (count - 1) * (room - room / 64) {
+                return self.spread(session, first, count, &alike(used, count - 1));
             }
         }
         Ok(())
@@ -313,10 +344,10 @@ impl<T: Plain + Copy> Slabs<T> {
             let count = rest.min(WINDOW);
             let mut parts = count;
             if self.layers.rest_of_group(spot)[..count].iter().any(|leaf| (leaf.count as usize) < room) {
-                let all = self.gather(session, spot, count)?;
-                let full: Vec<&[T]> = all.chunks(room).collect();
+                let all = self.count(spot, count);
+                let full: Vec<usize> = (0..all).step_by(room).map(|from| room.min(all - from)).collect();
                 parts = full.len();
-                self.replace(session, spot, count, &full)?;
+                self.spread(session, spot, count, &full)?;
             }
             // The last of them may not be full: the next ones fill it, if they are of the same group.
             if rest > count && count > 1 {
@@ -389,10 +420,10 @@ fn shape_of<T: Plain + Copy>(session: &Session<'_>, bytes: usize, per_slab: usiz
     Shape::new(bytes.min(most_bytes(session)), per_slab)
 }
 
-/// Elements in so many parts, all alike, none of which is empty.
-fn alike<T>(elements: &[T], parts: usize) -> Vec<&[T]> {
-    let at = |part: usize| elements.len() * part / parts;
-    (0..parts).map(|part| &elements[at(part)..at(part + 1)]).collect()
+/// So many elements in so many parts, all alike.
+fn alike(elements: usize, parts: usize) -> Vec<usize> {
+    let at = |part: usize| elements * part / parts;
+    (0..parts).map(|part| at(part + 1) - at(part)).collect()
 }
 
 /// Bytes of the node for a leaf: all of a block for the longest, which then has one for itself.
