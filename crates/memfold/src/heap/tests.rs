@@ -11,6 +11,7 @@ use crate::random::Random;
 mod parts;
 mod room;
 mod threads;
+mod view;
 
 fn small(block: usize) -> Options {
     Options::new().block_size(block).limit(Limit::Blocks(3)).codec("lz4")

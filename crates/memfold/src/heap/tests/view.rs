@@ -1,0 +1,58 @@
+//! Looking at nodes where they lie, and changing them there.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::vec;
+
+use crate::heap::{Error, Heap, HeapKind, Limit, Options};
+
+#[test]
+fn nodes_of_all_lengths_where_they_lie() {
+    for kind in [HeapKind::Compressed, HeapKind::Plain] {
+        let options = Options::new().kind(kind).block_size(4096).alignment(1).limit(Limit::Blocks(2));
+        let heap = Heap::new(options).unwrap();
+        let session = heap.session().unwrap();
+        let longest = session.longest();
+        for len in [1, 7, 8, 100, 2000, longest - 1, longest, longest + 1, 100_000] {
+            let node = session.alloc(len).unwrap();
+            let mut last = 0;
+            session
+                .change_in_place(node, |bytes| bytes.iter_mut().enumerate().for_each(|(i, b)| *b = i as u8))
+                .unwrap();
+            for from in [0, 1.min(len - 1), len / 2, len - 1] {
+                let byte =
+                    session.view(node, |view| (view.len(), view.get::<u8>(from), view.get::<u16>(len - 1)));
+                assert_eq!(byte, Ok((len, Some(from as u8), None)), "{len}");
+                let mut part = vec![0; len - from];
+                assert_eq!(session.view(node, |view| view.copy_to(from, &mut part)), Ok(true));
+                assert!(part.iter().enumerate().all(|(i, byte)| *byte == (from + i) as u8));
+                last = from;
+            }
+            assert_eq!(last, len - 1);
+            session.free(node).unwrap();
+            assert_eq!(session.view(node, |_| ()), Err(Error::Stale));
+            assert_eq!(session.change_in_place(node, |_| ()), Err(Error::Stale));
+        }
+        assert_eq!(heap.stats().nodes, 0);
+    }
+}
+
+#[test]
+fn what_is_being_changed_is_nobody_elses() {
+    let heap = Heap::new(Options::new()).unwrap();
+    let session = heap.session().unwrap();
+    let (node, other) = (session.alloc(64).unwrap(), session.alloc(64).unwrap());
+    session
+        .change_in_place(node, |bytes| {
+            assert_eq!(session.change_in_place(node, |_| ()), Err(Error::Busy));
+            assert_eq!(session.change_in_place(other, |_| ()), Err(Error::Busy));
+            assert_eq!(session.view(node, |_| ()), Err(Error::Busy));
+            assert_eq!(session.free(node), Err(Error::Busy));
+            bytes[0] = 5;
+        })
+        .unwrap();
+    let panicked = catch_unwind(AssertUnwindSafe(|| session.change_in_place(node, |_| panic!("as planned"))));
+    assert!(panicked.is_err());
+    assert_eq!(session.view(node, |view| view.get::<u8>(0)), Ok(Some(5)));
+    session.change_in_place(node, |bytes| bytes[0] = 6).unwrap();
+    session.free(node).unwrap();
+}
