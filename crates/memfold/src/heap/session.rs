@@ -185,10 +185,14 @@ impl<'h> Session<'h> {
     #[inline]
     pub fn alloc(&self, len: usize) -> Result<Handle, Error> {
         let mut allocator = self.allocator.borrow_mut();
-        if allocator.does(len) { allocator.alloc(len) } else { self.alloc_other(len) }
+        if allocator.does(len) {
+            return allocator.alloc(len);
+        }
+        drop(allocator);
+        self.alloc_other(len)
     }
 
-    /// The longest node that is kept in one piece. It has a block for itself, without room beside it.
+    /// The length of nodes that have a block each, which they fill.
     pub fn longest(&self) -> usize {
         self.core().longest_alone()
     }

@@ -59,8 +59,7 @@ impl<'l, T: Plain + Copy> Iter<'l, T> {
         let (Some(slabs), end) = (self.slabs, &mut self.front) else { return Err(Error::Damaged) };
         while let Some(spot) = end.spot {
             let handle = slabs.layers.get(spot).handle;
-            (end.buffer.len() != slabs.shape.per_slab())
-                .then(|| end.buffer.resize(slabs.shape.per_slab(), T::new_zeroed()));
+            end.buffer.resize(slabs.shape.per_slab(), T::new_zeroed());
             let fill = self.session.view(handle, |leaf| {
                 (end.slab < slabs.shape.used(leaf))
                     .then(|| slabs.shape.copy_slab(leaf, end.slab, &mut end.buffer))

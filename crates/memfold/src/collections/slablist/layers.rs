@@ -8,7 +8,7 @@
 //!   leaves   in the heap
 //! ```
 //!
-//! All of it stays in plain memory: it is some 24 bytes for a leaf of a block. Keys lie side by side, so a search reads few lines of memory. No group is empty.
+//! All of it stays in plain memory: it is some 40 bytes for a leaf. Keys lie side by side, so a search reads few lines of memory. No group is empty.
 
 use std::vec::Vec;
 

@@ -234,17 +234,12 @@ impl<T: Plain + Copy> Leaf<'_, T> {
 
     /// Puts an element at a place, before what is there.
     pub fn insert(&mut self, place: Place, element: &T) -> Put {
-        let Place { slab, at } = place;
         let count = self.count();
-        if self.used() == 0 {
-            self.open(0);
-            self.put_in_slab(Place { slab: 0, at: 0 }, element);
-        } else if self.fill(slab) < self.shape.per_slab {
+        if self.fill(place.slab) < self.shape.per_slab {
             self.put_in_slab(place, element);
         } else if !self.make_room(place, element) {
             return Put::Full;
         }
-        debug_assert!(at <= self.shape.per_slab);
         self.set_count(count + 1);
         Put::Done
     }

@@ -51,8 +51,10 @@ pub struct Slabs<T> {
 impl<T: Plain + Copy> Slabs<T> {
     /// Of elements in their order, which are not many.
     pub fn new(session: &Session<'_>, per_slab: usize, elements: &[T]) -> Result<Self, Error> {
+        // Short blocks have short slabs: a leaf is for some of them.
+        let per_slab = per_slab.min(most_bytes(session) / 4 / size_of::<T>().max(1)).max(2);
         let mut bytes = FIRST_BYTES;
-        let mut shape = Shape::new(bytes, per_slab);
+        let mut shape = shape_of(session, bytes, per_slab);
         while shape.room() <= elements.len() + shape.room() / 8 && bytes < most_bytes(session) {
             bytes *= 2;
             shape = shape_of(session, bytes, per_slab);
@@ -294,9 +296,10 @@ impl<T: Plain + Copy> Slabs<T> {
     pub fn remove(&mut self, session: &Session<'_>, Position { spot, place }: Position) -> Result<(), Error> {
         let leaf = self.layers.get(spot);
         if leaf.count == 1 {
+            session.free(leaf.handle)?;
             self.layers.replace(Some(spot), 1, &[]);
             self.len -= 1;
-            return session.free(leaf.handle);
+            return Ok(());
         }
         let first = session.change_in_place(leaf.handle, |bytes| {
             let mut leaf = self.shape.change(bytes);
@@ -311,7 +314,8 @@ impl<T: Plain + Copy> Slabs<T> {
         self.gone += 1;
         if self.gone >= PATIENCE {
             self.gone = 0;
-            self.pack_around(session, spot)?;
+            // The element is out. What can't be packed, for want of memory, is as it was, and tried again later; a damaged leaf is an error for who reads it.
+            let _ = self.pack_around(session, spot);
         }
         Ok(())
     }

@@ -147,20 +147,31 @@ fn orders_that_panic_or_lie() {
         noise.set(noise.get().wrapping_mul(6364136223846793005).wrapping_add(1));
         if noise.get() >> 60 == 0 { b.cmp(a) } else { a.cmp(b) }
     });
+    let (mut model, mut panics) = (Vec::new(), 0);
     for _ in 0..20_000 {
         countdown.set(random.below(200));
         let number = random.below(5000);
-        let _ = catch_unwind(AssertUnwindSafe(|| {
-            match random.below(3) {
-                0 => list.remove(&number).map(|_| ()),
-                _ => list.insert(number).map(|_| ()),
-            }
-            .unwrap()
+        let done = catch_unwind(AssertUnwindSafe(|| match random.below(3) {
+            0 => (false, list.remove(&number).unwrap()),
+            _ => (true, list.insert(number).unwrap().then_some(number)),
         }));
+        match done {
+            Ok((true, added)) => model.extend(added),
+            Ok((false, Some(gone))) => {
+                let at = model.iter().position(|number| *number == gone).expect("it was added");
+                model.swap_remove(at);
+            }
+            Ok((false, None)) => {}
+            Err(_) => panics += 1,
+        }
     }
+    assert!(panics > 100, "{panics}");
     let Body::Large(slabs) = &list.body else { panic!("small") };
     assert_eq!(slabs.check(&session), Ok(()));
-    assert_eq!(all(&list).len() as u64, list.len());
+    let mut left = all(&list);
+    left.sort_unstable();
+    model.sort_unstable();
+    assert_eq!(left, model);
     drop(list);
     assert_eq!(heap.stats().nodes, 0);
 }
@@ -194,4 +205,16 @@ fn a_few_elements_cost_little() {
     let mut list = SlabList::new(&session);
     (0..10u64).for_each(|number| assert!(list.insert(number).unwrap()));
     assert!(size_of_val(&list) + list.own_bytes() <= 200, "{} and {}", size_of_val(&list), list.own_bytes());
+}
+
+#[test]
+fn in_blocks_of_all_sizes() {
+    for size in [1 << 10, 4 << 10, 64 << 10, 256 << 10, 1 << 20] {
+        let heap = Heap::new(Options::new().block_size(size).limit(Limit::Blocks(3))).unwrap();
+        let session = heap.session().unwrap();
+        let (mut list, mut set) = (SlabList::new(&session), BTreeSet::new());
+        let random = &mut Random(size as u64);
+        against_a_set(&mut list, &mut set, random, 1 << 40, 8, 20_000);
+        against_a_set(&mut list, &mut set, random, 1 << 40, 0, 1000);
+    }
 }

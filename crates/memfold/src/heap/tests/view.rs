@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::vec;
+use std::vec::Vec;
 
 use crate::heap::{Error, Heap, HeapKind, Limit, Options};
 
@@ -55,4 +56,30 @@ fn what_is_being_changed_is_nobody_elses() {
     assert_eq!(session.view(node, |view| view.get::<u8>(0)), Ok(Some(5)));
     session.change_in_place(node, |bytes| bytes[0] = 6).unwrap();
     session.free(node).unwrap();
+}
+
+#[test]
+fn nodes_that_fill_blocks_of_all_kinds() {
+    for (size, alignment) in
+        [(1024, 1), (1024, 256), (4096, 1024), (32 << 10, 8), (64 << 10, 4096), (1 << 20, 64)]
+    {
+        let heap =
+            Heap::new(Options::new().block_size(size).alignment(alignment).limit(Limit::Blocks(2))).unwrap();
+        let session = heap.session().unwrap();
+        let len = session.longest();
+        assert!(len >= size / 2 && len <= size, "{len} of {size}");
+        let nodes: Vec<_> = (0..5u8)
+            .map(|number| {
+                let node = session.alloc(len).unwrap();
+                session.change_in_place(node, |bytes| bytes.fill(number)).unwrap();
+                node
+            })
+            .collect();
+        assert_eq!(heap.stats().blocks, 5);
+        for (number, node) in nodes.into_iter().enumerate() {
+            assert!(session.read(node).unwrap().iter().all(|byte| usize::from(*byte) == number));
+            session.free(node).unwrap();
+        }
+        assert_eq!(heap.stats().blocks, 0);
+    }
 }
