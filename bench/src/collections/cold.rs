@@ -32,7 +32,7 @@ pub fn table(elements: u64, codec: &str) -> Result<(), String> {
             if what != "sequential" {
                 run.sort_unstable_by_key(|x| mix(*x));
             }
-            run.iter().try_for_each(|x| list.insert(*x).map(|_| ())).map_err(|error| error.to_string())?;
+            run.iter().try_for_each(|x| list.insert(x).map(|_| ())).map_err(|error| error.to_string())?;
         }
         let (len, stats) = (list.len() as f64, heap.stats());
         println!(

@@ -137,13 +137,13 @@ pub fn one(name: &str, load: Load) -> Result<Run, String> {
 
 impl Set for SlabList<'_, u64> {
     fn insert(&mut self, x: u64) {
-        SlabList::insert(self, x).expect("memory");
+        SlabList::insert(self, &x).expect("memory");
     }
     fn contains(&self, x: u64) -> bool {
         SlabList::contains(self, &x).expect("memory")
     }
     fn sum(&self) -> u64 {
-        self.iter().fold(0, |sum, x| x.map_or(sum, |x| sum.wrapping_add(x)))
+        self.fold(0, u64::wrapping_add).expect("memory")
     }
     fn remove(&mut self, x: u64) {
         SlabList::remove(self, &x).expect("memory");

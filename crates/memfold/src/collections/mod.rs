@@ -6,4 +6,4 @@
 
 pub mod slablist;
 
-pub use slablist::{Compare, Natural, SlabList};
+pub use slablist::{Compare, Cursor, Element, Natural, Ordered, Packing, SlabList};

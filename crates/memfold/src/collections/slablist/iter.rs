@@ -1,152 +1,232 @@
-//! Walking through a list: a slab is copied at a time.
+//! Walking through a list: a part of a leaf is copied at a time.
 
-use std::vec::Vec;
+use std::borrow::{Borrow, ToOwned};
+use std::fmt;
 
 use super::Body;
+use super::element::Element;
+use super::format::{Batch, Format};
 use super::layers::Spot;
-use super::slabs::Slabs;
-use crate::heap::{Error, Plain, Session};
+use super::slabs::{BatchOf, Slabs};
+use crate::heap::{Error, Session};
 
-/// One end of what is left.
-#[derive(Debug)]
-struct End<T> {
-    /// The slab that comes next, of this leaf.
+/// What was copied at one end, and is not handed out yet.
+struct End<E: ?Sized + Element> {
+    /// The part of this leaf that comes next.
     spot: Option<Spot>,
-    slab: usize,
-    /// What was copied and is not handed out yet: from `at` on, or, at the back, up to `at`.
-    buffer: Vec<T>,
-    at: usize,
+    part: usize,
+    batch: BatchOf<E>,
+    /// Of the batch.
+    from: usize,
+    to: usize,
 }
 
-impl<T> End<T> {
-    fn new(spot: Option<Spot>, slab: usize) -> Self {
-        End { spot, slab, buffer: Vec::new(), at: 0 }
+impl<E: ?Sized + Element> End<E> {
+    fn new() -> Self {
+        End { spot: None, part: 0, batch: BatchOf::<E>::default(), from: 0, to: 0 }
     }
 }
 
 /// Elements in order, from either end. An element that can't be read is an error, and the last thing that comes.
-#[derive(Debug)]
-pub struct Iter<'l, T> {
+pub struct Iter<'l, E: ?Sized + Element> {
     session: &'l Session<'l>,
-    slabs: Option<&'l Slabs<T>>,
-    front: End<T>,
-    back: End<T>,
-    /// Elements that are not handed out yet.
-    left: u64,
+    body: &'l Body<E>,
+    front: End<E>,
+    back: End<E>,
+    /// Numbers of the elements that are not copied yet.
+    from: u64,
+    to: u64,
 }
 
-impl<'l, T: Plain + Copy> Iter<'l, T> {
-    pub(super) fn new(session: &'l Session<'_>, body: &'l Body<T>) -> Self {
-        let session = session.borrowed();
-        match body {
+impl<E: ?Sized + Element> fmt::Debug for Iter<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iter").field("left", &self.left()).finish_non_exhaustive()
+    }
+}
+
+type Item<E> = Result<<E as ToOwned>::Owned, Error>;
+
+impl<'l, E: ?Sized + Element> Iter<'l, E> {
+    /// Over the elements with these numbers, which there are.
+    pub(super) fn new(session: &'l Session<'_>, body: &'l Body<E>, from: u64, to: u64) -> Self {
+        Iter { session: session.borrowed(), body, front: End::new(), back: End::new(), from, to }
+    }
+
+    fn left(&self) -> u64 {
+        self.to - self.from
+            + (self.front.to - self.front.from) as u64
+            + (self.back.to - self.back.from) as u64
+    }
+
+    /// Nothing comes any more.
+    fn stop(&mut self, error: Error) -> Option<Item<E>> {
+        (self.from, self.to) = (0, 0);
+        for end in [&mut self.front, &mut self.back] {
+            (end.from, end.to) = (0, 0);
+        }
+        Some(Err(error))
+    }
+
+    /// Copies what comes next from the front; false if nothing does.
+    #[cold]
+    #[inline(never)]
+    fn fill_front(&mut self) -> Result<bool, Error> {
+        let left = self.to - self.from;
+        if left == 0 {
+            // The rest of what was copied at the back.
+            std::mem::swap(&mut self.front, &mut self.back);
+            return Ok(self.front.from < self.front.to);
+        }
+        let end = &mut self.front;
+        end.batch.clear();
+        let copied = match self.body {
             Body::Small(elements) => {
-                let front = End { buffer: elements.clone(), ..End::new(None, 0) };
-                let back = End { buffer: elements.clone(), at: elements.len(), ..End::new(None, 0) };
-                Iter { session, slabs: None, front, back, left: elements.len() as u64 }
+                for element in &elements[self.from as usize..self.to as usize] {
+                    end.batch.push(E::Format::inline(element.borrow()));
+                }
+                end.from = 0;
+                left as usize
             }
-            Body::Large(slabs) => {
-                let (front, back) =
-                    (End::new(slabs.layers.first(), 0), End::new(slabs.layers.last(), usize::MAX));
-                Iter { session, slabs: Some(slabs), front, back, left: slabs.len() }
+            Body::Large(slabs) => Self::next_part(self.session, slabs, end, self.from)?,
+        };
+        end.to = copied.min(end.from + usize::try_from(left).unwrap_or(usize::MAX));
+        self.from += (end.to - end.from) as u64;
+        Ok(true)
+    }
+
+    /// Copies the part with the element of this number, which there is: it is that of the end, unless nothing was copied there yet. Returns how many it has.
+    fn next_part(
+        session: &Session<'_>,
+        slabs: &Slabs<E>,
+        end: &mut End<E>,
+        number: u64,
+    ) -> Result<usize, Error> {
+        loop {
+            let Some(spot) = end.spot else {
+                let (spot, index) = slabs.layers.at(number).ok_or(Error::Damaged)?;
+                let handle = slabs.layers.get(spot).handle;
+                let (part, at) = session.view(handle, |leaf| slabs.format.part_of(leaf, index))?;
+                (end.spot, end.part) = (Some(spot), part);
+                let copied = Self::copy(session, slabs, end)?.filter(|copied| at < *copied);
+                (end.part, end.from) = (part + 1, at);
+                return copied.ok_or(Error::Damaged);
+            };
+            if let Some(copied) = Self::copy(session, slabs, end)? {
+                (end.part, end.from) = (end.part + 1, 0);
+                return Ok(copied);
             }
+            // Fewer elements than there should be.
+            let next = slabs.layers.next(spot).ok_or(Error::Damaged)?;
+            (end.spot, end.part) = (Some(next), 0);
         }
     }
 
-    /// Copies the next slab from the front.
-    #[cold]
-    #[inline(never)]
-    fn fill_front(&mut self) -> Result<(), Error> {
-        let (Some(slabs), end) = (self.slabs, &mut self.front) else { return Err(Error::Damaged) };
-        while let Some(spot) = end.spot {
-            let handle = slabs.layers.get(spot).handle;
-            end.buffer.resize(slabs.shape.per_slab(), T::new_zeroed());
-            let fill = self.session.view(handle, |leaf| {
-                (end.slab < slabs.shape.used(leaf))
-                    .then(|| slabs.shape.copy_slab(leaf, end.slab, &mut end.buffer))
-            })?;
-            match fill {
-                Some(fill) => {
-                    end.slab += 1;
-                    end.at = 0;
-                    end.buffer.truncate(fill);
-                    if fill > 0 {
-                        return Ok(());
-                    }
-                }
-                None => (end.spot, end.slab) = (slabs.layers.next(spot), 0),
-            }
-        }
-        // Fewer elements than there should be.
-        Err(Error::Damaged)
+    /// Copies the part of an end; how many elements it has, if the leaf has so many parts.
+    fn copy(session: &Session<'_>, slabs: &Slabs<E>, end: &mut End<E>) -> Result<Option<usize>, Error> {
+        let Some(spot) = end.spot else { return Ok(None) };
+        session.view(slabs.layers.get(spot).handle, |leaf| {
+            end.batch.clear();
+            slabs.format.copy_part(leaf, end.part, &mut end.batch)
+        })
     }
 
-    /// Copies the next slab from the back.
+    /// Copies what comes next from the back; false if nothing does.
     #[cold]
     #[inline(never)]
-    fn fill_back(&mut self) -> Result<(), Error> {
-        let (Some(slabs), end) = (self.slabs, &mut self.back) else { return Err(Error::Damaged) };
-        while let Some(spot) = end.spot {
-            let handle = slabs.layers.get(spot).handle;
-            end.buffer.resize(slabs.shape.per_slab(), T::new_zeroed());
-            let filled = self.session.view(handle, |leaf| {
-                // How many slabs the leaf has is seen when it is come to.
-                let slab = end.slab.min(slabs.shape.used(leaf)).checked_sub(1)?;
-                Some((slab, slabs.shape.copy_slab(leaf, slab, &mut end.buffer)))
-            })?;
-            match filled {
-                Some((slab, fill)) => {
-                    (end.slab, end.at) = (slab, fill);
-                    if fill > 0 {
-                        return Ok(());
-                    }
-                }
-                None => (end.spot, end.slab) = (slabs.layers.previous(spot), usize::MAX),
-            }
+    fn fill_back(&mut self) -> Result<bool, Error> {
+        let left = self.to - self.from;
+        if left == 0 {
+            std::mem::swap(&mut self.front, &mut self.back);
+            return Ok(self.back.from < self.back.to);
         }
-        Err(Error::Damaged)
+        if let Body::Small(_) = self.body {
+            let is_some = self.fill_front()?;
+            std::mem::swap(&mut self.front, &mut self.back);
+            return Ok(is_some);
+        }
+        let (Body::Large(slabs), end) = (self.body, &mut self.back) else { return Ok(false) };
+        // The part before, of this leaf or of the one before that.
+        end.to = match end.spot {
+            Some(_) if end.part > 0 => {
+                end.part -= 1;
+                Self::copy(self.session, slabs, end)?.ok_or(Error::Damaged)?
+            }
+            _ => {
+                let (spot, index) = slabs.layers.at(self.to - 1).ok_or(Error::Damaged)?;
+                let handle = slabs.layers.get(spot).handle;
+                let (part, at) = self.session.view(handle, |leaf| slabs.format.part_of(leaf, index))?;
+                (end.spot, end.part) = (Some(spot), part);
+                Self::copy(self.session, slabs, end)?.filter(|copied| at < *copied).ok_or(Error::Damaged)?;
+                at + 1
+            }
+        };
+        end.from = end.to.saturating_sub(usize::try_from(left).unwrap_or(usize::MAX));
+        self.to -= (end.to - end.from) as u64;
+        Ok(true)
     }
 }
 
-impl<T: Plain + Copy> Iterator for Iter<'_, T> {
-    type Item = Result<T, Error>;
+impl<E: ?Sized + Element> Iterator for Iter<'_, E> {
+    type Item = Item<E>;
 
     #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.left == 0 {
-            return None;
+    fn next(&mut self) -> Option<Item<E>> {
+        if self.front.from >= self.front.to {
+            match self.fill_front() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return self.stop(error),
+            }
         }
-        if self.front.at >= self.front.buffer.len()
-            && let Err(error) = self.fill_front()
-        {
-            self.left = 0;
-            return Some(Err(error));
+        let element = self.front.batch.owned(self.session, self.front.from);
+        self.front.from += 1;
+        match element {
+            Ok(element) => Some(Ok(element)),
+            Err(error) => self.stop(error),
         }
-        let element = self.front.buffer[self.front.at];
-        self.front.at += 1;
-        self.left -= 1;
-        Some(Ok(element))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = usize::try_from(self.left);
+        let left = usize::try_from(self.left());
         (left.unwrap_or(usize::MAX), left.ok())
+    }
+
+    #[inline]
+    fn fold<B, F: FnMut(B, Self::Item) -> B>(mut self, init: B, mut f: F) -> B {
+        let mut all = init;
+        loop {
+            for at in self.front.from..self.front.to {
+                match self.front.batch.owned(self.session, at) {
+                    Ok(element) => all = f(all, Ok(element)),
+                    Err(error) => return f(all, Err(error)),
+                }
+            }
+            self.front.from = self.front.to;
+            match self.fill_front() {
+                Ok(true) => {}
+                Ok(false) => return all,
+                Err(error) => return f(all, Err(error)),
+            }
+        }
     }
 }
 
-impl<T: Plain + Copy> DoubleEndedIterator for Iter<'_, T> {
+impl<E: ?Sized + Element> DoubleEndedIterator for Iter<'_, E> {
     #[inline]
-    fn next_back(&mut self) -> Option<Self::Item> {
-        if self.left == 0 {
-            return None;
+    fn next_back(&mut self) -> Option<Item<E>> {
+        if self.back.from >= self.back.to {
+            match self.fill_back() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return self.stop(error),
+            }
         }
-        if self.back.at == 0
-            && let Err(error) = self.fill_back()
-        {
-            self.left = 0;
-            return Some(Err(error));
+        self.back.to -= 1;
+        match self.back.batch.owned(self.session, self.back.to) {
+            Ok(element) => Some(Ok(element)),
+            Err(error) => self.stop(error),
         }
-        self.back.at -= 1;
-        self.left -= 1;
-        Some(Ok(self.back.buffer[self.back.at]))
     }
 }
+
+impl<E: ?Sized + Element> std::iter::FusedIterator for Iter<'_, E> {}

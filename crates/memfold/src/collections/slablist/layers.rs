@@ -14,8 +14,8 @@ use std::vec::Vec;
 
 use crate::heap::Handle;
 
-/// Leaves of a group at most.
-const MOST: usize = 256;
+/// Leaves of a group at most, if nothing else is asked for.
+pub const MOST: usize = 256;
 
 /// A leaf.
 #[derive(Debug, Clone, Copy)]
@@ -24,11 +24,12 @@ pub struct LeafRef {
     pub handle: Handle,
     /// How many elements it has: at least one.
     pub count: u32,
+    /// What they weigh.
+    pub weight: u32,
 }
 
-#[derive(Debug)]
-struct Group<T> {
-    firsts: Vec<T>,
+struct Group<K> {
+    firsts: Vec<K>,
     leaves: Vec<LeafRef>,
     count: u64,
 }
@@ -41,17 +42,18 @@ pub struct Spot {
 }
 
 /// See the module.
-#[derive(Debug)]
-pub struct Layers<T> {
-    firsts: Vec<T>,
-    groups: Vec<Group<T>>,
+pub struct Layers<K> {
+    firsts: Vec<K>,
+    groups: Vec<Group<K>>,
     leaves: usize,
+    /// Leaves of a group at most.
+    most: usize,
 }
 
-impl<T: Copy> Layers<T> {
-    /// Without leaves.
-    pub fn new() -> Self {
-        Layers { firsts: Vec::new(), groups: Vec::new(), leaves: 0 }
+impl<K: Clone> Layers<K> {
+    /// Without leaves; groups will have `most` of them.
+    pub fn new(most: usize) -> Self {
+        Layers { firsts: Vec::new(), groups: Vec::new(), leaves: 0, most: most.max(2) }
     }
 
     /// How many leaves there are.
@@ -61,7 +63,7 @@ impl<T: Copy> Layers<T> {
 
     /// The last leaf whose first element `is_before` holds for, which it does for the leaves up to it; else the first leaf. There are leaves.
     #[inline]
-    pub fn find(&self, mut is_before: impl FnMut(&T) -> bool) -> Spot {
+    pub fn find(&self, mut is_before: impl FnMut(&K) -> bool) -> Spot {
         let group = partition(&self.firsts, &mut is_before).saturating_sub(1);
         let leaf = partition(&self.groups[group].firsts, &mut is_before).saturating_sub(1);
         Spot { group, leaf }
@@ -110,46 +112,46 @@ impl<T: Copy> Layers<T> {
         }
     }
 
-    /// The leaf before.
-    pub fn previous(&self, Spot { group, leaf }: Spot) -> Option<Spot> {
-        if leaf > 0 {
-            return Some(Spot { group, leaf: leaf - 1 });
-        }
-        let group = group.checked_sub(1)?;
-        Some(Spot { group, leaf: self.groups[group].leaves.len() - 1 })
-    }
-
-    /// The leaf has so many elements more.
+    /// The leaf has so many elements more, and weighs so much more.
     #[inline]
-    pub fn add(&mut self, spot: Spot, more: i32) {
+    pub fn add(&mut self, spot: Spot, more: i32, weight: i32) {
         let group = &mut self.groups[spot.group];
         group.count = group.count.wrapping_add_signed(more.into());
         let leaf = &mut group.leaves[spot.leaf];
         leaf.count = leaf.count.wrapping_add_signed(more);
+        leaf.weight = leaf.weight.wrapping_add_signed(weight);
+    }
+
+    /// How many elements come before a leaf's.
+    pub fn before(&self, spot: Spot) -> u64 {
+        let groups = &self.groups[..spot.group];
+        let leaves = &self.groups[spot.group].leaves[..spot.leaf];
+        groups.iter().map(|group| group.count).sum::<u64>()
+            + leaves.iter().map(|leaf| u64::from(leaf.count)).sum::<u64>()
     }
 
     /// The leaf begins with another element now.
-    pub fn set_first(&mut self, spot: Spot, first: T) {
-        self.groups[spot.group].firsts[spot.leaf] = first;
+    pub fn set_first(&mut self, spot: Spot, first: K) {
         if spot.leaf == 0 {
-            self.firsts[spot.group] = first;
+            self.firsts[spot.group] = first.clone();
         }
+        self.groups[spot.group].firsts[spot.leaf] = first;
     }
 
     /// Puts leaves in place of `old` leaves from `spot` on, all of one group; or before the first one, if there are none yet.
-    pub fn replace(&mut self, spot: Option<Spot>, old: usize, new: &[(T, LeafRef)]) {
+    pub fn replace(&mut self, spot: Option<Spot>, old: usize, new: &[(K, LeafRef)]) {
         let Some(Spot { group: number, leaf }) = spot else {
             debug_assert!(self.groups.is_empty() && !new.is_empty());
-            let firsts = new.iter().map(|new| new.0).collect();
+            let firsts = new.iter().map(|new| new.0.clone()).collect();
             let leaves: Vec<_> = new.iter().map(|new| new.1).collect();
             let count = leaves.iter().map(|leaf| u64::from(leaf.count)).sum();
             self.leaves = leaves.len();
-            self.firsts.push(new[0].0);
+            self.firsts.push(new[0].0.clone());
             self.groups.push(Group { firsts, leaves, count });
             return self.split(0);
         };
         let group = &mut self.groups[number];
-        group.firsts.splice(leaf..leaf + old, new.iter().map(|new| new.0));
+        group.firsts.splice(leaf..leaf + old, new.iter().map(|new| new.0.clone()));
         group.leaves.splice(leaf..leaf + old, new.iter().map(|new| new.1));
         group.count = group.leaves.iter().map(|leaf| u64::from(leaf.count)).sum();
         self.leaves = self.leaves + new.len() - old;
@@ -157,37 +159,53 @@ impl<T: Copy> Layers<T> {
             self.groups.remove(number);
             self.firsts.remove(number);
         } else {
-            self.firsts[number] = group.firsts[0];
+            self.firsts[number] = group.firsts[0].clone();
             self.split(number);
         }
     }
 
+    /// Puts leaves in place of those from `from` on, up to `to`, of whichever groups they are.
+    pub fn replace_between(&mut self, from: Spot, to: Spot, new: &[(K, LeafRef)]) {
+        if from.group == to.group {
+            return self.replace(Some(from), to.leaf + 1 - from.leaf, new);
+        }
+        // From the last group on, so that numbers of those before stay as they are.
+        self.replace(Some(Spot { group: to.group, leaf: 0 }), to.leaf + 1, &[]);
+        for group in self.groups.drain(from.group + 1..to.group) {
+            self.leaves -= group.leaves.len();
+        }
+        self.firsts.drain(from.group + 1..to.group);
+        let old = self.groups[from.group].leaves.len() - from.leaf;
+        self.replace(Some(from), old, new);
+    }
+
     /// Puts a leaf behind all others.
-    pub fn push(&mut self, first: T, leaf: LeafRef) {
+    pub fn push(&mut self, first: K, leaf: LeafRef) {
+        let most = self.most;
         match self.groups.last_mut() {
-            Some(group) if group.leaves.len() < MOST => {
+            Some(group) if group.leaves.len() < most => {
                 group.firsts.push(first);
                 group.leaves.push(leaf);
                 group.count += u64::from(leaf.count);
             }
             _ => {
                 let count = leaf.count.into();
-                self.firsts.push(first);
+                self.firsts.push(first.clone());
                 self.groups.push(Group { firsts: [first].into(), leaves: [leaf].into(), count });
             }
         }
         self.leaves += 1;
     }
 
-    /// Makes groups of at most `MOST` leaves of one that has more.
+    /// Makes groups of as many leaves as they have at most of one that has more.
     fn split(&mut self, number: usize) {
-        while self.groups[number].leaves.len() > MOST {
+        while self.groups[number].leaves.len() > self.most {
             let group = &mut self.groups[number];
-            let middle = (group.leaves.len() / 2).max(group.leaves.len().saturating_sub(MOST));
+            let middle = (group.leaves.len() / 2).max(group.leaves.len().saturating_sub(self.most));
             let (firsts, leaves) = (group.firsts.split_off(middle), group.leaves.split_off(middle));
             let count: u64 = leaves.iter().map(|leaf| u64::from(leaf.count)).sum();
             group.count -= count;
-            self.firsts.insert(number + 1, firsts[0]);
+            self.firsts.insert(number + 1, firsts[0].clone());
             self.groups.insert(number + 1, Group { firsts, leaves, count });
         }
     }
@@ -209,10 +227,10 @@ impl<T: Copy> Layers<T> {
 
     /// Whether all numbers are sums of what they are sums of, and groups begin as their leaves do. What elements are is not looked at.
     pub fn is_sound(&self) -> bool {
-        let of = |group: &Group<T>| {
+        let of = |group: &Group<K>| {
             let count = group.leaves.iter().map(|leaf| u64::from(leaf.count)).sum();
             let len = group.leaves.len();
-            (1..=MOST).contains(&len) && group.firsts.len() == len && group.count == count
+            (1..=self.most).contains(&len) && group.firsts.len() == len && group.count == count
         };
         self.groups.iter().all(of)
             && self.firsts.len() == self.groups.len()
@@ -220,18 +238,18 @@ impl<T: Copy> Layers<T> {
     }
 
     /// All leaves in order.
-    pub fn all(&self) -> impl Iterator<Item = (T, LeafRef)> {
-        self.groups.iter().flat_map(|group| group.firsts.iter().copied().zip(group.leaves.iter().copied()))
+    pub fn all(&self) -> impl Iterator<Item = (&K, LeafRef)> {
+        self.groups.iter().flat_map(|group| group.firsts.iter().zip(group.leaves.iter().copied()))
     }
 
-    /// Bytes of all this.
-    pub fn bytes(&self) -> usize {
-        let of = |group: &Group<T>| {
-            group.firsts.capacity() * size_of::<T>() + group.leaves.capacity() * size_of::<LeafRef>()
-        };
+    /// Bytes of all this; `outside` are those that a key has elsewhere.
+    pub fn bytes(&self, outside: impl Fn(&K) -> usize) -> usize {
+        let keys =
+            |keys: &Vec<K>| keys.capacity() * size_of::<K>() + keys.iter().map(&outside).sum::<usize>();
+        let of = |group: &Group<K>| keys(&group.firsts) + group.leaves.capacity() * size_of::<LeafRef>();
         self.groups.iter().map(of).sum::<usize>()
-            + self.groups.capacity() * size_of::<Group<T>>()
-            + self.firsts.capacity() * size_of::<T>()
+            + self.groups.capacity() * size_of::<Group<K>>()
+            + keys(&self.firsts)
     }
 }
 

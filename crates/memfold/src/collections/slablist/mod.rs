@@ -1,4 +1,4 @@
-//! Slab lists: sorted elements in slabs, with sublayers that lead to them.
+//! Slab lists: elements in slabs, with sublayers that lead to them; sorted, or in the order in which they are put.
 //!
 //! ```
 //! use memfold::collections::SlabList;
@@ -8,101 +8,154 @@
 //! let session = heap.session()?;
 //! let mut list = SlabList::new(&session);
 //! for number in [30u64, 10, 20, 10] {
-//!     list.insert(number)?;
+//!     list.insert(&number)?;
 //! }
 //! assert!(list.contains(&20)? && list.len() == 3);
 //! let all: Vec<u64> = list.iter().collect::<Result<_, _>>()?;
 //! assert_eq!(all, [10, 20, 30]);
+//!
+//! let mut names = SlabList::<str>::new(&session);
+//! names.insert("slab")?;
+//! names.insert("list")?;
+//! assert_eq!(names.first()?.as_deref(), Some("list"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A list of a few elements keeps them in plain memory; a longer one in the heap (`slabs.rs`), in leaves (`leaf.rs`) to which sublayers lead (`layers.rs`).
+//! A list of a few elements keeps them in plain memory; a longer one in the heap (`slabs.rs`), in leaves (`fixed`, `text`) to which sublayers lead (`layers.rs`).
 //!
 //! What holds:
 //! - Every element stands in one leaf, in its place by the comparison, if that is an order. A comparison that is none, or that panics, makes elements lie anywhere, but
 //!   all stay in the list, and nothing else is touched.
 //! - Leaves are the list's alone. An operation that fails, `clear` excepted, changed nothing.
 
+mod bulk;
+mod cursor;
+mod element;
+mod fixed;
+mod format;
 mod iter;
 mod layers;
-mod leaf;
+mod options;
+mod ordered;
+mod range;
+mod seek;
 mod slabs;
 #[cfg(test)]
 mod tests;
+mod text;
 
+use std::borrow::{Borrow, ToOwned};
+use std::boxed::Box;
 use std::cmp::Ordering;
 use std::fmt;
+use std::string::String;
 use std::vec::Vec;
 
+pub use cursor::Cursor;
+use cursor::Cursors;
+pub use element::{Compare, Element, Natural, Ordered};
+use format::{Batch, Format};
 pub use iter::Iter;
-use slabs::{Position, Slabs};
+pub use options::{Packing, Stats};
+use seek::Of;
+use slabs::{BatchOf, Making, Position, Slabs};
 
-use crate::heap::{Error, Plain, Session};
+use crate::heap::{Error, Session};
 
-/// Elements up to which a list is kept in plain memory.
+/// Elements up to which a list is kept in plain memory, and their bytes if they have any length.
 const SMALL: usize = 60;
+const SMALL_BYTES: usize = 4 << 10;
 /// Bytes of a slab's elements: `bench-collections sets --only slab --per-slab N` compares others.
 const SLAB_BYTES: usize = 1008;
 
-/// The order of a list.
-pub trait Compare<T> {
-    /// How `a` and `b` stand in it.
-    fn compare(&self, a: &T, b: &T) -> Ordering;
-}
-
-/// The order that the type has by itself.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Natural;
-
-impl<T: Ord> Compare<T> for Natural {
-    #[inline(always)]
-    fn compare(&self, a: &T, b: &T) -> Ordering {
-        a.cmp(b)
-    }
-}
-
-impl<T, F: Fn(&T, &T) -> Ordering> Compare<T> for F {
-    #[inline(always)]
-    fn compare(&self, a: &T, b: &T) -> Ordering {
-        self(a, b)
-    }
-}
+/// What a list gives back of an element.
+pub type Owned<E> = <E as ToOwned>::Owned;
 
 /// Where the elements are.
-enum Body<T> {
+enum Body<E: ?Sized + Element> {
     /// In order.
-    Small(Vec<T>),
-    Large(std::boxed::Box<Slabs<T>>),
+    Small(Vec<Owned<E>>),
+    Large(Box<Slabs<E>>),
 }
 
-/// A sorted list of plain elements: see the module.
-pub struct SlabList<'s, T: Plain + Copy, C = Natural> {
+/// A list of elements: see the module. `C` is their order: [`Natural`], a comparison of the program's own, or [`Ordered`], which is none.
+pub struct SlabList<'s, E: ?Sized + Element, C = Natural> {
     session: &'s Session<'s>,
-    body: Body<T>,
-    per_slab: u8,
+    body: Body<E>,
+    cursors: Option<Box<Cursors>>,
+    name: Option<Box<str>>,
+    making: Making,
     /// Elements that compare equal may be there more than once.
     many: bool,
+    circular: bool,
     order: C,
 }
 
-impl<T: Plain + Copy, C> fmt::Debug for SlabList<'_, T, C> {
+impl<E: ?Sized + Element, C> fmt::Debug for SlabList<'_, E, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SlabList").field("len", &self.len()).finish_non_exhaustive()
+        let mut all = f.debug_struct("SlabList");
+        if let Some(name) = &self.name {
+            all.field("name", name);
+        }
+        all.field("len", &self.len()).finish_non_exhaustive()
     }
 }
 
-impl<'s, T: Plain + Copy + Ord> SlabList<'s, T> {
+impl<'s, E: ?Sized + Element + Ord> SlabList<'s, E> {
     /// An empty list, in which each element is once.
     pub fn new(session: &'s Session<'_>) -> Self {
         Self::by(session, Natural)
     }
 }
 
-impl<'s, T: Plain + Copy, C: Compare<T>> SlabList<'s, T, C> {
-    /// The same, with an order of the program's own. It is asked only while nothing is being changed.
-    pub fn by(session: &'s Session<'_>, order: C) -> Self {
-        let per_slab = (SLAB_BYTES / size_of::<T>().max(1)).clamp(4, leaf::MOST_PER_SLAB) as u8;
-        SlabList { session: session.borrowed(), body: Body::Small(Vec::new()), per_slab, many: false, order }
+impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
+    /// An empty list of elements that stay where they are put.
+    ///
+    /// ```
+    /// # use memfold::collections::SlabList;
+    /// # use memfold::heap::{Heap, Options};
+    /// # let heap = Heap::new(Options::new())?;
+    /// # let session = heap.session()?;
+    /// let mut list = SlabList::<u32, _>::ordered(&session);
+    /// list.push(&3)?;
+    /// list.push(&1)?;
+    /// list.insert_at(1, &2)?;
+    /// assert_eq!(list.iter().collect::<Result<Vec<_>, _>>()?, [3, 2, 1]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn ordered(session: &'s Session<'_>) -> Self {
+        let mut list = Self::with_order(session, Ordered);
+        list.many = true;
+        list
+    }
+}
+
+impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
+    fn with_order(session: &'s Session<'_>, order: C) -> Self {
+        let per_slab = (SLAB_BYTES / E::Format::ELEMENT.max(1)).clamp(4, fixed::MOST_PER_SLAB) as u8;
+        let making = Making {
+            per_slab,
+            per_sublayer: layers::MOST as u16,
+            natural: false,
+            packing: Packing::default(),
+        };
+        SlabList {
+            session: session.borrowed(),
+            body: Body::Small(Vec::new()),
+            cursors: None,
+            name: None,
+            making,
+            many: false,
+            circular: false,
+            order,
+        }
+    }
+
+    /// An empty list like this one.
+    fn another<D>(&self, order: D) -> SlabList<'s, E, D> {
+        let mut list = SlabList::with_order(self.session, order);
+        (list.making, list.many, list.circular) = (self.making, self.many, self.circular);
+        list
     }
 
     /// Elements that compare equal are all kept, in the order in which they came.
@@ -111,114 +164,146 @@ impl<'s, T: Plain + Copy, C: Compare<T>> SlabList<'s, T, C> {
         self
     }
 
-    /// Elements that a slab has room for, 2 to 255.
+    /// Elements that a slab has room for, 2 to 255, if all have one size. For a list that is empty yet.
     pub fn per_slab(mut self, elements: usize) -> Self {
-        self.per_slab = elements.clamp(2, leaf::MOST_PER_SLAB) as u8;
+        self.making.per_slab = elements.clamp(2, fixed::MOST_PER_SLAB) as u8;
         self
     }
 
-    /// Whether `element` belongs before `other`.
-    #[inline(always)]
-    fn is_less(&self, element: &T, other: &T) -> bool {
-        self.order.compare(element, other) == Ordering::Less
+    /// Leaves of some 30 slabs each under one sublayer, 2 to 65,535; with more of them, there is one more of those sublayers. For a list that is empty yet.
+    pub fn per_sublayer(mut self, leaves: usize) -> Self {
+        self.making.per_sublayer = leaves.clamp(2, usize::from(u16::MAX)) as u16;
+        self
     }
 
-    /// The position behind the last element that is not greater, and that element.
-    #[inline(always)]
-    fn find_in(&self, slabs: &Slabs<T>, element: &T) -> Result<(Position, Option<T>), Error> {
-        let spot = slabs.layers.find(|first| !self.is_less(element, first));
-        let handle = slabs.layers.get(spot).handle;
-        let (place, last) = self
-            .session
-            .view(handle, |leaf| slabs.shape.find(leaf, |other| !self.is_less(element, &other)))?;
-        Ok((Position { spot, place }, last))
+    /// When the room that removed elements left is closed. For a list that is empty yet.
+    pub fn packing(mut self, packing: Packing) -> Self {
+        self.making.packing = packing;
+        self
     }
 
-    /// Adds an element; whether it was added: if the list has one that is equal, and keeps only one, that stays.
-    pub fn insert(&mut self, element: T) -> Result<bool, Error> {
-        let slabs = match &mut self.body {
-            Body::Large(slabs) => slabs,
-            Body::Small(_) => return self.insert_small(element),
-        };
-        // The comparison is asked before anything changes.
-        loop {
-            let spot = slabs.layers.find(|first| self.order.compare(&element, first) != Ordering::Less);
-            let handle = slabs.layers.get(spot).handle;
-            let shape = slabs.shape;
-            let (place, last) = self.session.view(handle, |leaf| {
-                shape.find(leaf, |other| self.order.compare(&element, &other) != Ordering::Less)
-            })?;
-            if !self.many && last.is_some_and(|last| self.order.compare(&last, &element) != Ordering::Less) {
-                return Ok(false);
-            }
-            if slabs.insert(self.session, Position { spot, place }, &element)? {
-                return Ok(true);
-            }
+    /// Cursors go on from the last element to the first one, and back.
+    pub fn circular(mut self) -> Self {
+        self.circular = true;
+        self
+    }
+
+    /// Gives the list a name, for messages and probes.
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// How many elements there are.
+    pub fn len(&self) -> u64 {
+        match &self.body {
+            Body::Small(elements) => elements.len() as u64,
+            Body::Large(slabs) => slabs.len(),
         }
     }
 
-    #[cold]
-    #[inline(never)]
-    fn insert_small(&mut self, element: T) -> Result<bool, Error> {
-        let Body::Small(elements) = &mut self.body else { return Ok(false) };
-        let order = &self.order;
-        let at = elements.partition_point(|other| order.compare(&element, other) != Ordering::Less);
-        if !self.many && at > 0 && order.compare(&elements[at - 1], &element) != Ordering::Less {
-            return Ok(false);
-        }
-        if elements.len() < SMALL {
-            elements
-                .try_reserve_exact(if elements.len() < 8 { 4 } else { 8 })
-                .map_err(|_| Error::OutOfMemory)?;
-            elements.insert(at, element);
-            return Ok(true);
-        }
-        let mut all = elements.clone();
-        all.insert(at, element);
-        let slabs = Slabs::new(self.session, self.per_slab.into(), &all)?;
-        self.body = Body::Large(slabs.into());
-        Ok(true)
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
-    /// The last element that is equal.
-    pub fn get(&self, element: &T) -> Result<Option<T>, Error> {
-        let last = match &self.body {
-            Body::Large(slabs) => self.find_in(slabs, element)?.1,
+    /// The element with a number, from 0 on.
+    pub fn at(&self, number: u64) -> Result<Option<Owned<E>>, Error> {
+        match &self.body {
             Body::Small(elements) => {
-                let at = elements.partition_point(|other| !self.is_less(element, other));
-                at.checked_sub(1).map(|at| elements[at])
+                let element = usize::try_from(number).ok().and_then(|at| elements.get(at));
+                Ok(element.map(|element| element.borrow().to_owned()))
+            }
+            Body::Large(slabs) => match slabs.position(self.session, number)? {
+                Some(position) if number < slabs.len() => slabs.get(self.session, position),
+                _ => Ok(None),
+            },
+        }
+    }
+
+    /// The first element.
+    pub fn first(&self) -> Result<Option<Owned<E>>, Error> {
+        self.at(0)
+    }
+
+    /// The last element.
+    pub fn last(&self) -> Result<Option<Owned<E>>, Error> {
+        self.len().checked_sub(1).map_or(Ok(None), |at| self.at(at))
+    }
+
+    /// All elements in order, from either end.
+    pub fn iter(&self) -> Iter<'_, E> {
+        Iter::new(self.session, &self.body, 0, self.len())
+    }
+
+    /// Takes out the element with a number, and gives it back.
+    pub fn remove_at(&mut self, number: u64) -> Result<Option<Owned<E>>, Error> {
+        if number >= self.len() {
+            return Ok(None);
+        }
+        let gone = match &mut self.body {
+            Body::Small(elements) => elements.remove(number as usize),
+            Body::Large(slabs) => {
+                let position = slabs.position(self.session, number)?.ok_or(Error::Damaged)?;
+                self.remove_position(position)?
             }
         };
-        Ok(last.filter(|last| !self.is_less(last, element)))
+        self.note_removed(number, number + 1);
+        Ok(Some(gone))
     }
 
-    /// Whether there is an element that is equal.
-    pub fn contains(&self, element: &T) -> Result<bool, Error> {
-        Ok(self.get(element)?.is_some())
-    }
-
-    /// Takes out the last element that is equal, and gives it back.
-    pub fn remove(&mut self, element: &T) -> Result<Option<T>, Error> {
-        if let Body::Small(elements) = &mut self.body {
-            let order = &self.order;
-            let end = elements.partition_point(|other| order.compare(element, other) != Ordering::Less);
-            let at = end.checked_sub(1).filter(|at| order.compare(&elements[*at], element) != Ordering::Less);
-            return Ok(at.map(|at| elements.remove(at)));
-        }
-        let Body::Large(slabs) = &self.body else { return Ok(None) };
-        let (mut position, last) = self.find_in(slabs, element)?;
-        let Some(found) = last.filter(|last| !self.is_less(last, element)) else { return Ok(None) };
-        position.place.at -= 1;
-        self.remove_position(position)?;
-        Ok(Some(found))
-    }
-
-    fn remove_position(&mut self, position: Position) -> Result<(), Error> {
-        let Body::Large(slabs) = &mut self.body else { return Ok(()) };
-        slabs.remove(self.session, position)?;
+    /// Takes out the element at a position, which there is.
+    fn remove_position(&mut self, position: Position) -> Result<Owned<E>, Error> {
+        let Body::Large(slabs) = &mut self.body else { return Err(Error::Damaged) };
+        let gone = slabs.remove(self.session, position)?;
         if slabs.len() == 0 {
             self.body = Body::Small(Vec::new());
         }
+        Ok(gone)
+    }
+
+    /// The small list gets one element more, with this number; it becomes a large one if it may not be that long.
+    fn insert_small(&mut self, at: usize, element: &E) -> Result<(), Error> {
+        let Body::Small(elements) = &mut self.body else { return Err(Error::Damaged) };
+        let bytes = |element: &E| element.text().map_or(0, <[u8]>::len);
+        let all: usize = elements.iter().map(|element| bytes(element.borrow())).sum();
+        let is_short = E::Format::is_short(Slabs::<E>::longest(self.session), element);
+        if elements.len() < SMALL && is_short && all + bytes(element) <= SMALL_BYTES {
+            let more = if elements.len() < 8 { 4 } else { 8 };
+            if elements.len() == elements.capacity() {
+                elements.try_reserve_exact(more).map_err(|_| Error::OutOfMemory)?;
+            }
+            elements.insert(at, element.to_owned());
+            self.note_inserted(Some(at as u64));
+            return Ok(());
+        }
+        let held = E::Format::hold(self.session, Slabs::<E>::longest(self.session), element)?;
+        let mut all = BatchOf::<E>::default();
+        elements[..at].iter().for_each(|element| all.push(E::Format::inline(element.borrow())));
+        all.push(held);
+        elements[at..].iter().for_each(|element| all.push(E::Format::inline(element.borrow())));
+        match Slabs::new(self.session, self.making, &all) {
+            Ok(slabs) => self.body = Body::Large(slabs.into()),
+            Err(error) => {
+                E::Format::let_go(self.session, held);
+                return Err(error);
+            }
+        }
+        self.note_inserted(Some(at as u64));
+        Ok(())
+    }
+
+    /// Goes from plain memory to the heap; for a list that is not empty.
+    fn enlarge(&mut self) -> Result<(), Error> {
+        let Body::Small(elements) = &self.body else { return Ok(()) };
+        let mut all = BatchOf::<E>::default();
+        elements.iter().for_each(|element| all.push(E::Format::inline(element.borrow())));
+        self.body = Body::Large(Slabs::new(self.session, self.making, &all)?.into());
         Ok(())
     }
 
@@ -233,21 +318,40 @@ impl<'s, T: Plain + Copy, C: Compare<T>> SlabList<'s, T, C> {
         }
     }
 
-    /// Looks at everything that the list knows of itself; what contradicts what, if anything does.
-    pub fn check(&self) -> Result<(), std::string::String> {
-        let sorted = |a: &T, b: &T| match self.order.compare(a, b) {
-            Ordering::Less => true,
-            Ordering::Equal => self.many,
-            Ordering::Greater => false,
-        };
-        let mut last: Option<T> = None;
-        let mut count = 0u64;
-        for element in self.iter() {
-            let element = element.map_err(|error| std::format!("element {count} can't be read: {error}"))?;
-            if last.is_some_and(|last| !sorted(&last, &element)) {
-                return Err(std::format!("element {count} is out of order"));
+    /// Takes all elements out. The list is empty afterwards, also if one of its leaves could not be freed, which is an error.
+    pub fn clear(&mut self) -> Result<(), Error> {
+        self.note_removed(0, self.len());
+        match std::mem::replace(&mut self.body, Body::Small(Vec::new())) {
+            Body::Small(_) => Ok(()),
+            Body::Large(slabs) => slabs.free(self.session),
+        }
+    }
+
+    /// What the list did since it has leaves.
+    pub fn stats(&self) -> Stats {
+        match &self.body {
+            Body::Small(_) => Stats::default(),
+            Body::Large(slabs) => slabs.stats,
+        }
+    }
+
+    /// Bytes of plain memory that the list takes beside the heap's.
+    pub fn own_bytes(&self) -> usize {
+        let of = |element: &Owned<E>| element.borrow().text().map_or(0, <[u8]>::len);
+        match &self.body {
+            Body::Small(elements) => {
+                elements.capacity() * size_of::<Owned<E>>() + elements.iter().map(of).sum::<usize>()
             }
-            (last, count) = (Some(element), count + 1);
+            Body::Large(slabs) => slabs.own_bytes(),
+        }
+    }
+
+    /// Looks at what the list knows of its leaves; what contradicts what, if anything does.
+    fn check_leaves(&self) -> Result<(), String> {
+        let mut count = 0;
+        for element in self.iter() {
+            element.map_err(|error| std::format!("element {count} can't be read: {error}"))?;
+            count += 1;
         }
         if count != self.len() {
             return Err(std::format!("{count} elements, not {}", self.len()));
@@ -259,64 +363,182 @@ impl<'s, T: Plain + Copy, C: Compare<T>> SlabList<'s, T, C> {
     }
 }
 
-impl<T: Plain + Copy, C> SlabList<'_, T, C> {
-    /// How many elements there are.
-    pub fn len(&self) -> u64 {
-        match &self.body {
-            Body::Small(elements) => elements.len() as u64,
-            Body::Large(slabs) => slabs.len(),
+impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
+    /// As `new`, with an order of the program's own. It is asked only while nothing is being changed.
+    pub fn by(session: &'s Session<'_>, order: C) -> Self {
+        let mut list = Self::with_order(session, order);
+        list.making.natural = C::IS_NATURAL;
+        list
+    }
+
+    /// Where an element belongs: behind those that are equal, or before them.
+    #[inline(always)]
+    fn seek<'a>(&'a self, element: &'a E, behind: bool) -> Of<'a, E, C> {
+        Of { element, order: &self.order, behind }
+    }
+
+    /// The number of the first of a small list's elements that is not before an element.
+    fn find_small(&self, elements: &[Owned<E>], element: &E, behind: bool) -> usize {
+        let seek = self.seek(element, behind);
+        elements.partition_point(|other| format::Seek::is_before(&seek, other.borrow()))
+    }
+
+    /// Adds an element; whether it was added: if the list has one that is equal, and keeps only one, that stays.
+    pub fn insert(&mut self, element: &E) -> Result<bool, Error> {
+        let Body::Large(slabs) = &mut self.body else { return self.insert_first(element) };
+        let (session, seek) = (self.session, Of { element, order: &self.order, behind: true });
+        // The comparison is asked before anything changes.
+        let (position, is_equal) = match slabs.place_behind(session, &seek)? {
+            Some(found) => found,
+            None => {
+                let found = slabs.find(session, &seek)?;
+                slabs.learn_last(session, found.0.spot)?;
+                slabs.place_behind(session, &seek)?.unwrap_or(found)
+            }
+        };
+        if is_equal && !self.many {
+            return Ok(false);
         }
+        let number = self.number_for_cursors(position)?;
+        insert_position(&mut self.body, self.session, position, element, |slabs, session| {
+            slabs.find(session, &Of { element, order: &self.order, behind: true }).map(|found| found.0)
+        })?;
+        self.note_inserted(number);
+        Ok(true)
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    #[cold]
+    #[inline(never)]
+    fn insert_first(&mut self, element: &E) -> Result<bool, Error> {
+        let Body::Small(elements) = &self.body else { return Ok(false) };
+        let at = self.find_small(elements, element, true);
+        let is_equal = at > 0 && format::Seek::is_equal(&self.seek(element, true), elements[at - 1].borrow());
+        if is_equal && !self.many {
+            return Ok(false);
+        }
+        self.insert_small(at, element).map(|()| true)
     }
 
-    /// The element at a position, from 0 on.
-    pub fn at(&self, position: u64) -> Result<Option<T>, Error> {
+    /// Adds an element in place of one that is equal, which comes back; if there is none, it is added.
+    pub fn replace(&mut self, element: &E) -> Result<Option<Owned<E>>, Error> {
+        let Some(number) = self.find(element)? else {
+            self.insert(element)?;
+            return Ok(None);
+        };
+        self.set_number(number, element)
+    }
+
+    /// The number of the last element that is equal.
+    pub fn find(&self, element: &E) -> Result<Option<u64>, Error> {
         match &self.body {
             Body::Small(elements) => {
-                Ok(usize::try_from(position).ok().and_then(|at| elements.get(at)).copied())
+                let at = self.find_small(elements, element, true).checked_sub(1);
+                let seek = self.seek(element, true);
+                let at = at.filter(|at| format::Seek::is_equal(&seek, elements[*at].borrow()));
+                Ok(at.map(|at| at as u64))
             }
-            Body::Large(slabs) => slabs.get(self.session, position),
+            Body::Large(slabs) => {
+                let (position, is_equal) = slabs.find(self.session, &self.seek(element, true))?;
+                if !is_equal {
+                    return Ok(None);
+                }
+                Ok(slabs.number(self.session, position)?.checked_sub(1))
+            }
         }
     }
 
-    /// The first element.
-    pub fn first(&self) -> Result<Option<T>, Error> {
-        self.at(0)
-    }
-
-    /// The last element.
-    pub fn last(&self) -> Result<Option<T>, Error> {
-        self.len().checked_sub(1).map_or(Ok(None), |at| self.at(at))
-    }
-
-    /// All elements in order, from either end.
-    pub fn iter(&self) -> Iter<'_, T> {
-        Iter::new(self.session, &self.body)
-    }
-
-    /// Takes all elements out. The list is empty afterwards, also if one of its leaves could not be freed, which is an error.
-    pub fn clear(&mut self) -> Result<(), Error> {
-        let body = std::mem::replace(&mut self.body, Body::Small(Vec::new()));
-        match body {
-            Body::Small(_) => Ok(()),
-            Body::Large(slabs) => slabs.free(self.session),
-        }
-    }
-
-    /// Bytes of plain memory that the list takes beside the heap's.
-    pub fn own_bytes(&self) -> usize {
+    /// The last element that is equal.
+    pub fn get(&self, element: &E) -> Result<Option<Owned<E>>, Error> {
         match &self.body {
-            Body::Small(elements) => elements.capacity() * size_of::<T>(),
-            Body::Large(slabs) => size_of::<Slabs<T>>() + slabs.layers.bytes(),
+            Body::Large(slabs) => {
+                let (mut position, is_equal) = slabs.find(self.session, &self.seek(element, true))?;
+                if !is_equal {
+                    return Ok(None);
+                }
+                position.place.at -= 1;
+                slabs.get(self.session, position)
+            }
+            Body::Small(_) => self.find(element)?.map_or(Ok(None), |at| self.at(at)),
         }
+    }
+
+    /// Whether there is an element that is equal.
+    #[inline]
+    pub fn contains(&self, element: &E) -> Result<bool, Error> {
+        match &self.body {
+            Body::Large(slabs) => Ok(slabs.find(self.session, &self.seek(element, true))?.1),
+            Body::Small(_) => Ok(self.find(element)?.is_some()),
+        }
+    }
+
+    /// Takes out the last element that is equal, and gives it back.
+    pub fn remove(&mut self, element: &E) -> Result<Option<Owned<E>>, Error> {
+        let Body::Large(slabs) = &self.body else {
+            return match self.find(element)? {
+                Some(at) => self.remove_at(at),
+                None => Ok(None),
+            };
+        };
+        let (mut position, is_equal) = slabs.find(self.session, &self.seek(element, true))?;
+        if !is_equal {
+            return Ok(None);
+        }
+        position.place.at -= 1;
+        let number = self.number_for_cursors(position)?;
+        let gone = self.remove_position(position)?;
+        if let Some(number) = number {
+            self.note_removed(number, number + 1);
+        }
+        Ok(Some(gone))
+    }
+
+    /// Looks at everything that the list knows of itself; what contradicts what, if anything does.
+    pub fn check(&self) -> Result<(), String> {
+        let mut last: Option<Owned<E>> = None;
+        for (count, element) in self.iter().enumerate() {
+            let element = element.map_err(|error| std::format!("element {count} can't be read: {error}"))?;
+            if let Some(last) = &last {
+                let order = self.order.compare(last.borrow(), element.borrow());
+                if !(order == Ordering::Less || self.many && order == Ordering::Equal) {
+                    return Err(std::format!("element {count} is out of order"));
+                }
+            }
+            last = Some(element);
+        }
+        self.check_leaves()
     }
 }
 
-impl<T: Plain + Copy, C> Drop for SlabList<'_, T, C> {
+/// Puts an element at a position, which is found anew by `find` if leaves are others then.
+#[inline(always)]
+fn insert_position<E: ?Sized + Element>(
+    body: &mut Body<E>,
+    session: &Session<'_>,
+    mut position: Position,
+    element: &E,
+    find: impl Fn(&Slabs<E>, &Session<'_>) -> Result<Position, Error>,
+) -> Result<(), Error> {
+    let Body::Large(slabs) = body else { return Err(Error::Damaged) };
+    let held = E::Format::hold(session, Slabs::<E>::longest(session), element)?;
+    let mut turn = 0;
+    loop {
+        let failed = match slabs.insert(session, position, held, turn) {
+            Ok(true) => return Ok(()),
+            Ok(false) => match find(slabs, session) {
+                Ok(found) => {
+                    (position, turn) = (found, turn + 1);
+                    continue;
+                }
+                Err(error) => error,
+            },
+            Err(error) => error,
+        };
+        E::Format::let_go(session, held);
+        return Err(failed);
+    }
+}
+
+impl<E: ?Sized + Element, C> Drop for SlabList<'_, E, C> {
     fn drop(&mut self) {
         // A leaf that can't be freed is damaged: the heap has said so to who read it.
         let _ = self.clear();

@@ -1,188 +1,24 @@
-//! A leaf: a node of the heap with slabs in ascending order, and the sublayer that leads to them.
-//!
-//! ```text
-//!   0        8         slots       fills       firsts            slabs
-//!   | header | slots   | fills     | firsts    | slab 0 | slab 1 | .. |
-//!     |        u8 each   u8 each     an element each, `slabs` of them
-//!     count u32, used u16
-//! ```
-//!
-//! The `used` slabs come in order: the one at place `i` of the order lies in slab `slots[i]`, has `fills[i]` elements, at least one, and begins with
-//! `firsts[i]`. What lies behind a slab's last element is a copy of some element that was there, so that a leaf compresses.
-//!
-//! Searching reads a [`View`] and believes nothing that it finds there: places that lead outside of the leaf are none.
+//! Changing a leaf: elements that come, elements that go, and slabs that are packed anew.
 
-use std::marker::PhantomData;
 use std::vec::Vec;
 
 use zerocopy::IntoBytes;
 
-use crate::heap::{Plain, View};
-
-/// Bytes before `slots`.
-const HEADER: usize = 8;
-/// Elements of a slab at most: fills have 8 bits.
-pub const MOST_PER_SLAB: usize = 255;
-
-/// How a leaf is laid out.
-#[derive(Debug)]
-pub struct Shape<T> {
-    slabs: usize,
-    per_slab: usize,
-    element: PhantomData<fn() -> T>,
-}
-
-impl<T> Clone for Shape<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for Shape<T> {}
-
-/// Where an element is or belongs: the place of its slab in the order, and its own in the slab.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// Of the slab in the order.
-    pub slab: usize,
-    /// Of the element in the slab.
-    pub at: usize,
-}
-
-impl<T: Plain + Copy> Shape<T> {
-    const SIZE: usize = size_of::<T>();
-
-    /// For leaves of so many bytes with slabs of `per_slab` elements.
-    pub fn new(bytes: usize, per_slab: usize) -> Self {
-        let per_slab = per_slab.clamp(2, MOST_PER_SLAB);
-        let fits = |slabs| Shape::<T> { slabs, per_slab, element: PhantomData }.bytes() <= bytes;
-        let most = (bytes / (per_slab * Self::SIZE)).min(255);
-        let slabs = (1..=most).rev().find(|slabs| fits(*slabs)).unwrap_or(0);
-        Shape { slabs, per_slab, element: PhantomData }
-    }
-
-    /// How many elements a slab has room for.
-    pub fn per_slab(self) -> usize {
-        self.per_slab
-    }
-
-    /// How many elements there is room for.
-    pub fn room(self) -> usize {
-        self.slabs * self.per_slab
-    }
-
-    /// Bytes of a leaf.
-    pub fn bytes(self) -> usize {
-        self.slab_at(self.slabs)
-    }
-
-    fn slots_at(self) -> usize {
-        HEADER
-    }
-
-    fn fills_at(self) -> usize {
-        HEADER + self.slabs
-    }
-
-    #[inline(always)]
-    fn firsts_at(self) -> usize {
-        (HEADER + 2 * self.slabs).next_multiple_of(8)
-    }
-
-    #[inline(always)]
-    fn slab_at(self, slot: usize) -> usize {
-        (self.firsts_at() + self.slabs * Self::SIZE).next_multiple_of(8) + slot * self.per_slab * Self::SIZE
-    }
-
-    /// How many slabs are in use.
-    #[inline(always)]
-    pub fn used(self, leaf: View<'_>) -> usize {
-        usize::from(leaf.get::<u16>(4).unwrap_or(0)).min(self.slabs)
-    }
-
-    #[inline(always)]
-    fn slot(self, leaf: View<'_>, slab: usize) -> usize {
-        usize::from(leaf.get::<u8>(self.slots_at() + slab).unwrap_or(0)).min(self.slabs - 1)
-    }
-
-    /// How many elements a slab has.
-    #[inline(always)]
-    pub fn fill(self, leaf: View<'_>, slab: usize) -> usize {
-        usize::from(leaf.get::<u8>(self.fills_at() + slab).unwrap_or(0)).min(self.per_slab)
-    }
-
-    /// The elements of a slab, copied to `to`.
-    pub fn copy_slab(self, leaf: View<'_>, slab: usize, to: &mut [T]) -> usize {
-        let (fill, at) = (self.fill(leaf, slab).min(to.len()), self.slab_at(self.slot(leaf, slab)));
-        let _ = leaf.copy_to(at, to[..fill].as_mut_bytes());
-        fill
-    }
-
-    /// The element at a place.
-    #[inline(always)]
-    pub fn get(self, leaf: View<'_>, place: Place) -> Option<T> {
-        if place.slab >= self.used(leaf) || place.at >= self.fill(leaf, place.slab) {
-            return None;
-        }
-        leaf.get(self.slab_at(self.slot(leaf, place.slab)) + place.at * Self::SIZE)
-    }
-
-    /// How many of `count` elements that follow each other, ascending, `is_before` holds for: it does for the first of them, and not for the others.
-    #[inline(always)]
-    fn partition(leaf: View<'_>, at: usize, count: usize, is_before: &mut impl FnMut(T) -> bool) -> usize {
-        let mut before = |i: usize| leaf.get::<T>(at + i * Self::SIZE).is_some_and(&mut *is_before);
-        let (mut base, mut left) = (0, count);
-        // Half of what is left is decided each time without a branch that could be predicted wrongly.
-        while left > 1 {
-            let half = left / 2;
-            base += if before(base + half - 1) { half } else { 0 };
-            left -= half;
-        }
-        base + usize::from(count > 0 && before(base))
-    }
-
-    /// The place behind the last element for which `is_before` holds, which is not at the beginning of a slab but of the first, and that element.
-    #[inline(always)]
-    pub fn find(self, leaf: View<'_>, mut is_before: impl FnMut(T) -> bool) -> (Place, Option<T>) {
-        // All lines of the sublayer at once, and then all of the slab: what is searched waits for memory twice.
-        leaf.prefetch(0, self.firsts_at() + self.slabs * Self::SIZE);
-        let used = self.used(leaf);
-        let slab = Self::partition(leaf, self.firsts_at(), used, &mut is_before).saturating_sub(1);
-        let start = self.slab_at(self.slot(leaf, slab));
-        leaf.prefetch(start, self.per_slab * Self::SIZE);
-        let fill = self.fill(leaf, slab);
-        let at = Self::partition(leaf, start, fill, &mut is_before);
-        let last = if at > 0 { leaf.get(start + (at - 1) * Self::SIZE) } else { None };
-        (Place { slab, at }, last)
-    }
-
-    /// A leaf to be changed.
-    pub fn change(self, bytes: &mut [u8]) -> Leaf<'_, T> {
-        assert!(bytes.len() >= self.bytes());
-        Leaf { shape: self, bytes }
-    }
-}
+use super::Fixed;
+use crate::collections::slablist::format::{Format, Place, Put};
+use crate::heap::Plain;
 
 /// A leaf that is being changed.
 pub struct Leaf<'n, T> {
-    shape: Shape<T>,
-    bytes: &'n mut [u8],
+    pub shape: Fixed<T>,
+    pub bytes: &'n mut [u8],
 }
 
-/// Where there is room for an element.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Put {
-    /// It is there now.
-    Done,
-    /// The leaf is full, or so nearly that it would have to be packed anew each few times.
-    Full,
-}
-
-impl<T: Plain + Copy> Leaf<'_, T> {
+impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
     const SIZE: usize = size_of::<T>();
 
     /// Elements of the leaf.
-    pub fn count(&self) -> usize {
+    fn count(&self) -> usize {
         u32::from_le_bytes([self.bytes[0], self.bytes[1], self.bytes[2], self.bytes[3]]) as usize
     }
 
@@ -191,7 +27,7 @@ impl<T: Plain + Copy> Leaf<'_, T> {
     }
 
     /// Slabs in use.
-    pub fn used(&self) -> usize {
+    fn used(&self) -> usize {
         usize::from(u16::from_le_bytes([self.bytes[4], self.bytes[5]]))
     }
 
@@ -224,24 +60,30 @@ impl<T: Plain + Copy> Leaf<'_, T> {
         self.bytes.copy_within(from..from + Self::SIZE, to);
     }
 
-    /// The first element.
-    pub fn first(&self) -> T {
-        let at = self.shape.firsts_at();
-        let mut first = T::new_zeroed();
-        first.as_mut_bytes().copy_from_slice(&self.bytes[at..at + Self::SIZE]);
-        first
-    }
-
     /// Puts an element at a place, before what is there.
-    pub fn insert(&mut self, place: Place, element: &T) -> Put {
+    #[inline(always)]
+    pub fn insert(&mut self, mut place: Place, element: &T) -> Put {
         let count = self.count();
+        if place == Place::END {
+            let slab = self.used() - 1;
+            place = Place { slab, at: self.fill(slab) };
+        }
         if self.fill(place.slab) < self.shape.per_slab {
             self.put_in_slab(place, element);
         } else if !self.make_room(place, element) {
             return Put::Full;
         }
         self.set_count(count + 1);
-        Put::Done
+        Put::Done(1)
+    }
+
+    /// Puts an element in the place of another one.
+    pub fn set(&mut self, Place { slab, at }: Place, element: &T) {
+        let to = self.element_at(self.slot(slab), at);
+        self.put(to, element);
+        if at == 0 {
+            self.set_first(slab);
+        }
     }
 
     /// Puts an element into a slab with room.
@@ -440,23 +282,34 @@ impl<T: Plain + Copy> Leaf<'_, T> {
         }
         self.set_count(self.count() - 1);
     }
+}
 
-    /// Whether the sublayer is right about the slabs.
-    pub fn is_sound(&self) -> bool {
-        let Shape { slabs, per_slab, .. } = self.shape;
-        let used = self.used();
-        if used > slabs {
-            return false;
-        }
-        let mut seen = [false; 256];
-        let mut is_sound = |slab: usize| {
-            let (slot, fill) = (self.slot(slab), self.fill(slab));
-            if slot >= slabs || fill == 0 || fill > per_slab || std::mem::replace(&mut seen[slot], true) {
-                return false;
-            }
-            let (first, of_slab) = (self.shape.firsts_at() + slab * Self::SIZE, self.element_at(slot, 0));
-            self.bytes[first..first + Self::SIZE] == self.bytes[of_slab..of_slab + Self::SIZE]
-        };
-        (0..used).all(&mut is_sound) && (0..used).map(|slab| self.fill(slab)).sum::<usize>() == self.count()
+/// How many elements a leaf has, twice, if its sublayer is right about the slabs.
+pub fn measure<T: Plain + Copy + Send + Sync + 'static>(
+    shape: Fixed<T>,
+    leaf: &[u8],
+) -> Option<(usize, usize)> {
+    let Fixed { slabs, per_slab, .. } = shape;
+    if leaf.len() < shape.bytes() {
+        return None;
     }
+    let byte = |at: usize| usize::from(leaf[at]);
+    let (count, used) = (u32::from_le_bytes([leaf[0], leaf[1], leaf[2], leaf[3]]), byte(4) + 256 * byte(5));
+    if used > slabs {
+        return None;
+    }
+    let mut seen = [false; 256];
+    let mut all = 0;
+    for slab in 0..used {
+        let (slot, fill) = (byte(shape.slots_at() + slab), byte(shape.fills_at() + slab));
+        if slot >= slabs || fill == 0 || fill > per_slab || std::mem::replace(&mut seen[slot], true) {
+            return None;
+        }
+        let (first, of_slab) = (shape.firsts_at() + slab * size_of::<T>(), shape.slab_at(slot));
+        if leaf[first..first + size_of::<T>()] != leaf[of_slab..of_slab + size_of::<T>()] {
+            return None;
+        }
+        all += fill;
+    }
+    (all == count as usize).then_some((all, all))
 }

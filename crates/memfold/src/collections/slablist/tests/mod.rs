@@ -8,12 +8,14 @@ use super::*;
 use crate::heap::{Heap, Limit, Options};
 use crate::random::Random;
 
+mod models;
+
 /// A heap that keeps three blocks in frames.
 fn heap() -> Heap {
     Heap::new(Options::new().limit(Limit::Blocks(3)).block_size(4 << 10)).unwrap()
 }
 
-fn all<T: Plain + Copy, C>(list: &SlabList<'_, T, C>) -> Vec<T> {
+fn all<E: ?Sized + Element, C>(list: &SlabList<'_, E, C>) -> Vec<Owned<E>> {
     list.iter().collect::<Result<_, _>>().unwrap()
 }
 
@@ -29,7 +31,7 @@ fn against_a_set(
     for _ in 0..turns {
         let number = random.below(range);
         match random.below(10) {
-            what if what < add => assert_eq!(list.insert(number).unwrap(), set.insert(number)),
+            what if what < add => assert_eq!(list.insert(&number).unwrap(), set.insert(number)),
             8 => assert_eq!(list.contains(&number).unwrap(), set.contains(&number)),
             _ => assert_eq!(list.remove(&number).unwrap().is_some(), set.remove(&number)),
         }
@@ -67,9 +69,9 @@ fn as_a_set() {
 }
 
 /// Leaves that there are more than its elements need.
-fn spare_leaves<T: Plain + Copy, C>(list: &SlabList<'_, T, C>) -> usize {
+fn spare_leaves<E: ?Sized + Element, C>(list: &SlabList<'_, E, C>) -> usize {
     let Body::Large(slabs) = &list.body else { return 0 };
-    slabs.layers.leaves() - (slabs.len() as usize).div_ceil(slabs.shape.room())
+    slabs.layers.leaves() - (slabs.len() as usize).div_ceil(Format::<E>::room(slabs.format))
 }
 
 #[test]
@@ -79,7 +81,7 @@ fn in_order_and_against_it() {
     for step in [1i64, -1] {
         let mut list = SlabList::new(&session);
         for number in 0..20_000 {
-            assert!(list.insert(number * step).unwrap());
+            assert!(list.insert(&(number * step)).unwrap());
         }
         assert_eq!(list.check(), Ok(()));
         assert!(all(&list).windows(2).all(|two| two[0] + 1 == two[1]));
@@ -96,10 +98,10 @@ fn stays_dense() {
     let numbers: Vec<u64> = (0..300_000).map(|_| random.next()).collect();
     let full = |list: &SlabList<'_, u64>| {
         let Body::Large(slabs) = &list.body else { return 1.0 };
-        slabs.len() as f64 / (slabs.layers.leaves() * slabs.shape.room()) as f64
+        slabs.len() as f64 / (slabs.layers.leaves() * Format::<u64>::room(slabs.format)) as f64
     };
     for number in &numbers {
-        list.insert(*number).unwrap();
+        list.insert(number).unwrap();
     }
     assert!(full(&list) > 0.9, "{}", full(&list));
     for number in &numbers[..150_000] {
@@ -120,7 +122,7 @@ fn equal_elements_keep_their_order() {
     let mut model: Vec<[u32; 2]> = Vec::new();
     for number in 0..5000 {
         let element = [random.below(50) as u32, number];
-        assert!(list.insert(element).unwrap());
+        assert!(list.insert(&element).unwrap());
         model.push(element);
     }
     model.sort_by_key(|element| element[0]);
@@ -153,7 +155,7 @@ fn orders_that_panic_or_lie() {
         let number = random.below(5000);
         let done = catch_unwind(AssertUnwindSafe(|| match random.below(3) {
             0 => (false, list.remove(&number).unwrap()),
-            _ => (true, list.insert(number).unwrap().then_some(number)),
+            _ => (true, list.insert(&number).unwrap().then_some(number)),
         }));
         match done {
             Ok((true, added)) => model.extend(added),
@@ -185,14 +187,14 @@ fn elements_of_all_sizes() {
     let mut model = BTreeSet::new();
     for _ in 0..3000 {
         let number: [u8; 3] = std::array::from_fn(|_| random.below(20) as u8);
-        assert_eq!(bytes.insert(number).unwrap(), model.insert(number));
+        assert_eq!(bytes.insert(&number).unwrap(), model.insert(number));
     }
     assert!(all(&bytes).iter().eq(model.iter()));
     let mut long = SlabList::new(&session);
     let mut model = BTreeSet::new();
     for _ in 0..2000 {
         let number: [u64; 9] = std::array::from_fn(|_| random.below(4));
-        assert_eq!(long.insert(number).unwrap(), model.insert(number));
+        assert_eq!(long.insert(&number).unwrap(), model.insert(number));
     }
     assert!(all(&long).iter().eq(model.iter()));
     assert_eq!((bytes.check(), long.check()), (Ok(()), Ok(())));
@@ -203,7 +205,7 @@ fn a_few_elements_cost_little() {
     let heap = heap();
     let session = heap.session().unwrap();
     let mut list = SlabList::new(&session);
-    (0..10u64).for_each(|number| assert!(list.insert(number).unwrap()));
+    (0..10u64).for_each(|number| assert!(list.insert(&number).unwrap()));
     assert!(size_of_val(&list) + list.own_bytes() <= 200, "{} and {}", size_of_val(&list), list.own_bytes());
 }
 

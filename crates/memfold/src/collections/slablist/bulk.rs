@@ -1,0 +1,188 @@
+//! Many elements at once.
+//!
+//! Sorting does not need all elements in plain memory: runs of [`RUN`] of their bytes are sorted there, become lists of their own, and those are merged.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::ops::{Range, RangeBounds};
+use std::vec::Vec;
+
+use super::element::{Compare, Element, Natural, Ordered};
+use super::slabs::Making;
+use super::{Owned, SlabList};
+use crate::heap::Error;
+
+/// Bytes of elements that are sorted in plain memory.
+const RUN: usize = 4 << 20;
+
+impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
+    /// A list of what `f` makes of each element, in this order.
+    pub fn map<F: ?Sized + Element>(
+        &self,
+        mut f: impl FnMut(Owned<E>) -> Owned<F>,
+    ) -> Result<SlabList<'s, F, Ordered>, Error> {
+        let mut list = SlabList::ordered(self.session);
+        for element in self.iter() {
+            list.append(f(element?).borrow())?;
+        }
+        Ok(list)
+    }
+
+    /// Takes the elements with these numbers out, into a list of their own with this order.
+    fn extract_to<D>(
+        &mut self,
+        numbers: Range<u64>,
+        order: D,
+        natural: bool,
+    ) -> Result<SlabList<'s, E, D>, Error> {
+        let mut list = self.another(order);
+        list.making.natural = natural;
+        for element in self.slice(numbers.clone()) {
+            list.append(element?.borrow())?;
+        }
+        self.remove_slice(numbers)?;
+        Ok(list)
+    }
+}
+
+impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
+    /// Takes the elements of a range out, into a list of their own.
+    pub fn extract(&mut self, range: impl RangeBounds<E>) -> Result<SlabList<'s, E, C>, Error>
+    where
+        C: Clone,
+    {
+        let numbers = self.numbers(range)?;
+        self.extract_to(numbers, self.order.clone(), C::IS_NATURAL)
+    }
+
+    /// Adds elements; how many were added. Those that come in order, and belong behind all others, are added fastest.
+    pub fn extend<B: Borrow<E>>(&mut self, elements: impl IntoIterator<Item = B>) -> Result<u64, Error> {
+        elements
+            .into_iter()
+            .try_fold(0, |added, element| self.insert(element.borrow()).map(|is| added + u64::from(is)))
+    }
+
+    /// The elements in the order in which they are now, in a list where they stay where they are put.
+    pub fn into_ordered(mut self) -> Result<SlabList<'s, E, Ordered>, Error> {
+        let numbers = 0..self.len();
+        let mut list = self.extract_to(numbers, Ordered, false)?;
+        list.many = true;
+        Ok(list)
+    }
+}
+
+impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
+    /// Takes the elements with these numbers out, into a list of their own.
+    pub fn extract_slice(&mut self, numbers: Range<u64>) -> Result<Self, Error> {
+        self.extract_to(numbers, Ordered, false)
+    }
+
+    /// Adds elements behind all others.
+    pub fn push_all<B: Borrow<E>>(&mut self, elements: impl IntoIterator<Item = B>) -> Result<(), Error> {
+        elements.into_iter().try_for_each(|element| self.append(element.borrow()))
+    }
+
+    /// Sorts the elements; those that are equal stay as they are to each other. Meanwhile there are up to three of each, two of them compressed if need be.
+    ///
+    /// ```
+    /// # use memfold::collections::SlabList;
+    /// # use memfold::heap::{Heap, Options};
+    /// # let heap = Heap::new(Options::new())?;
+    /// # let session = heap.session()?;
+    /// let mut list = SlabList::<str, _>::ordered(&session);
+    /// list.push_all(["slab", "heap", "list"])?;
+    /// list.sort()?;
+    /// assert_eq!(list.iter().collect::<Result<Vec<_>, _>>()?, ["heap", "list", "slab"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn sort(&mut self) -> Result<(), Error>
+    where
+        E: Ord,
+    {
+        self.sort_by(&Natural)
+    }
+
+    /// The same by an order of the program's own.
+    pub fn sort_by(&mut self, order: &impl Compare<E>) -> Result<(), Error> {
+        let mut sorted = self.another(Ordered);
+        self.merge_to(&mut sorted, order)?;
+        self.take_body(&mut sorted)
+    }
+
+    /// The elements in a sorted list, in which those that are equal are all kept.
+    pub fn into_sorted<C: Compare<E>>(self, order: C) -> Result<SlabList<'s, E, C>, Error> {
+        let mut sorted = SlabList::by(self.session, order).many();
+        sorted.making = Making { natural: C::IS_NATURAL, ..self.making };
+        let mut list = SlabList::with_order(self.session, Ordered);
+        list.making = sorted.making;
+        self.merge_to(&mut list, &sorted.order)?;
+        sorted.take_body(&mut list)?;
+        Ok(sorted)
+    }
+
+    /// Appends all elements, sorted, to a list.
+    fn merge_to(&self, to: &mut SlabList<'s, E, Ordered>, order: &impl Compare<E>) -> Result<(), Error> {
+        let (mut runs, mut run, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let mut elements = self.iter();
+        loop {
+            let next = elements.next().transpose()?;
+            if bytes >= RUN || next.is_none() {
+                run.sort_by(|a: &Owned<E>, b| order.compare(a.borrow(), b.borrow()));
+                // All of it in one run: no list in between.
+                if next.is_none() && runs.is_empty() {
+                    return run.iter().try_for_each(|element| to.append(element.borrow()));
+                }
+                let mut list = self.another(Ordered);
+                run.drain(..).try_for_each(|element| list.append(element.borrow()))?;
+                runs.push(list);
+                bytes = 0;
+            }
+            let Some(element) = next else { break };
+            bytes += size_of::<Owned<E>>() + element.borrow().text().map_or(0, <[u8]>::len);
+            run.push(element);
+        }
+        let mut rest: Vec<_> = runs.iter().map(SlabList::iter).collect();
+        let mut heads = BinaryHeap::new();
+        for (run, rest) in rest.iter_mut().enumerate() {
+            if let Some(element) = rest.next() {
+                heads.push(Head { element: element?, run, order });
+            }
+        }
+        while let Some(Head { element, run, .. }) = heads.pop() {
+            to.append(element.borrow())?;
+            if let Some(element) = rest[run].next() {
+                heads.push(Head { element: element?, run, order });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The next element of a run; the one that comes first is the greatest.
+struct Head<'o, E: ?Sized + Element, C> {
+    element: Owned<E>,
+    run: usize,
+    order: &'o C,
+}
+
+impl<E: ?Sized + Element, C: Compare<E>> Ord for Head<'_, E, C> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let order = self.order.compare(other.element.borrow(), self.element.borrow());
+        order.then(other.run.cmp(&self.run))
+    }
+}
+
+impl<E: ?Sized + Element, C: Compare<E>> PartialOrd for Head<'_, E, C> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<E: ?Sized + Element, C: Compare<E>> PartialEq for Head<'_, E, C> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<E: ?Sized + Element, C: Compare<E>> Eq for Head<'_, E, C> {}

@@ -1,0 +1,107 @@
+//! Lists whose elements stay where they are put.
+
+use std::borrow::Borrow;
+use std::vec::Vec;
+
+use super::element::{Element, Ordered};
+use super::format::Format;
+use super::slabs::Slabs;
+use super::{Body, Owned, SlabList, insert_position};
+use crate::heap::Error;
+
+impl<E: ?Sized + Element> SlabList<'_, E, Ordered> {
+    /// Puts an element behind all others.
+    pub fn push(&mut self, element: &E) -> Result<(), Error> {
+        self.append(element)
+    }
+
+    /// Puts an element before the one with a number, or behind all others if the number is that of none; false if it is greater than the next one's.
+    pub fn insert_at(&mut self, number: u64, element: &E) -> Result<bool, Error> {
+        if number > self.len() {
+            return Ok(false);
+        }
+        let Body::Large(slabs) = &self.body else {
+            return self.insert_small(number as usize, element).map(|()| true);
+        };
+        let position = slabs.position(self.session, number)?.ok_or(Error::Damaged)?;
+        insert_position(&mut self.body, self.session, position, element, |slabs, session| {
+            slabs.position(session, number)?.ok_or(Error::Damaged)
+        })?;
+        self.note_inserted(Some(number));
+        Ok(true)
+    }
+
+    /// Puts an element in the place of the one with a number, which comes back; `None` if there is none.
+    pub fn set_at(&mut self, number: u64, element: &E) -> Result<Option<Owned<E>>, Error> {
+        self.set_number(number, element)
+    }
+
+    /// Takes out the last element.
+    pub fn pop(&mut self) -> Result<Option<Owned<E>>, Error> {
+        self.len().checked_sub(1).map_or(Ok(None), |at| self.remove_at(at))
+    }
+
+    /// Puts all elements into the opposite order.
+    pub fn reverse(&mut self) -> Result<(), Error> {
+        let mut turned = self.another(Ordered);
+        for element in self.iter().rev() {
+            turned.append(element?.borrow())?;
+        }
+        self.take_body(&mut turned)?;
+        self.note_reversed();
+        Ok(())
+    }
+}
+
+impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
+    /// Puts an element behind all others, wherever it belongs.
+    pub(super) fn append(&mut self, element: &E) -> Result<(), Error> {
+        let number = self.len();
+        let Body::Large(slabs) = &self.body else { return self.insert_small(number as usize, element) };
+        let end = slabs.end().ok_or(Error::Damaged)?;
+        insert_position(&mut self.body, self.session, end, element, |slabs, _| {
+            slabs.end().ok_or(Error::Damaged)
+        })?;
+        self.note_inserted(Some(number));
+        Ok(())
+    }
+
+    /// Puts an element in the place of the one with a number, if there is one.
+    pub(super) fn set_number(&mut self, number: u64, element: &E) -> Result<Option<Owned<E>>, Error> {
+        let Some(old) = self.at(number)? else { return Ok(None) };
+        if let Body::Small(elements) = &mut self.body {
+            if E::Format::is_short(Slabs::<E>::longest(self.session), element) {
+                elements[number as usize] = element.to_owned();
+                return Ok(Some(old));
+            }
+            self.enlarge()?;
+        }
+        let Body::Large(slabs) = &mut self.body else { return Err(Error::Damaged) };
+        let session = self.session;
+        let held = E::Format::hold(session, Slabs::<E>::longest(session), element)?;
+        let mut turn = 0;
+        let failed = loop {
+            let set = match slabs.position(session, number) {
+                Ok(Some(position)) => slabs.set(session, position, held, turn),
+                Ok(None) => Err(Error::Damaged),
+                Err(error) => Err(error),
+            };
+            match set {
+                Ok(Some(node)) => return node.map_or(Ok(()), |node| session.free(node)).map(|()| Some(old)),
+                Ok(None) => turn += 1,
+                Err(error) => break error,
+            }
+        };
+        E::Format::let_go(session, held);
+        Err(failed)
+    }
+
+    /// This list has the other one's elements from now on, and the other one none.
+    pub(super) fn take_body<D>(&mut self, other: &mut SlabList<'s, E, D>) -> Result<(), Error> {
+        let new = std::mem::replace(&mut other.body, Body::Small(Vec::new()));
+        match std::mem::replace(&mut self.body, new) {
+            Body::Small(_) => Ok(()),
+            Body::Large(slabs) => slabs.free(self.session),
+        }
+    }
+}

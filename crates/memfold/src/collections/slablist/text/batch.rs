@@ -1,0 +1,135 @@
+//! Strings outside of the heap, in a row.
+
+use std::borrow::ToOwned;
+use std::vec::Vec;
+
+use super::{BEGIN, Held, Key, SLOT, Slot, Text};
+use crate::collections::slablist::element::Element;
+use crate::collections::slablist::format::{Batch, Format};
+use crate::heap::{Error, Handle, Session, View};
+
+/// A record, in `data`.
+#[derive(Debug, Clone, Copy)]
+struct Item {
+    start: usize,
+    len: usize,
+    /// The node and the length of a long one, of which `data` has the beginning.
+    long: Option<(Handle, u64)>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Strings {
+    data: Vec<u8>,
+    items: Vec<Item>,
+    total: usize,
+}
+
+impl Strings {
+    /// The record of an element.
+    pub fn get(&self, at: usize) -> Held<'_> {
+        let Item { start, len, long } = self.items[at];
+        let bytes = &self.data[start..start + len];
+        match long {
+            None => Held::Inline(bytes),
+            Some((node, len)) => Held::Long { node, len, begin: bytes },
+        }
+    }
+
+    fn add(&mut self, len: usize, long: Option<(Handle, u64)>) -> &mut [u8] {
+        let start = self.data.len();
+        self.data.resize(start + len, 0);
+        self.items.push(Item { start, len, long });
+        self.total += SLOT + if long.is_some() { super::LONG_BYTES } else { len };
+        &mut self.data[start..]
+    }
+
+    /// Appends the record that a slot leads to. What leads nowhere becomes an empty one: the view shows something that is no leaf any more.
+    pub fn copy(&mut self, leaf: View<'_>, slot: Slot) {
+        let at = slot.offset();
+        if !slot.is_long() {
+            let len = slot.len();
+            let _ = leaf.copy_to(at, self.add(len, None));
+            return;
+        }
+        let word = |at: usize| leaf.get::<u64>(at).map_or(0, u64::from_le);
+        match Handle::from_bits(word(at)) {
+            Some(node) => {
+                let len = word(at + 8);
+                let _ = leaf.copy_to(at + 16, self.add(BEGIN.min(len as usize), Some((node, len))));
+            }
+            None => {
+                self.add(0, None);
+            }
+        }
+    }
+}
+
+impl<E: ?Sized + Element<Format = Text>> Batch<E> for Strings {
+    fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    fn clear(&mut self) {
+        self.data.clear();
+        self.items.clear();
+        self.total = 0;
+    }
+
+    fn push(&mut self, element: Held<'_>) {
+        let long = match element {
+            Held::Inline(_) => None,
+            Held::Long { node, len, .. } => Some((node, len)),
+        };
+        let begin = element.begin();
+        self.add(begin.len(), long).copy_from_slice(begin);
+    }
+
+    fn owned(&self, session: &Session<'_>, at: usize) -> Result<<E as ToOwned>::Owned, Error> {
+        let long;
+        let bytes = match self.get(at) {
+            Held::Inline(bytes) => bytes,
+            Held::Long { node, .. } => {
+                long = session.read(node)?;
+                &long
+            }
+        };
+        E::from_text(bytes).map(E::to_owned).ok_or(Error::Damaged)
+    }
+
+    fn key(&self, at: usize) -> Key {
+        <Text as Format<E>>::key(self.get(at))
+    }
+
+    fn weight(&self, at: usize) -> usize {
+        SLOT + self.get(at).bytes()
+    }
+
+    fn total(&self) -> usize {
+        self.total
+    }
+
+    fn long(&self, at: usize) -> Option<Handle> {
+        self.items[at].long.map(|(node, _)| node)
+    }
+
+    fn keep(&mut self, from: usize, to: usize) {
+        let (start, end) = match self.items[from..to] {
+            [] => (0, 0),
+            [first, .., last] => (first.start, last.start + last.len),
+            [only] => (only.start, only.start + only.len),
+        };
+        self.data.truncate(end);
+        self.data.drain(..start);
+        self.items.truncate(to);
+        self.items.drain(..from);
+        self.items.iter_mut().for_each(|item| item.start -= start);
+        self.total = (0..self.items.len()).map(|at| SLOT + self.get(at).bytes()).sum();
+    }
+
+    fn reverse(&mut self) {
+        let mut turned = Strings::default();
+        (0..self.items.len()).rev().for_each(|at| Batch::<E>::push(&mut turned, self.get(at)));
+        *self = turned;
+    }
+}

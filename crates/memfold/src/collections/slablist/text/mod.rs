@@ -1,0 +1,510 @@
+//! Leaves of elements of any length: strings and bytes. `change.rs` changes them, `batch.rs` has them outside of the heap.
+//!
+//! ```text
+//!   0        16                16 + 8 count        low                     the leaf's end
+//!   | header | slot | slot | .. |        zero       | record | hole | record |
+//!     |        |
+//!     |        head u32 │ offset u16 │ length u16, in the order of the elements
+//!     count u16, prefix u16, low u32, holes u32, longs u32
+//! ```
+//!
+//! A slot is one word: where the record lies, and the **head** of its element, which is the four bytes behind the **prefix** that all elements of the leaf share, the
+//! first of them highest. So a search compares numbers that lie side by side, and looks at records only where heads are equal. Where the order is not that of bytes,
+//! prefix and heads are 0.
+//!
+//! The record of an element of up to [`INLINE`] of the leaf's bytes is the element. A longer one has a node of its own, and here what leads to it ([`LONG`]):
+//! handle u64, length u64, and the first 48 bytes, so that the prefix, which is shorter than that, and heads can be worked out again.
+//!
+//! What holes there are in front of other records is closed when their room is needed. Bytes that are no record's are zero.
+
+mod batch;
+mod change;
+
+use std::borrow::ToOwned;
+use std::boxed::Box;
+use std::cmp::Ordering;
+use std::vec::Vec;
+
+pub use self::batch::Strings;
+use self::change::Leaf;
+use super::element::Element;
+use super::format::{Format, Gone, Memo, Place, Put, Seek};
+use crate::heap::{Error, Handle, Session, View};
+
+/// Bytes before slots.
+const HEADER: usize = 16;
+/// Bytes of a slot.
+const SLOT: usize = 8;
+/// The part of the longest leaf's bytes that an element has there at most.
+const INLINE: usize = 8;
+/// The length of an element whose record leads to its node.
+const LONG: usize = 0xffff;
+/// Bytes of such a record, and those of them that the element begins with.
+const LONG_BYTES: usize = 64;
+const BEGIN: usize = LONG_BYTES - 16;
+/// The longest prefix that is left out: heads come out of what records of long elements have.
+const PREFIX: usize = BEGIN - 4;
+/// Bytes of a leaf at most: offsets have 16 bits.
+const MOST_BYTES: usize = 0xfff8;
+/// Elements that are copied at once.
+const PART: usize = 64;
+
+/// How a leaf is laid out.
+#[derive(Debug, Clone, Copy)]
+pub struct Text {
+    bytes: usize,
+    natural: bool,
+}
+
+/// A record: the element, or what leads to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held<'e> {
+    Inline(&'e [u8]),
+    /// The element's node, its length and how it begins.
+    Long {
+        node: Handle,
+        len: u64,
+        begin: &'e [u8],
+    },
+}
+
+impl Held<'_> {
+    /// Bytes of the record.
+    fn bytes(self) -> usize {
+        match self {
+            Held::Inline(bytes) => bytes.len(),
+            Held::Long { .. } => LONG_BYTES,
+        }
+    }
+
+    /// How the element begins.
+    fn begin(&self) -> &[u8] {
+        match self {
+            Held::Inline(bytes) => bytes,
+            Held::Long { begin, .. } => begin,
+        }
+    }
+}
+
+/// What sublayers keep of an element.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Key {
+    Inline(Box<[u8]>),
+    Long(Handle),
+}
+
+/// What has been read on the way.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The element that is looked at.
+    element: Vec<u8>,
+    longs: Vec<(Handle, Vec<u8>)>,
+    wanted: Option<Handle>,
+    damaged: bool,
+}
+
+impl Memo for Found {
+    fn wanted(&mut self) -> Option<Handle> {
+        self.wanted.take()
+    }
+
+    fn learn(&mut self, node: Handle, bytes: Vec<u8>) {
+        self.longs.push((node, bytes));
+    }
+
+    fn is_damaged(&self) -> bool {
+        self.damaged
+    }
+}
+
+/// Four bytes as a number in whose order they are.
+fn head_of(bytes: &[u8]) -> u32 {
+    let mut head = [0; 4];
+    let len = bytes.len().min(4);
+    head[..len].copy_from_slice(&bytes[..len]);
+    u32::from_be_bytes(head)
+}
+
+/// A slot.
+#[derive(Clone, Copy)]
+pub struct Slot(u64);
+
+impl Slot {
+    fn head(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    fn offset(self) -> usize {
+        (self.0 >> 16) as usize & 0xffff
+    }
+
+    fn len(self) -> usize {
+        self.0 as usize & 0xffff
+    }
+
+    fn is_long(self) -> bool {
+        self.len() == LONG
+    }
+
+    /// Bytes of its record.
+    fn bytes(self) -> usize {
+        if self.is_long() { LONG_BYTES } else { self.len() }
+    }
+}
+
+impl Text {
+    #[inline(always)]
+    fn len(self, leaf: View<'_>) -> usize {
+        usize::from(leaf.get::<u16>(0).map_or(0, u16::from_le)).min((self.bytes - HEADER) / SLOT)
+    }
+
+    #[inline(always)]
+    fn slot(leaf: View<'_>, at: usize) -> Slot {
+        Slot(leaf.get::<u64>(HEADER + SLOT * at).map_or(0, u64::from_le))
+    }
+
+    /// How the first `len` bytes from `at` on and those bytes stand to each other.
+    fn compare(leaf: View<'_>, at: usize, len: usize, other: &[u8]) -> Ordering {
+        let common = len.min(other.len());
+        let mut done = 0;
+        while done + 8 <= common {
+            let (mine, mut theirs) = (leaf.get::<u64>(at + done).map_or(0, u64::from_le), [0; 8]);
+            theirs.copy_from_slice(&other[done..done + 8]);
+            match mine.swap_bytes().cmp(&u64::from_be_bytes(theirs)) {
+                Ordering::Equal => done += 8,
+                differs => return differs,
+            }
+        }
+        for (i, theirs) in other[done..common].iter().enumerate() {
+            match leaf.get::<u8>(at + done + i).unwrap_or(0).cmp(theirs) {
+                Ordering::Equal => {}
+                differs => return differs,
+            }
+        }
+        len.cmp(&other.len())
+    }
+
+    /// Lets `look` look at the element of a slot; `None` if it has to be read first, or is none.
+    fn with<E: ?Sized + Element, R>(
+        leaf: View<'_>,
+        slot: Slot,
+        memo: &mut Found,
+        look: impl FnOnce(&E) -> R,
+    ) -> Option<R> {
+        let element = if slot.is_long() {
+            let node = leaf.get::<u64>(slot.offset()).and_then(|bits| Handle::from_bits(u64::from_le(bits)));
+            let Some(node) = node else {
+                memo.damaged = true;
+                return None;
+            };
+            let Some((_, bytes)) = memo.longs.iter().find(|(known, _)| *known == node) else {
+                memo.wanted = Some(node);
+                return None;
+            };
+            bytes
+        } else {
+            memo.element.resize(slot.len(), 0);
+            if !leaf.copy_to(slot.offset(), &mut memo.element) {
+                memo.damaged = true;
+                return None;
+            }
+            &memo.element
+        };
+        match E::from_text(element) {
+            Some(element) => Some(look(element)),
+            None => {
+                memo.damaged = true;
+                None
+            }
+        }
+    }
+
+    /// The first of some places for which `is_before` does not hold, or what it could not say.
+    fn partition(from: usize, to: usize, mut is_before: impl FnMut(usize) -> Option<bool>) -> Option<usize> {
+        let (mut from, mut to) = (from, to);
+        while from < to {
+            let middle = from.midpoint(to);
+            if is_before(middle)? { from = middle + 1 } else { to = middle }
+        }
+        Some(from)
+    }
+
+    /// As `find`, in the order of bytes.
+    fn find_natural<E: ?Sized + Element<Format = Self>, S: Seek<E>>(
+        self,
+        leaf: View<'_>,
+        sought: &[u8],
+        after: bool,
+        seek: &S,
+        memo: &mut Found,
+    ) -> Option<(usize, bool)> {
+        let len = self.len(leaf);
+        let prefix = usize::from(leaf.get::<u16>(2).map_or(0, u16::from_le));
+        if len > 0 && prefix > 0 {
+            // What all elements begin with.
+            let first = Self::slot(leaf, 0);
+            let at = first.offset() + if first.is_long() { 16 } else { 0 };
+            match Self::compare(leaf, at, prefix, &sought[..prefix.min(sought.len())]) {
+                Ordering::Equal => {}
+                Ordering::Less => return Some((len, false)),
+                Ordering::Greater => return Some((0, false)),
+            }
+        }
+        let head = head_of(sought.get(prefix..).unwrap_or_default());
+        let low = Self::partition(0, len, |at| Some(Self::slot(leaf, at).head() < head))?;
+        let mut high = low;
+        if low < len && Self::slot(leaf, low).head() == head {
+            high = Self::partition(low, len, |at| Some(Self::slot(leaf, at).head() <= head))?;
+        }
+        let at = Self::partition(low, high, |at| {
+            let slot = Self::slot(leaf, at);
+            if slot.is_long() {
+                return Self::with(leaf, slot, memo, |other| seek.is_before(other));
+            }
+            let order = Self::compare(leaf, slot.offset(), slot.len(), sought);
+            Some(if after { order.is_le() } else { order.is_lt() })
+        })?;
+        let mut is_equal = false;
+        if at > low {
+            let slot = Self::slot(leaf, at - 1);
+            is_equal = if slot.is_long() {
+                Self::with(leaf, slot, memo, |other| seek.is_equal(other))?
+            } else {
+                Self::compare(leaf, slot.offset(), slot.len(), sought).is_eq()
+            };
+        }
+        Some((at, is_equal))
+    }
+
+    /// The same in any order.
+    fn find_other<E: ?Sized + Element<Format = Self>, S: Seek<E>>(
+        self,
+        leaf: View<'_>,
+        seek: &S,
+        memo: &mut Found,
+    ) -> Option<(usize, bool)> {
+        let at = Self::partition(0, self.len(leaf), |at| {
+            Self::with(leaf, Self::slot(leaf, at), memo, |other| seek.is_before(other))
+        })?;
+        let last = at.checked_sub(1).map(|at| Self::slot(leaf, at));
+        let is_equal = match last {
+            Some(slot) => Self::with(leaf, slot, memo, |other| seek.is_equal(other))?,
+            None => false,
+        };
+        Some((at, is_equal))
+    }
+
+    /// A leaf to be changed.
+    fn change(self, bytes: &mut [u8]) -> Leaf<'_> {
+        assert!(bytes.len() >= self.bytes);
+        Leaf { natural: self.natural, bytes: &mut bytes[..self.bytes] }
+    }
+}
+
+impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
+    type Key = Key;
+    type Held<'e> = Held<'e>;
+    type Batch = Strings;
+    type Memo = Found;
+    const SLACK: usize = 16;
+    const HAS_LONG: bool = true;
+    const ELEMENT: usize = 1;
+
+    fn new(bytes: usize, _: usize, natural: bool) -> Self {
+        Text { bytes: bytes.min(MOST_BYTES) & !7, natural }
+    }
+
+    fn bytes(self) -> usize {
+        self.bytes
+    }
+
+    fn room(self) -> usize {
+        self.bytes - HEADER
+    }
+
+    fn slab_weight(self) -> usize {
+        // That of as many bytes as other slabs have.
+        1024
+    }
+
+    fn hold<'e>(session: &Session<'_>, longest: usize, element: &'e E) -> Result<Held<'e>, Error> {
+        let bytes = element.text().unwrap_or_default();
+        if <Self as Format<E>>::is_short(longest, element) {
+            return Ok(Held::Inline(bytes));
+        }
+        let node = session.alloc(bytes.len())?;
+        if let Err(error) = session.change_in_place(node, |to| to.copy_from_slice(bytes)) {
+            return session.free(node).and(Err(error));
+        }
+        Ok(Held::Long { node, len: bytes.len() as u64, begin: &bytes[..bytes.len().min(BEGIN)] })
+    }
+
+    fn inline(element: &E) -> Held<'_> {
+        Held::Inline(element.text().unwrap_or_default())
+    }
+
+    fn is_short(longest: usize, element: &E) -> bool {
+        let len = element.text().map_or(0, <[u8]>::len);
+        len <= (longest.min(MOST_BYTES) / INLINE).max(LONG_BYTES)
+    }
+
+    fn let_go(session: &Session<'_>, held: Held<'_>) {
+        if let Held::Long { node, .. } = held {
+            // It was made just now: if it can't be freed it is damaged, and whoever reads its block is told.
+            let _ = session.free(node);
+        }
+    }
+
+    fn held(batch: &Strings, at: usize) -> Held<'_> {
+        batch.get(at)
+    }
+
+    fn weight(held: Held<'_>) -> usize {
+        held.bytes() + SLOT
+    }
+
+    fn key(held: Held<'_>) -> Key {
+        match held {
+            Held::Inline(bytes) => Key::Inline(bytes.into()),
+            Held::Long { node, .. } => Key::Long(node),
+        }
+    }
+
+    fn cheap_key(_: Held<'_>) -> Option<Key> {
+        None
+    }
+
+    fn key_is_before<S: Seek<E>>(
+        session: &Session<'_>,
+        key: &Key,
+        seek: &S,
+        failed: &mut Option<Error>,
+    ) -> bool {
+        let long;
+        let bytes: &[u8] = match key {
+            Key::Inline(bytes) => bytes,
+            Key::Long(node) => {
+                long = session.read(*node).unwrap_or_else(|error| {
+                    *failed = Some(error);
+                    Vec::new()
+                });
+                &long
+            }
+        };
+        match (seek.natural(), E::from_text(bytes)) {
+            (Some((sought, after)), _) => {
+                if after {
+                    bytes <= sought
+                } else {
+                    bytes < sought
+                }
+            }
+            (None, Some(element)) => seek.is_before(element),
+            (None, None) => {
+                failed.get_or_insert(Error::Damaged);
+                false
+            }
+        }
+    }
+
+    fn key_is_equal<S: Seek<E>>(_: &Key, _: &S) -> bool {
+        false
+    }
+
+    fn key_bytes(key: &Key) -> usize {
+        match key {
+            // What a malloc takes for them.
+            Key::Inline(bytes) => (bytes.len() + 8).next_multiple_of(16).max(32),
+            Key::Long(_) => 0,
+        }
+    }
+
+    fn key_is(key: &Key, other: &Key) -> bool {
+        key == other
+    }
+
+    fn find<S: Seek<E>>(self, leaf: View<'_>, seek: &S, memo: &mut Found) -> (Place, bool) {
+        (memo.wanted, memo.damaged) = (None, false);
+        let found = match seek.natural() {
+            Some((sought, after)) if self.natural => self.find_natural(leaf, sought, after, seek, memo),
+            _ => self.find_other(leaf, seek, memo),
+        };
+        let (at, is_equal) = found.unwrap_or((0, false));
+        (Place { slab: 0, at }, is_equal)
+    }
+
+    fn count(self, leaf: View<'_>) -> usize {
+        self.len(leaf)
+    }
+
+    fn place(self, leaf: View<'_>, index: usize) -> Place {
+        Place { slab: 0, at: index.min(self.len(leaf)) }
+    }
+
+    fn index(self, leaf: View<'_>, place: Place) -> usize {
+        if place == Place::END { self.len(leaf) } else { place.at }
+    }
+
+    fn parts(self, leaf: View<'_>) -> usize {
+        self.len(leaf).div_ceil(PART)
+    }
+
+    fn part_of(self, _: View<'_>, index: usize) -> (usize, usize) {
+        (index / PART, index % PART)
+    }
+
+    fn copy_part(self, leaf: View<'_>, part: usize, to: &mut Strings) -> Option<usize> {
+        let len = self.len(leaf);
+        let from = part.checked_mul(PART).filter(|from| *from < len)?;
+        let count = PART.min(len - from);
+        (from..from + count).for_each(|at| to.copy(leaf, Self::slot(leaf, at)));
+        Some(count)
+    }
+
+    fn peek(self, _: View<'_>, _: Place) -> Option<E::Owned> {
+        None
+    }
+
+    fn copy_one(self, leaf: View<'_>, place: Place, to: &mut Strings) -> bool {
+        let is = place.at < self.len(leaf);
+        if is {
+            to.copy(leaf, Self::slot(leaf, place.at));
+        }
+        is
+    }
+
+    fn insert(self, leaf: &mut [u8], place: Place, element: Held<'_>) -> Put {
+        let mut leaf = self.change(leaf);
+        let at = if place == Place::END { leaf.count() } else { place.at };
+        let weight = (element.bytes() + SLOT) as i32;
+        if leaf.insert(at, element) { Put::Done(weight) } else { Put::Full }
+    }
+
+    fn set(self, leaf: &mut [u8], place: Place, element: Held<'_>) -> Option<(i32, Option<Handle>)> {
+        self.change(leaf).set(place.at, element)
+    }
+
+    fn remove(self, leaf: &mut [u8], place: Place) -> Gone {
+        self.change(leaf).remove(place.at)
+    }
+
+    fn peek_in(self, _: &[u8], _: Place) -> Option<E::Owned> {
+        None
+    }
+
+    fn first(self, leaf: &[u8]) -> Key {
+        match change::held(leaf, change::slot(leaf, 0)) {
+            Some(Held::Inline(bytes)) => Key::Inline(bytes.to_owned().into()),
+            Some(Held::Long { node, .. }) => Key::Long(node),
+            None => Key::Inline(Box::default()),
+        }
+    }
+
+    fn pack(self, leaf: &mut [u8], batch: &Strings, count: usize) {
+        self.change(leaf).pack((0..count).map(|at| batch.get(at)));
+    }
+
+    fn measure(self, leaf: &[u8]) -> Option<(usize, usize)> {
+        change::measure(leaf.get(..self.bytes)?, self.natural)
+    }
+}
