@@ -5,5 +5,7 @@
 //! ```
 
 pub mod slablist;
+pub mod slabmap;
 
 pub use slablist::{Compare, Cursor, Element, Natural, Ordered, Packing, SlabList};
+pub use slabmap::SlabMap;

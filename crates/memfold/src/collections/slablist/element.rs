@@ -2,6 +2,7 @@
 
 use std::borrow::ToOwned;
 use std::cmp::Ordering;
+use std::vec::Vec;
 
 use super::fixed::Fixed;
 use super::format::Format;
@@ -21,6 +22,14 @@ pub trait Element: ToOwned<Owned: Send + Sync> + sealed::Sealed + 'static {
     /// The element that has these bytes, if one does, and if it can have any length.
     #[doc(hidden)]
     fn from_text(bytes: &[u8]) -> Option<&Self>;
+
+    /// Appends its bytes.
+    #[doc(hidden)]
+    fn append_to(&self, bytes: &mut Vec<u8>);
+
+    /// Lets `look` look at the element that has these bytes, if one does.
+    #[doc(hidden)]
+    fn with_bytes<R>(bytes: &[u8], look: impl FnOnce(&Self) -> R) -> Option<R>;
 }
 
 mod sealed {
@@ -41,6 +50,14 @@ impl<T: Plain + Copy + Send + Sync + 'static> Element for T {
     fn from_text(_: &[u8]) -> Option<&Self> {
         None
     }
+
+    fn append_to(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self.as_bytes());
+    }
+
+    fn with_bytes<R>(bytes: &[u8], look: impl FnOnce(&Self) -> R) -> Option<R> {
+        T::read_from_bytes(bytes).ok().map(|element| look(&element))
+    }
 }
 
 impl Element for str {
@@ -53,6 +70,14 @@ impl Element for str {
     fn from_text(bytes: &[u8]) -> Option<&Self> {
         core::str::from_utf8(bytes).ok()
     }
+
+    fn append_to(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self.as_bytes());
+    }
+
+    fn with_bytes<R>(bytes: &[u8], look: impl FnOnce(&Self) -> R) -> Option<R> {
+        Self::from_text(bytes).map(look)
+    }
 }
 
 impl Element for [u8] {
@@ -64,6 +89,14 @@ impl Element for [u8] {
 
     fn from_text(bytes: &[u8]) -> Option<&Self> {
         Some(bytes)
+    }
+
+    fn append_to(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self);
+    }
+
+    fn with_bytes<R>(bytes: &[u8], look: impl FnOnce(&Self) -> R) -> Option<R> {
+        Some(look(bytes))
     }
 }
 

@@ -388,23 +388,22 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
         let Body::Large(slabs) = &mut self.body else { return self.insert_first(element) };
         let (session, seek) = (self.session, Of { element, order: &self.order, behind: true });
         // The comparison is asked before anything changes.
-        let (position, is_equal) = match slabs.place_behind(session, &seek)? {
-            Some(found) => found,
-            None => {
-                let found = slabs.find(session, &seek)?;
-                slabs.learn_last(session, found.0.spot)?;
-                slabs.place_behind(session, &seek)?.unwrap_or(found)
-            }
-        };
+        let (position, is_equal) = slabs.find_to_insert(session, &seek)?;
         if is_equal && !self.many {
             return Ok(false);
         }
+        self.insert_found(position, element).map(|()| true)
+    }
+
+    /// Puts an element where it was found to belong.
+    #[inline]
+    fn insert_found(&mut self, position: Position, element: &E) -> Result<(), Error> {
         let number = self.number_for_cursors(position)?;
         insert_position(&mut self.body, self.session, position, element, |slabs, session| {
             slabs.find(session, &Of { element, order: &self.order, behind: true }).map(|found| found.0)
         })?;
         self.note_inserted(number);
-        Ok(true)
+        Ok(())
     }
 
     #[cold]
@@ -421,11 +420,26 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
 
     /// Adds an element in place of one that is equal, which comes back; if there is none, it is added.
     pub fn replace(&mut self, element: &E) -> Result<Option<Owned<E>>, Error> {
-        let Some(number) = self.find(element)? else {
-            self.insert(element)?;
-            return Ok(None);
+        let Body::Large(slabs) = &mut self.body else {
+            return match self.find(element)? {
+                Some(number) => self.set_number(number, element),
+                None => self.insert(element).map(|_| None),
+            };
         };
-        self.set_number(number, element)
+        let (session, seek) = (self.session, Of { element, order: &self.order, behind: true });
+        let find = |slabs: &Slabs<E>| {
+            let (mut position, is_equal) = slabs.find(session, &seek)?;
+            position.place.at -= usize::from(is_equal);
+            Ok((position, is_equal))
+        };
+        let (position, is_equal) = slabs.find_to_insert(session, &seek)?;
+        if !is_equal {
+            return self.insert_found(position, element).map(|()| None);
+        }
+        let (position, _) = find(slabs)?;
+        let old = slabs.get(session, position)?.ok_or(Error::Damaged)?;
+        slabs.put(session, position, element, |slabs| find(slabs).map(|found| found.0))?;
+        Ok(Some(old))
     }
 
     /// The number of the last element that is equal.

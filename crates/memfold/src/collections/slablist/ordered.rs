@@ -78,22 +78,9 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         }
         let Body::Large(slabs) = &mut self.body else { return Err(Error::Damaged) };
         let session = self.session;
-        let held = E::Format::hold(session, Slabs::<E>::longest(session), element)?;
-        let mut turn = 0;
-        let failed = loop {
-            let set = match slabs.position(session, number) {
-                Ok(Some(position)) => slabs.set(session, position, held, turn),
-                Ok(None) => Err(Error::Damaged),
-                Err(error) => Err(error),
-            };
-            match set {
-                Ok(Some(node)) => return node.map_or(Ok(()), |node| session.free(node)).map(|()| Some(old)),
-                Ok(None) => turn += 1,
-                Err(error) => break error,
-            }
-        };
-        E::Format::let_go(session, held);
-        Err(failed)
+        let find = |slabs: &Slabs<E>| slabs.position(session, number)?.ok_or(Error::Damaged);
+        let position = find(slabs)?;
+        slabs.put(session, position, element, find).map(|()| Some(old))
     }
 
     /// This list has the other one's elements from now on, and the other one none.

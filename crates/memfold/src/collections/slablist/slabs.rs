@@ -277,7 +277,7 @@ impl<E: ?Sized + Element> Slabs<E> {
 
     /// The position behind all elements, if it is known without looking at a leaf that what is looked for belongs there, and whether the last one is equal to it.
     #[inline(always)]
-    pub fn place_behind<S: Seek<E>>(
+    fn place_behind<S: Seek<E>>(
         &self,
         session: &Session<'_>,
         seek: &S,
@@ -288,6 +288,21 @@ impl<E: ?Sized + Element> Slabs<E> {
         }
         let end = self.end().ok_or(Error::Damaged)?;
         Ok(Some((end, E::Format::key_is_equal(last, seek))))
+    }
+
+    /// As `find`, for an element that is to be put there.
+    #[inline(always)]
+    pub fn find_to_insert<S: Seek<E>>(
+        &mut self,
+        session: &Session<'_>,
+        seek: &S,
+    ) -> Result<(Position, bool), Error> {
+        if let Some(found) = self.place_behind(session, seek)? {
+            return Ok(found);
+        }
+        let found = self.find(session, seek)?;
+        self.learn_last(session, found.0.spot)?;
+        Ok(self.place_behind(session, seek)?.unwrap_or(found))
     }
 
     /// Behind all elements.
@@ -363,8 +378,33 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(true)
     }
 
+    /// Puts an element in the place of the one at a position, which is found anew by `find` if leaves are others then.
+    pub fn put(
+        &mut self,
+        session: &Session<'_>,
+        mut at: Position,
+        element: &E,
+        find: impl Fn(&Self) -> Result<Position, Error>,
+    ) -> Result<(), Error> {
+        let held = E::Format::hold(session, Self::longest(session), element)?;
+        let mut turn = 0;
+        let failed = loop {
+            match self.set(session, at, held, turn) {
+                Ok(Some(node)) => return node.map_or(Ok(()), |node| session.free(node)),
+                Ok(None) => turn += 1,
+                Err(error) => break error,
+            }
+            match find(self) {
+                Ok(found) => at = found,
+                Err(error) => break error,
+            }
+        };
+        E::Format::let_go(session, held);
+        Err(failed)
+    }
+
     /// As `insert`, in the place of the element there, whose node, if it has one, comes back.
-    pub fn set(
+    fn set(
         &mut self,
         session: &Session<'_>,
         at: Position,
@@ -390,7 +430,7 @@ impl<E: ?Sized + Element> Slabs<E> {
 
     /// Finds out what the last element is, if that is cheap, and somebody looked for a place in the last leaf.
     #[inline]
-    pub fn learn_last(&mut self, session: &Session<'_>, spot: Spot) -> Result<(), Error> {
+    fn learn_last(&mut self, session: &Session<'_>, spot: Spot) -> Result<(), Error> {
         if E::Format::HAS_LONG || self.last.is_some() || Some(spot) != self.layers.last() {
             return Ok(());
         }

@@ -1,0 +1,242 @@
+//! Slab maps: keys in order, each with a value, in a slab list.
+//!
+//! ```
+//! use memfold::collections::SlabMap;
+//! use memfold::heap::{Heap, Options};
+//!
+//! let heap = Heap::new(Options::new())?;
+//! let session = heap.session()?;
+//! let mut sizes = SlabMap::<str, u64>::new(&session);
+//! sizes.insert("slab", &1008)?;
+//! sizes.insert("leaf", &32_696)?;
+//! sizes.entry("slab")?.and_modify(|size| *size += 16)?.or_insert(&0)?;
+//! assert_eq!(sizes.get("slab")?, Some(1024));
+//! let all = sizes.iter().collect::<Result<Vec<_>, _>>()?;
+//! assert_eq!(all, [("leaf".to_string(), 32_696), ("slab".to_string(), 1024)]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Keys and values are plain old data, `str` or `[u8]`. Where both have one size they lie in slabs side by side, else one behind the other (`entry.rs`).
+
+mod entry;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::ops::{Bound, Range, RangeBounds};
+use std::string::String;
+
+use self::entry::ByKey;
+pub use self::entry::Key;
+use super::slablist::{Compare, Element, Iter, Natural, Owned, Packing, SlabList};
+use crate::heap::{Error, Session};
+
+type EntryOf<K, V> = <K as Key<V>>::Entry;
+/// A key and its value.
+type Parts<K, V> = (Owned<K>, Owned<V>);
+
+/// A map: see the module.
+pub struct SlabMap<'s, K: ?Sized + Key<V>, V: ?Sized + Element, C = Natural> {
+    list: SlabList<'s, K::Entry, ByKey<K, V, C>>,
+}
+
+impl<K: ?Sized + Key<V>, V: ?Sized + Element, C> fmt::Debug for SlabMap<'_, K, V, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlabMap").field("len", &self.list.len()).finish_non_exhaustive()
+    }
+}
+
+impl<'s, K: ?Sized + Key<V> + Ord, V: ?Sized + Element> SlabMap<'s, K, V> {
+    /// An empty map.
+    pub fn new(session: &'s Session<'_>) -> Self {
+        Self::by(session, Natural)
+    }
+}
+
+impl<'s, K: ?Sized + Key<V>, V: ?Sized + Element, C: Compare<K>> SlabMap<'s, K, V, C> {
+    /// The same, with keys in an order of the program's own. It is asked only while nothing is being changed.
+    pub fn by(session: &'s Session<'_>, order: C) -> Self {
+        SlabMap { list: SlabList::by(session, ByKey::new(order)) }
+    }
+
+    /// When the room that removed entries left is closed. For a map that is empty yet.
+    pub fn packing(self, packing: Packing) -> Self {
+        SlabMap { list: self.list.packing(packing) }
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> u64 {
+        self.list.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Puts a value to a key; the one that it had comes back.
+    pub fn insert(&mut self, key: &K, value: &V) -> Result<Option<V::Owned>, Error> {
+        let old = self.list.replace(key.entry(value).borrow())?;
+        old.map(|old| K::value(old.borrow()).ok_or(Error::Damaged)).transpose()
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &K) -> Result<Option<V::Owned>, Error> {
+        let entry = self.list.get(key.sought().borrow())?;
+        entry.map(|entry| K::value(entry.borrow()).ok_or(Error::Damaged)).transpose()
+    }
+
+    /// Whether a key has a value.
+    pub fn contains_key(&self, key: &K) -> Result<bool, Error> {
+        self.list.contains(key.sought().borrow())
+    }
+
+    /// Takes a key and its value out; the value comes back.
+    pub fn remove(&mut self, key: &K) -> Result<Option<V::Owned>, Error> {
+        let entry = self.list.remove(key.sought().borrow())?;
+        entry.map(|entry| K::value(entry.borrow()).ok_or(Error::Damaged)).transpose()
+    }
+
+    /// The place of a key, with its value if it has one.
+    pub fn entry<'m>(&'m mut self, key: &'m K) -> Result<Entry<'m, 's, K, V, C>, Error> {
+        let value = self.get(key)?;
+        Ok(Entry { map: self, key, value })
+    }
+
+    /// The entry with a number, from 0 on.
+    pub fn at(&self, number: u64) -> Result<Option<Parts<K, V>>, Error> {
+        self.list.at(number)?.map(|entry| parts::<K, V>(&entry)).transpose()
+    }
+
+    /// The first entry.
+    pub fn first(&self) -> Result<Option<Parts<K, V>>, Error> {
+        self.at(0)
+    }
+
+    /// The last entry.
+    pub fn last(&self) -> Result<Option<Parts<K, V>>, Error> {
+        self.len().checked_sub(1).map_or(Ok(None), |at| self.at(at))
+    }
+
+    /// All entries in the order of their keys, from either end.
+    pub fn iter(&self) -> Entries<'_, K, V> {
+        Entries { entries: self.list.iter() }
+    }
+
+    /// The numbers of the entries with keys of a range.
+    pub fn numbers(&self, range: impl RangeBounds<K>) -> Result<Range<u64>, Error> {
+        let sought = |bound: Bound<&K>| bound.map(K::sought);
+        let (from, to) = (sought(range.start_bound()), sought(range.end_bound()));
+        self.list.numbers((from.as_ref().map(Borrow::borrow), to.as_ref().map(Borrow::borrow)))
+    }
+
+    /// The entries with keys of a range.
+    pub fn range(&self, range: impl RangeBounds<K>) -> Result<Entries<'_, K, V>, Error> {
+        Ok(Entries { entries: self.list.slice(self.numbers(range)?) })
+    }
+
+    /// Takes out the entries with keys of a range; how many there were.
+    pub fn remove_range(&mut self, range: impl RangeBounds<K>) -> Result<u64, Error> {
+        let numbers = self.numbers(range)?;
+        self.list.remove_slice(numbers)
+    }
+
+    /// Packs all entries as close as they go. Returns how many leaves that spared.
+    pub fn reap(&mut self) -> Result<usize, Error> {
+        self.list.reap()
+    }
+
+    /// Takes all entries out. The map is empty afterwards, also if something could not be freed, which is an error.
+    pub fn clear(&mut self) -> Result<(), Error> {
+        self.list.clear()
+    }
+
+    /// Bytes of plain memory that the map takes beside the heap's.
+    pub fn own_bytes(&self) -> usize {
+        self.list.own_bytes()
+    }
+
+    /// Looks at everything that the map knows of itself; what contradicts what, if anything does.
+    pub fn check(&self) -> Result<(), String> {
+        self.list.check()
+    }
+}
+
+/// A key and a value of their own.
+fn parts<K: ?Sized + Key<V>, V: ?Sized + Element>(
+    entry: &Owned<EntryOf<K, V>>,
+) -> Result<(K::Owned, V::Owned), Error> {
+    entry::key::<K, V>(entry).zip(K::value(entry.borrow())).ok_or(Error::Damaged)
+}
+
+/// Entries in order, from either end. One that can't be read is an error, and the last that comes.
+pub struct Entries<'m, K: ?Sized + Key<V>, V: ?Sized + Element> {
+    entries: Iter<'m, K::Entry>,
+}
+
+impl<K: ?Sized + Key<V>, V: ?Sized + Element> fmt::Debug for Entries<'_, K, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Entries").field("left", &self.entries.size_hint().0).finish_non_exhaustive()
+    }
+}
+
+impl<K: ?Sized + Key<V>, V: ?Sized + Element> Iterator for Entries<'_, K, V> {
+    type Item = Result<(K::Owned, V::Owned), Error>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.entries.next()?.and_then(|entry| parts::<K, V>(&entry)))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.entries.size_hint()
+    }
+}
+
+impl<K: ?Sized + Key<V>, V: ?Sized + Element> DoubleEndedIterator for Entries<'_, K, V> {
+    #[inline]
+    fn next_back(&mut self) -> Option<Self::Item> {
+        Some(self.entries.next_back()?.and_then(|entry| parts::<K, V>(&entry)))
+    }
+}
+
+impl<'m, K: ?Sized + Key<V>, V: ?Sized + Element, C: Compare<K>> IntoIterator for &'m SlabMap<'_, K, V, C> {
+    type Item = Result<(K::Owned, V::Owned), Error>;
+    type IntoIter = Entries<'m, K, V>;
+
+    fn into_iter(self) -> Entries<'m, K, V> {
+        self.iter()
+    }
+}
+
+/// A key in a map, and its value if it has one.
+pub struct Entry<'m, 's, K: ?Sized + Key<V>, V: ?Sized + Element, C = Natural> {
+    map: &'m mut SlabMap<'s, K, V, C>,
+    key: &'m K,
+    value: Option<V::Owned>,
+}
+
+impl<K: ?Sized + Key<V>, V: ?Sized + Element, C: Compare<K>> Entry<'_, '_, K, V, C> {
+    /// The value, if there is one.
+    pub fn value(&self) -> Option<&V> {
+        self.value.as_ref().map(Borrow::borrow)
+    }
+
+    /// Lets `change` change the value, if there is one.
+    pub fn and_modify(mut self, change: impl FnOnce(&mut V::Owned)) -> Result<Self, Error> {
+        if let Some(value) = &mut self.value {
+            change(value);
+            self.map.insert(self.key, (*value).borrow())?;
+        }
+        Ok(self)
+    }
+
+    /// The value; if there was none, this one is put there.
+    pub fn or_insert(self, value: &V) -> Result<V::Owned, Error> {
+        match self.value {
+            Some(value) => Ok(value),
+            None => self.map.insert(self.key, value).map(|_| value.to_owned()),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Maps against the standard library's.
+
+use std::collections::BTreeMap;
+use std::format;
+use std::string::String;
+use std::vec::Vec;
+
+use super::*;
+use crate::heap::{Heap, Limit, Options};
+use crate::random::Random;
+
+fn heap() -> Heap {
+    Heap::new(Options::new().limit(Limit::Blocks(3)).block_size(4 << 10)).unwrap()
+}
+
+/// Random operations on a map and a model, with keys and values that `make` makes.
+fn against_a_map<K, V>(turns: usize, make: impl Fn(&mut Random) -> (K::Owned, V::Owned))
+where
+    K: ?Sized + Key<V> + Ord,
+    V: ?Sized + Element,
+    K::Owned: Ord + Clone + fmt::Debug,
+    V::Owned: PartialEq + Clone + fmt::Debug,
+{
+    let heap = heap();
+    let session = heap.session().unwrap();
+    let random = &mut Random(turns as u64);
+    let mut map = SlabMap::<K, V>::new(&session);
+    let mut model: BTreeMap<K::Owned, V::Owned> = BTreeMap::new();
+    for turn in 0..turns {
+        let (key, value) = make(random);
+        match random.below(100) {
+            0 => {
+                let (to, _) = make(random);
+                let (from, to) = if key < to { (key, to) } else { (to, key) };
+                let range = (Bound::Excluded(from.borrow()), Bound::Included(to.borrow()));
+                let inside: Vec<_> =
+                    model.range::<K, _>(range).map(|(key, value)| (key.clone(), value.clone())).collect();
+                assert_eq!(map.range(range).unwrap().map(Result::unwrap).collect::<Vec<_>>(), inside);
+                assert_eq!(map.range(range).unwrap().rev().count(), inside.len());
+                if inside.len() < 50 {
+                    assert_eq!(map.remove_range(range).unwrap(), inside.len() as u64);
+                    inside.iter().for_each(|(key, _)| assert!(model.remove::<K>(key.borrow()).is_some()));
+                }
+            }
+            1..55 => assert_eq!(map.insert(key.borrow(), value.borrow()).unwrap(), model.insert(key, value)),
+            55..65 => {
+                let known = map.entry(key.borrow()).unwrap().or_insert(value.borrow()).unwrap();
+                assert_eq!(&known, model.entry(key).or_insert(value));
+            }
+            65..80 => assert_eq!(map.get(key.borrow()).unwrap().as_ref(), model.get::<K>(key.borrow())),
+            80..85 => {
+                assert_eq!(map.contains_key(key.borrow()).unwrap(), model.contains_key::<K>(key.borrow()))
+            }
+            _ => assert_eq!(map.remove(key.borrow()).unwrap(), model.remove::<K>(key.borrow())),
+        }
+        if turn % 1000 == 0 {
+            assert_eq!(map.check(), Ok(()));
+        }
+    }
+    assert!(model.len() > 200, "{}", model.len());
+    assert!(map.iter().map(Result::unwrap).eq(model.clone()));
+    assert_eq!(map.first().unwrap(), model.iter().next().map(|(key, value)| (key.clone(), value.clone())));
+    drop(map);
+    assert_eq!(heap.stats().nodes, 0);
+}
+
+#[test]
+fn against_the_standard_librarys() {
+    against_a_map::<u64, u64>(10_000, |random| (random.below(3000), random.next()));
+    against_a_map::<u16, [u8; 5]>(5000, |random| {
+        (random.below(3000) as u16, random.next().to_le_bytes()[..5].try_into().unwrap())
+    });
+    let text = |random: &mut Random| {
+        let more = if random.below(300) == 0 { 9000 } else { random.below(40) };
+        "value ".repeat(more as usize)
+    };
+    against_a_map::<str, u32>(5000, |random| (format!("key {}", random.below(1000)), random.next() as u32));
+    against_a_map::<i64, str>(5000, |random| (random.below(1000) as i64 - 500, text(random)));
+    against_a_map::<str, str>(3000, |random| (format!("{}", random.below(1000)), text(random)));
+    against_a_map::<[u8], [u8]>(3000, |random| {
+        let key = (random.below(1000) as u16).to_le_bytes();
+        (key[..1 + usize::from(key[1] > 0)].to_vec(), text(random).into_bytes())
+    });
+}
+
+#[test]
+fn entries_are_changed() {
+    let heap = heap();
+    let session = heap.session().unwrap();
+    let mut words = SlabMap::<str, u32>::new(&session);
+    for word in "a b a c b a".split(' ') {
+        words.entry(word).unwrap().and_modify(|count| *count += 1).unwrap().or_insert(&1).unwrap();
+    }
+    let all: Vec<(String, u32)> = words.iter().map(Result::unwrap).collect();
+    assert_eq!(all, [("a".into(), 3), ("b".into(), 2), ("c".into(), 1)]);
+    assert_eq!(format!("{words:?}"), "SlabMap { len: 3, .. }");
+}
