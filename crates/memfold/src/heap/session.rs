@@ -19,6 +19,18 @@ use super::seats::SLOTS;
 use super::way::{Freed, Spot, Way};
 use super::ways::Ways;
 
+/// What opens more sessions of a heap.
+#[cfg(feature = "rayon")]
+#[derive(Clone, Copy)]
+pub(crate) struct Opener<'h>(&'h Core);
+
+#[cfg(feature = "rayon")]
+impl<'h> Opener<'h> {
+    pub(crate) fn open(self) -> Result<Session<'h>, Error> {
+        Session::of(self.0)
+    }
+}
+
 /// Access to a heap for one thread at a time. Threads have one each.
 ///
 /// Reading copies: what a session reads is its own, whole and of one moment, whatever other threads do. Writing goes to the
@@ -46,7 +58,16 @@ impl fmt::Debug for Session<'_> {
 
 impl<'h> Session<'h> {
     pub(super) fn new(heap: &'h Heap) -> Result<Self, Error> {
-        let core = heap.core();
+        Self::of(heap.core())
+    }
+
+    /// One more of the same heap, for another thread.
+    #[cfg(feature = "rayon")]
+    pub(crate) fn opener(&self) -> Opener<'h> {
+        Opener(self.core())
+    }
+
+    fn of(core: &'h Core) -> Result<Self, Error> {
         let (number, seat) = core.seats.take().ok_or(Error::OutOfMemory)?;
         let access = Access { core, seat, me: number as u16, fences: core.seats.fences };
         Ok(Session {

@@ -14,7 +14,7 @@ use super::{Owned, SlabList};
 use crate::heap::Error;
 
 /// Bytes of elements that are sorted in plain memory.
-const RUN: usize = 4 << 20;
+const RUN: usize = if cfg!(test) { 4 << 10 } else { 4 << 20 };
 
 impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
     /// A list of what `f` makes of each element, in this order.

@@ -37,8 +37,12 @@ mod iter;
 mod layers;
 mod options;
 mod ordered;
+#[cfg(feature = "rayon")]
+mod parallel;
 mod range;
 mod seek;
+#[cfg(feature = "serde")]
+mod serial;
 mod slabs;
 #[cfg(test)]
 mod tests;
@@ -58,6 +62,8 @@ use format::{Batch, Format};
 pub use iter::Iter;
 pub use options::{Packing, Stats};
 use seek::Of;
+#[cfg(feature = "serde")]
+pub use serial::Fill;
 use slabs::{BatchOf, Making, Position, Slabs};
 
 use crate::heap::{Error, Session};
@@ -76,6 +82,15 @@ enum Body<E: ?Sized + Element> {
     /// In order.
     Small(Vec<Owned<E>>),
     Large(Box<Slabs<E>>),
+}
+
+impl<E: ?Sized + Element> Body<E> {
+    fn len(&self) -> u64 {
+        match self {
+            Body::Small(elements) => elements.len() as u64,
+            Body::Large(slabs) => slabs.len(),
+        }
+    }
 }
 
 /// A list of elements: see the module. `C` is their order: [`Natural`], a comparison of the program's own, or [`Ordered`], which is none.
@@ -201,10 +216,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
 
     /// How many elements there are.
     pub fn len(&self) -> u64 {
-        match &self.body {
-            Body::Small(elements) => elements.len() as u64,
-            Body::Large(slabs) => slabs.len(),
-        }
+        self.body.len()
     }
 
     /// Whether there is none.
@@ -549,6 +561,15 @@ fn insert_position<E: ?Sized + Element>(
         };
         E::Format::let_go(session, held);
         return Err(failed);
+    }
+}
+
+impl<'l, E: ?Sized + Element, C> IntoIterator for &'l SlabList<'_, E, C> {
+    type Item = Result<Owned<E>, Error>;
+    type IntoIter = Iter<'l, E>;
+
+    fn into_iter(self) -> Iter<'l, E> {
+        self.iter()
     }
 }
 

@@ -8,7 +8,10 @@ use super::*;
 use crate::heap::{Heap, Limit, Options};
 use crate::random::Random;
 
+mod faults;
 mod models;
+#[cfg(feature = "rayon")]
+mod threads;
 
 /// A heap that keeps three blocks in frames.
 fn heap() -> Heap {

@@ -1,0 +1,180 @@
+//! What libslablist, the slab list that these come from, did wrong: each fault is a test here. Its stories are those of its version 1.
+
+use super::*;
+
+/// Lists of all lengths at which something else begins: in plain memory, a full slab, several slabs, leaves, and sublayers above them.
+const LENGTHS: [u64; 8] = [1, 10, 60, 61, 126, 500, 5000, 60_000];
+
+fn list_of<'s>(session: &'s Session<'_>, len: u64) -> SlabList<'s, u64> {
+    let mut list = SlabList::new(session);
+    assert_eq!(list.extend((0..len).map(|number| 2 * number)).unwrap(), len);
+    list
+}
+
+/// Each list, and its length.
+fn each(mut look: impl FnMut(SlabList<'_, u64>, u64)) {
+    let heap = heap();
+    let session = heap.session().unwrap();
+    for len in LENGTHS {
+        look(list_of(&session, len), len);
+    }
+}
+
+/// Its binary search went one element past a full slab when the key to be removed was greater than all of the slab's.
+#[test]
+fn absent_elements_are_not_removed() {
+    each(|mut list, len| {
+        for absent in (0..len.min(300)).map(|number| 2 * number + 1).chain([2 * len, u64::MAX]) {
+            assert_eq!(list.remove(&absent).unwrap(), None);
+        }
+        assert_eq!((list.len(), list.check()), (len, Ok(())));
+    });
+}
+
+/// Its access by position took sublayers for slabs as soon as there were any.
+#[test]
+fn every_position_has_its_element() {
+    each(|list, len| {
+        for number in (0..len).step_by(1 + len as usize / 500).chain([len - 1]) {
+            assert_eq!(list.at(number).unwrap(), Some(2 * number));
+        }
+        assert_eq!(list.at(len).unwrap(), None);
+    });
+}
+
+/// Its comparison of two lists looked at the first one twice, and so found all lists equal.
+#[test]
+fn lists_that_differ_are_not_equal() {
+    each(|list, len| {
+        let mut other = list_of(list.session, len);
+        assert_eq!(list.compare_with(&other, &Natural).unwrap(), Ordering::Equal);
+        other.insert(&(2 * len)).unwrap();
+        assert_eq!(list.compare_with(&other, &Natural).unwrap(), Ordering::Less);
+        assert_eq!(other.compare_with(&list, &Natural).unwrap(), Ordering::Greater);
+        other.remove(&0).unwrap();
+        assert_eq!(list.compare_with(&other, &Natural).unwrap(), Ordering::Less);
+    });
+}
+
+/// Going over a range that began and ended in one slab went over it twice.
+#[test]
+fn ranges_are_gone_over_once() {
+    each(|list, len| {
+        for (from, to) in [(0, 0), (0, 9), (3, 17), (100, 2 * len), (0, u64::MAX)] {
+            let seen: Vec<_> = list.range(from..=to).unwrap().map(Result::unwrap).collect();
+            let wanted: Vec<_> =
+                (0..len).map(|number| 2 * number).filter(|x| (from..=to).contains(x)).collect();
+            assert_eq!(seen, wanted);
+        }
+    });
+}
+
+/// Folding a range from its end dropped elements when the range's minimum was not in the list.
+#[test]
+fn folds_from_the_end_need_no_minimum() {
+    each(|list, len| {
+        let numbers = list.numbers(7..=2 * len).unwrap();
+        let sum = list.rfold_slice(numbers, 0, |sum, element| sum + element).unwrap();
+        assert_eq!(sum, (4..len).map(|number| 2 * number).sum::<u64>());
+    });
+}
+
+/// Removing a range from a list in plain memory went on over nodes that it had freed.
+#[test]
+fn ranges_are_removed_from_small_lists_too() {
+    each(|mut list, len| {
+        assert_eq!(list.remove_range(5..11).unwrap(), (3..6).filter(|number| *number < len).count() as u64);
+        let left: Vec<_> = (0..len).map(|number| 2 * number).filter(|x| !(5..11).contains(x)).collect();
+        assert_eq!((all(&list), list.check()), (left, Ok(())));
+    });
+}
+
+/// Destroying a list never called what was to free its elements: here those are the nodes of long ones.
+#[test]
+fn nothing_is_left_of_a_list() {
+    let heap = heap();
+    let session = heap.session().unwrap();
+    let mut list = SlabList::<str>::new(&session);
+    for number in 0..300 {
+        list.insert(&std::format!("{number}").repeat(1 + number % 3 * 700)).unwrap();
+    }
+    assert!(heap.stats().nodes > 100);
+    drop(list);
+    assert_eq!(heap.stats().nodes, 0);
+}
+
+/// Adding to a list in plain memory kept the old element although it was to be replaced.
+#[test]
+fn small_lists_replace_too() {
+    let heap = heap();
+    let session = heap.session().unwrap();
+    for len in LENGTHS {
+        let mut list = SlabList::by(&session, |a: &[u64; 2], b: &[u64; 2]| a[0].cmp(&b[0]));
+        list.extend((0..len).map(|number| [number, 0])).unwrap();
+        assert_eq!(list.replace(&[len / 2, 1]).unwrap(), Some([len / 2, 0]));
+        assert_eq!(list.get(&[len / 2, 0]).unwrap(), Some([len / 2, 1]));
+        assert!(!list.insert(&[len / 2, 2]).unwrap());
+        assert_eq!(list.get(&[len / 2, 0]).unwrap(), Some([len / 2, 1]));
+        assert_eq!((list.len(), list.replace(&[len, 3]).unwrap(), list.check()), (len, None, Ok(())));
+    }
+}
+
+/// Sorting a list in plain memory lost it; and after reversing one, its first and last element were still those from before.
+#[test]
+fn sorting_and_reversing_keep_all() {
+    let heap = heap();
+    let session = heap.session().unwrap();
+    for len in LENGTHS {
+        let mut list = SlabList::<u64, _>::ordered(&session);
+        list.push_all((0..len).map(|number| (number * 7919) % 100_003)).unwrap();
+        let mut model = all(&list);
+        list.sort().unwrap();
+        model.sort_unstable();
+        assert_eq!(all(&list), model);
+        list.reverse().unwrap();
+        model.reverse();
+        assert_eq!(all(&list), model);
+        assert_eq!(
+            (list.first().unwrap(), list.last().unwrap()),
+            (model.first().copied(), model.last().copied())
+        );
+        let mut sorted = list.into_sorted(Natural).unwrap();
+        assert_eq!(sorted.check(), Ok(()));
+        assert_eq!(sorted.remove(&model[0]).unwrap(), Some(model[0]));
+    }
+}
+
+/// A bookmark led nowhere, or to freed memory, after a change of the list: see the cursors in `models.rs`. Here, one at each element of a list that goes.
+#[test]
+fn cursors_outlive_their_elements() {
+    each(|mut list, len| {
+        let cursors: Vec<_> = (0..len.min(200)).map(|number| list.cursor_at(number).unwrap()).collect();
+        list.remove_range(1..).unwrap();
+        assert_eq!(list.at_cursor(cursors[0]).unwrap(), Some(0));
+        for cursor in &cursors[1..] {
+            assert_eq!((list.at_cursor(*cursor).unwrap(), list.next(*cursor).unwrap()), (None, None));
+            assert_eq!(list.previous(*cursor).unwrap(), Some(0));
+        }
+    });
+}
+
+/// What is asked of a list that packs all at once, as that one did: at least so many slabs, and such a part of all.
+#[test]
+fn reaps_at_thresholds() {
+    let heap = Heap::new(Options::new()).unwrap();
+    let session = heap.session().unwrap();
+    let packing = Packing::AtOnce { least_slabs: 100, least_percent: 30 };
+    let mut list = SlabList::new(&session).packing(packing);
+    list.extend(0..200_000u64).unwrap();
+    let packs = |list: &SlabList<'_, u64>| list.stats().packs;
+    let before = packs(&list);
+    for number in 0..50_000 {
+        list.remove(&(4 * number)).unwrap();
+    }
+    assert_eq!(packs(&list), before, "a quarter is less than is asked for");
+    for number in 0..25_000 {
+        list.remove(&(8 * number + 1)).unwrap();
+    }
+    assert!(packs(&list) > before && spare_leaves(&list) <= 20, "{}", spare_leaves(&list));
+    assert_eq!((list.len(), list.check()), (125_000, Ok(())));
+}
