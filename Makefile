@@ -38,7 +38,7 @@ demo: build ## a Python program plainly and in a third of its memory
 test: build test-unit test-capi test-torture test-checks test-small ## every test that fits into a few minutes
 
 test-unit: setup
-	cargo test --release --quiet --workspace --exclude memfold-bench
+	cargo test --release --quiet --workspace --exclude memfold-bench --features memfold/rayon,memfold/serde
 
 # Two trees are installed; the second one is made for /opt/memfold.
 test-capi: capi ## the C interface, of installed trees: C and C++, valgrind and sanitizers
@@ -66,7 +66,7 @@ test-programs: build ## all programs with larger loads
 
 lint: setup ## rustfmt, clippy with warnings denied, unsafe without a reason denied
 	cargo fmt --all --check
-	cargo clippy --quiet --workspace --all-targets -- -D warnings -D clippy::undocumented_unsafe_blocks
+	cargo clippy --quiet --workspace --all-targets --features memfold/rayon,memfold/serde -- -D warnings -D clippy::undocumented_unsafe_blocks
 	cargo clippy --quiet -p memfold-runtime --no-default-features --features preload -- -D warnings -D clippy::undocumented_unsafe_blocks
 
 soak: build ## the torture program for ten minutes
