@@ -1,39 +1,55 @@
-//! What elements take when nearly all of them are cold.
+//! What elements take when nearly all of them are cold, and how long it takes to find them.
 
 use memfold::collections::SlabList;
-use memfold::heap::{Heap, Limit, Options};
+use memfold::heap::{Error, Heap, Limit, Options, Session};
 
-use super::sets::{memory, mix};
+use super::load::{Finds, Zipf, cpu, memory, mix};
 
 /// Of the bytes that elements have by themselves, this part may be in frames.
 const RESIDENT: u64 = 16;
 /// Elements come in order of such runs, at random within: so each block is compressed a few times and not millions of times.
 const RUN: usize = 20_000;
 
+/// Elements, in order.
+fn all(what: &str, elements: u64) -> Vec<u64> {
+    let mut all: Vec<u64> = match what {
+        "sequential" => (0..elements).collect(),
+        "below 16 n" => (0..elements).map(|i| mix(i) % (16 * elements)).collect(),
+        _ => (0..elements).map(mix).collect(),
+    };
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// A heap with frames for the part of so many elements that may be resident.
+fn heap(elements: u64, codec: &str) -> Result<Heap, String> {
+    let frames = u32::try_from(elements * 8 / RESIDENT / (32 << 10)).unwrap_or(u32::MAX).max(8);
+    let options = Options::new().codec(codec).limit(Limit::Blocks(frames));
+    Heap::new(options).map_err(|error| error.to_string())
+}
+
+fn fill<'s>(session: &'s Session<'_>, all: &mut [u64], is_random: bool) -> Result<SlabList<'s, u64>, String> {
+    let mut list = SlabList::new(session);
+    for run in all.chunks_mut(RUN) {
+        if is_random {
+            run.sort_unstable_by_key(|x| mix(*x));
+        }
+        run.iter().try_for_each(|x| list.insert(x).map(|_| ())).map_err(|error| error.to_string())?;
+    }
+    Ok(list)
+}
+
 /// Fills lists and prints bytes for an element: all of the process, and what the heap says of it.
 pub fn table(elements: u64, codec: &str) -> Result<(), String> {
     println!("{elements} elements, {codec}, frames for 1/{RESIDENT} of their bytes: bytes an element");
     println!("{:<28} {:>8} {:>8} {:>8} {:>8}", "", "all", "payload", "tables", "frames");
     for what in ["sequential", "below 16 n", "of 64 bits"] {
-        let mut all: Vec<u64> = match what {
-            "sequential" => (0..elements).collect(),
-            "below 16 n" => (0..elements).map(|i| mix(i) % (16 * elements)).collect(),
-            _ => (0..elements).map(mix).collect(),
-        };
-        all.sort_unstable();
-        all.dedup();
+        let mut all = all(what, elements);
         let before = memory();
-        let frames = u32::try_from(elements * 8 / RESIDENT / (32 << 10)).unwrap_or(u32::MAX).max(8);
-        let options = Options::new().codec(codec).limit(Limit::Blocks(frames));
-        let heap = Heap::new(options).map_err(|error| error.to_string())?;
+        let heap = heap(elements, codec)?;
         let session = heap.session().map_err(|error| error.to_string())?;
-        let mut list = SlabList::new(&session);
-        for run in all.chunks_mut(RUN) {
-            if what != "sequential" {
-                run.sort_unstable_by_key(|x| mix(*x));
-            }
-            run.iter().try_for_each(|x| list.insert(x).map(|_| ())).map_err(|error| error.to_string())?;
-        }
+        let list = fill(&session, &mut all, what != "sequential")?;
         let (len, stats) = (list.len() as f64, heap.stats());
         println!(
             "{what:<28} {:>8.2} {:>8.2} {:>8.2} {:>8.2}",
@@ -42,6 +58,76 @@ pub fn table(elements: u64, codec: &str) -> Result<(), String> {
             (stats.table_bytes + list.own_bytes() as u64) as f64 / len,
             stats.frame_bytes as f64 / len
         );
+    }
+    Ok(())
+}
+
+/// Which element a find is for: its rank, and where elements of that rank are.
+fn wanted(finds: Finds, is_scattered: bool, len: u64, count: u64) -> Vec<u64> {
+    let zipf = Zipf::new(len);
+    (0..count)
+        .map(|i| match finds {
+            Finds::Uniform => mix(i) % len,
+            Finds::Zipf if is_scattered => {
+                (u128::from(zipf.rank(i)) * 2_654_435_761 % u128::from(len)) as u64
+            }
+            Finds::Zipf => zipf.rank(i),
+        })
+        .collect()
+}
+
+/// Looks for elements in a list that is all resident and in one of which nearly all is cold, and prints nanoseconds of CPU for a find, and their ratio.
+///
+/// What is wanted most lies either side by side (what came lately is wanted lately) or anywhere.
+pub fn finds(elements: u64, codec: &str, finds: Finds, repeats: usize) -> Result<(), String> {
+    let finds_made = elements.min(2_000_000);
+    println!("{elements} elements of 64 bits, {codec}, {finds_made} finds, {finds}: ns of CPU a find");
+    println!(
+        "{:<28} {:>8} {:>8} {:>8} {:>12} {:>16}",
+        "", "resident", "1/16", "ratio", "min..max", "faults a find"
+    );
+    let mut all = all("of 64 bits", elements);
+    let (warm_heap, cold_heap) = (
+        Heap::new(Options::new().codec(codec).limit(Limit::Blocks(1 << 20)))
+            .map_err(|error| error.to_string())?,
+        heap(elements, codec)?,
+    );
+    let warm_session = warm_heap.session().map_err(|error| error.to_string())?;
+    let cold_session = cold_heap.session().map_err(|error| error.to_string())?;
+    let warm = fill(&warm_session, &mut all, true)?;
+    let cold = fill(&cold_session, &mut all, true)?;
+    all.sort_unstable();
+    let places: &[(&str, bool)] = match finds {
+        Finds::Uniform => &[("anywhere", false)],
+        Finds::Zipf => &[("the most wanted together", false), ("scattered", true)],
+    };
+    for (place, is_scattered) in places {
+        let wanted: Vec<u64> = wanted(finds, *is_scattered, all.len() as u64, finds_made)
+            .into_iter()
+            .map(|at| all[at as usize])
+            .collect();
+        let time = |list: &SlabList<'_, u64>| -> Result<f64, String> {
+            let begin = cpu();
+            let found = wanted.iter().try_fold(0, |found, x| Ok(found + u64::from(list.contains(x)?)));
+            let time = (cpu() - begin) * 1e9 / finds_made as f64;
+            match found.map_err(|error: Error| error.to_string())? {
+                found if found == finds_made => Ok(time),
+                found => Err(format!("{found} of {finds_made} were found")),
+            }
+        };
+        let mut runs = Vec::new();
+        // Once before, so that those are resident that are wanted.
+        time(&cold)?;
+        let faults = cold_heap.stats().faults;
+        for _ in 0..repeats.max(1) {
+            let (warm, cold) = (time(&warm)?, time(&cold)?);
+            runs.push((cold / warm, warm, cold));
+        }
+        let faults = (cold_heap.stats().faults - faults) as f64 / (repeats.max(1) as u64 * finds_made) as f64;
+        runs.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (ratio, warm, cold) = runs[runs.len() / 2];
+        let range = format!("{:.1}..{:.1}", runs[0].0, runs[runs.len() - 1].0);
+        println!("{place:<28} {warm:>8.0} {cold:>8.0} {ratio:>8.2} {range:>12} {faults:>16.4}");
     }
     Ok(())
 }

@@ -4,14 +4,21 @@
 //! the second after half of all elements went, counts to their removal.
 
 mod cold;
+mod compare;
+mod load;
+mod plots;
+mod rand_ops;
+#[path = "../random.rs"]
+mod random;
 mod sets;
+mod strings;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::{Parser, Subcommand, ValueEnum};
-use serde::{Deserialize, Serialize};
+use compare::{Comparison, Peer, Run};
+use load::{Finds, Load, Order};
 
 /// Compares slab lists with their peers
 #[derive(Parser)]
@@ -31,20 +38,33 @@ enum What {
         /// In which order they come
         #[arg(long, default_values_t = [Order::Random, Order::Sequential])]
         order: Vec<Order>,
-        /// Only peers with one of these in their names
-        #[arg(long)]
-        only: Vec<String>,
-        /// Runs of each, of which the medians are printed
-        #[arg(long, default_value_t = 3)]
-        repeats: usize,
+        /// Which of them are looked for
+        #[arg(long, default_value_t = Finds::Uniform)]
+        finds: Finds,
+        /// Random ones are below this; 0: of 64 bits
+        #[arg(long, default_value_t = 0)]
+        universe: u64,
         /// Elements of a slab
         #[arg(long, default_value_t = 0)]
         per_slab: usize,
-        /// Rows are appended to this file, as JSON
-        #[arg(long)]
-        out: Option<PathBuf>,
+        #[command(flatten)]
+        choice: Choice,
     },
-    /// Memory of lists that are nearly all compressed
+    /// Sets of strings of 8 to 40 bytes, all in memory
+    Strings {
+        /// How many elements
+        #[arg(long, default_value_t = 2_000_000)]
+        elements: u64,
+        /// In which order they come
+        #[arg(long, default_values_t = [Order::Random])]
+        order: Vec<Order>,
+        /// Which of them are looked for
+        #[arg(long, default_value_t = Finds::Uniform)]
+        finds: Finds,
+        #[command(flatten)]
+        choice: Choice,
+    },
+    /// Lists that are nearly all compressed: their memory, or time to find
     Cold {
         /// How many elements
         #[arg(long, default_value_t = 10_000_000)]
@@ -52,56 +72,143 @@ enum What {
         /// The heap's codec
         #[arg(long, default_value = "zstd:1")]
         codec: String,
+        /// Looks for elements, and compares with a list that is all resident
+        #[arg(long)]
+        finds: Option<Finds>,
+        /// Runs of these, of which the medians are printed
+        #[arg(long, default_value_t = 3)]
+        repeats: usize,
+    },
+    /// Random operations on many lists at a time
+    RandOps(rand_ops::Args),
+    /// Every insertion's time, for drawings
+    Plots {
+        /// The directory for plots.json
+        #[arg(long)]
+        out: PathBuf,
+        /// How many elements
+        #[arg(long, default_value_t = 1_400_000)]
+        elements: u64,
+        /// Frames of the list that has few; 0: for 1/16 of the elements
+        #[arg(long, default_value_t = 0)]
+        frames: u32,
+        /// Only peers with one of these in their names
+        #[arg(long)]
+        only: Vec<String>,
     },
     /// One run, in this process
     #[command(hide = true)]
-    One { peer: String, elements: u64, order: Order, universe: u64, per_slab: usize },
+    One {
+        peer: String,
+        kind: Kind,
+        elements: u64,
+        order: Order,
+        finds: Finds,
+        universe: u64,
+        per_slab: usize,
+    },
+    /// One trace, in this process
+    #[command(hide = true)]
+    Trace { peer: String, elements: u64, order: Order, frames: u32, samples: u64, to: PathBuf },
 }
 
-/// The order in which elements come.
+#[derive(clap::Args)]
+struct Choice {
+    /// Only peers with one of these in their names
+    #[arg(long)]
+    only: Vec<String>,
+    /// Runs of each, one peer after the other, of which the medians are printed
+    #[arg(long, default_value_t = 3)]
+    repeats: usize,
+    /// Rows are appended to this file, as JSON
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+/// What elements are.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Order {
-    Random,
-    Sequential,
+enum Kind {
+    Integers,
+    Strings,
 }
 
-impl std::fmt::Display for Order {
+impl Kind {
+    fn peers(self) -> &'static [Peer] {
+        match self {
+            Kind::Integers => sets::PEERS,
+            Kind::Strings => strings::PEERS,
+        }
+    }
+
+    /// With which of them memfold's are compared, as the goals do.
+    fn bases(self) -> &'static [&'static str] {
+        match self {
+            Kind::Integers => &["absl"],
+            Kind::Strings => &["btreeset", "absl"],
+        }
+    }
+
+    fn one(self, peer: &str, load: Load) -> Result<Run, String> {
+        match self {
+            Kind::Integers => sets::one(peer, load),
+            Kind::Strings => strings::one(peer, load),
+        }
+    }
+}
+
+impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Order::Random => "random",
-            Order::Sequential => "sequential",
+            Kind::Integers => "integers",
+            Kind::Strings => "strings",
         })
     }
 }
 
-/// What one run says: times in seconds of CPU, for all operations of a kind.
-#[derive(Serialize, Deserialize, Clone)]
-struct Run {
-    peer: String,
-    len: u64,
-    found: u64,
-    sum: u64,
-    left: u64,
-    insert: f64,
-    find: f64,
-    scan: f64,
-    remove: f64,
-    bytes: u64,
-    half_bytes: u64,
+/// A table for each order.
+fn tables(kind: Kind, orders: Vec<Order>, load: Load, choice: &Choice) -> Result<(), String> {
+    let Choice { only, repeats, out } = choice;
+    orders.into_iter().try_for_each(|order| {
+        let load = Load { order, ..load };
+        Comparison { kind, load, only, repeats: *repeats, out: out.as_deref() }.table()
+    })
+}
+
+fn json(value: impl serde::Serialize) -> Result<(), String> {
+    println!("{}", serde_json::to_string(&value).map_err(|error| error.to_string())?);
+    Ok(())
+}
+
+fn run(what: What) -> Result<(), String> {
+    match what {
+        What::Sets { elements, order, finds, universe, per_slab, choice } => {
+            let load = Load { elements, order: Order::Random, finds, universe, per_slab };
+            tables(Kind::Integers, order, load, &choice)
+        }
+        What::Strings { elements, order, finds, choice } => {
+            let load = Load { elements, order: Order::Random, finds, universe: 0, per_slab: 0 };
+            tables(Kind::Strings, order, load, &choice)
+        }
+        What::Cold { elements, codec, finds: None, .. } => cold::table(elements, &codec),
+        What::Cold { elements, codec, finds: Some(finds), repeats } => {
+            cold::finds(elements, &codec, finds, repeats)
+        }
+        What::RandOps(args) => rand_ops::run(&args),
+        What::Plots { out, elements, frames, only } => {
+            plots::Plots { out: &out, elements, frames, only: &only }.make()
+        }
+        What::One { peer, kind, elements, order, finds, universe, per_slab } => {
+            kind.one(&peer, Load { elements, order, finds, universe, per_slab }).and_then(json)
+        }
+        What::Trace { peer, elements, order, frames, samples, to } => {
+            let load = Load { elements, order, finds: Finds::Uniform, universe: 0, per_slab: 0 };
+            plots::trace::one(&peer, load, frames, samples, &to).and_then(json)
+        }
+    }
 }
 
 fn main() -> ExitCode {
-    let result = match Args::parse().what {
-        What::One { peer, elements, order, universe, per_slab } => {
-            sets::one(&peer, sets::Load { elements, order, universe, per_slab })
-                .map(|run| println!("{}", serde_json::to_string(&run).unwrap_or_default()))
-        }
-        What::Cold { elements, codec } => cold::table(elements, &codec),
-        What::Sets { elements, order, only, repeats, per_slab, out } => order
-            .into_iter()
-            .try_for_each(|order| table(elements, order, &only, repeats, per_slab, out.as_deref())),
-    };
-    match result {
+    match run(Args::parse().what) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bench-collections: {error}");
@@ -126,90 +233,4 @@ fn cpp_peers(directory: &Path) -> Result<PathBuf, String> {
         }
         Err(error) => Err(format!("g++: {error}")),
     }
-}
-
-fn table(
-    elements: u64,
-    order: Order,
-    only: &[String],
-    repeats: usize,
-    per_slab: usize,
-    out: Option<&Path>,
-) -> Result<(), String> {
-    let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let cpp = cpp_peers(directory.path());
-    if let Err(why) = &cpp {
-        println!("without peers in C++: {why}");
-    }
-    println!("{elements} elements, {order}: ns of CPU an operation, bytes an element");
-    println!(
-        "{:<18} {:>8} {:>8} {:>8} {:>8} {:>8} {:>14}",
-        "", "insert", "find", "scan", "remove", "bytes", "half removed"
-    );
-    let mut truth: Option<(u64, u64, u64, u64)> = None;
-    for peer in sets::PEERS {
-        if !only.is_empty() && !only.iter().any(|part| peer.name.contains(part.as_str())) {
-            continue;
-        }
-        let mut runs: Vec<Run> = Vec::new();
-        for _ in 0..repeats.max(1) {
-            let mut command = match (peer.cpp, &cpp) {
-                (true, Ok(program)) => Command::new(program),
-                (true, Err(_)) => break,
-                (false, _) => {
-                    let mut command =
-                        Command::new(std::env::current_exe().map_err(|error| error.to_string())?);
-                    command.arg("one");
-                    command
-                }
-            };
-            command.args([peer.name, &elements.to_string(), &order.to_string(), "0"]);
-            if !peer.cpp {
-                command.arg(per_slab.to_string());
-            }
-            let output = command.output().map_err(|error| format!("{}: {error}", peer.name))?;
-            let said = String::from_utf8_lossy(&output.stdout);
-            let run: Run = serde_json::from_str(said.trim())
-                .map_err(|_| format!("{}: {}{said}", peer.name, String::from_utf8_lossy(&output.stderr)))?;
-            let answer = (run.len, run.found, run.sum, run.left);
-            if *truth.get_or_insert(answer) != answer {
-                return Err(format!("{} answers {answer:?}, others {truth:?}", peer.name));
-            }
-            runs.push(run);
-        }
-        if runs.is_empty() {
-            continue;
-        }
-        let median = |of: fn(&Run) -> f64| {
-            let mut all: Vec<f64> = runs.iter().map(of).collect();
-            all.sort_by(f64::total_cmp);
-            all[all.len() / 2]
-        };
-        let per = |seconds: f64, count: u64| seconds * 1e9 / count as f64;
-        let (len, left) = (runs[0].len, runs[0].left);
-        println!(
-            "{:<18} {:>8.0} {:>8.0} {:>8.2} {:>8.0} {:>8.2} {:>14.2}",
-            runs[0].peer,
-            per(median(|run| run.insert), elements),
-            per(median(|run| run.find), elements),
-            per(median(|run| run.scan), len),
-            per(median(|run| run.remove), len - left),
-            median(|run| run.bytes as f64) / len as f64,
-            median(|run| run.half_bytes as f64) / left as f64,
-        );
-        if let Some(out) = out {
-            let mut file = std::fs::OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(out)
-                .map_err(|error| error.to_string())?;
-            for run in &runs {
-                let mut row = serde_json::to_value(run).map_err(|error| error.to_string())?;
-                row["order"] = order.to_string().into();
-                row["elements"] = elements.into();
-                writeln!(file, "{row}").map_err(|error| error.to_string())?;
-            }
-        }
-    }
-    Ok(())
 }

@@ -1,0 +1,50 @@
+//! Counts what a thread asks of the system's allocator, so that an operation that allocated can be told from one that did not.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How often this thread has allocated so far.
+#[inline(always)]
+pub fn count() -> u64 {
+    COUNT.get()
+}
+
+fn add() {
+    // A thread that ends may free and allocate after its locals are gone.
+    let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+}
+
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+// SAFETY: all calls go to the system's allocator as they are; the count neither allocates nor unwinds. What a program allocates can be seen in no safe way.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        add();
+        // SAFETY: the caller's promises are those that the system asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        add();
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        add();
+        // SAFETY: as above.
+        unsafe { System.realloc(memory, layout, bytes) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}

@@ -1,0 +1,204 @@
+//! One structure, operation by operation: what each took, and what else happened meanwhile.
+//!
+//! Runs in a process of its own and leaves a file of records, in the order of operations: all insertions, then the removals of half of them. A record is eight bytes, in the
+//! machine's order:
+//!
+//! ```text
+//! | 0..4                       | 4..8                  |
+//! | nanoseconds, at most 2^32-1 | flags: the constants |
+//! ```
+//!
+//! What happened is found out outside of what is timed: allocations by a count; what the heap did by its statistics, which are read after each operation, or, where all
+//! is resident, after those that allocated; what the kernel did by `getrusage`, after operations that took more than a microsecond.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+
+use memfold::collections::SlabList;
+use memfold::heap::{Heap, Limit, Options, Stats};
+use nix::sys::resource::{UsageWho, getrusage};
+use serde::{Deserialize, Serialize};
+
+use super::{allocations, clock};
+use crate::compare::Set;
+use crate::load::{Key, Load, memory};
+
+/// Memory was allocated: for slab lists, a leaf.
+pub const ALLOCATED: u32 = 1;
+/// Leaves were packed anew; fewer or as many as before.
+pub const PACKED: u32 = 2;
+/// A block was brought back.
+pub const BROUGHT: u32 = 4;
+/// A block was compressed.
+pub const COMPRESSED: u32 = 8;
+/// The kernel had to find memory.
+pub const FAULTED: u32 = 16;
+/// The kernel let others run.
+pub const INTERRUPTED: u32 = 32;
+
+/// Nanoseconds from which on the kernel is asked.
+const SLOW: f64 = 1000.0;
+
+/// What a process says at its end.
+#[derive(Serialize, Deserialize)]
+pub struct Report {
+    /// Elements that are left.
+    pub left: u64,
+    /// After so many operations and so many seconds in them: bytes of memory; and of them frames, payload and tables of the heap, if there is one.
+    pub samples: Vec<Vec<f64>>,
+}
+
+/// What is found out about an operation after it.
+trait Look {
+    fn after(&mut self, allocated: bool) -> u32;
+    /// Frames, payload, tables.
+    fn memory(&self) -> Option<[u64; 3]> {
+        None
+    }
+}
+
+/// For who has nothing but the allocator.
+struct Allocator;
+
+impl Look for Allocator {
+    fn after(&mut self, allocated: bool) -> u32 {
+        if allocated { ALLOCATED } else { 0 }
+    }
+}
+
+/// For who lives in a heap.
+struct InHeap<'a> {
+    heap: &'a Heap,
+    last: Stats,
+    /// Blocks leave their frames: so the heap is asked each time.
+    always: bool,
+}
+
+impl Look for InHeap<'_> {
+    fn after(&mut self, allocated: bool) -> u32 {
+        if !allocated && !self.always {
+            return 0;
+        }
+        let now = self.heap.stats();
+        let last = std::mem::replace(&mut self.last, now);
+        let mut flags = 0;
+        if self.last.nodes > last.nodes {
+            flags |= ALLOCATED;
+        } else if allocated {
+            // Leaves are packed in plain memory.
+            flags |= PACKED;
+        }
+        if self.last.faults > last.faults {
+            flags |= BROUGHT;
+        }
+        if self.last.compressions > last.compressions {
+            flags |= COMPRESSED;
+        }
+        flags
+    }
+
+    fn memory(&self) -> Option<[u64; 3]> {
+        let now = self.heap.stats();
+        Some([now.frame_bytes, now.payload_bytes, now.table_bytes])
+    }
+}
+
+/// What the kernel has done to this thread.
+#[derive(Default)]
+struct Kernel {
+    faults: i64,
+    interruptions: i64,
+}
+
+impl Kernel {
+    /// Since the last time.
+    fn since(&mut self) -> u32 {
+        let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else { return 0 };
+        let faults = usage.minor_page_faults() + usage.major_page_faults();
+        let interruptions = usage.involuntary_context_switches();
+        let mut flags = 0;
+        if std::mem::replace(&mut self.faults, faults) < faults {
+            flags |= FAULTED;
+        }
+        if std::mem::replace(&mut self.interruptions, interruptions) < interruptions {
+            flags |= INTERRUPTED;
+        }
+        flags
+    }
+}
+
+fn record<S: Set<u64>>(
+    load: Load,
+    samples: u64,
+    mut set: S,
+    mut look: impl Look,
+    to: &Path,
+) -> Result<Report, String> {
+    let all = load.elements + load.elements / 2;
+    // Written to, so that the kernel has found memory for it.
+    let mut records = vec![(1u64, 1u32); all as usize];
+    let mut memories: Vec<(u64, u64, u64, Option<[u64; 3]>)> = Vec::with_capacity(samples as usize + 2);
+    let (rate, mut kernel) = (clock::Rate::new(), Kernel::default());
+    let slow = (SLOW * rate.per_ns()) as u64;
+    let every = (all / samples).max(1);
+    let before = memory();
+    let mut sum = 0;
+    kernel.since();
+    for i in 0..all {
+        let is_insertion = i < load.elements;
+        let key = u64::at(&load, if is_insertion { i } else { load.turn(i - load.elements) });
+        let made = allocations::count();
+        let begin = clock::ticks();
+        if is_insertion {
+            set.insert(&key);
+        } else {
+            set.remove(&key);
+        }
+        let took = clock::ticks() - begin;
+        let mut flags = if took > slow { kernel.since() } else { 0 };
+        flags |= look.after(allocations::count() != made);
+        records[i as usize] = (took, flags);
+        sum += took;
+        if i % every == every - 1 || i + 1 == load.elements {
+            memories.push((i + 1, sum, memory().saturating_sub(before), look.memory()));
+            kernel.since();
+        }
+    }
+    let per_ns = rate.per_ns();
+    write(&records, per_ns, to).map_err(|error| format!("{}: {error}", to.display()))?;
+    let row = |(done, took, bytes, parts): &(u64, u64, u64, Option<[u64; 3]>)| {
+        let mut row = vec![*done as f64, *took as f64 / per_ns * 1e-9, *bytes as f64];
+        row.extend(parts.iter().flatten().map(|part| *part as f64));
+        row
+    };
+    Ok(Report { left: set.len(), samples: memories.iter().map(row).collect() })
+}
+
+fn write(records: &[(u64, u32)], per_ns: f64, to: &Path) -> std::io::Result<()> {
+    let mut file = std::io::BufWriter::new(std::fs::File::create(to)?);
+    for (took, flags) in records {
+        let ns = (*took as f64 / per_ns).round().min(f64::from(u32::MAX)) as u32;
+        file.write_all(&ns.to_ne_bytes())?;
+        file.write_all(&flags.to_ne_bytes())?;
+    }
+    file.flush()
+}
+
+/// Traces one structure; a slab list with so many frames, if not 0.
+pub fn one(name: &str, load: Load, frames: u32, samples: u64, to: &Path) -> Result<Report, String> {
+    match name {
+        "slablist" => {
+            let limit = Limit::Blocks(if frames > 0 { frames } else { 1 << 20 });
+            let heap = Heap::new(Options::new().limit(limit)).map_err(|error| error.to_string())?;
+            let session = heap.session().map_err(|error| error.to_string())?;
+            let look = InHeap { heap: &heap, last: heap.stats(), always: frames > 0 };
+            record(load, samples, SlabList::new(&session), look, to)
+        }
+        "btreeset" => record(load, samples, BTreeSet::<u64>::new(), Allocator, to),
+        "indexset" => record(load, samples, indexset::BTreeSet::<u64>::new(), Allocator, to),
+        "avl" => record(load, samples, avl::AvlTreeSet::<u64>::new(), Allocator, to),
+        "skiplist" => record(load, samples, crossbeam_skiplist::SkipSet::<u64>::new(), Allocator, to),
+        _ => Err(format!("no peer is called {name}")),
+    }
+}

@@ -1,0 +1,181 @@
+//! `bench-collections rand-ops`: random operations in random proportions on many lists at a time, as libslablist's `drv_rand_ops` did it.
+//!
+//! As a soak test (`--check`) each list has a model beside it, of the standard library, and each answer is compared with the model's; at the end nothing may be left in
+//! the heap. Else each kind of operation is timed. All follows from the seed, so a failure can be repeated: `--seed`, and the same options, with `--operations` so many as it says.
+//!
+//! **More operations, or more kinds of lists**: a sorted list's operations are the table at the head of `sorted.rs`, a name, a weight and a function each. Another kind of list is
+//! one more `impl Game`, put into [`games`].
+
+mod sorted;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use memfold::heap::{Heap, Limit, Options, Session};
+use sorted::Sorted;
+
+use crate::plots::clock::{self, Rate};
+use crate::random::Random;
+
+/// Operations on one list before it is another's turn, at most.
+const BURST: usize = 256;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// How long
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// Stops after so many operations
+    #[arg(long)]
+    operations: Option<u64>,
+    /// Where all choices come from; otherwise from the time
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Frames of the heap; 0: as many as blocks
+    #[arg(long, default_value_t = 0)]
+    frames: u32,
+    /// Elements of the longest lists
+    #[arg(long, default_value_t = 200_000)]
+    longest: usize,
+    /// Compares all with models, and looks at every invariant
+    #[arg(long)]
+    check: bool,
+}
+
+/// A list that is played with, and its model, if there is one.
+trait Game {
+    /// What list it is.
+    fn name(&self) -> String;
+    /// One operation, whichever. An error says what went wrong.
+    fn step(&mut self, random: &mut Random, times: &mut Times) -> Result<(), String>;
+    /// Everything is compared, and each invariant looked at.
+    fn check(&self) -> Result<(), String>;
+}
+
+/// What operations of each kind took.
+#[derive(Default)]
+struct Times {
+    /// How many, and their ticks.
+    of: BTreeMap<&'static str, (u64, u64)>,
+}
+
+impl Times {
+    /// Does it, and notes its time.
+    #[inline(always)]
+    fn time<R>(&mut self, name: &'static str, operation: impl FnOnce() -> R) -> R {
+        let begin = clock::ticks();
+        let result = operation();
+        let took = clock::ticks() - begin;
+        let of = self.of.entry(name).or_default();
+        *of = (of.0 + 1, of.1 + took);
+        result
+    }
+
+    fn count(&self) -> u64 {
+        self.of.values().map(|(count, _)| count).sum()
+    }
+
+    fn print(&self, per_ns: f64) {
+        println!("{:<16} {:>12} {:>14} {:>12}", "", "operations", "a second", "ns each");
+        for (name, (count, ticks)) in &self.of {
+            let ns = *ticks as f64 / per_ns / *count as f64;
+            println!("{name:<16} {count:>12} {:>14.0} {ns:>12.0}", 1e9 / ns);
+        }
+    }
+}
+
+/// The lists: of several types, each small, of middle size and long.
+fn games<'s>(session: &'s Session<'_>, args: &Args) -> Vec<Box<dyn Game + 's>> {
+    let mut games: Vec<Box<dyn Game + 's>> = Vec::new();
+    for longest in [40, 3000, args.longest] {
+        games.push(Box::new(Sorted::<u64>::new(session, longest, false, args.check)));
+        games.push(Box::new(Sorted::<i64>::new(session, longest, false, args.check)));
+        games.push(Box::new(Sorted::<u32>::new(session, longest, true, args.check)));
+        games.push(Box::new(Sorted::<u8>::new(session, longest, true, args.check)));
+        games.push(Box::new(Sorted::<[u64; 2]>::new(session, longest, false, args.check)));
+    }
+    games
+}
+
+/// Plays until the time is over.
+pub fn run(args: &Args) -> Result<(), String> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let seed = args.seed.unwrap_or(now.as_nanos() as u64);
+    let limit = Limit::Blocks(if args.frames > 0 { args.frames } else { 1 << 20 });
+    let mut heap = Heap::new(Options::new().limit(limit)).map_err(|error| error.to_string())?;
+    let rate = Rate::new();
+    let mut times = Times::default();
+    let begin = Instant::now();
+    let lists = {
+        let session = heap.session().map_err(|error| error.to_string())?;
+        let mut games = games(&session, args);
+        play(args, seed, &mut games, &mut times)
+            .map_err(|error| format!("{error} (after {} operations, --seed {seed})", times.count()))?;
+        games.len()
+    };
+    let seconds = begin.elapsed().as_secs_f64();
+    let left = heap.stats().nodes;
+    if left > 0 {
+        return Err(format!("{left} nodes are left of lists that are gone (--seed {seed})"));
+    }
+    heap.check().map_err(|violation| format!("{violation:?} (--seed {seed})"))?;
+    let per_ns = rate.per_ns();
+    times.print(per_ns);
+    let stats = heap.stats();
+    let compared = if args.check { "no difference to the models" } else { "not compared with models" };
+    println!(
+        "rand-ops: {} operations on {lists} lists in {seconds:.0} s, {} blocks compressed, {} brought back, seed {seed}: {compared}",
+        times.count(),
+        stats.compressions,
+        stats.faults
+    );
+    Ok(())
+}
+
+fn play(args: &Args, seed: u64, games: &mut [Box<dyn Game + '_>], times: &mut Times) -> Result<(), String> {
+    let mut random = Random(seed);
+    let (begin, limit) = (Instant::now(), Duration::from_secs_f64(args.seconds));
+    let most = args.operations.unwrap_or(u64::MAX);
+    while times.count() < most && (args.operations.is_some() || begin.elapsed() < limit) {
+        let at = random.below(games.len());
+        let game = &mut games[at];
+        for _ in 0..=random.below(BURST) {
+            game.step(&mut random, times).map_err(|error| format!("{}: {error}", game.name()))?;
+        }
+        if args.check && random.below(2000) == 0 {
+            game.check().map_err(|error| format!("{}: {error}", game.name()))?;
+        }
+    }
+    games.iter().try_for_each(|game| game.check().map_err(|error| format!("{}: {error}", game.name())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(frames: u32) -> Args {
+        Args { seconds: 0.0, operations: Some(60_000), seed: Some(4), frames, longest: 20_000, check: true }
+    }
+
+    #[test]
+    fn lists_do_as_their_models() {
+        run(&args(3)).unwrap();
+        run(&args(0)).unwrap();
+    }
+
+    #[test]
+    fn a_difference_is_found() {
+        let heap = Heap::new(Options::new()).unwrap();
+        let session = heap.session().unwrap();
+        let mut random = Random(7);
+        let mut times = Times::default();
+        let mut game = Sorted::<u64>::new(&session, 3000, false, true);
+        while game.is_empty() {
+            game.step(&mut random, &mut times).unwrap();
+        }
+        game.forget_one();
+        assert!(game.check().is_err());
+        let failed = (0..100_000).find_map(|_| game.step(&mut random, &mut times).err());
+        assert!(failed.is_some());
+    }
+}

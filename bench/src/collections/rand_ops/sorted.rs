@@ -1,0 +1,347 @@
+//! A sorted slab list and its model: for each element how often it is there.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use memfold::collections::SlabList;
+use memfold::heap::{Error, Plain, Session};
+
+use super::{Game, Times};
+use crate::random::Random;
+
+/// Elements up to which a list is compared with its model by position each time; longer ones once in a while.
+const SHORT: u64 = 2000;
+/// Elements that are looked at when a list is not gone through to its end.
+const SOME: usize = 100;
+
+/// What can be done to a list: a name, how often in proportion to others, and how. Each function does it with the list, under the clock, and with the model.
+fn operations<'s, T: Element>() -> Vec<Operation<'s, T>> {
+    vec![
+        Operation { name: "add", weight: 1000, play: add },
+        Operation { name: "remove", weight: 800, play: remove },
+        Operation { name: "find", weight: 800, play: find },
+        Operation { name: "by position", weight: 200, play: by_position },
+        Operation { name: "ends", weight: 100, play: ends },
+        Operation { name: "iterate", weight: 20, play: iterate_some },
+        Operation { name: "iterate all", weight: 1, play: iterate_all },
+        Operation { name: "reap", weight: 1, play: reap },
+        Operation { name: "clear", weight: 1, play: clear },
+        Operation { name: "drop", weight: 1, play: replace },
+    ]
+}
+
+pub struct Operation<'s, T: Element> {
+    name: &'static str,
+    weight: usize,
+    play: fn(&mut Sorted<'s, T>, &mut Turn<'_>) -> Result<(), String>,
+}
+
+/// What an operation is done with.
+struct Turn<'a> {
+    name: &'static str,
+    random: &'a mut Random,
+    times: &'a mut Times,
+}
+
+impl Turn<'_> {
+    /// Does it under the clock; the heap's errors are words.
+    fn time<R>(&mut self, operation: impl FnOnce() -> Result<R, Error>) -> Result<R, String> {
+        self.times.time(self.name, operation).map_err(|error| format!("{}: {error}", self.name))
+    }
+
+    /// What a list says must be what its model says.
+    fn compare<R: PartialEq + Debug>(&self, list: R, model: R) -> Result<(), String> {
+        if list == model {
+            Ok(())
+        } else {
+            Err(format!("{}: {list:?}, but the model says {model:?}", self.name))
+        }
+    }
+}
+
+/// What lists are of.
+pub trait Element: Plain + Copy + Ord + Debug {
+    const NAME: &'static str;
+    fn from_number(number: u64) -> Self;
+}
+
+impl Element for u64 {
+    const NAME: &'static str = "u64";
+    fn from_number(number: u64) -> u64 {
+        number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
+impl Element for i64 {
+    const NAME: &'static str = "i64";
+    fn from_number(number: u64) -> i64 {
+        number as i64 - 1000
+    }
+}
+
+impl Element for u32 {
+    const NAME: &'static str = "u32";
+    fn from_number(number: u64) -> u32 {
+        number as u32
+    }
+}
+
+impl Element for u8 {
+    const NAME: &'static str = "u8";
+    fn from_number(number: u64) -> u8 {
+        number as u8
+    }
+}
+
+impl Element for [u64; 2] {
+    const NAME: &'static str = "two u64";
+    fn from_number(number: u64) -> [u64; 2] {
+        [number % 16, number / 16]
+    }
+}
+
+/// A list, its model, and the proportions in which things are done to it for the moment.
+pub struct Sorted<'s, T: Element> {
+    /// Makes an empty list, with slabs of so many elements, if not 0.
+    make: Box<dyn Fn(usize) -> SlabList<'s, T> + 's>,
+    list: SlabList<'s, T>,
+    model: Option<Model<T>>,
+    many: bool,
+    longest: usize,
+    operations: Vec<Operation<'s, T>>,
+    weights: Vec<usize>,
+    steps: usize,
+}
+
+/// Which elements there are, and how often each.
+struct Model<T> {
+    of: BTreeMap<T, u64>,
+    len: u64,
+}
+
+impl<T: Element> Model<T> {
+    fn iter(&self) -> impl DoubleEndedIterator<Item = T> {
+        self.of.iter().flat_map(|(x, count)| std::iter::repeat_n(*x, *count as usize))
+    }
+
+    fn add(&mut self, x: T, many: bool) -> bool {
+        let count = self.of.entry(x).or_default();
+        let is_added = many || *count == 0;
+        *count += u64::from(is_added);
+        self.len += u64::from(is_added);
+        is_added
+    }
+
+    fn remove(&mut self, x: T) -> bool {
+        let Some(count) = self.of.get_mut(&x) else { return false };
+        *count -= 1;
+        self.len -= 1;
+        if *count == 0 {
+            self.of.remove(&x);
+        }
+        true
+    }
+}
+
+impl<'s, T: Element> Sorted<'s, T> {
+    pub fn new(session: &'s Session<'_>, longest: usize, many: bool, check: bool) -> Self {
+        let make = move |per_slab| {
+            let list = SlabList::new(session);
+            let list = if many { list.many() } else { list };
+            if per_slab > 0 { list.per_slab(per_slab) } else { list }
+        };
+        Sorted {
+            list: make(0),
+            make: Box::new(make),
+            model: check.then(|| Model { of: BTreeMap::new(), len: 0 }),
+            many,
+            longest,
+            operations: operations(),
+            weights: Vec::new(),
+            steps: 0,
+        }
+    }
+
+    /// An element that may be there, or not.
+    fn any(&self, random: &mut Random) -> T {
+        T::from_number(random.below(2 * self.longest) as u64)
+    }
+
+    /// An element that is there, most times.
+    fn one_of(&self, random: &mut Random) -> Result<T, String> {
+        if self.list.is_empty() || random.below(4) == 0 {
+            return Ok(self.any(random));
+        }
+        let at = random.below(self.list.len() as usize) as u64;
+        let there = self.list.at(at).map_err(|error| format!("element {at}: {error}"))?;
+        there.ok_or_else(|| format!("no element {at} of {}", self.list.len()))
+    }
+
+    /// New proportions, for a while: so lists grow and shrink, and there are times in which much is removed, or nothing but looked for.
+    fn choose(&mut self, random: &mut Random) {
+        self.steps = 1 << random.below(15);
+        self.weights = self.operations.iter().map(|operation| operation.weight * random.below(5)).collect();
+        if self.list.len() as usize > self.longest {
+            self.weights[0] = 0;
+            self.weights[1] = 4000;
+        }
+        // Something is always possible.
+        self.weights[2] += 1;
+    }
+
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The model forgets an element.
+    #[cfg(test)]
+    pub fn forget_one(&mut self) {
+        let model = self.model.as_mut().expect("a model");
+        let first = *model.of.keys().next().expect("an element");
+        model.remove(first);
+    }
+}
+
+impl<T: Element> Game for Sorted<'_, T> {
+    fn name(&self) -> String {
+        let kind = if self.many { "each as often as it came" } else { "each once" };
+        format!("a list of {} {}, {kind}, about {} at most", self.list.len(), T::NAME, self.longest)
+    }
+
+    fn step(&mut self, random: &mut Random, times: &mut Times) -> Result<(), String> {
+        if self.steps == 0 {
+            self.choose(random);
+        }
+        self.steps -= 1;
+        let mut at = random.below(self.weights.iter().sum());
+        let is_it = |weight: &usize| {
+            let it = at < *weight;
+            at = at.saturating_sub(*weight);
+            it
+        };
+        let number = self.weights.iter().position(is_it).unwrap_or(2);
+        let Operation { name, play, .. } = self.operations[number];
+        let mut turn = Turn { name, random, times };
+        play(self, &mut turn)?;
+        match &self.model {
+            Some(model) => turn.compare(self.list.len(), model.len),
+            None => Ok(()),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.list.check()?;
+        let Some(model) = &self.model else { return Ok(()) };
+        let mut wanted = model.iter();
+        for (number, x) in self.list.iter().enumerate() {
+            let (x, other) = (x.map_err(|error| format!("element {number}: {error}"))?, wanted.next());
+            if Some(x) != other {
+                return Err(format!("element {number} is {x:?}, but the model says {other:?}"));
+            }
+        }
+        wanted.next().map_or(Ok(()), |x| Err(format!("{x:?} is missing")))
+    }
+}
+
+fn add<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+    let x = game.any(turn.random);
+    let is_added = turn.time(|| game.list.insert(&x))?;
+    let many = game.many;
+    game.model.as_mut().map_or(Ok(()), |model| turn.compare(is_added, model.add(x, many)))
+}
+
+fn remove<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+    let x = game.one_of(turn.random)?;
+    let removed = turn.time(|| game.list.remove(&x))?;
+    game.model.as_mut().map_or(Ok(()), |model| turn.compare(removed, model.remove(x).then_some(x)))
+}
+
+fn find<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+    let x = game.one_of(turn.random)?;
+    let found = turn.time(|| game.list.get(&x))?;
+    game.model.as_ref().map_or(Ok(()), |model| turn.compare(found, model.of.contains_key(&x).then_some(x)))
+}
+
+fn by_position<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+    let at = turn.random.below(game.list.len() as usize + 2) as u64;
+    let found = turn.time(|| game.list.at(at))?;
+    match &game.model {
+        Some(model) if model.len <= SHORT || turn.random.below(200) == 0 => {
+            turn.compare(found, model.iter().nth(at as usize))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn ends<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+    let ends = turn.time(|| Ok((game.list.first()?, game.list.last()?)))?;
+    match &game.model {
+        Some(model) => {
+            turn.compare(ends, (model.of.keys().next().copied(), model.of.keys().next_back().copied()))
+        }
+        None => Ok(()),
+    }
+}
+
+fn iterate_some<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+    let some = turn.random.below(SOME);
+    let (front, back) = turn.time(|| {
+        let mut iter = game.list.iter();
+        let front = iter.by_ref().take(some).collect::<Result<Vec<T>, Error>>()?;
+        Ok((front, iter.rev().take(some).collect::<Result<Vec<T>, Error>>()?))
+    })?;
+    let Some(model) = &game.model else { return Ok(()) };
+    let mut iter = model.iter();
+    let wanted: Vec<T> = iter.by_ref().take(some).collect();
+    turn.compare(front, wanted)?;
+    // What the front has taken is not behind it any more.
+    let rest = (model.len as usize).saturating_sub(some).min(some);
+    turn.compare(back, model.iter().rev().take(rest).collect())
+}
+
+fn iterate_all<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+    let (count, last) = turn
+        .time(|| game.list.iter().try_fold((0u64, None), |(count, _), x| x.map(|x| (count + 1, Some(x)))))?;
+    match &game.model {
+        Some(model) => turn.compare((count, last), (model.len, model.of.keys().next_back().copied())),
+        None => Ok(()),
+    }
+}
+
+fn reap<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+    turn.time(|| game.list.reap()).map(|_| ())
+}
+
+fn clear<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+    if is_spared(game, turn) {
+        return Ok(());
+    }
+    turn.time(|| game.list.clear())?;
+    if let Some(model) = &mut game.model {
+        *model = Model { of: BTreeMap::new(), len: 0 };
+    }
+    Ok(())
+}
+
+/// The list goes, and another comes with slabs of another size.
+fn replace<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+    if is_spared(game, turn) {
+        return Ok(());
+    }
+    let per_slab = if turn.random.below(2) == 0 { 2 + turn.random.below(254) } else { 0 };
+    let list = (game.make)(per_slab);
+    turn.time(|| {
+        game.list = list;
+        Ok(())
+    })?;
+    if let Some(model) = &mut game.model {
+        *model = Model { of: BTreeMap::new(), len: 0 };
+    }
+    Ok(())
+}
+
+/// Long lists go seldom: they have to become long.
+fn is_spared<T: Element>(game: &Sorted<'_, T>, turn: &mut Turn<'_>) -> bool {
+    turn.random.below(1 + game.longest / 1000) != 0
+}
