@@ -17,7 +17,7 @@ PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build capi demo test test-unit test-capi test-torture test-checks test-small test-programs lint soak fuzz bench install install-capi clean
+.PHONY: help setup build capi demo test test-unit test-capi test-torture test-checks test-small test-programs lint soak fuzz bench plots install install-capi clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || grep '##' $(MAKEFILE_LIST)
@@ -69,9 +69,12 @@ lint: setup ## rustfmt, clippy with warnings denied, unsafe without a reason den
 	cargo clippy --quiet --workspace --all-targets --features memfold/rayon,memfold/serde -- -D warnings -D clippy::undocumented_unsafe_blocks
 	cargo clippy --quiet -p memfold-runtime --no-default-features --features preload -- -D warnings -D clippy::undocumented_unsafe_blocks
 
-soak: build ## the torture program for ten minutes
+soak: build ## the torture program and random operations on collections, for ten minutes each
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
 	scripts/torture.sh $(MEMFOLD) $(TORTURE)/torture 600
+	@cargo build --release --quiet -p memfold-bench --bin bench-collections
+	$(TARGET)/release/bench-collections rand-ops --check --seconds 300 --frames 3
+	$(TARGET)/release/bench-collections rand-ops --check --seconds 300
 
 # zstd asks for -fmerge-all-constants, by which the sanitizer of gcc takes a local table for one out of its scope.
 fuzz: setup ## each fuzz target for a minute (needs cargo-fuzz and a nightly toolchain)
@@ -91,6 +94,15 @@ bench-heap: build ## the heap against malloc, as the paper measured it: hours (r
 	$(TARGET)/release/bench-heap micro
 	bench/run --memfold $(MEMFOLD) --bench-heap $(TARGET)/release/bench-heap --sections heap --out $(HEAP)-equal.json
 	$(PYTHON) bench/harness/plot.py $(HEAP).json --to $(HEAP)
+
+# `make plots PLOTS=DIR ELEMENTS=10000000`. Without a C++ compiler or absl, those peers are left out, which is said.
+PLOTS := plots
+ELEMENTS := 1400000
+plots: setup ## every insertion's time, of slab lists and their peers: a page with pictures, in plots/ (a quarter of an hour)
+	@test -e /usr/include/absl/container/btree_set.h && command -v g++ >/dev/null 2>&1 || scripts/setup.sh packages g++ libabsl-dev
+	@cargo build --release --quiet -p memfold-bench --bin bench-collections
+	$(TARGET)/release/bench-collections plots --out $(PLOTS) --elements $(ELEMENTS)
+	@$(PYTHON) bench/harness/insertions.py $(PLOTS)
 
 bench: build ## the numbers of docs/benchmarks.md (root, for zram)
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)

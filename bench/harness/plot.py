@@ -119,6 +119,9 @@ class Names:
     def __call__(self, name):
         return (self.names.index(name) + 0.5) / len(self.names)
 
+    def name(self, tick):
+        return tick
+
     def ticks(self):
         return self.names
 

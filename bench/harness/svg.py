@@ -3,6 +3,7 @@
 A drawing is a page of panels of one size. What a panel shows is given in its own units; a scale puts it in its place.
 """
 
+import base64
 import math
 import xml.etree.ElementTree as ET
 
@@ -44,6 +45,9 @@ class Scale:
             return (math.log10(value) - self.low) / (self.high - self.low)
         return value / self.high
 
+    def name(self, tick):
+        return str(tick) if self.kind == "steps" else nice(tick)
+
     def ticks(self):
         if self.kind == "steps":
             return self.values
@@ -55,9 +59,9 @@ class Scale:
 class Drawing:
     """A page; `add` gives the next panel's corner."""
 
-    def __init__(self, title, columns, rows, width=250, height=190, left=52, gap=26):
-        self.columns, self.width, self.height, self.left, self.gap = columns, width, height, left, gap
-        self.total = (columns * (width + left) + 24, 64 + rows * (height + 64))
+    def __init__(self, title, columns, rows, width=250, height=190, left=52, gap=26, top=72, right=24):
+        self.columns, self.width, self.height, self.left, self.gap, self.top = columns, width, height, left, gap, top
+        self.total = (columns * (width + left) + right, top - 8 + rows * (height + 64))
         self.root = ET.Element("svg", xmlns="http://www.w3.org/2000/svg", width=str(self.total[0]), height=str(self.total[1]),
                                viewBox=f"0 0 {self.total[0]} {self.total[1]}")
         ET.SubElement(self.root, "style").text = STYLE
@@ -84,12 +88,18 @@ class Drawing:
         mark = ET.SubElement(self.root, "path", {"d": f"M{x - 3:.1f} {y - 3:.1f}l6 6m0 -6l-6 6", "stroke": colour, "fill": "none"})
         ET.SubElement(mark, "title").text = words
 
+    def image(self, x, y, width, height, png):
+        """Points that are too many to be drawn one by one."""
+        data = "data:image/png;base64," + base64.b64encode(png).decode()
+        ET.SubElement(self.root, "image", {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}",
+                                           "preserveAspectRatio": "none", "style": "image-rendering:pixelated", "href": data})
+
     def panel(self, title, across, up, label):
         """Axes for two scales; says how to put values into their place."""
         column, row = self.count % self.columns, self.count // self.columns
         self.count += 1
         x = self.left + column * (self.width + self.left)
-        y = 72 + row * (self.height + 64)
+        y = self.top + row * (self.height + 64)
         self.text(x, y - 10, title, "panel")
 
         def place(a, b):
@@ -98,12 +108,12 @@ class Drawing:
         for tick in up.ticks():
             at = y + (1 - up(tick)) * self.height
             self.path([(x, at), (x + self.width, at)], "grid")
-            self.text(x - 5, at + 4, str(tick) if up.kind == "steps" else nice(tick), "end")
+            self.text(x - 5, at + 4, up.name(tick), "end")
         for tick in across.ticks():
             at = x + across(tick) * self.width
             if across.kind != "steps":
                 self.path([(at, y), (at, y + self.height)], "grid")
-            self.text(at, y + self.height + 14, nice(tick), "middle")
+            self.text(at, y + self.height + 14, nice(tick) if across.kind == "steps" else across.name(tick), "middle")
         self.text(x + self.width / 2, y + self.height + 29, label, "middle")
         self.path([(x, y), (x, y + self.height), (x + self.width, y + self.height)], "axis")
         return place

@@ -1,4 +1,4 @@
-//! `bench-collections plots`: every insertion's time, for slab lists and their peers, from which `bench/harness/collections.py` draws.
+//! `bench-collections plots`: every insertion's time, for slab lists and their peers, from which `bench/harness/insertions.py` draws.
 //!
 //! One structure after the other is traced in a process of its own (`trace.rs`, and the same in `peers.cc`), with elements in random order and in sequence; what they leave is
 //! summed up (`summary.rs`) in one file, `plots.json`.

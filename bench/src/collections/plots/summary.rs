@@ -43,7 +43,7 @@ pub struct Summary {
     count: u64,
     seconds: f64,
     classes: Vec<Class>,
-    /// Nanoseconds, for each of some pieces, as long as each other.
+    /// Nanoseconds, for each of some pieces, as long as each other: of those operations that were not interrupted.
     mean: Vec<f64>,
     /// The fraction of operations that took longer, and longer than what: nanoseconds.
     distribution: Vec<(f64, u32)>,
@@ -63,6 +63,8 @@ impl Summary {
 
 /// The class of an operation by its flags.
 fn class_of(flags: u32) -> usize {
+    // Of a leaf more than of the memory that it is the first to touch.
+    let flags = if flags & trace::LEAF != 0 { flags & !trace::FAULTED | trace::ALLOCATED } else { flags };
     CLASSES.iter().rposition(|(_, flag)| *flag == 0 || flags & flag != 0).unwrap_or(0)
 }
 
@@ -86,8 +88,10 @@ pub fn summary(records: &[(u32, u32)]) -> Summary {
         class.count += 1;
         class.seconds += f64::from(*ns) * 1e-9;
         class.most_ns = class.most_ns.max(*ns);
-        let piece = &mut sums[i * PIECES / records.len()];
-        *piece = (piece.0 + f64::from(*ns), piece.1 + 1);
+        if flags & trace::INTERRUPTED == 0 {
+            let piece = &mut sums[i * PIECES / records.len()];
+            *piece = (piece.0 + f64::from(*ns), piece.1 + 1);
+        }
     }
     for (class, grid) in classes.iter_mut().zip(&grids) {
         class.cells = (0..)
@@ -112,7 +116,7 @@ fn distribution(mut all: Vec<u32>) -> Vec<(f64, u32)> {
     for step in 0.. {
         let fraction = 10f64.powf(-f64::from(step) / f64::from(FRACTIONS_OF_TEN));
         let longer = (all.len() as f64 * fraction).round() as usize;
-        if longer < 1 {
+        if longer <= 1 {
             break;
         }
         rows.push((fraction, all[all.len() - longer]));
@@ -140,6 +144,8 @@ mod tests {
     fn the_most_remarkable_names_an_operation() {
         assert_eq!(CLASSES[class_of(0)].0, "nothing else");
         assert_eq!(CLASSES[class_of(trace::PACKED | trace::ALLOCATED)].0, "packed");
+        assert_eq!(CLASSES[class_of(trace::LEAF | trace::FAULTED)].0, "allocated");
+        assert_eq!(CLASSES[class_of(trace::LEAF | trace::COMPRESSED)].0, "compressed");
         assert_eq!(CLASSES[class_of(trace::INTERRUPTED | trace::COMPRESSED)].0, "interrupted");
     }
 

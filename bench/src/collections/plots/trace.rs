@@ -24,9 +24,9 @@ use super::{allocations, clock};
 use crate::compare::Set;
 use crate::load::{Key, Load, memory};
 
-/// Memory was allocated: for slab lists, a leaf.
+/// Memory was allocated.
 pub const ALLOCATED: u32 = 1;
-/// Leaves were packed anew; fewer or as many as before.
+/// Leaves were packed anew, and are as many as before, or fewer.
 pub const PACKED: u32 = 2;
 /// A block was brought back.
 pub const BROUGHT: u32 = 4;
@@ -36,6 +36,8 @@ pub const COMPRESSED: u32 = 8;
 pub const FAULTED: u32 = 16;
 /// The kernel let others run.
 pub const INTERRUPTED: u32 = 32;
+/// There is a leaf more.
+pub const LEAF: u32 = 64;
 
 /// Nanoseconds from which on the kernel is asked.
 const SLOW: f64 = 1000.0;
@@ -51,7 +53,7 @@ pub struct Report {
 
 /// What is found out about an operation after it.
 trait Look {
-    fn after(&mut self, allocated: bool) -> u32;
+    fn after(&mut self, allocated: bool, is_slow: bool) -> u32;
     /// Frames, payload, tables.
     fn memory(&self) -> Option<[u64; 3]> {
         None
@@ -62,7 +64,7 @@ trait Look {
 struct Allocator;
 
 impl Look for Allocator {
-    fn after(&mut self, allocated: bool) -> u32 {
+    fn after(&mut self, allocated: bool, _: bool) -> u32 {
         if allocated { ALLOCATED } else { 0 }
     }
 }
@@ -76,7 +78,7 @@ struct InHeap<'a> {
 }
 
 impl Look for InHeap<'_> {
-    fn after(&mut self, allocated: bool) -> u32 {
+    fn after(&mut self, allocated: bool, is_slow: bool) -> u32 {
         if !allocated && !self.always {
             return 0;
         }
@@ -84,10 +86,10 @@ impl Look for InHeap<'_> {
         let last = std::mem::replace(&mut self.last, now);
         let mut flags = 0;
         if self.last.nodes > last.nodes {
-            flags |= ALLOCATED;
+            flags |= LEAF;
         } else if allocated {
-            // Leaves are packed in plain memory.
-            flags |= PACKED;
+            // Leaves are packed in plain memory, which takes some microseconds; tables grow, too.
+            flags |= if is_slow { PACKED } else { ALLOCATED };
         }
         if self.last.faults > last.faults {
             flags |= BROUGHT;
@@ -156,8 +158,9 @@ fn record<S: Set<u64>>(
             set.remove(&key);
         }
         let took = clock::ticks() - begin;
-        let mut flags = if took > slow { kernel.since() } else { 0 };
-        flags |= look.after(allocations::count() != made);
+        let is_slow = took > slow;
+        let mut flags = if is_slow { kernel.since() } else { 0 };
+        flags |= look.after(allocations::count() != made, is_slow);
         records[i as usize] = (took, flags);
         sum += took;
         if i % every == every - 1 || i + 1 == load.elements {
