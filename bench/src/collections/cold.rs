@@ -80,7 +80,7 @@ fn wanted(finds: Finds, is_scattered: bool, len: u64, count: u64) -> Vec<u64> {
 ///
 /// What is wanted most lies either side by side (what came lately is wanted lately) or anywhere.
 pub fn finds(elements: u64, codec: &str, finds: Finds, repeats: usize) -> Result<(), String> {
-    let finds_made = elements.min(2_000_000);
+    let finds_made = elements.min(500_000);
     println!("{elements} elements of 64 bits, {codec}, {finds_made} finds, {finds}: ns of CPU a find");
     println!(
         "{:<28} {:>8} {:>8} {:>8} {:>12} {:>16}",

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -184,7 +184,7 @@ impl Comparison<'_> {
         };
         let mut rows: Vec<Row> =
             self.kind.peers().iter().filter(is_wanted).map(|peer| Row { peer, runs: Vec::new() }).collect();
-        let cpp = cpp.unwrap_or(PathBuf::new());
+        let cpp = cpp.unwrap_or_default();
         let mut truth: Option<(u64, u64, u64, u64)> = None;
         for repeat in 0..self.repeats.max(1) {
             for row in &mut rows {
