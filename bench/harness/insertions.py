@@ -44,7 +44,7 @@ def ns_name(ns):
     """A time at an axis or in a text."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if ns >= size:
-            return f"{ns / size:.3g} {unit}"
+            return f"{ns / size:.3g} {unit}" if ns < 1000 * size else f"{ns / size:.0f} {unit}"
     return f"{ns:.3g} ns"
 
 
@@ -270,18 +270,20 @@ def memory(data, runs):
     if cold:
         rows, words = cold["samples"], ("frames", "compressed blocks", "tables")
         most = max(sum(row[3:6]) for row in rows) / MIB
-        place = drawing.panel("slab list, few frames, random order: what the heap takes", linear(1.5 * elements, count_name), linear(most, mib),
+        # Room for the keys.
+        top = linear(1.15 * most, mib)
+        place = drawing.panel("slab list, few frames, random order: what the heap takes", linear(1.5 * elements, count_name), top,
                               "operations: insertions, then removals")
         base = [0.0] * len(rows)
         for number, colour in enumerate((BLUE, VIOLET, AMBER)):
-            top = [below + row[3 + number] / MIB for below, row in zip(base, rows)]
-            there = [place(row[0], value) for row, value in zip(rows, top)]
+            upper = [below + row[3 + number] / MIB for below, row in zip(base, rows)]
+            there = [place(row[0], value) for row, value in zip(rows, upper)]
             back = [place(row[0], value) for row, value in zip(rows, base)][::-1]
             drawing.shape("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in there + back) + "z", colour)
-            x, y = place(rows[0][0], most)
+            x, y = place(rows[0][0], top.high)
             drawing.shape(f"M{x + 12 + 150 * number:.1f} {y + 4:.1f}h10v10h-10z", colour)
             drawing.text(x + 27 + 150 * number, y + 13, words[number])
-            base = top
+            base = upper
         drawing.path([place(elements, 0), place(elements, most)], "malloc")
     return drawing
 
@@ -314,16 +316,22 @@ def table(head, rows):
     return "\n".join([*lines, "</table></div>"])
 
 
+def mean_alone(operations):
+    """Without operations during which others ran."""
+    alone = [part for part in operations["classes"] if part["name"] != "interrupted"]
+    return sum(part["seconds"] for part in alone) * 1e9 / max(sum(part["count"] for part in alone), 1)
+
+
 def latencies(data, runs, kind):
     rows = []
     for (name, order), run in runs.items():
         operations = run[kind]
         full = next(row for row in run["samples"] if row[0] == data["elements"])
-        rows.append((f"{name}, {order}", ns_name(operations["seconds"] * 1e9 / operations["count"]),
+        rows.append((f"{name}, {order}", ns_name(mean_alone(operations)),
                      *(ns_name(at_fraction(operations, fraction)) for fraction in (0.5, 0.01, 0.001, 0.0001)),
                      ns_name(operations["distribution"][-1][1]),
                      f"{(full if kind == 'insert' else run['samples'][-1])[2] / (data['elements'] - (0 if kind == 'insert' else operations['count'])):.1f}"))
-    return table(("", "mean", "median", "99 %", "99.9 %", "99.99 %", "longest", "bytes each after"), rows)
+    return table(("", "mean, alone", "median", "99 %", "99.9 %", "99.99 %", "longest", "bytes each after"), rows)
 
 
 def happenings(runs):

@@ -252,7 +252,7 @@ template <typename Set> static int trace(uint64_t samples, const char *path)
     while (wall() - begin < 20000000)
         ;
     double per_ns = static_cast<double>(ticks() - begin_ticks) / static_cast<double>(wall() - begin);
-    uint64_t slow = static_cast<uint64_t>(1000 * per_ns), before = memory();
+    uint64_t slow = static_cast<uint64_t>(1000 * per_ns), interruption = 20 * slow, before = memory();
     Set set;
     kernel();
     for (uint64_t i = 0; i < all; i++) {
@@ -264,6 +264,8 @@ template <typename Set> static int trace(uint64_t samples, const char *path)
         uint64_t took = ticks() - from;
         records[i].took = took;
         records[i].flags = (allocations != made ? ALLOCATED : 0) | (took > slow ? kernel() : 0);
+        if (took < interruption)
+            records[i].flags &= ~INTERRUPTED;
         sum += took;
         if (i % every == every - 1 || i == elements - 1) {
             uint64_t now = memory();

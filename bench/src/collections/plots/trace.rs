@@ -42,6 +42,9 @@ pub const LEAF: u32 = 64;
 /// Nanoseconds from which on the kernel is asked.
 const SLOW: f64 = 1000.0;
 
+/// Nanoseconds that an interruption takes at least. A shorter operation was not interrupted: that was between it and the one before.
+const INTERRUPTION: f64 = 20_000.0;
+
 /// What a process says at its end.
 #[derive(Serialize, Deserialize)]
 pub struct Report {
@@ -143,6 +146,7 @@ fn record<S: Set<u64>>(
     let mut memories: Vec<(u64, u64, u64, Option<[u64; 3]>)> = Vec::with_capacity(samples as usize + 2);
     let (rate, mut kernel) = (clock::Rate::new(), Kernel::default());
     let slow = (SLOW * rate.per_ns()) as u64;
+    let interruption = (INTERRUPTION * rate.per_ns()) as u64;
     let every = (all / samples).max(1);
     let before = memory();
     let mut sum = 0;
@@ -160,6 +164,9 @@ fn record<S: Set<u64>>(
         let took = clock::ticks() - begin;
         let is_slow = took > slow;
         let mut flags = if is_slow { kernel.since() } else { 0 };
+        if took < interruption {
+            flags &= !INTERRUPTED;
+        }
         flags |= look.after(allocations::count() != made, is_slow);
         records[i as usize] = (took, flags);
         sum += took;
