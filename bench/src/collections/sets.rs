@@ -29,7 +29,7 @@ pub fn one(name: &str, load: Load) -> Result<Run, String> {
             let options = Options::new().limit(Limit::Blocks(1 << 20));
             let heap = Heap::new(options).map_err(|error| error.to_string())?;
             let session = heap.session().map_err(|error| error.to_string())?;
-            let mut list = SlabList::new(&session);
+            let mut list = SlabList::<u64>::new(&session);
             if load.per_slab > 0 {
                 list = list.per_slab(load.per_slab);
             }

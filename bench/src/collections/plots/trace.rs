@@ -8,15 +8,15 @@
 //! | nanoseconds, at most 2^32-1 | flags: the constants |
 //! ```
 //!
-//! What happened is found out outside of what is timed: allocations by a count; what the heap did by its statistics, which are read after each operation, or, where all
-//! is resident, after those that allocated; what the kernel did by `getrusage`, after operations that took more than a microsecond.
+//! What happened is found out outside of what is timed, after each operation: allocations by a count; what a slab list and its heap did by their statistics; what the kernel
+//! did by `getrusage`, after operations that took more than a microsecond.
 
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 
-use memfold::collections::SlabList;
-use memfold::heap::{Heap, Limit, Options, Stats};
+use memfold::collections::{SlabList, slablist};
+use memfold::heap::{self, Heap, Limit, Options};
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
 
@@ -55,8 +55,8 @@ pub struct Report {
 }
 
 /// What is found out about an operation after it.
-trait Look {
-    fn after(&mut self, allocated: bool, is_slow: bool) -> u32;
+trait Look<S> {
+    fn after(&mut self, set: &S, allocated: bool) -> u32;
     /// Frames, payload, tables.
     fn memory(&self) -> Option<[u64; 3]> {
         None
@@ -66,8 +66,8 @@ trait Look {
 /// For who has nothing but the allocator.
 struct Allocator;
 
-impl Look for Allocator {
-    fn after(&mut self, allocated: bool, _: bool) -> u32 {
+impl<S> Look<S> for Allocator {
+    fn after(&mut self, _: &S, allocated: bool) -> u32 {
         if allocated { ALLOCATED } else { 0 }
     }
 }
@@ -75,30 +75,32 @@ impl Look for Allocator {
 /// For who lives in a heap.
 struct InHeap<'a> {
     heap: &'a Heap,
-    last: Stats,
+    list: slablist::Stats,
+    blocks: heap::Stats,
     /// Blocks leave their frames: so the heap is asked each time.
-    always: bool,
+    leave: bool,
 }
 
-impl Look for InHeap<'_> {
-    fn after(&mut self, allocated: bool, is_slow: bool) -> u32 {
-        if !allocated && !self.always {
-            return 0;
-        }
-        let now = self.heap.stats();
-        let last = std::mem::replace(&mut self.last, now);
+impl Look<SlabList<'_, u64>> for InHeap<'_> {
+    fn after(&mut self, set: &SlabList<'_, u64>, allocated: bool) -> u32 {
         let mut flags = 0;
-        if self.last.nodes > last.nodes {
+        let (now, last) = (set.stats(), std::mem::replace(&mut self.list, set.stats()));
+        if now.leaves_made - now.leaves_freed > last.leaves_made - last.leaves_freed {
             flags |= LEAF;
+        } else if now.packs > last.packs {
+            flags |= PACKED;
         } else if allocated {
-            // Leaves are packed in plain memory, which takes some microseconds; tables grow, too.
-            flags |= if is_slow { PACKED } else { ALLOCATED };
+            flags |= ALLOCATED;
         }
-        if self.last.faults > last.faults {
-            flags |= BROUGHT;
-        }
-        if self.last.compressions > last.compressions {
-            flags |= COMPRESSED;
+        if self.leave {
+            let now = self.heap.stats();
+            if now.faults > self.blocks.faults {
+                flags |= BROUGHT;
+            }
+            if now.compressions > self.blocks.compressions {
+                flags |= COMPRESSED;
+            }
+            self.blocks = now;
         }
         flags
     }
@@ -137,7 +139,7 @@ fn record<S: Set<u64>>(
     load: Load,
     samples: u64,
     mut set: S,
-    mut look: impl Look,
+    mut look: impl Look<S>,
     to: &Path,
 ) -> Result<Report, String> {
     let all = load.elements + load.elements / 2;
@@ -167,7 +169,7 @@ fn record<S: Set<u64>>(
         if took < interruption {
             flags &= !INTERRUPTED;
         }
-        flags |= look.after(allocations::count() != made, is_slow);
+        flags |= look.after(&set, allocations::count() != made);
         records[i as usize] = (took, flags);
         sum += took;
         if i % every == every - 1 || i + 1 == load.elements {
@@ -202,8 +204,9 @@ pub fn one(name: &str, load: Load, frames: u32, samples: u64, to: &Path) -> Resu
             let limit = Limit::Blocks(if frames > 0 { frames } else { 1 << 20 });
             let heap = Heap::new(Options::new().limit(limit)).map_err(|error| error.to_string())?;
             let session = heap.session().map_err(|error| error.to_string())?;
-            let look = InHeap { heap: &heap, last: heap.stats(), always: frames > 0 };
-            record(load, samples, SlabList::new(&session), look, to)
+            let list = SlabList::new(&session);
+            let look = InHeap { heap: &heap, list: list.stats(), blocks: heap.stats(), leave: frames > 0 };
+            record(load, samples, list, look, to)
         }
         "btreeset" => record(load, samples, BTreeSet::<u64>::new(), Allocator, to),
         "indexset" => record(load, samples, indexset::BTreeSet::<u64>::new(), Allocator, to),

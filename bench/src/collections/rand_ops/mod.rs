@@ -6,6 +6,7 @@
 //! **More operations, or more kinds of lists**: a sorted list's operations are the table at the head of `sorted.rs`, a name, a weight and a function each. Another kind of list is
 //! one more `impl Game`, put into [`games`].
 
+mod elements;
 mod sorted;
 
 use std::collections::BTreeMap;

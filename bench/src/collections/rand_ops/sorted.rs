@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-use memfold::collections::SlabList;
-use memfold::heap::{Error, Plain, Session};
+use memfold::collections::{Packing, SlabList};
+use memfold::heap::{Error, Session};
 
+use super::elements::Number;
 use super::{Game, Times};
 use crate::random::Random;
 
@@ -15,22 +16,26 @@ const SHORT: u64 = 2000;
 const SOME: usize = 100;
 
 /// What can be done to a list: a name, how often in proportion to others, and how. Each function does it with the list, under the clock, and with the model.
-fn operations<'s, T: Element>() -> Vec<Operation<'s, T>> {
+fn operations<'s, T: Number>() -> Vec<Operation<'s, T>> {
     vec![
         Operation { name: "add", weight: 1000, play: add },
         Operation { name: "remove", weight: 800, play: remove },
         Operation { name: "find", weight: 800, play: find },
+        Operation { name: "number of", weight: 100, play: number_of },
         Operation { name: "by position", weight: 200, play: by_position },
         Operation { name: "ends", weight: 100, play: ends },
         Operation { name: "iterate", weight: 20, play: iterate_some },
         Operation { name: "iterate all", weight: 1, play: iterate_all },
+        Operation { name: "range", weight: 20, play: range },
+        Operation { name: "remove range", weight: 2, play: remove_range },
+        Operation { name: "fold", weight: 1, play: fold },
         Operation { name: "reap", weight: 1, play: reap },
         Operation { name: "clear", weight: 1, play: clear },
         Operation { name: "drop", weight: 1, play: replace },
     ]
 }
 
-pub struct Operation<'s, T: Element> {
+pub struct Operation<'s, T: Number> {
     name: &'static str,
     weight: usize,
     play: fn(&mut Sorted<'s, T>, &mut Turn<'_>) -> Result<(), String>,
@@ -59,49 +64,8 @@ impl Turn<'_> {
     }
 }
 
-/// What lists are of.
-pub trait Element: Plain + Copy + Ord + Debug {
-    const NAME: &'static str;
-    fn from_number(number: u64) -> Self;
-}
-
-impl Element for u64 {
-    const NAME: &'static str = "u64";
-    fn from_number(number: u64) -> u64 {
-        number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }
-}
-
-impl Element for i64 {
-    const NAME: &'static str = "i64";
-    fn from_number(number: u64) -> i64 {
-        number as i64 - 1000
-    }
-}
-
-impl Element for u32 {
-    const NAME: &'static str = "u32";
-    fn from_number(number: u64) -> u32 {
-        number as u32
-    }
-}
-
-impl Element for u8 {
-    const NAME: &'static str = "u8";
-    fn from_number(number: u64) -> u8 {
-        number as u8
-    }
-}
-
-impl Element for [u64; 2] {
-    const NAME: &'static str = "two u64";
-    fn from_number(number: u64) -> [u64; 2] {
-        [number % 16, number / 16]
-    }
-}
-
 /// A list, its model, and the proportions in which things are done to it for the moment.
-pub struct Sorted<'s, T: Element> {
+pub struct Sorted<'s, T: Number> {
     /// Makes an empty list, with slabs of so many elements, if not 0.
     make: Box<dyn Fn(usize) -> SlabList<'s, T> + 's>,
     list: SlabList<'s, T>,
@@ -119,7 +83,7 @@ struct Model<T> {
     len: u64,
 }
 
-impl<T: Element> Model<T> {
+impl<T: Number> Model<T> {
     fn iter(&self) -> impl DoubleEndedIterator<Item = T> {
         self.of.iter().flat_map(|(x, count)| std::iter::repeat_n(*x, *count as usize))
     }
@@ -143,7 +107,7 @@ impl<T: Element> Model<T> {
     }
 }
 
-impl<'s, T: Element> Sorted<'s, T> {
+impl<'s, T: Number> Sorted<'s, T> {
     pub fn new(session: &'s Session<'_>, longest: usize, many: bool, check: bool) -> Self {
         let make = move |per_slab| {
             let list = SlabList::new(session);
@@ -203,7 +167,7 @@ impl<'s, T: Element> Sorted<'s, T> {
     }
 }
 
-impl<T: Element> Game for Sorted<'_, T> {
+impl<T: Number> Game for Sorted<'_, T> {
     fn name(&self) -> String {
         let kind = if self.many { "each as often as it came" } else { "each once" };
         format!("a list of {} {}, {kind}, about {} at most", self.list.len(), T::NAME, self.longest)
@@ -244,26 +208,38 @@ impl<T: Element> Game for Sorted<'_, T> {
     }
 }
 
-fn add<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+fn add<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
     let x = game.any(turn.random);
     let is_added = turn.time(|| game.list.insert(&x))?;
     let many = game.many;
     game.model.as_mut().map_or(Ok(()), |model| turn.compare(is_added, model.add(x, many)))
 }
 
-fn remove<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+fn remove<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
     let x = game.one_of(turn.random)?;
     let removed = turn.time(|| game.list.remove(&x))?;
     game.model.as_mut().map_or(Ok(()), |model| turn.compare(removed, model.remove(x).then_some(x)))
 }
 
-fn find<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+fn find<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
     let x = game.one_of(turn.random)?;
     let found = turn.time(|| game.list.get(&x))?;
     game.model.as_ref().map_or(Ok(()), |model| turn.compare(found, model.of.contains_key(&x).then_some(x)))
 }
 
-fn by_position<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+fn number_of<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+    let x = game.one_of(turn.random)?;
+    let number = turn.time(|| game.list.find(&x))?;
+    match &game.model {
+        Some(model) if model.len <= SHORT || turn.random.below(200) == 0 => {
+            let behind: u64 = model.of.range(..=x).map(|(_, count)| count).sum();
+            turn.compare(number, model.of.contains_key(&x).then(|| behind - 1))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn by_position<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
     let at = turn.random.below(game.list.len() as usize + 2) as u64;
     let found = turn.time(|| game.list.at(at))?;
     match &game.model {
@@ -274,7 +250,7 @@ fn by_position<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Res
     }
 }
 
-fn ends<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+fn ends<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
     let ends = turn.time(|| Ok((game.list.first()?, game.list.last()?)))?;
     match &game.model {
         Some(model) => {
@@ -284,7 +260,7 @@ fn ends<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(),
     }
 }
 
-fn iterate_some<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+fn iterate_some<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
     let some = turn.random.below(SOME);
     let (front, back) = turn.time(|| {
         let mut iter = game.list.iter();
@@ -300,7 +276,7 @@ fn iterate_some<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Re
     turn.compare(back, model.iter().rev().take(rest).collect())
 }
 
-fn iterate_all<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+fn iterate_all<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
     let (count, last) = turn
         .time(|| game.list.iter().try_fold((0u64, None), |(count, _), x| x.map(|x| (count + 1, Some(x)))))?;
     match &game.model {
@@ -309,11 +285,43 @@ fn iterate_all<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Res
     }
 }
 
-fn reap<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+fn range<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+    let from = game.any(turn.random);
+    let some = turn.random.below(SOME);
+    let found = turn.time(|| game.list.range(from..)?.take(some).collect::<Result<Vec<T>, Error>>())?;
+    let Some(model) = &game.model else { return Ok(()) };
+    let wanted = model.of.range(from..).flat_map(|(x, count)| std::iter::repeat_n(*x, *count as usize));
+    turn.compare(found, wanted.take(some).collect())
+}
+
+/// Takes out what lies from one element to another, that is not far off in the order.
+fn remove_range<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+    let len = game.list.len();
+    let at = turn.random.below(len as usize + 1) as u64;
+    let end = at + turn.random.below(1 + len as usize / 8) as u64;
+    let there = |at| game.list.at(at).map_err(|error| format!("element {at}: {error}"));
+    let (Some(from), Some(to)) = (there(at)?, there(end)?) else { return Ok(()) };
+    let gone = turn.time(|| game.list.remove_range(from..to))?;
+    let Some(model) = &mut game.model else { return Ok(()) };
+    let taken: Vec<T> = model.of.range(from..to).map(|(x, _)| *x).collect();
+    let count = taken.iter().filter_map(|x| model.of.remove(x)).sum();
+    model.len -= count;
+    turn.compare(gone, count)
+}
+
+fn fold<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+    let (count, last) = turn.time(|| game.list.fold((0u64, None), |(count, _), x| (count + 1, Some(x))))?;
+    match &game.model {
+        Some(model) => turn.compare((count, last), (model.len, model.of.keys().next_back().copied())),
+        None => Ok(()),
+    }
+}
+
+fn reap<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
     turn.time(|| game.list.reap()).map(|_| ())
 }
 
-fn clear<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+fn clear<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
     if is_spared(game, turn) {
         return Ok(());
     }
@@ -324,13 +332,15 @@ fn clear<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<()
     Ok(())
 }
 
-/// The list goes, and another comes with slabs of another size.
-fn replace<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
+/// The list goes, and another comes, with slabs of another size, that is packed in another way.
+fn replace<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
     if is_spared(game, turn) {
         return Ok(());
     }
     let per_slab = if turn.random.below(2) == 0 { 2 + turn.random.below(254) } else { 0 };
-    let list = (game.make)(per_slab);
+    let at_once = Packing::AtOnce { least_slabs: 30, least_percent: 30 };
+    let packing = [Packing::Lazily, at_once, Packing::Never][turn.random.below(3)];
+    let list = (game.make)(per_slab).packing(packing);
     turn.time(|| {
         game.list = list;
         Ok(())
@@ -342,6 +352,6 @@ fn replace<T: Element>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<
 }
 
 /// Long lists go seldom: they have to become long.
-fn is_spared<T: Element>(game: &Sorted<'_, T>, turn: &mut Turn<'_>) -> bool {
+fn is_spared<T: Number>(game: &Sorted<'_, T>, turn: &mut Turn<'_>) -> bool {
     turn.random.below(1 + game.longest / 1000) != 0
 }
