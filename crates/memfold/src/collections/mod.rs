@@ -1,11 +1,20 @@
 //! Collections whose elements lie in a compressed heap.
 //!
 //! ```text
-//!   SlabList ──> sublayers in plain memory ──> leaves in the heap: slabs of sorted elements, side by side
+//!   SlabList ──> sublayers in plain memory ──> leaves in the heap: slabs of elements, side by side
+//!   List     ──> node <──> node <──> node      an element each, linked by their handles
+//!   Tree     ──> node ──> its children         parent, children, siblings; entries of one file in a ring
+//!   Table    ──> columns ──> block groups      elements of one column side by side; those of any length by reference
 //! ```
 
+mod element;
+mod links;
+pub mod list;
 pub mod slablist;
 pub mod slabmap;
+#[cfg(test)]
+mod testing;
 
+pub use list::List;
 pub use slablist::{Compare, Cursor, Element, Natural, Ordered, Packing, SlabList};
 pub use slabmap::SlabMap;

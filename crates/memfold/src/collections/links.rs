@@ -1,0 +1,120 @@
+//! Links between nodes: handles that stand in nodes as eight bytes each, zero for none.
+//!
+//! What holds: links are changed all or none. Each is changed only if it is what it should be, so a handle that has become another node's changes nothing.
+
+use crate::heap::{Error, Handle, Session};
+
+/// Bytes of a link.
+pub const LINK: usize = size_of::<u64>();
+
+/// A link that is to be another one.
+#[derive(Debug, Clone, Copy)]
+pub struct Link {
+    /// The node in which it stands.
+    pub node: Handle,
+    /// Where in it.
+    pub at: usize,
+    /// What it is.
+    pub from: u64,
+    /// What it is to be.
+    pub to: u64,
+}
+
+/// Links were not changed.
+#[derive(Debug, Clone, Copy)]
+pub struct Failure {
+    /// Why.
+    pub error: Error,
+    /// All are as they were. They are not if a node could be changed and, right afterwards, could not be changed back.
+    pub undone: bool,
+}
+
+/// The number of a link.
+pub fn bits(link: Option<Handle>) -> u64 {
+    link.map_or(0, Handle::to_bits)
+}
+
+/// Changes one link; [`Error::Stale`] if it is another one than it should be.
+fn change(session: &Session<'_>, Link { node, at, from, to }: Link) -> Result<(), Error> {
+    session
+        .change_in_place(node, |bytes| {
+            let Some(link) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) else {
+                return false;
+            };
+            let is_it = *link == from.to_ne_bytes();
+            if is_it {
+                *link = to.to_ne_bytes();
+            }
+            is_it
+        })?
+        .then_some(())
+        .ok_or(Error::Stale)
+}
+
+/// Changes links number 0 to `count`, or none. Where there is no link, nothing is to be changed.
+pub fn change_all(
+    session: &Session<'_>,
+    count: usize,
+    link: impl Fn(usize) -> Option<Link>,
+) -> Result<(), Failure> {
+    for number in 0..count {
+        if let Err(error) = link(number).map_or(Ok(()), |link| change(session, link)) {
+            return Err(Failure { error, undone: undo(session, number, &link) });
+        }
+    }
+    Ok(())
+}
+
+/// Changes links number 0 to `count` back; whether all could be.
+pub fn undo(session: &Session<'_>, count: usize, link: impl Fn(usize) -> Option<Link>) -> bool {
+    (0..count).rev().filter_map(link).all(|link| {
+        let back = Link { from: link.to, to: link.from, ..link };
+        change(session, back).is_ok()
+    })
+}
+
+/// A few links that are changed together.
+#[derive(Debug, Clone, Copy)]
+pub struct Few {
+    links: [Option<Link>; Few::MOST],
+    count: usize,
+}
+
+impl Few {
+    const MOST: usize = 8;
+
+    /// None yet.
+    pub fn new() -> Self {
+        Few { links: [None; Few::MOST], count: 0 }
+    }
+
+    /// One more. There is room for eight, more than any operation needs.
+    pub fn add(&mut self, node: Handle, at: usize, from: u64, to: u64) {
+        debug_assert!(self.count < Few::MOST);
+        if from != to
+            && let Some(link) = self.links.get_mut(self.count)
+        {
+            *link = Some(Link { node, at, from, to });
+            self.count += 1;
+        }
+    }
+
+    fn links(&self) -> impl Fn(usize) -> Option<Link> + '_ {
+        |number| self.links[number]
+    }
+
+    /// Changes all of them, or none.
+    pub fn change(&self, session: &Session<'_>) -> Result<(), Failure> {
+        change_all(session, self.count, self.links())
+    }
+
+    /// Changes all of them, and then does something more; if that fails, they are changed back.
+    pub fn change_and(
+        &self,
+        session: &Session<'_>,
+        more: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Failure> {
+        self.change(session)?;
+        more().map_err(|error| Failure { error, undone: undo(session, self.count, self.links()) })
+    }
+}

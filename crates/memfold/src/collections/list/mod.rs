@@ -1,0 +1,426 @@
+//! Linked lists: an element is a node of the heap, which stays where it is while others come and go.
+//!
+//! ```
+//! use memfold::collections::List;
+//! use memfold::heap::{Heap, Options};
+//!
+//! let heap = Heap::new(Options::new())?;
+//! let session = heap.session()?;
+//! let mut list: List<str> = List::new(&session);
+//! let one = list.push_back("one")?;
+//! list.push_back("three")?;
+//! list.insert_after(one, "two")?;
+//! assert_eq!(list.remove(one)?, "one");
+//! let all: Vec<String> = list.iter().collect::<Result<_, _>>()?;
+//! assert_eq!(all, ["two", "three"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! ```text
+//!   a node of a Doubly:  | next, 8 | previous, 8 | element .. |     of a Singly:  | next, 8 | element .. |
+//!                          a handle, or 0 at an end; in a Ring the other end
+//! ```
+//!
+//! In a doubly linked list that was reversed, the links have changed places: `turned` says so, and no node is touched.
+//!
+//! What holds:
+//! - `first` leads by `next` to `last` over `len` nodes, and, if doubly linked, `last` back to `first`.
+//! - An operation that fails changed nothing, `clear` and `retain` excepted. A link is changed only if it is what it should be. If nodes were changed, another one could then not be, and the first
+//!   ones not be changed back, the list is **broken**: all that changes it, or goes through it, is [`Error::Damaged`] from then on.
+
+mod both_ways;
+mod iter;
+mod kind;
+mod order;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::string::String;
+
+pub use iter::{Cursors, Iter};
+pub use kind::{Around, BothWays, Doubly, Kind, Ring, Singly};
+
+use super::element::Element;
+use super::links::{Failure, Few, LINK, bits};
+use crate::heap::{Error, Handle, Session};
+
+/// The name of an element in its list: it stays good while others come and go, until the element itself is removed. Then it is
+/// [`Error::Stale`], as a node's handle is.
+///
+/// A cursor belongs to the list that its element is in. Another list mostly finds that out, and says [`Error::Stale`]; it can't for what is in the middle of
+/// a list, and then both count wrongly, which `check` finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Cursor(Handle);
+
+impl Cursor {
+    /// The cursor as a number, to be kept in nodes: never zero.
+    pub fn to_bits(self) -> u64 {
+        self.0.to_bits()
+    }
+
+    /// The cursor that a number stands for; `None` for zero.
+    pub fn from_bits(bits: u64) -> Option<Self> {
+        Handle::from_bits(bits).map(Cursor)
+    }
+}
+
+/// Both ends of nodes that are linked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Ends {
+    first: Handle,
+    last: Handle,
+}
+
+/// A linked list: see the module. `T` is a plain value, `str` or `[u8]`; `K` says how nodes are linked.
+pub struct List<'s, T: Element + ?Sized, K: Kind = Doubly> {
+    session: &'s Session<'s>,
+    ends: Option<Ends>,
+    len: u64,
+    turned: bool,
+    broken: bool,
+    kind: PhantomData<fn(&T) -> K>,
+}
+
+impl<T: Element + ?Sized, K: Kind> fmt::Debug for List<'_, T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("List").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl<'s, T: Element + ?Sized, K: Kind> List<'s, T, K> {
+    /// Bytes of a node before its element.
+    const HEADER: usize = K::LINKS * LINK;
+
+    /// An empty list.
+    pub fn new(session: &'s Session<'_>) -> Self {
+        let session = session.borrowed();
+        List { session, ends: None, len: 0, turned: false, broken: false, kind: PhantomData }
+    }
+
+    /// How many elements there are.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The first element.
+    pub fn first(&self) -> Option<Cursor> {
+        self.ends.map(|ends| Cursor(ends.first))
+    }
+
+    /// The last element.
+    pub fn last(&self) -> Option<Cursor> {
+        self.ends.map(|ends| Cursor(ends.last))
+    }
+
+    /// The element behind one; `None` behind the last, which in a ring is followed by the first.
+    pub fn next(&self, at: Cursor) -> Result<Option<Cursor>, Error> {
+        Ok(Handle::from_bits(self.link(at.0, self.next_at())?).map(Cursor))
+    }
+
+    /// An element.
+    pub fn get(&self, at: Cursor) -> Result<T::Owned, Error> {
+        Ok(self.read(at.0)?.0)
+    }
+
+    /// Puts another element in the place of one, in its node: [`Error::Mismatch`] if it has another length.
+    pub fn set(&mut self, at: Cursor, element: &T) -> Result<(), Error> {
+        let bytes = element.bytes();
+        self.session.change_in_place(at.0, |node| {
+            let (node_len, value) = (node.len(), Self::HEADER + bytes.len());
+            if node_len != value {
+                return Err(Error::Mismatch { node: node_len, value });
+            }
+            node[Self::HEADER..].copy_from_slice(bytes);
+            Ok(())
+        })?
+    }
+
+    /// Adds an element before all others.
+    pub fn push_front(&mut self, element: &T) -> Result<Cursor, Error> {
+        self.insert(element, None, self.ends.map(|ends| ends.first))
+    }
+
+    /// Adds an element behind all others.
+    pub fn push_back(&mut self, element: &T) -> Result<Cursor, Error> {
+        self.insert(element, self.ends.map(|ends| ends.last), None)
+    }
+
+    /// Adds elements behind all others. If one can't be added, those before it stay.
+    pub fn extend<E: std::borrow::Borrow<T>>(
+        &mut self,
+        elements: impl IntoIterator<Item = E>,
+    ) -> Result<(), Error> {
+        elements.into_iter().try_for_each(|element| self.push_back(element.borrow()).map(|_| ()))
+    }
+
+    /// Adds an element behind one.
+    pub fn insert_after(&mut self, at: Cursor, element: &T) -> Result<Cursor, Error> {
+        let next = self.following(at.0)?;
+        self.insert(element, Some(at.0), next)
+    }
+
+    /// Takes out the first element, and gives it back.
+    pub fn pop_front(&mut self) -> Result<Option<T::Owned>, Error> {
+        let Some(Ends { first, last }) = self.ends else { return Ok(None) };
+        self.take(first, K::IS_RING.then_some(last)).map(Some)
+    }
+
+    /// Takes out the element behind one, and gives it back; `None` behind the last, in a ring, too.
+    pub fn remove_after(&mut self, at: Cursor) -> Result<Option<T::Owned>, Error> {
+        match self.following(at.0)? {
+            Some(next) => self.take(next, Some(at.0)).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Keeps the elements for which `keep` holds. If one can't be read or taken out, those behind it stay.
+    pub fn retain(&mut self, mut keep: impl FnMut(&T::Owned) -> bool) -> Result<(), Error> {
+        let (mut before, mut next) = (None, self.ends.map(|ends| ends.first));
+        for _ in 0..self.len {
+            let node = next.ok_or(Error::Damaged)?;
+            let (element, link) = self.read(node)?;
+            next = Handle::from_bits(link);
+            if keep(&element) {
+                before = Some(node);
+            } else {
+                let ring_end = self.ends.filter(|_| K::IS_RING).map(|ends| ends.last);
+                self.take(node, before.or(ring_end))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The first element for which `is_it` holds.
+    pub fn find(&self, mut is_it: impl FnMut(&T::Owned) -> bool) -> Result<Option<Cursor>, Error> {
+        for entry in self.cursors() {
+            let (cursor, element) = entry?;
+            if is_it(&element) {
+                return Ok(Some(cursor));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes all elements out. The list is empty afterwards, also if a node could not be read or freed, which is an error: then those behind it stay in the
+    /// heap.
+    pub fn clear(&mut self) -> Result<(), Error> {
+        let was = std::mem::replace(self, Self::new(self.session));
+        // The emptied one would do it again.
+        let was = std::mem::ManuallyDrop::new(was);
+        let freed = was.free_all();
+        // Of a broken list, what hangs together is freed.
+        if was.broken { Err(Error::Damaged) } else { freed }
+    }
+
+    /// Frees all nodes.
+    fn free_all(&self) -> Result<(), Error> {
+        let mut next = self.ends.map(|ends| ends.first);
+        for _ in 0..self.len {
+            let node = next.ok_or(Error::Damaged)?;
+            next = Handle::from_bits(self.link(node, self.next_at())?);
+            self.session.free(node)?;
+        }
+        Ok(())
+    }
+
+    /// Looks at every node; what contradicts what, if anything does.
+    pub fn check(&self) -> Result<(), String> {
+        if self.broken {
+            return Err("an operation broke off, and could not be undone".into());
+        }
+        let Some(ends) = self.ends else {
+            return if self.len == 0 { Ok(()) } else { Err(std::format!("{} nodes, not 0", self.len)) };
+        };
+        let (mut node, mut before) = (ends.first, K::IS_RING.then_some(ends.last));
+        for number in 0..self.len {
+            let of = |error| std::format!("node {number}: {error}");
+            let (_, next) = self.read(node).map_err(of)?;
+            if K::LINKS > 1 && self.link(node, self.previous_at()).map_err(of)? != bits(before) {
+                return Err(std::format!("node {number} does not lead back"));
+            }
+            if number + 1 == self.len {
+                let end = bits(K::IS_RING.then_some(ends.first));
+                let is_last = node == ends.last && next == end;
+                return if is_last { Ok(()) } else { Err("the last node is another one".into()) };
+            }
+            before = Some(node);
+            node = Handle::from_bits(next)
+                .ok_or_else(|| std::format!("{} nodes, not {}", number + 1, self.len))?;
+        }
+        Err("no nodes, but ends".into())
+    }
+
+    fn next_at(&self) -> usize {
+        if self.turned { LINK } else { 0 }
+    }
+
+    /// Where `previous` stands; for kinds that have it.
+    fn previous_at(&self) -> usize {
+        LINK - self.next_at()
+    }
+
+    /// What a link of a node says.
+    #[inline(always)]
+    fn link(&self, node: Handle, at: usize) -> Result<u64, Error> {
+        self.session.get_at(node, at).map_err(of_no_node)
+    }
+
+    /// An element and what is behind it.
+    #[inline(always)]
+    fn read(&self, node: Handle) -> Result<(T::Owned, u64), Error> {
+        let at = self.next_at();
+        self.session
+            .view(node, |node| {
+                let len = node.len().checked_sub(Self::HEADER)?;
+                Some((T::read(node, Self::HEADER, len)?, node.get::<u64>(at)?))
+            })?
+            .ok_or(Error::Stale)
+    }
+
+    /// An error if the list is broken.
+    fn sound(&self) -> Result<(), Error> {
+        if self.broken { Err(Error::Damaged) } else { Ok(()) }
+    }
+
+    /// Notes what is left of links that were not changed.
+    fn noted(&mut self, done: Result<(), Failure>) -> Result<(), Error> {
+        done.map_err(|failure| {
+            self.broken |= !failure.undone;
+            failure.error
+        })
+    }
+
+    /// The node behind one, `None` behind the last, in a ring, too.
+    fn following(&self, node: Handle) -> Result<Option<Handle>, Error> {
+        if self.ends.is_some_and(|ends| ends.last == node) {
+            return Ok(None);
+        }
+        // A node without a next one that is not the last is of another list.
+        Handle::from_bits(self.link(node, self.next_at())?).ok_or(Error::Stale).map(Some)
+    }
+
+    /// What the first and the last of nodes lead to, and what leads to them, if they stand between two nodes of the list.
+    fn around(&self, before: Option<Handle>, after: Option<Handle>) -> (Option<Handle>, Option<Handle>) {
+        let of_ring = self.ends.filter(|_| K::IS_RING);
+        (before.or(of_ring.map(|ends| ends.last)), after.or(of_ring.map(|ends| ends.first)))
+    }
+
+    /// Adds an element between two nodes that follow each other; none is the end.
+    fn insert(
+        &mut self,
+        element: &T,
+        before: Option<Handle>,
+        after: Option<Handle>,
+    ) -> Result<Cursor, Error> {
+        self.sound()?;
+        let (back, on) = self.around(before, after);
+        // At an end nodes are made one after the other anyway.
+        let node = self.make(element, before.filter(|_| after.is_some()), back, on)?;
+        let ends = Ends { first: node, last: node };
+        if let Err(error) = self.join(ends, back, on) {
+            return self.session.free(node).and(Err(error));
+        }
+        self.put_ends(ends, before, after);
+        self.len += 1;
+        Ok(Cursor(node))
+    }
+
+    /// Makes a node, beside `near` if there is room, that leads to these; in a ring without others to itself.
+    fn make(
+        &self,
+        element: &T,
+        near: Option<Handle>,
+        back: Option<Handle>,
+        on: Option<Handle>,
+    ) -> Result<Handle, Error> {
+        let bytes = element.bytes();
+        let len = Self::HEADER.saturating_add(bytes.len());
+        let node = match near {
+            Some(near) => self.session.alloc_near(len, near)?,
+            None => self.session.alloc(len)?,
+        };
+        let (next_at, alone) = (self.next_at(), K::IS_RING.then_some(node));
+        let filled = self.session.change_in_place(node, |to| {
+            to[next_at..next_at + LINK].copy_from_slice(&bits(on.or(alone)).to_ne_bytes());
+            if K::LINKS > 1 {
+                to[LINK - next_at..][..LINK].copy_from_slice(&bits(back.or(alone)).to_ne_bytes());
+            }
+            to[Self::HEADER..].copy_from_slice(bytes);
+        });
+        match filled {
+            Ok(()) => Ok(node),
+            Err(error) => self.session.free(node).and(Err(error)),
+        }
+    }
+
+    /// Makes the nodes on both sides lead to nodes that stand between them.
+    fn join(&mut self, new: Ends, back: Option<Handle>, on: Option<Handle>) -> Result<(), Error> {
+        let mut links = Few::new();
+        if let Some(back) = back {
+            links.add(back, self.next_at(), bits(on), new.first.to_bits());
+        }
+        if let Some(on) = on.filter(|_| K::LINKS > 1) {
+            links.add(on, self.previous_at(), bits(back), new.last.to_bits());
+        }
+        let done = links.change(self.session);
+        self.noted(done)
+    }
+
+    /// The list's ends, after nodes were put between two of its nodes.
+    fn put_ends(&mut self, new: Ends, before: Option<Handle>, after: Option<Handle>) {
+        let old = self.ends.unwrap_or(new);
+        let first = if before.is_none() { new.first } else { old.first };
+        let last = if after.is_none() { new.last } else { old.last };
+        self.ends = Some(Ends { first, last });
+    }
+
+    /// Takes a node out to which `back` leads, and gives its element back.
+    fn take(&mut self, node: Handle, back: Option<Handle>) -> Result<T::Owned, Error> {
+        self.sound()?;
+        let Some(Ends { first, last }) = self.ends else { return Err(Error::Stale) };
+        let (element, next) = self.read(node)?;
+        let (alone, on) = (first == last, Handle::from_bits(next));
+        // Of another list, or none.
+        if alone && node != first || on.is_none() && node != last || back.is_none() && node != first {
+            return Err(Error::Stale);
+        }
+        let mut links = Few::new();
+        if !alone {
+            if let Some(back) = back {
+                links.add(back, self.next_at(), node.to_bits(), next);
+            }
+            if let Some(on) = on.filter(|_| K::LINKS > 1) {
+                links.add(on, self.previous_at(), node.to_bits(), bits(back));
+            }
+        }
+        let done = links.change_and(self.session, || self.session.free(node));
+        self.noted(done)?;
+        self.len -= 1;
+        self.ends = match (alone, on, back) {
+            (false, Some(on), _) if node == first => Some(Ends { first: on, last }),
+            (false, _, Some(back)) if node == last => Some(Ends { first, last: back }),
+            (false, ..) => Some(Ends { first, last }),
+            (true, ..) => None,
+        };
+        Ok(element)
+    }
+}
+
+/// A node that has no room for what stands in each of a list is none of it.
+fn of_no_node(error: Error) -> Error {
+    if matches!(error, Error::Mismatch { .. }) { Error::Stale } else { error }
+}
+
+impl<T: Element + ?Sized, K: Kind> Drop for List<'_, T, K> {
+    fn drop(&mut self) {
+        // A node that can't be freed is damaged: the heap has said so to who read it.
+        let _ = self.free_all();
+    }
+}

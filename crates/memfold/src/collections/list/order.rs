@@ -1,0 +1,265 @@
+//! Other orders of what is in a list, and other lists: only links change, each element stays in its node.
+
+use std::cmp::Ordering;
+use std::vec::Vec;
+
+use super::{Around, BothWays, Cursor, Element, Ends, Kind, List};
+use crate::collections::links::{LINK, Link, bits, change_all};
+use crate::heap::{Error, Handle, Session};
+
+impl<'s, T: Element + ?Sized, K: Kind> List<'s, T, K> {
+    /// Puts all elements of another list behind those of this one; it is empty afterwards. A few links change, however many elements there are; only if one of both
+    /// lists was reversed, and the other was not, those of all nodes of the shorter one.
+    ///
+    /// The lists were made with the same session; else it is [`Error::Stale`].
+    pub fn append(&mut self, other: &mut Self) -> Result<(), Error> {
+        self.splice(self.ends.map(|ends| ends.last), None, other)
+    }
+
+    /// Puts all elements of another list behind one of this: as `append` does.
+    pub fn splice_after(&mut self, at: Cursor, other: &mut Self) -> Result<(), Error> {
+        let next = self.following(at.0)?;
+        self.splice(Some(at.0), next, other)
+    }
+
+    fn splice(
+        &mut self,
+        before: Option<Handle>,
+        after: Option<Handle>,
+        other: &mut Self,
+    ) -> Result<(), Error> {
+        self.sound()?;
+        other.sound()?;
+        if !std::ptr::eq(self.session, other.session) {
+            return Err(Error::Stale);
+        }
+        let Some(new) = other.ends else { return Ok(()) };
+        if self.ends.is_none() {
+            self.turned = other.turned;
+        } else if self.turned != other.turned {
+            let shorter = if self.len < other.len { &mut *self } else { &mut *other };
+            shorter.turn()?;
+        }
+        let (back, on) = self.around(before, after);
+        let (next_at, both) = (self.next_at(), K::LINKS > 1);
+        let (old_next, old_previous) = (K::IS_RING.then_some(new.first), K::IS_RING.then_some(new.last));
+        let link = |node, at, from, to| Some(Link { node, at, from: bits(from), to: bits(to) });
+        let links = [
+            on.and_then(|on| link(new.last, next_at, old_next, Some(on))),
+            back.and_then(|back| link(back, next_at, on, Some(new.first))),
+            back.filter(|_| both).and_then(|back| link(new.first, LINK - next_at, old_previous, Some(back))),
+            on.filter(|_| both).and_then(|on| link(on, LINK - next_at, back, Some(new.last))),
+        ];
+        let done = change_all(self.session, links.len(), |number| links[number]);
+        other.broken |= done.is_err_and(|failure| !failure.undone);
+        self.noted(done)?;
+        self.put_ends(new, before, after);
+        self.len += other.len;
+        (other.ends, other.len, other.turned) = (None, 0, false);
+        Ok(())
+    }
+
+    /// Turns the order around. Where nodes have two links it touches no node, else all of them.
+    pub fn reverse(&mut self) -> Result<(), Error> {
+        self.sound()?;
+        let Some(Ends { first, last }) = self.ends else { return Ok(()) };
+        if K::LINKS > 1 {
+            self.turned = !self.turned;
+        } else {
+            let end = bits(K::IS_RING.then_some(last));
+            if let Err(Part { error, count, head, rest }) = self.turn_chain(first, self.len, end) {
+                let undone = Handle::from_bits(head).map(|head| self.turn_chain(head, count, rest));
+                self.broken |= count > 0 && !matches!(undone, Some(Ok(())));
+                return Err(error);
+            }
+        }
+        self.ends = Some(Ends { first: last, last: first });
+        Ok(())
+    }
+
+    /// Makes each of `count` nodes from `first` on lead to the one before, and the first to `end`.
+    fn turn_chain(&self, first: Handle, count: u64, end: u64) -> Result<(), Part> {
+        let (mut head, mut rest) = (end, first.to_bits());
+        for number in 0..count {
+            let turned = Handle::from_bits(rest).ok_or(Error::Damaged).and_then(|node| {
+                self.session
+                    .change_in_place(node, |bytes| {
+                        bytes.first_chunk_mut().map(|link| std::mem::replace(link, head.to_ne_bytes()))
+                    })?
+                    .ok_or(Error::Damaged)
+            });
+            match turned {
+                Ok(next) => (head, rest) = (rest, u64::from_ne_bytes(next)),
+                Err(error) => return Err(Part { error, count: number, head, rest }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the links of a doubly linked list change places in all its nodes: it has the same order, with `turned` the other way.
+    fn turn(&mut self) -> Result<(), Error> {
+        let Some(Ends { first, .. }) = self.ends else { return Ok(()) };
+        let at = self.next_at();
+        if let Err((done, error)) = swap_links(self.session, first, self.len, at) {
+            self.broken |= swap_links(self.session, first, done, LINK - at).is_err();
+            return Err(error);
+        }
+        self.turned = !self.turned;
+        Ok(())
+    }
+
+    /// Sorts the elements by a comparison; those that are equal stay in their order. Elements are copied to plain memory for it, with 16 bytes for each. The comparison is asked
+    /// while nothing is being changed; then links are, in the order in which the elements were.
+    pub fn sort_by(
+        &mut self,
+        mut compare: impl FnMut(&T::Owned, &T::Owned) -> Ordering,
+    ) -> Result<(), Error> {
+        self.sound()?;
+        let count = u32::try_from(self.len).map_err(|_| Error::OutOfMemory)? as usize;
+        let (mut nodes, mut elements) = (room(count)?, room(count)?);
+        for entry in self.cursors() {
+            let (Cursor(node), element) = entry?;
+            elements.push((element, nodes.len() as u32));
+            nodes.push(node);
+        }
+        elements.sort_by(|a, b| compare(&a.0, &b.0));
+        let mut order = room(count)?;
+        order.extend(elements.into_iter().map(|(_, number)| number));
+        let sorted = Sorted::new(nodes, order)?;
+        let links = |number: usize| {
+            let (number, is_next) = (number / K::LINKS, number.is_multiple_of(K::LINKS));
+            let at = if is_next { self.next_at() } else { self.previous_at() };
+            sorted.link(number, is_next, at, K::IS_RING, K::IS_RING)
+        };
+        let done = change_all(self.session, count * K::LINKS, links);
+        self.noted(done)?;
+        self.ends = sorted.first_and_last().map(|(first, last)| Ends { first, last });
+        Ok(())
+    }
+
+    /// Sorts the elements in the order of their type.
+    pub fn sort(&mut self) -> Result<(), Error>
+    where
+        T::Owned: Ord,
+    {
+        self.sort_by(T::Owned::cmp)
+    }
+}
+
+impl<T: Element + ?Sized, K: Around> List<'_, T, K> {
+    /// Lets the list begin `by` elements further on. No node changes.
+    pub fn rotate(&mut self, by: u64) -> Result<(), Error> {
+        self.sound()?;
+        let Some(mut ends) = self.ends else { return Ok(()) };
+        for _ in 0..by % self.len {
+            let next = Handle::from_bits(self.link(ends.first, self.next_at())?).ok_or(Error::Damaged)?;
+            ends = Ends { first: next, last: ends.first };
+        }
+        self.ends = Some(ends);
+        Ok(())
+    }
+
+    /// Lets the list begin `by` elements before.
+    pub fn rotate_back(&mut self, by: u64) -> Result<(), Error>
+    where
+        K: BothWays,
+    {
+        self.sound()?;
+        let Some(mut ends) = self.ends else { return Ok(()) };
+        for _ in 0..by % self.len {
+            let previous = Handle::from_bits(self.link(ends.last, self.previous_at())?);
+            ends = Ends { first: ends.last, last: previous.ok_or(Error::Damaged)? };
+        }
+        self.ends = Some(ends);
+        Ok(())
+    }
+}
+
+/// A part of a list that was turned around.
+struct Part {
+    error: Error,
+    /// Nodes that were.
+    count: u64,
+    /// The last of them, and the first that was not.
+    head: u64,
+    rest: u64,
+}
+
+/// Lets both links of `count` nodes from `first` on change places; what stands at `at` leads to the next one. If that fails, how many were changed.
+fn swap_links(session: &Session<'_>, first: Handle, count: u64, at: usize) -> Result<(), (u64, Error)> {
+    let mut node = Some(first);
+    for number in 0..count {
+        let swapped = node.ok_or(Error::Damaged).and_then(|node| {
+            session
+                .change_in_place(node, |bytes| {
+                    let links: &mut [[u8; LINK]] = bytes.get_mut(..2 * LINK)?.as_chunks_mut().0;
+                    let next = links[at / LINK];
+                    links.swap(0, 1);
+                    Some(u64::from_ne_bytes(next))
+                })?
+                .ok_or(Error::Damaged)
+        });
+        node = Handle::from_bits(swapped.map_err(|error| (number, error))?);
+    }
+    Ok(())
+}
+
+/// Room for so many.
+pub fn room<E>(count: usize) -> Result<Vec<E>, Error> {
+    let mut all = Vec::new();
+    all.try_reserve_exact(count).map_err(|_| Error::OutOfMemory)?;
+    Ok(all)
+}
+
+/// Nodes that are to be linked in another order.
+pub struct Sorted {
+    /// In their old order.
+    nodes: Vec<Handle>,
+    /// Their old numbers, in the new order.
+    order: Vec<u32>,
+    /// Their new numbers, in the old order.
+    places: Vec<u32>,
+}
+
+impl Sorted {
+    /// Nodes in their old order, and their numbers in the new one.
+    pub fn new(nodes: Vec<Handle>, order: Vec<u32>) -> Result<Self, Error> {
+        if nodes.len() != order.len() {
+            return Err(Error::Damaged);
+        }
+        let mut places = room(nodes.len())?;
+        places.resize(nodes.len(), 0);
+        for (place, number) in order.iter().enumerate() {
+            places[*number as usize] = place as u32;
+        }
+        Ok(Sorted { nodes, order, places })
+    }
+
+    /// The first and the last in the new order.
+    pub fn first_and_last(&self) -> Option<(Handle, Handle)> {
+        let node = |number: &u32| self.nodes[*number as usize];
+        Some((self.order.first().map(node)?, self.order.last().map(node)?))
+    }
+
+    /// The link of a node, by its old number, to the next one or to the one before. The last one leads to the first if `last_on`, the first back to the last if `first_back`.
+    pub fn link(
+        &self,
+        number: usize,
+        is_next: bool,
+        at: usize,
+        last_on: bool,
+        first_back: bool,
+    ) -> Option<Link> {
+        let count = self.nodes.len();
+        let beside = |place: usize| match is_next {
+            true if place + 1 == count => last_on.then_some(0),
+            true => Some(place + 1),
+            false if place == 0 => first_back.then_some(count - 1),
+            false => Some(place - 1),
+        };
+        let from = beside(number).map(|number| self.nodes[number]);
+        let to = beside(self.places[number] as usize).map(|place| self.nodes[self.order[place] as usize]);
+        let link = Link { node: self.nodes[number], at, from: bits(from), to: bits(to) };
+        (from != to).then_some(link)
+    }
+}

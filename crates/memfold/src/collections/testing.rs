@@ -1,0 +1,99 @@
+//! Heaps for tests: with frames for three blocks, and with a codec that fails when it is told to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use memfold_codec::{Codec, CodecId, Compressed, Malformed, Scratch, codec};
+
+use crate::heap::{Heap, HeapKind, Limit, Options};
+
+/// Three blocks of 4 KiB are in frames.
+pub fn options() -> Options {
+    Options::new().limit(Limit::Blocks(3)).block_size(4 << 10)
+}
+
+/// Heaps of all kinds on which the same has to come out: with how many rounds of operations take no long time there.
+pub fn heaps() -> [(Heap, usize); 3] {
+    [
+        (Heap::new(options()).unwrap(), 60),
+        (Heap::new(options().paranoid(true)).unwrap(), 3),
+        (Heap::new(Options::new().kind(HeapKind::Plain)).unwrap(), 60),
+    ]
+}
+
+/// zstd that refuses to decompress when it is told to: what could not be read can be read later.
+pub struct Flaky {
+    /// Blocks that come before those that are refused, and how many those are.
+    before: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Flaky {
+    /// A heap with such a codec.
+    pub fn heap() -> (Heap, Arc<Flaky>) {
+        let flaky = Arc::new(Flaky { before: AtomicU64::new(0), refused: AtomicU64::new(0) });
+        (Heap::new(options().own_codec(flaky.clone())).unwrap(), flaky)
+    }
+
+    /// What `operation` comes to if, after so many blocks, so many are refused.
+    pub fn with<R>(&self, before: u64, refused: u64, operation: impl FnOnce() -> R) -> R {
+        self.before.store(before, Relaxed);
+        self.refused.store(refused, Relaxed);
+        let result = operation();
+        self.refused.store(0, Relaxed);
+        result
+    }
+
+    fn refuses(&self) -> bool {
+        let (before, refused) = (self.before.load(Relaxed), self.refused.load(Relaxed));
+        if before > 0 {
+            self.before.store(before - 1, Relaxed);
+        } else if refused > 0 {
+            self.refused.store(refused - 1, Relaxed);
+        }
+        before == 0 && refused > 0
+    }
+}
+
+fn inner() -> &'static dyn Codec {
+    codec("zstd:1").unwrap()
+}
+
+impl Codec for Flaky {
+    fn name(&self) -> &str {
+        "flaky"
+    }
+
+    fn id(&self) -> CodecId {
+        inner().id()
+    }
+
+    fn bound(&self, len: usize) -> usize {
+        inner().bound(len)
+    }
+
+    fn compress_scratch(&self, len: usize) -> usize {
+        inner().compress_scratch(len)
+    }
+
+    fn decompress_scratch(&self, len: usize) -> usize {
+        inner().decompress_scratch(len)
+    }
+
+    fn compress(
+        &self,
+        src: &[u8],
+        dst: &mut [u8],
+        threshold: usize,
+        scratch: &mut Scratch<'_>,
+    ) -> Compressed {
+        inner().compress(src, dst, threshold, scratch)
+    }
+
+    fn decompress(&self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Malformed> {
+        if self.refuses() {
+            return Err(Malformed);
+        }
+        inner().decompress(src, dst, scratch)
+    }
+}
