@@ -115,6 +115,11 @@ impl Few {
         more: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Failure> {
         self.change(session)?;
-        more().map_err(|error| Failure { error, undone: undo(session, self.count, self.links()) })
+        more().map_err(|error| Failure { error, undone: self.undo(session) })
+    }
+
+    /// Changes all of them back; whether that could be done.
+    pub fn undo(&self, session: &Session<'_>) -> bool {
+        undo(session, self.count, self.links())
     }
 }

@@ -12,9 +12,12 @@ mod links;
 pub mod list;
 pub mod slablist;
 pub mod slabmap;
+mod sorted;
 #[cfg(test)]
 mod testing;
+pub mod tree;
 
 pub use list::List;
 pub use slablist::{Compare, Cursor, Element, Natural, Ordered, Packing, SlabList};
 pub use slabmap::SlabMap;
+pub use tree::Tree;

@@ -1,6 +1,6 @@
 //! What only lists can do whose nodes lead to the one before, too.
 
-use super::{BothWays, Cursor, Element, Ends, Few, List, bits};
+use super::{BothWays, Cursor, Element, Ends, Few, List};
 use crate::heap::{Error, Handle};
 
 impl<T: Element + ?Sized, K: BothWays> List<'_, T, K> {

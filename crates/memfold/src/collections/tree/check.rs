@@ -1,0 +1,74 @@
+//! What can be wrong with a tree.
+
+use std::format;
+use std::string::String;
+use std::vec::Vec;
+
+use super::{Edge, NodeId, Tree};
+use crate::collections::links::bits;
+use crate::heap::{Error, Handle, Plain};
+
+impl<T: Plain + Copy> Tree<'_, T> {
+    /// Looks at every node; what contradicts what, if anything does.
+    pub fn check(&self) -> Result<(), String> {
+        if self.broken {
+            return Err("an operation broke off, and could not be undone".into());
+        }
+        let mut rings = Vec::new();
+        let mut count = 0u64;
+        self.check_children(None)?;
+        for edge in self.edges(None) {
+            let Edge::Enter(node) = edge.map_err(|error| format!("behind entry {count}: {error}"))? else {
+                continue;
+            };
+            self.check_children(Some(node))?;
+            let links = self.links_of(node.0).map_err(|error| format!("entry {count}: {error}"))?;
+            self.entry(node).map_err(|error| format!("entry {count}: {error}"))?;
+            if let Some(same) = Handle::from_bits(links.same) {
+                rings.push((node.0, same));
+            }
+            count += 1;
+        }
+        if count != self.len {
+            return Err(format!("{count} entries, not {}", self.len));
+        }
+        check_rings(&rings)
+    }
+
+    /// Looks at the links between one entry and those below it.
+    fn check_children(&self, of: Option<NodeId>) -> Result<(), String> {
+        let of_error = |error: Error| format!("below {of:?}: {error}");
+        let first = self.first_child(of).map_err(of_error)?;
+        let (mut before, mut back) = (None, None);
+        for child in self.children(of) {
+            let child = child.map_err(of_error)?;
+            let links = self.links_of(child.0).map_err(of_error)?;
+            let leads_back = if first == Some(child) {
+                back = Some(links.previous);
+                true
+            } else {
+                links.previous == bits(before)
+            };
+            if !leads_back || links.parent != bits(of.map(|of| of.0)) {
+                return Err(format!("{child:?} below {of:?} does not lead back"));
+            }
+            before = Some(child.0);
+        }
+        if back != before.map(Handle::to_bits) {
+            return Err(format!("the first below {of:?} does not lead to the last"));
+        }
+        Ok(())
+    }
+}
+
+/// Each entry of a ring leads to another one of the tree, and one leads to it.
+fn check_rings(rings: &[(Handle, Handle)]) -> Result<(), String> {
+    let mut from: Vec<Handle> = rings.iter().map(|(node, _)| *node).collect();
+    let mut to: Vec<Handle> = rings.iter().map(|(_, same)| *same).collect();
+    from.sort_unstable();
+    to.sort_unstable();
+    if from != to || rings.iter().any(|(node, same)| node == same) {
+        return Err("the entries of one file are in no ring".into());
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! Removing entries with all that is below them.
+
+use std::vec::Vec;
+
+use super::{CHILD, NodeId, SAME, Tree};
+use crate::collections::links::Few;
+use crate::heap::{Error, Handle, Plain};
+
+impl<T: Plain + Copy> Tree<'_, T> {
+    /// Removes an entry and all below it, and returns how many those were. Other entries of the same files stay.
+    ///
+    /// All of them are read before anything is changed. If then one can't be read again, or freed, that is an error: the entry is removed, and what could not be freed stays in the heap.
+    pub fn remove(&mut self, node: NodeId) -> Result<u64, Error> {
+        self.sound()?;
+        let mut linked = Vec::new();
+        let mut count = 0;
+        for entry in self.walk(Some(node)) {
+            let (entry, _) = entry?;
+            count += 1;
+            if self.link_of(entry.0, SAME)? != 0 {
+                linked.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+                linked.push(entry);
+            }
+        }
+        let (out, top) = self.way_out(node.0, self.links_of(node.0)?)?;
+        let rings = self.out_of_rings(&linked)?;
+        let done = out.change(self.session);
+        if let Err(failure) = done {
+            self.broken |= !rings.iter().rev().all(|links| links.undo(self.session));
+            return self.noted(Err(failure)).map(|()| 0);
+        }
+        self.top = top;
+        self.len -= count;
+        let child = self.link_of(node.0, CHILD).map(Handle::from_bits);
+        let below = child.and_then(|child| self.free_all(child));
+        below.and(self.session.free(node.0))?;
+        Ok(count)
+    }
+
+    /// Takes entries out of their rings, all or none.
+    fn out_of_rings(&mut self, nodes: &[NodeId]) -> Result<Vec<Few>, Error> {
+        let mut done: Vec<Few> = Vec::new();
+        for node in nodes {
+            let out = self.way_out_of_ring(node.0).and_then(|links| {
+                done.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+                Ok(links)
+            });
+            let failure = match out {
+                Ok(None) => continue,
+                Ok(Some(links)) => match links.change(self.session) {
+                    Ok(()) => {
+                        done.push(links);
+                        continue;
+                    }
+                    Err(failure) => failure,
+                },
+                Err(error) => crate::collections::links::Failure { error, undone: true },
+            };
+            self.broken |= !failure.undone || !done.iter().rev().all(|links| links.undo(self.session));
+            return Err(failure.error);
+        }
+        Ok(done)
+    }
+
+    /// Removes all entries. There is none afterwards, also if one could not be read or freed, which is an error: then what only it leads to stays in the heap.
+    pub fn clear(&mut self) -> Result<(), Error> {
+        let (top, broken) = (self.top.take(), std::mem::take(&mut self.broken));
+        self.len = 0;
+        let freed = self.free_all(top);
+        if broken { Err(Error::Damaged) } else { freed }
+    }
+
+    /// Frees an entry, its next siblings, and all that is below them. What can't be read is left out; then there is an error in the end.
+    fn free_all(&self, first: Option<Handle>) -> Result<(), Error> {
+        let (mut left, mut result) = (Vec::new(), Ok(()));
+        left.extend(first);
+        while let Some(node) = left.pop() {
+            let links = self.session.get_at::<[u64; 2]>(node, CHILD);
+            let freed = links.and_then(|links| {
+                // Never more than two for each level.
+                left.try_reserve(2).map_err(|_| Error::OutOfMemory)?;
+                let [child, next] = links.map(Handle::from_bits);
+                left.extend(next);
+                left.extend(child);
+                self.session.free(node)
+            });
+            result = result.and(freed);
+        }
+        result
+    }
+}
+
+impl<T: Plain + Copy> Drop for Tree<'_, T> {
+    fn drop(&mut self) {
+        // A node that can't be freed is damaged: the heap has said so to who read it.
+        let _ = self.clear();
+    }
+}

@@ -1,0 +1,169 @@
+//! What entries come to together, added up the parents.
+//!
+//! A file counts once for each entry above it, however many of its own entries are below that one. So, as they come in a walk, an entry counts for those above it up to the first that
+//! has another one of the same file that came before; and that is the deepest one above both the entry and the one of its file that came last.
+
+use std::collections::HashMap;
+use std::vec::Vec;
+
+use super::{DATA, Edge, NodeId, SAME, Tree};
+use crate::heap::{Error, Handle, Plain};
+
+/// An entry whose sum is being made.
+struct Open<V> {
+    node: Handle,
+    own: Option<V>,
+    /// What counts for all above, too, and what was counted there already.
+    below: Option<V>,
+    linked: Option<V>,
+}
+
+/// Entries of files that came already.
+#[derive(Default)]
+struct Came {
+    /// The file of each entry that has others.
+    files: HashMap<Handle, usize>,
+    /// The entry of each file that came last.
+    last: Vec<Option<Handle>>,
+}
+
+impl<T: Plain + Copy> Tree<'_, T> {
+    /// Changes the data of the entries above one, from its parent up: of those that have no other entry of the same file below them. So who adds entries one by one, links
+    /// them, and adds their sizes up, counts each file once for each entry above it.
+    pub fn add_up(&mut self, node: NodeId, mut change: impl FnMut(&mut T)) -> Result<(), Error> {
+        self.sound()?;
+        let mut above = self.ancestors(node).collect::<Result<Vec<_>, _>>()?;
+        if self.link_of(node.0, SAME)? != 0 {
+            above.truncate(self.above_alone(node, &above)?);
+        }
+        let mut done = Vec::new();
+        done.try_reserve_exact(above.len()).map_err(|_| Error::OutOfMemory)?;
+        for node in &above {
+            let changed = self.update(*node, |data| {
+                let old = *data;
+                change(data);
+                old
+            });
+            match changed {
+                Ok(old) => done.push(old),
+                Err(error) => {
+                    let back = above.iter().zip(&done).all(|(node, old)| self.set(*node, old).is_ok());
+                    self.broken |= !back;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many of the entries above one have no other one of the same file below them.
+    fn above_alone(&self, node: NodeId, above: &[NodeId]) -> Result<usize, Error> {
+        let places: HashMap<NodeId, usize> = above.iter().enumerate().map(|(at, node)| (*node, at)).collect();
+        let mut alone = above.len();
+        for other in self.same(node) {
+            for ancestor in self.up_from(other?) {
+                if let Some(at) = places.get(&ancestor?) {
+                    alone = alone.min(*at);
+                    break;
+                }
+            }
+        }
+        Ok(alone)
+    }
+
+    /// An entry and those above it.
+    fn up_from(&self, node: NodeId) -> impl Iterator<Item = Result<NodeId, Error>> {
+        std::iter::once(Ok(node)).chain(self.ancestors(node))
+    }
+
+    /// Gives each entry, below one or in all of the tree, the sum of itself and of all below it: `own` says what an entry is by itself, `put` notes its sum. A file of several entries
+    /// counts once for each entry above it; entries above where the sum begins get nothing.
+    ///
+    /// One walk, which keeps a sum for each level, and some bytes for each entry of a file that has several. If it fails, some entries have their sums and others not.
+    pub fn sum_up<V: Copy>(
+        &mut self,
+        top: Option<NodeId>,
+        mut own: impl FnMut(&T) -> V,
+        mut add: impl FnMut(V, V) -> V,
+        mut put: impl FnMut(&mut T, V),
+    ) -> Result<(), Error> {
+        let (mut open, mut came): (Vec<Open<V>>, Came) = Default::default();
+        let mut both = |a: Option<V>, b: Option<V>| match (a, b) {
+            (Some(a), Some(b)) => Some(add(a, b)),
+            (a, b) => a.or(b),
+        };
+        let session = self.session;
+        for edge in self.edges(top) {
+            match edge? {
+                Edge::Enter(NodeId(node)) => {
+                    let (same, value) = (self.link_of(node, SAME)?, own(&self.get(NodeId(node))?));
+                    let mut own = Some(value);
+                    if same != 0 {
+                        let from = self.counts_from(node, &open, &mut came)?;
+                        open[from..].iter_mut().for_each(|above| above.linked = both(above.linked, own));
+                        own = None;
+                    }
+                    open.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+                    // What was counted above already is its own nevertheless.
+                    let linked = if own.is_none() { Some(value) } else { None };
+                    open.push(Open { node, own, below: None, linked });
+                }
+                Edge::Leave(NodeId(node)) => {
+                    let done = open.pop().filter(|open| open.node == node).ok_or(Error::Damaged)?;
+                    let up = both(done.own, done.below);
+                    if let Some(above) = open.last_mut() {
+                        above.below = both(above.below, up);
+                    }
+                    if let Some(sum) = both(up, done.linked) {
+                        put_data(session, node, |data| put(data, sum))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The first of the entries above an entry, from the top, for which it counts.
+    fn counts_from<V>(&self, node: Handle, above: &[Open<V>], came: &mut Came) -> Result<usize, Error> {
+        let file = match came.files.get(&node) {
+            Some(file) => *file,
+            None => {
+                let file = came.last.len();
+                came.last.push(None);
+                came.files.insert(node, file);
+                for other in self.same(NodeId(node)) {
+                    came.files.insert(other?.0, file);
+                }
+                file
+            }
+        };
+        let Some(last) = came.last[file].replace(node) else { return Ok(0) };
+        let places: HashMap<Handle, usize> =
+            above.iter().enumerate().map(|(at, open)| (open.node, at)).collect();
+        for ancestor in self.up_from(NodeId(last)) {
+            if let Some(at) = places.get(&ancestor?.0) {
+                return Ok(at + 1);
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// Changes the data of an entry; it is written only if it becomes another.
+fn put_data<T: Plain + Copy>(
+    session: &crate::heap::Session<'_>,
+    node: Handle,
+    put: impl FnOnce(&mut T),
+) -> Result<(), Error> {
+    let old: T = session.get_at(node, DATA)?;
+    let mut new = old;
+    put(&mut new);
+    if new.as_bytes() == old.as_bytes() {
+        return Ok(());
+    }
+    session.change_in_place(node, |bytes| {
+        let part = bytes.get_mut(DATA..DATA + size_of::<T>()).ok_or(Error::Damaged)?;
+        part.copy_from_slice(new.as_bytes());
+        Ok(())
+    })?
+}
