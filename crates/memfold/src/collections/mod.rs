@@ -8,11 +8,14 @@
 //! ```
 
 mod element;
+#[cfg(test)]
+mod figures;
 mod links;
 pub mod list;
 pub mod slablist;
 pub mod slabmap;
 mod sorted;
+pub mod table;
 #[cfg(test)]
 mod testing;
 pub mod tree;
@@ -20,4 +23,5 @@ pub mod tree;
 pub use list::List;
 pub use slablist::{Compare, Cursor, Element, Natural, Ordered, Packing, SlabList};
 pub use slabmap::SlabMap;
+pub use table::Table;
 pub use tree::Tree;

@@ -1,0 +1,114 @@
+//! What elements take when nearly all of them are compressed: `cargo test --release -p memfold --lib collections::figures -- --nocapture` prints it.
+
+use std::format;
+use std::println;
+use std::string::String;
+use std::time::Instant;
+use std::vec::Vec;
+
+use super::list::{Doubly, List, Singly};
+use super::table::{Columns, Table};
+use super::tree::{At, Tree};
+use crate::heap::{Heap, Limit, Options};
+use crate::random::Random;
+
+const COUNT: u64 = 100_000;
+
+/// Prints bytes of an element, and fails if there are more than `most` for one that is cold.
+fn report(what: &str, heap: &Heap, most: f64) {
+    let (stats, each) = (heap.stats(), |bytes: u64| bytes as f64 / COUNT as f64);
+    let cold = each(stats.payload_bytes + stats.table_bytes);
+    println!(
+        "{what:<28} {:>6.1} in nodes, {cold:>5.1} cold, {:.1} frames",
+        each(stats.node_bytes),
+        each(stats.frame_bytes)
+    );
+    assert!(cold < most, "{what}: {cold} bytes an element");
+}
+
+fn heap() -> Heap {
+    Heap::new(Options::new().limit(Limit::Blocks(8))).unwrap()
+}
+
+/// Sizes and names as those of files.
+fn file(number: u64, random: &mut Random) -> (u64, String) {
+    let kind = ["c", "h", "txt", "rs", "o"][random.index(5)];
+    (
+        random.below(1 << random.below(20)),
+        format!("{}_{number}.{kind}", ["test", "main", "util", "readme"][random.index(4)]),
+    )
+}
+
+#[test]
+fn lists() {
+    let random = &mut Random(1);
+    {
+        let heap = heap();
+        let session = heap.session().unwrap();
+        let mut list: List<u64, Singly> = List::new(&session);
+        list.extend((0..COUNT).map(|_| random.below(1000))).unwrap();
+        report("singly, u64 below 1000", &heap, 8.0);
+    }
+    {
+        let heap = heap();
+        let session = heap.session().unwrap();
+        let mut list: List<u64, Doubly> = List::new(&session);
+        list.extend((0..COUNT).map(|_| random.below(1000))).unwrap();
+        report("doubly, u64 below 1000", &heap, 8.0);
+        let start = Instant::now();
+        assert_eq!(list.iter().filter(|one| one.is_ok()).count() as u64, COUNT);
+        println!("  in {} ns an element, cold", start.elapsed().as_nanos() as u64 / COUNT);
+    }
+    let heap = heap();
+    let session = heap.session().unwrap();
+    let mut list: List<str> = List::new(&session);
+    (0..COUNT).for_each(|number| drop(list.push_back(&file(number, random).1)));
+    assert_eq!(list.len(), COUNT);
+    report("doubly, names", &heap, 20.0);
+}
+
+#[test]
+fn trees() {
+    let (heap, random) = (heap(), &mut Random(1));
+    let session = heap.session().unwrap();
+    let mut tree: Tree<'_, [u64; 2]> = Tree::new(&session);
+    let mut directories = Vec::new();
+    for number in 0..COUNT {
+        let (size, name) = file(number, random);
+        let parent = directories.last().copied();
+        let node = tree.add(At::Last(parent), &[size, 0], name.as_bytes()).unwrap();
+        match random.below(24) {
+            0 => directories.push(node),
+            1 if directories.len() > 1 => drop(directories.pop()),
+            _ => {}
+        }
+    }
+    let start = Instant::now();
+    tree.sum_up(None, |data| data[0], |a, b| a + b, |data, sum| data[1] = sum).unwrap();
+    println!("  sums in {} ns an entry, cold", start.elapsed().as_nanos() as u64 / COUNT);
+    report("tree, sizes and names", &heap, 40.0);
+}
+
+#[test]
+fn tables() {
+    let (heap, random) = (heap(), &mut Random(1));
+    let session = heap.session().unwrap();
+    let mut columns = Columns::new();
+    let (size, kind, name) = (columns.add::<u64>(), columns.add::<u8>(), columns.add::<str>());
+    let mut table = Table::new(&session, &columns);
+    let files: Vec<_> = (0..COUNT).map(|number| file(number, random)).collect();
+    let rows: Vec<_> = files.iter().map(|_| table.add_row().unwrap()).collect();
+    for (row, file) in rows.iter().zip(&files) {
+        table.set(*row, size, &file.0).unwrap();
+        table.set(*row, kind, &(random.below(5) as u8)).unwrap();
+        table.set(*row, name, &file.1).unwrap();
+    }
+    report("table, sizes, kinds, names", &heap, 24.0);
+    let (start, faults) = (Instant::now(), heap.stats().faults);
+    let sum: u64 = table.column(size).map(|cell| cell.unwrap().1).sum();
+    let nanoseconds = start.elapsed().as_nanos() as f64 / COUNT as f64;
+    println!(
+        "  one column: {nanoseconds:.1} ns a row, cold, {} faults; sum {sum}",
+        heap.stats().faults - faults
+    );
+}
