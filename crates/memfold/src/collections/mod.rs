@@ -7,7 +7,7 @@
 //!   Table    ──> columns ──> block groups      elements of one column side by side; those of any length by reference
 //! ```
 
-mod element;
+mod content;
 #[cfg(test)]
 mod figures;
 mod links;
@@ -20,6 +20,7 @@ pub mod table;
 mod testing;
 pub mod tree;
 
+pub use content::Content;
 pub use list::List;
 pub use slablist::{Compare, Cursor, Element, Natural, Ordered, Packing, SlabList};
 pub use slabmap::SlabMap;

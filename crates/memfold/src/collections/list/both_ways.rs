@@ -1,9 +1,9 @@
 //! What only lists can do whose nodes lead to the one before, too.
 
-use super::{BothWays, Cursor, Element, Ends, Few, List};
+use super::{BothWays, Content, Cursor, Ends, Few, List};
 use crate::heap::{Error, Handle};
 
-impl<T: Element + ?Sized, K: BothWays> List<'_, T, K> {
+impl<T: Content + ?Sized, K: BothWays> List<'_, T, K> {
     /// The element before one; `None` before the first, which in a ring comes after the last.
     pub fn previous(&self, at: Cursor) -> Result<Option<Cursor>, Error> {
         Ok(Handle::from_bits(self.link(at.0, self.previous_at())?).map(Cursor))

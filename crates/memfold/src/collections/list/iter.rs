@@ -3,11 +3,11 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::{BothWays, Cursor, Element, Ends, Kind, List};
+use super::{BothWays, Content, Cursor, Ends, Kind, List};
 use crate::heap::{Error, Handle, Session};
 
 /// Elements with their cursors, in order; those of kinds that are linked both ways from either end. One that can't be read is an error, and the last thing that comes.
-pub struct Cursors<'l, T: Element + ?Sized, K: Kind> {
+pub struct Cursors<'l, T: Content + ?Sized, K: Kind> {
     session: &'l Session<'l>,
     /// Those that come next, from either end.
     front: Option<Handle>,
@@ -18,9 +18,9 @@ pub struct Cursors<'l, T: Element + ?Sized, K: Kind> {
 }
 
 /// Elements in order: see [`Cursors`].
-pub struct Iter<'l, T: Element + ?Sized, K: Kind>(Cursors<'l, T, K>);
+pub struct Iter<'l, T: Content + ?Sized, K: Kind>(Cursors<'l, T, K>);
 
-impl<T: Element + ?Sized, K: Kind> List<'_, T, K> {
+impl<T: Content + ?Sized, K: Kind> List<'_, T, K> {
     /// All elements with their cursors.
     pub fn cursors(&self) -> Cursors<'_, T, K> {
         let ends = self.ends;
@@ -40,7 +40,7 @@ impl<T: Element + ?Sized, K: Kind> List<'_, T, K> {
     }
 }
 
-impl<T: Element + ?Sized, K: Kind> Cursors<'_, T, K> {
+impl<T: Content + ?Sized, K: Kind> Cursors<'_, T, K> {
     /// The element at `node`, and what stands at a link of it.
     #[inline(always)]
     fn read(&mut self, node: Option<Handle>, at: usize) -> Result<(Cursor, T::Owned, Option<Handle>), Error> {
@@ -63,7 +63,7 @@ impl<T: Element + ?Sized, K: Kind> Cursors<'_, T, K> {
     }
 }
 
-impl<T: Element + ?Sized, K: Kind> Iterator for Cursors<'_, T, K> {
+impl<T: Content + ?Sized, K: Kind> Iterator for Cursors<'_, T, K> {
     type Item = Result<(Cursor, T::Owned), Error>;
 
     #[inline]
@@ -86,7 +86,7 @@ impl<T: Element + ?Sized, K: Kind> Iterator for Cursors<'_, T, K> {
     }
 }
 
-impl<T: Element + ?Sized, K: BothWays> DoubleEndedIterator for Cursors<'_, T, K> {
+impl<T: Content + ?Sized, K: BothWays> DoubleEndedIterator for Cursors<'_, T, K> {
     #[inline]
     fn next_back(&mut self) -> Option<Self::Item> {
         if self.left == 0 {
@@ -102,7 +102,7 @@ impl<T: Element + ?Sized, K: BothWays> DoubleEndedIterator for Cursors<'_, T, K>
     }
 }
 
-impl<T: Element + ?Sized, K: Kind> Iterator for Iter<'_, T, K> {
+impl<T: Content + ?Sized, K: Kind> Iterator for Iter<'_, T, K> {
     type Item = Result<T::Owned, Error>;
 
     #[inline]
@@ -115,20 +115,20 @@ impl<T: Element + ?Sized, K: Kind> Iterator for Iter<'_, T, K> {
     }
 }
 
-impl<T: Element + ?Sized, K: BothWays> DoubleEndedIterator for Iter<'_, T, K> {
+impl<T: Content + ?Sized, K: BothWays> DoubleEndedIterator for Iter<'_, T, K> {
     #[inline]
     fn next_back(&mut self) -> Option<Self::Item> {
         self.0.next_back().map(|entry| entry.map(|(_, element)| element))
     }
 }
 
-impl<T: Element + ?Sized, K: Kind> fmt::Debug for Cursors<'_, T, K> {
+impl<T: Content + ?Sized, K: Kind> fmt::Debug for Cursors<'_, T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cursors").field("left", &self.left).finish_non_exhaustive()
     }
 }
 
-impl<T: Element + ?Sized, K: Kind> fmt::Debug for Iter<'_, T, K> {
+impl<T: Content + ?Sized, K: Kind> fmt::Debug for Iter<'_, T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Iter").field("left", &self.0.left).finish_non_exhaustive()
     }

@@ -42,7 +42,7 @@ use std::string::String;
 pub use iter::{Cursors, Iter};
 pub use kind::{Around, BothWays, Doubly, Kind, Ring, Singly};
 
-use super::element::Element;
+use super::content::Content;
 use super::links::{Failure, Few, LINK, bits};
 use crate::heap::{Error, Handle, Session};
 
@@ -74,7 +74,7 @@ struct Ends {
 }
 
 /// A linked list: see the module. `T` is a plain value, `str` or `[u8]`; `K` says how nodes are linked.
-pub struct List<'s, T: Element + ?Sized, K: Kind = Doubly> {
+pub struct List<'s, T: Content + ?Sized, K: Kind = Doubly> {
     session: &'s Session<'s>,
     ends: Option<Ends>,
     len: u64,
@@ -83,13 +83,13 @@ pub struct List<'s, T: Element + ?Sized, K: Kind = Doubly> {
     kind: PhantomData<fn(&T) -> K>,
 }
 
-impl<T: Element + ?Sized, K: Kind> fmt::Debug for List<'_, T, K> {
+impl<T: Content + ?Sized, K: Kind> fmt::Debug for List<'_, T, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("List").field("len", &self.len).finish_non_exhaustive()
     }
 }
 
-impl<'s, T: Element + ?Sized, K: Kind> List<'s, T, K> {
+impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
     /// Bytes of a node before its element.
     const HEADER: usize = K::LINKS * LINK;
 
@@ -418,7 +418,7 @@ fn of_no_node(error: Error) -> Error {
     if matches!(error, Error::Mismatch { .. }) { Error::Stale } else { error }
 }
 
-impl<T: Element + ?Sized, K: Kind> Drop for List<'_, T, K> {
+impl<T: Content + ?Sized, K: Kind> Drop for List<'_, T, K> {
     fn drop(&mut self) {
         // A node that can't be freed is damaged: the heap has said so to who read it.
         let _ = self.free_all();

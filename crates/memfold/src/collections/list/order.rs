@@ -2,12 +2,12 @@
 
 use std::cmp::Ordering;
 
-use super::{Around, BothWays, Cursor, Element, Ends, Kind, List};
+use super::{Around, BothWays, Content, Cursor, Ends, Kind, List};
 use crate::collections::links::{LINK, Link, bits, change_all};
 use crate::collections::sorted::{Sorted, room};
 use crate::heap::{Error, Handle, Session};
 
-impl<'s, T: Element + ?Sized, K: Kind> List<'s, T, K> {
+impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
     /// Puts all elements of another list behind those of this one; it is empty afterwards. A few links change, however many elements there are; only if one of both
     /// lists was reversed, and the other was not, those of all nodes of the shorter one.
     ///
@@ -146,7 +146,7 @@ impl<'s, T: Element + ?Sized, K: Kind> List<'s, T, K> {
     }
 }
 
-impl<T: Element + ?Sized, K: Around> List<'_, T, K> {
+impl<T: Content + ?Sized, K: Around> List<'_, T, K> {
     /// Lets the list begin `by` elements further on. No node changes.
     pub fn rotate(&mut self, by: u64) -> Result<(), Error> {
         self.sound()?;

@@ -12,14 +12,14 @@ use crate::heap::Heap;
 use crate::random::Random;
 
 /// What a list should be.
-type Model<T> = Vec<(Cursor, <T as Element>::Owned)>;
+type Model<T> = Vec<(Cursor, <T as Content>::Owned)>;
 
 /// Operations that a kind has besides those of all kinds.
 type More<T, K> = fn(
     &mut List<'_, T, K>,
     &mut Model<T>,
     &mut Random,
-    fn(u64) -> <T as Element>::Owned,
+    fn(u64) -> <T as Content>::Owned,
 ) -> Result<(), Error>;
 
 fn number(number: u64) -> u64 {
@@ -32,11 +32,11 @@ fn text(number: u64) -> String {
     (0..len).map(|i| if i == 0 { 'ß' } else { char::from(b'a' + (number % 20) as u8) }).collect()
 }
 
-fn contents<T: Element + ?Sized, K: Kind>(list: &List<'_, T, K>) -> Result<Model<T>, Error> {
+fn contents<T: Content + ?Sized, K: Kind>(list: &List<'_, T, K>) -> Result<Model<T>, Error> {
     list.cursors().collect()
 }
 
-fn assert_is<T: Element + ?Sized, K: Kind>(list: &List<'_, T, K>, model: &Model<T>)
+fn assert_is<T: Content + ?Sized, K: Kind>(list: &List<'_, T, K>, model: &Model<T>)
 where
     T::Owned: PartialEq + Debug,
 {
@@ -48,7 +48,7 @@ where
 }
 
 /// One operation that all kinds have.
-fn step<T: Element + ?Sized, K: Kind>(
+fn step<T: Content + ?Sized, K: Kind>(
     list: &mut List<'_, T, K>,
     model: &mut Model<T>,
     random: &mut Random,
@@ -126,7 +126,7 @@ where
     Ok(())
 }
 
-fn both_ways<T: Element + ?Sized, K: BothWays>(
+fn both_ways<T: Content + ?Sized, K: BothWays>(
     list: &mut List<'_, T, K>,
     model: &mut Model<T>,
     random: &mut Random,
@@ -152,7 +152,7 @@ where
     Ok(())
 }
 
-fn around<T: Element + ?Sized, K: Around>(
+fn around<T: Content + ?Sized, K: Around>(
     list: &mut List<'_, T, K>,
     model: &mut Model<T>,
     random: &mut Random,
@@ -167,7 +167,7 @@ fn around<T: Element + ?Sized, K: Around>(
     Ok(())
 }
 
-fn around_both_ways<T: Element + ?Sized, K: Around + BothWays>(
+fn around_both_ways<T: Content + ?Sized, K: Around + BothWays>(
     list: &mut List<'_, T, K>,
     model: &mut Model<T>,
     random: &mut Random,
@@ -191,7 +191,7 @@ where
     }
 }
 
-fn none<T: Element + ?Sized, K: Kind>(
+fn none<T: Content + ?Sized, K: Kind>(
     _: &mut List<'_, T, K>,
     _: &mut Model<T>,
     _: &mut Random,
@@ -200,7 +200,7 @@ fn none<T: Element + ?Sized, K: Kind>(
     Ok(())
 }
 
-fn against_a_vector<T: Element + ?Sized, K: Kind>(element: fn(u64) -> T::Owned, more: More<T, K>)
+fn against_a_vector<T: Content + ?Sized, K: Kind>(element: fn(u64) -> T::Owned, more: More<T, K>)
 where
     T::Owned: Borrow<T> + Ord + Debug + Clone,
 {

@@ -6,7 +6,7 @@
 use std::vec;
 use std::vec::Vec;
 
-use crate::collections::element::Element;
+use crate::collections::content::Content;
 use crate::heap::{Error, Handle, Session};
 
 /// Rows that the first node has room for at first.
@@ -147,7 +147,12 @@ impl Cells {
     /// Frees all nodes. What can't be freed is left; then it is an error in the end.
     pub fn free(&mut self, session: &Session<'_>) -> Result<(), Error> {
         self.first = 0;
-        self.nodes.drain(..).fold(Ok(()), |result, node| result.and(session.free(node)))
+        let mut result = Ok(());
+        for node in self.nodes.drain(..) {
+            let freed = session.free(node);
+            result = result.and(freed);
+        }
+        result
     }
 }
 
@@ -171,7 +176,7 @@ pub fn swap(session: &Session<'_>, node: Handle, at: usize, bytes: &mut [u8]) ->
 }
 
 /// An element of any length.
-pub fn read_element<T: Element + ?Sized>(
+pub fn read_element<T: Content + ?Sized>(
     session: &Session<'_>,
     element: Option<Handle>,
 ) -> Result<T::Owned, Error> {

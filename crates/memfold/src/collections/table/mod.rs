@@ -53,7 +53,7 @@ use std::vec::Vec;
 use cells::{Cells, Width};
 pub use scan::{Rows, Scan};
 
-use super::element::Element;
+use super::content::Content;
 use crate::heap::{Error, Handle, Session};
 
 /// Rows of a group at most: what is copied at a time stays small.
@@ -109,7 +109,7 @@ impl Columns {
     }
 
     /// One more: of plain values, of `str`, or of `[u8]`. Tables that were made already don't have it.
-    pub fn add<T: Element + ?Sized>(&mut self) -> Column<T> {
+    pub fn add<T: Content + ?Sized>(&mut self) -> Column<T> {
         self.sizes.push(T::FIXED);
         Column { number: self.sizes.len() as u32 - 1, of: self.id, element: PhantomData }
     }
@@ -201,7 +201,7 @@ impl<'s> Table<'s> {
     }
 
     /// An element; `None` if the row is not in use.
-    pub fn get<T: Element + ?Sized>(&self, row: Row, column: Column<T>) -> Result<Option<T::Owned>, Error> {
+    pub fn get<T: Content + ?Sized>(&self, row: Row, column: Column<T>) -> Result<Option<T::Owned>, Error> {
         let cells = self.cells(column)?;
         if !self.contains(row)? {
             return Ok(None);
@@ -215,7 +215,7 @@ impl<'s> Table<'s> {
     }
 
     /// Puts an element into a row; false if the row is not in use.
-    pub fn set<T: Element + ?Sized>(
+    pub fn set<T: Content + ?Sized>(
         &mut self,
         row: Row,
         column: Column<T>,

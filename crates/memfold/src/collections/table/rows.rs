@@ -82,10 +82,12 @@ impl Table<'_> {
         self.len -= 1;
         self.first_free = self.first_free.min(row.0);
         let elements = self.columns.iter().zip(&old).filter_map(|(cells, old)| element(cells, old));
-        elements.fold(Ok(true), |result, node| {
+        let mut result = Ok(true);
+        for node in elements {
             let freed = self.session.free(node);
-            result.and_then(|_| freed.map(|()| true))
-        })
+            result = result.and_then(|_| freed.map(|()| true));
+        }
+        result
     }
 
     /// Makes the cells of a row zero; what they were comes to `old`.
@@ -139,9 +141,10 @@ impl Table<'_> {
                 match self.session.read_into(*node, &mut copy) {
                     Ok(()) => {
                         let links = copy.as_chunks().0.iter().map(|link| u64::from_ne_bytes(*link));
-                        result = links
-                            .filter_map(Handle::from_bits)
-                            .fold(result, |result, node| result.and(self.session.free(node)));
+                        for node in links.filter_map(Handle::from_bits) {
+                            let freed = self.session.free(node);
+                            result = result.and(freed);
+                        }
                     }
                     Err(error) => result = result.and(Err(error)),
                 }

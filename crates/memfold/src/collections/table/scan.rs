@@ -6,7 +6,7 @@ use std::vec::Vec;
 
 use super::cells::read_element;
 use super::{Cells, Column, Row, Table};
-use crate::collections::element::Element;
+use crate::collections::content::Content;
 use crate::heap::{Error, Handle, Session};
 
 /// Rows that are copied at a time at most.
@@ -112,7 +112,7 @@ impl Iterator for Rows<'_> {
 }
 
 /// The elements of one column, with their rows, in order. What can't be read is an error, and the last thing that comes.
-pub struct Scan<'t, T: Element + ?Sized> {
+pub struct Scan<'t, T: Content + ?Sized> {
     rows: InUse<'t>,
     cells: Result<&'t Cells, Error>,
     /// Those of the rows that are known.
@@ -120,7 +120,7 @@ pub struct Scan<'t, T: Element + ?Sized> {
     element: PhantomData<fn() -> T::Owned>,
 }
 
-impl<T: Element + ?Sized> Scan<'_, T> {
+impl<T: Content + ?Sized> Scan<'_, T> {
     /// Copies the next cells; false if there are none.
     #[cold]
     #[inline(never)]
@@ -147,7 +147,7 @@ impl<T: Element + ?Sized> Scan<'_, T> {
     }
 }
 
-impl<T: Element + ?Sized> Iterator for Scan<'_, T> {
+impl<T: Content + ?Sized> Iterator for Scan<'_, T> {
     type Item = Result<(Row, T::Owned), Error>;
 
     #[inline]
@@ -182,7 +182,7 @@ impl<'s> Table<'s> {
     }
 
     /// The elements of a column in the rows in use. The blocks of other columns are not touched.
-    pub fn column<T: Element + ?Sized>(&self, column: Column<T>) -> Scan<'_, T> {
+    pub fn column<T: Content + ?Sized>(&self, column: Column<T>) -> Scan<'_, T> {
         let cells = self.cells(column);
         Scan { rows: InUse::new(self), cells, copy: Vec::new(), element: PhantomData }
     }
@@ -194,7 +194,7 @@ impl fmt::Debug for Rows<'_> {
     }
 }
 
-impl<T: Element + ?Sized> fmt::Debug for Scan<'_, T> {
+impl<T: Content + ?Sized> fmt::Debug for Scan<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scan").field("first", &self.rows.first).finish_non_exhaustive()
     }

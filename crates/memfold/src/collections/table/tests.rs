@@ -45,7 +45,7 @@ fn assert_is(table: &Table<'_>, names: &Names, model: &Model) {
     assert_eq!(table.check(), Ok(()));
     assert_eq!(table.len(), model.len() as u64);
     assert!(table.rows().map(Result::unwrap).eq(model.keys().copied()));
-    fn of<T: Element + ?Sized>(table: &Table<'_>, column: Column<T>) -> Vec<(Row, T::Owned)> {
+    fn of<T: Content + ?Sized>(table: &Table<'_>, column: Column<T>) -> Vec<(Row, T::Owned)> {
         table.column(column).collect::<Result<_, _>>().unwrap()
     }
     fn known<V>(model: &Model, of: impl Fn(&Known) -> V) -> Vec<(Row, V)> {

@@ -7,7 +7,7 @@ use std::vec::Vec;
 use crate::heap::{Plain, View};
 
 /// What is kept in the heap: a plain value ([`Plain`] and `Copy`), `str`, or `[u8]`.
-pub trait Element: sealed::Sealed {
+pub trait Content: sealed::Sealed {
     /// What comes back: the value itself, a `String`, or a `Vec<u8>`.
     type Owned;
     /// Bytes of an element, if all have as many.
@@ -32,7 +32,7 @@ mod sealed {
     impl Sealed for [u8] {}
 }
 
-impl<T: Plain + Copy> Element for T {
+impl<T: Plain + Copy> Content for T {
     type Owned = T;
     const FIXED: Option<usize> = Some(size_of::<T>());
 
@@ -51,7 +51,7 @@ impl<T: Plain + Copy> Element for T {
     }
 }
 
-impl Element for [u8] {
+impl Content for [u8] {
     type Owned = Vec<u8>;
     const FIXED: Option<usize> = None;
 
@@ -69,7 +69,7 @@ impl Element for [u8] {
     }
 }
 
-impl Element for str {
+impl Content for str {
     type Owned = String;
     const FIXED: Option<usize> = None;
 
