@@ -31,6 +31,7 @@
 mod both_ways;
 mod iter;
 mod kind;
+mod nodes;
 mod order;
 #[cfg(test)]
 mod tests;
@@ -304,112 +305,6 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
         }
         // A node without a next one that is not the last is of another list.
         Handle::from_bits(self.link(node, self.next_at())?).ok_or(Error::Stale).map(Some)
-    }
-
-    /// What the first and the last of nodes lead to, and what leads to them, if they stand between two nodes of the list.
-    fn around(&self, before: Option<Handle>, after: Option<Handle>) -> (Option<Handle>, Option<Handle>) {
-        let of_ring = self.ends.filter(|_| K::IS_RING);
-        (before.or(of_ring.map(|ends| ends.last)), after.or(of_ring.map(|ends| ends.first)))
-    }
-
-    /// Adds an element between two nodes that follow each other; none is the end.
-    fn insert(
-        &mut self,
-        element: &T,
-        before: Option<Handle>,
-        after: Option<Handle>,
-    ) -> Result<Cursor, Error> {
-        self.sound()?;
-        let (back, on) = self.around(before, after);
-        // At an end nodes are made one after the other anyway.
-        let node = self.make(element, before.filter(|_| after.is_some()), back, on)?;
-        let ends = Ends { first: node, last: node };
-        if let Err(error) = self.join(ends, back, on) {
-            return self.session.free(node).and(Err(error));
-        }
-        self.put_ends(ends, before, after);
-        self.len += 1;
-        Ok(Cursor(node))
-    }
-
-    /// Makes a node, beside `near` if there is room, that leads to these; in a ring without others to itself.
-    fn make(
-        &self,
-        element: &T,
-        near: Option<Handle>,
-        back: Option<Handle>,
-        on: Option<Handle>,
-    ) -> Result<Handle, Error> {
-        let bytes = element.bytes();
-        let len = Self::HEADER.saturating_add(bytes.len());
-        let node = match near {
-            Some(near) => self.session.alloc_near(len, near)?,
-            None => self.session.alloc(len)?,
-        };
-        let (next_at, alone) = (self.next_at(), K::IS_RING.then_some(node));
-        let filled = self.session.change_in_place(node, |to| {
-            to[next_at..next_at + LINK].copy_from_slice(&bits(on.or(alone)).to_ne_bytes());
-            if K::LINKS > 1 {
-                to[LINK - next_at..][..LINK].copy_from_slice(&bits(back.or(alone)).to_ne_bytes());
-            }
-            to[Self::HEADER..].copy_from_slice(bytes);
-        });
-        match filled {
-            Ok(()) => Ok(node),
-            Err(error) => self.session.free(node).and(Err(error)),
-        }
-    }
-
-    /// Makes the nodes on both sides lead to nodes that stand between them.
-    fn join(&mut self, new: Ends, back: Option<Handle>, on: Option<Handle>) -> Result<(), Error> {
-        let mut links = Few::new();
-        if let Some(back) = back {
-            links.add(back, self.next_at(), bits(on), new.first.to_bits());
-        }
-        if let Some(on) = on.filter(|_| K::LINKS > 1) {
-            links.add(on, self.previous_at(), bits(back), new.last.to_bits());
-        }
-        let done = links.change(self.session);
-        self.noted(done)
-    }
-
-    /// The list's ends, after nodes were put between two of its nodes.
-    fn put_ends(&mut self, new: Ends, before: Option<Handle>, after: Option<Handle>) {
-        let old = self.ends.unwrap_or(new);
-        let first = if before.is_none() { new.first } else { old.first };
-        let last = if after.is_none() { new.last } else { old.last };
-        self.ends = Some(Ends { first, last });
-    }
-
-    /// Takes a node out to which `back` leads, and gives its element back.
-    fn take(&mut self, node: Handle, back: Option<Handle>) -> Result<T::Owned, Error> {
-        self.sound()?;
-        let Some(Ends { first, last }) = self.ends else { return Err(Error::Stale) };
-        let (element, next) = self.read(node)?;
-        let (alone, on) = (first == last, Handle::from_bits(next));
-        // Of another list, or none.
-        if alone && node != first || on.is_none() && node != last || back.is_none() && node != first {
-            return Err(Error::Stale);
-        }
-        let mut links = Few::new();
-        if !alone {
-            if let Some(back) = back {
-                links.add(back, self.next_at(), node.to_bits(), next);
-            }
-            if let Some(on) = on.filter(|_| K::LINKS > 1) {
-                links.add(on, self.previous_at(), node.to_bits(), bits(back));
-            }
-        }
-        let done = links.change_and(self.session, || self.session.free(node));
-        self.noted(done)?;
-        self.len -= 1;
-        self.ends = match (alone, on, back) {
-            (false, Some(on), _) if node == first => Some(Ends { first: on, last }),
-            (false, _, Some(back)) if node == last => Some(Ends { first, last: back }),
-            (false, ..) => Some(Ends { first, last }),
-            (true, ..) => None,
-        };
-        Ok(element)
     }
 }
 
