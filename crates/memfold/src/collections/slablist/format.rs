@@ -112,6 +112,10 @@ pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
     type Memo: Memo;
     /// A leaf that is filled at once is filled up to what is left by this part of it.
     const SLACK: usize;
+    /// Leaves have so many 64ths of their room in use, if that can be had.
+    const DENSITY: u64;
+    /// The part of its room that each leaf has left, at least, when elements were spread over some.
+    const SPARE: usize;
     /// Elements can have nodes of their own.
     const HAS_LONG: bool;
     /// Bytes of an element, if all have as many; else 1.
@@ -160,6 +164,12 @@ pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
     fn index(self, leaf: View<'_>, place: Place) -> usize;
     /// Appends the elements of a part of the leaf, and says how many; `None` if it has fewer parts. Parts are in order, and none is empty.
     fn copy_part(self, leaf: View<'_>, part: usize, to: &mut Self::Batch) -> Option<usize>;
+    /// Appends all elements of the leaf.
+    fn copy_all(self, leaf: View<'_>, to: &mut Self::Batch) {
+        (0..self.parts(leaf)).for_each(|part| {
+            self.copy_part(leaf, part, to);
+        });
+    }
     /// How many parts there are.
     fn parts(self, leaf: View<'_>) -> usize;
     /// The part with the element of a number, and its number there.

@@ -1,7 +1,7 @@
 //! Leaves in a row, whatever their order means: what sorted and ordered lists of all formats have in common.
 //!
 //! How full leaves are: elements that come find room in their slab, in the slabs beside it, in their leaf packed anew, in the leaves around; and only if those are
-//! full too, there is one leaf more. A leaf is split in two without further ado as long as all leaves together stay full enough ([`DENSITY`]). When elements go, the
+//! full too, there is one leaf more. A leaf is split in two without further ado as long as all leaves together stay full enough ([`Format::DENSITY`]). When elements go, the
 //! leaves around are packed into one fewer as soon as they fit: so nothing has to be done at once for all of a list (a reap that never stalls).
 //!
 //! Leaves are not packed in place: new ones are made, put in place of the old ones, and those are freed. An error before that leaves all as it was.
@@ -18,8 +18,6 @@ use super::layers::{Layers, LeafRef, Spot};
 use super::options::{Packing, Stats};
 use crate::heap::{Error, Handle, Session};
 
-/// Leaves have so much of their room in use, if that can be had: numerator and denominator.
-const DENSITY: (u64, u64) = (61, 64);
 /// Leaves that are packed together at most.
 const WINDOW: usize = 24;
 /// Elements that go between two looks at what could be packed.
@@ -175,9 +173,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         let before = to.len();
         session.view(leaf.handle, |view| {
             to.keep(0, before);
-            (0..self.format.parts(view)).for_each(|part| {
-                self.format.copy_part(view, part, to);
-            });
+            self.format.copy_all(view, to);
         })?;
         // More or fewer: the heap's memory is not what it was.
         if to.len() - before == leaf.count as usize { Ok(()) } else { Err(Error::Damaged) }
@@ -472,7 +468,7 @@ impl<E: ?Sized + Element> Slabs<E> {
                 return self.split_off(session, spot, 0);
             }
         }
-        let is_dense = self.weight * DENSITY.1 >= (leaves + 1) * room as u64 * DENSITY.0;
+        let is_dense = self.weight * 64 >= (leaves + 1) * room as u64 * E::Format::DENSITY;
         // Elements that are so long that there is no room for them around: two halves have room for any.
         if is_dense || turn > 2 {
             let parts = alike(self.weigh(spot, 1), 2);
@@ -552,7 +548,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         let (mut left, mut right) = (0, 1);
         let room = self.format.room();
         // Afterwards each has room for some more.
-        let spare = (room / 32).max(2 * need);
+        let spare = (room / E::Format::SPARE).max(2 * need);
         loop {
             let first = self.layers.moved(spot, -(left as isize));
             let count = left + right;
@@ -650,7 +646,7 @@ impl<E: ?Sized + Element> Slabs<E> {
                 && spare * 100 >= slabs * usize::from(least_percent);
             return if is_worth { self.pack(session).map(|_| ()) } else { Ok(()) };
         }
-        if self.weight * DENSITY.1 >= (self.layers.leaves() * room) as u64 * DENSITY.0 {
+        if self.weight * 64 >= (self.layers.leaves() * room) as u64 * E::Format::DENSITY {
             return Ok(());
         }
         let (before, after) = self.layers.around(spot);

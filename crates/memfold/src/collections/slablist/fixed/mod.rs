@@ -161,6 +161,8 @@ impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
     type Batch = Vec<T>;
     type Memo = ();
     const SLACK: usize = 64;
+    const DENSITY: u64 = 61;
+    const SPARE: usize = 32;
     const HAS_LONG: bool = false;
     const ELEMENT: usize = Self::SIZE;
 

@@ -3,6 +3,7 @@
 use std::borrow::ToOwned;
 use std::vec::Vec;
 
+use super::change::{held, slot};
 use super::{BEGIN, Held, Key, SLOT, Slot, Text};
 use crate::collections::slablist::element::Element;
 use crate::collections::slablist::format::{Batch, Format};
@@ -23,6 +24,8 @@ pub struct Strings {
     data: Vec<u8>,
     items: Vec<Item>,
     total: usize,
+    /// A leaf that is copied as a whole.
+    leaf: Vec<u8>,
 }
 
 impl Strings {
@@ -42,6 +45,34 @@ impl Strings {
         self.items.push(Item { start, len, long });
         self.total += SLOT + if long.is_some() { super::LONG_BYTES } else { len };
         &mut self.data[start..]
+    }
+
+    /// Appends the first elements of a leaf.
+    pub fn copy_leaf(&mut self, leaf: View<'_>, bytes: usize, count: usize) {
+        let mut copy = std::mem::take(&mut self.leaf);
+        copy.resize(bytes, 0);
+        let _ = leaf.copy_to(0, &mut copy);
+        self.items.reserve(count);
+        self.data.reserve(bytes);
+        for at in 0..count {
+            // What leads nowhere becomes an empty one.
+            match held(&copy, slot(&copy, at)) {
+                Some(held) => self.push_held(held),
+                None => self.push_held(Held::Inline(&[])),
+            }
+        }
+        self.leaf = copy;
+    }
+
+    fn push_held(&mut self, element: Held<'_>) {
+        let (start, begin) = (self.data.len(), element.begin());
+        let long = match element {
+            Held::Inline(_) => None,
+            Held::Long { node, len, .. } => Some((node, len)),
+        };
+        self.data.extend_from_slice(begin);
+        self.items.push(Item { start, len: begin.len(), long });
+        self.total += SLOT + element.bytes();
     }
 
     /// Appends the record that a slot leads to. What leads nowhere becomes an empty one: the view shows something that is no leaf any more.
@@ -77,12 +108,7 @@ impl<E: ?Sized + Element<Format = Text>> Batch<E> for Strings {
     }
 
     fn push(&mut self, element: Held<'_>) {
-        let long = match element {
-            Held::Inline(_) => None,
-            Held::Long { node, len, .. } => Some((node, len)),
-        };
-        let begin = element.begin();
-        self.add(begin.len(), long).copy_from_slice(begin);
+        self.push_held(element);
     }
 
     fn owned(&self, session: &Session<'_>, at: usize) -> Result<<E as ToOwned>::Owned, Error> {

@@ -307,6 +307,9 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
     type Batch = Strings;
     type Memo = Found;
     const SLACK: usize = 16;
+    // Packing costs more than where all elements have one size.
+    const DENSITY: u64 = 55;
+    const SPARE: usize = 10;
     const HAS_LONG: bool = true;
     const ELEMENT: usize = 1;
 
@@ -391,20 +394,16 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
                 &long
             }
         };
-        match (seek.natural(), E::from_text(bytes)) {
-            (Some((sought, after)), _) => {
-                if after {
-                    bytes <= sought
-                } else {
-                    bytes < sought
-                }
-            }
-            (None, Some(element)) => seek.is_before(element),
-            (None, None) => {
+        if let Some((sought, after)) = seek.natural() {
+            return if after { bytes <= sought } else { bytes < sought };
+        }
+        E::from_text(bytes).map_or_else(
+            || {
                 failed.get_or_insert(Error::Damaged);
                 false
-            }
-        }
+            },
+            |element| seek.is_before(element),
+        )
     }
 
     fn key_is_equal<S: Seek<E>>(_: &Key, _: &S) -> bool {
@@ -463,6 +462,10 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
 
     fn peek(self, _: View<'_>, _: Place) -> Option<E::Owned> {
         None
+    }
+
+    fn copy_all(self, leaf: View<'_>, to: &mut Strings) {
+        to.copy_leaf(leaf, self.bytes, self.len(leaf));
     }
 
     fn copy_one(self, leaf: View<'_>, place: Place, to: &mut Strings) -> bool {
