@@ -43,6 +43,12 @@ impl Bytes {
         self.spot
     }
 
+    /// Whether they can be read by words.
+    #[inline(always)]
+    pub fn has_words(self) -> bool {
+        self.has_words
+    }
+
     /// How many there are.
     #[inline]
     pub fn len(self) -> usize {

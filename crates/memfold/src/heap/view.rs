@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::vec::Vec;
 
 use super::bytes::Bytes;
@@ -18,7 +19,7 @@ pub struct View<'n> {
     node: PhantomData<&'n [u8]>,
 }
 
-impl View<'_> {
+impl<'n> View<'n> {
     #[inline(always)]
     fn new(bytes: Bytes) -> Self {
         View { bytes, node: PhantomData }
@@ -49,6 +50,23 @@ impl View<'_> {
         self.bytes.copy_words(from, to) || self.bytes.copy_to(from, to)
     }
 
+    /// The values of an array that begins at byte `from`, to be looked at one by one; `None` if the node ends before it does, or they lie so that they can't be read at
+    /// once each: then [`View::get`] does it.
+    #[inline(always)]
+    pub(crate) fn array<T: Plain>(self, from: usize, count: usize) -> Option<Array<'n, T>> {
+        let size = const { size_of::<T>() };
+        // In one load, or in words.
+        let fits = matches!(size, 1 | 2 | 4) || size > 0 && size.is_multiple_of(8);
+        let is_aligned = from.is_multiple_of(size.min(8).max(1)) && self.bytes.has_words();
+        let end = count.checked_mul(size)?.checked_add(from)?;
+        if !fits || !is_aligned || end > self.bytes.len() {
+            return None;
+        }
+        // SAFETY: within the node.
+        let start = unsafe { self.bytes.spot().bytes.add(from) };
+        Some(Array { start, count, node: PhantomData })
+    }
+
     /// These bytes will be looked at soon: they are fetched from memory meanwhile.
     #[inline(always)]
     pub fn prefetch(self, from: usize, len: usize) {
@@ -56,6 +74,46 @@ impl View<'_> {
         for line in (from..end).step_by(64) {
             prefetch(self.bytes.spot().bytes.as_ptr().wrapping_add(line));
         }
+    }
+}
+
+/// Values that follow each other in a node. Others may be writing to them.
+#[derive(Clone, Copy)]
+pub(crate) struct Array<'n, T> {
+    start: NonNull<u8>,
+    count: usize,
+    node: PhantomData<&'n [T]>,
+}
+
+impl<T: Plain> Array<'_, T> {
+    /// How many there are.
+    #[inline(always)]
+    pub fn len(self) -> usize {
+        self.count
+    }
+
+    /// One of them.
+    #[inline(always)]
+    pub fn get(self, number: usize) -> T {
+        assert!(number < self.count);
+        let mut value = T::new_zeroed();
+        let to = value.as_mut_bytes();
+        // SAFETY: of all: within the node, and at a multiple of what is read at once, as was seen when the array was made; what may be written at the same time
+        // is read by atomic operations.
+        unsafe {
+            let at = self.start.add(number * const { size_of::<T>() });
+            match const { size_of::<T>() } {
+                1 => to[0] = at.cast::<AtomicU8>().as_ref().load(Relaxed),
+                2 => to.copy_from_slice(&at.cast::<AtomicU16>().as_ref().load(Relaxed).to_ne_bytes()),
+                4 => to.copy_from_slice(&at.cast::<AtomicU32>().as_ref().load(Relaxed).to_ne_bytes()),
+                _ => {
+                    for (i, to) in to.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+                        *to = at.cast::<AtomicU64>().add(i).as_ref().load(Relaxed).to_ne_bytes();
+                    }
+                }
+            }
+        }
+        value
     }
 }
 

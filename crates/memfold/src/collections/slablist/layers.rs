@@ -10,6 +10,7 @@
 //!
 //! All of it stays in plain memory: it is some 40 bytes for a leaf. Keys lie side by side, so a search reads few lines of memory. No group is empty.
 
+use std::hint::select_unpredictable;
 use std::vec::Vec;
 
 use crate::heap::Handle;
@@ -64,8 +65,9 @@ impl<K: Clone> Layers<K> {
     /// The last leaf whose first element `is_before` holds for, which it does for the leaves up to it; else the first leaf. There are leaves.
     #[inline]
     pub fn find(&self, mut is_before: impl FnMut(&K) -> bool) -> Spot {
-        let group = partition(&self.firsts, &mut is_before).saturating_sub(1);
-        let leaf = partition(&self.groups[group].firsts, &mut is_before).saturating_sub(1);
+        let group = partition(self.firsts.len(), |i| is_before(&self.firsts[i])).saturating_sub(1);
+        let firsts = &self.groups[group].firsts;
+        let leaf = partition(firsts.len(), |i| is_before(&firsts[i])).saturating_sub(1);
         Spot { group, leaf }
     }
 
@@ -253,14 +255,15 @@ impl<K: Clone> Layers<K> {
     }
 }
 
-/// How many elements `is_before` holds for: the first ones.
+/// How many of some elements in order `is_before` holds for: the first of them.
 #[inline(always)]
-fn partition<T>(elements: &[T], is_before: &mut impl FnMut(&T) -> bool) -> usize {
-    let (mut base, mut left) = (0, elements.len());
+pub fn partition(count: usize, mut is_before: impl FnMut(usize) -> bool) -> usize {
+    let (mut base, mut left) = (0, count);
+    // Half of what is left is decided each time without a branch that could be predicted wrongly.
     while left > 1 {
         let half = left / 2;
-        base += if is_before(&elements[base + half - 1]) { half } else { 0 };
+        base = select_unpredictable(is_before(base + half - 1), base + half, base);
         left -= half;
     }
-    base + usize::from(!elements.is_empty() && is_before(&elements[base]))
+    base + usize::from(count > 0 && is_before(base))
 }

@@ -21,6 +21,7 @@ use zerocopy::IntoBytes;
 
 use self::change::{Leaf, measure};
 use super::format::{Batch, Format, Gone, Place, Put, Seek};
+use super::layers::partition;
 use crate::heap::{Error, Handle, Plain, Session, View};
 
 /// Bytes before `slots`.
@@ -129,16 +130,12 @@ impl<T: Plain + Copy + Send + Sync + 'static> Fixed<T> {
     /// How many of `count` elements that follow each other, ascending, are before what is looked for: the first of them.
     #[inline(always)]
     fn partition(leaf: View<'_>, at: usize, count: usize, seek: &impl Seek<T>) -> usize {
-        let before =
-            |i: usize| leaf.get::<T>(at + i * Self::SIZE).is_some_and(|other| seek.is_before(&other));
-        let (mut base, mut left) = (0, count);
-        // Half of what is left is decided each time without a branch that could be predicted wrongly.
-        while left > 1 {
-            let half = left / 2;
-            base += if before(base + half - 1) { half } else { 0 };
-            left -= half;
+        match leaf.array::<T>(at, count) {
+            Some(all) => partition(all.len(), |i| seek.is_before(&all.get(i))),
+            None => partition(count, |i| {
+                leaf.get::<T>(at + i * Self::SIZE).is_some_and(|other| seek.is_before(&other))
+            }),
         }
-        base + usize::from(count > 0 && before(base))
     }
 
     /// The element at byte `at`.
