@@ -57,7 +57,7 @@ impl<'n> View<'n> {
         let size = const { size_of::<T>() };
         // In one load, or in words.
         let fits = matches!(size, 1 | 2 | 4) || size > 0 && size.is_multiple_of(8);
-        let is_aligned = from.is_multiple_of(size.min(8).max(1)) && self.bytes.has_words();
+        let is_aligned = from.is_multiple_of(size.clamp(1, 8)) && self.bytes.has_words();
         let end = count.checked_mul(size)?.checked_add(from)?;
         if !fits || !is_aligned || end > self.bytes.len() {
             return None;
