@@ -46,6 +46,10 @@ impl Shared {
         if self.sessions.load(Acquire) == 0 { Ok(heap) } else { Err(Code::Open.into()) }
     }
 
+    pub fn is_broken(&self) -> bool {
+        self.broken.load(Acquire)
+    }
+
     /// Does something with the heap, unless it is broken. A panic breaks it, and goes on.
     #[inline(always)]
     pub fn guarded<R>(self: &Arc<Self>, work: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
@@ -57,7 +61,7 @@ impl Shared {
                 mem::forget(Arc::clone(self.0));
             }
         }
-        if self.broken.load(Acquire) {
+        if self.is_broken() {
             return Err(Code::Bug.into());
         }
         let armed = Armed(self);
@@ -153,7 +157,7 @@ impl Bound {
 impl Drop for Bound {
     fn drop(&mut self) {
         // Ending a session takes locks, which in a broken heap nobody may ever give back.
-        if !self.seat.0.broken.load(Acquire) {
+        if !self.seat.0.is_broken() {
             // SAFETY: made by `Box::leak`, and nobody uses it after this.
             drop(unsafe { Box::from_raw(self.session.as_ptr()) });
         }

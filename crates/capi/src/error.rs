@@ -47,10 +47,13 @@ codes! {
     Option = 12: c"an option is out of its range",
     NotPinned = 13: c"the session has not pinned the node",
     Open = 14: c"the heap has open sessions: close them first",
-    Callback = 15: c"a callback that compresses or decompresses called the library",
+    Callback = 15: c"a callback called the library",
     Violation = 16: c"the heap contradicts itself: something wrote where it should not",
     Bug = 17: c"a fault of the library itself: the heap in which it happened is out of use",
     File = 18: c"the heap's file can't be written or read, or is none that can be loaded here",
+    NoList = 19: c"this thread has no such list, map or cursor: it was freed, is another thread's, or never was one",
+    NoElement = 20: c"the list or map has no such element",
+    Kind = 21: c"the list or map is of another kind than that",
 }
 
 /// Why a function fails.

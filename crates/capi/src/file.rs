@@ -9,7 +9,7 @@ use memfold::heap::{Heap, LoadError, Options, SaveError};
 use crate::entry::{Out, entry};
 use crate::error::{Code, Failure};
 use crate::heap::{add, find, memfold_heap};
-use crate::options::memfold_options;
+use crate::options::{memfold_options, read};
 
 impl From<SaveError> for Failure {
     fn from(error: SaveError) -> Self {
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn memfold_heap_load(
             (Options::new(), None)
         } else {
             // SAFETY: as promised.
-            unsafe { memfold_options::read(options)?.settle() }?
+            unsafe { read(options, "memfold_options")?.settle() }?
         };
         out.set(add(Heap::load(file, options)?, callbacks));
         Ok(())

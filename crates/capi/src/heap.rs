@@ -12,7 +12,7 @@ use crate::bound::{Seat, Shared};
 use crate::callbacks::Callbacks;
 use crate::entry::{Out, entry};
 use crate::error::{Code, Failure};
-use crate::options::memfold_options;
+use crate::options::{memfold_options, read};
 
 /// What C has in its hands: a number, see [`number`].
 #[repr(C)]
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn memfold_heap_new(
             (Options::new(), None)
         } else {
             // SAFETY: as promised.
-            unsafe { memfold_options::read(options)?.settle() }?
+            unsafe { read(options, "memfold_options")?.settle() }?
         };
         out.set(add(Heap::new(options)?, callbacks));
         Ok(())

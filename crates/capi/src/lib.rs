@@ -4,13 +4,14 @@
 //!   heap.rs       heaps by their numbers, for all threads         compll/      the interface of compll, on top of the same heap
 //!   session.rs    sessions by their numbers, of each thread       callbacks.rs codecs that are callbacks
 //!   node.rs, pin.rs   what a session does                         options.rs   what C says about a new heap
-//!   bound.rs      a session together with its heap                error.rs, entry.rs   codes, texts, panics
+//!   lists/        slab lists and slab maps of sessions            error.rs, entry.rs   codes, texts, panics
+//!   bound.rs      a session together with its heap
 //! ```
 //!
 //! What holds:
 //! - What C has in its hands are numbers, pointers by their type alone: they are looked up and never followed. So a heap that was destroyed, a
 //!   session that was closed, and any number that C invents are noticed. The numbers are addresses that no memory can have.
-//! - Sessions are found in a table of the calling thread: no other thread can use them, and nothing is shared on the way.
+//! - Sessions, and with them their lists, are found in a table of the calling thread: no other thread can use them, and nothing is shared on the way.
 //! - No panic gets to C: each function is an [`entry`](entry::entry). A heap in which there was one is not touched any more, and never given back.
 //! - Functions that fail change nothing.
 #![expect(non_camel_case_types, reason = "types have the names that they have in C")]
@@ -22,6 +23,7 @@ mod entry;
 mod error;
 mod file;
 mod heap;
+mod lists;
 mod node;
 mod options;
 mod pin;

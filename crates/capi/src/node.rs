@@ -25,7 +25,7 @@ pub fn handle(node: memfold_handle) -> Result<Handle, Failure> {
 ///
 /// # Safety
 /// `to` is null, or `len` bytes may be written there, by nobody else at the same time.
-unsafe fn memory<'a>(to: *mut c_void, len: usize) -> Result<&'a mut [u8], Failure> {
+pub unsafe fn memory<'a>(to: *mut c_void, len: usize) -> Result<&'a mut [u8], Failure> {
     let len = length(len)?;
     match (to.is_null(), len) {
         (_, 0) => Ok(&mut []),

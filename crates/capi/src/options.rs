@@ -33,35 +33,35 @@ pub struct memfold_options {
 /// More than any version will have: what claims more is no size.
 const MOST: usize = 4096;
 
-fn bad(text: impl Into<String>) -> Failure {
+pub fn bad(text: impl Into<String>) -> Failure {
     Failure::new(Code::Option, text.into())
 }
 
-impl memfold_options {
-    /// What C has at `options`, whatever version its header is of.
-    ///
-    /// # Safety
-    /// At `options` is a number of bytes, and as many can be read from there on.
-    pub unsafe fn read(options: *const Self) -> Result<Self, Failure> {
-        // SAFETY: the number is promised.
-        let size = unsafe { options.cast::<usize>().read_unaligned() };
-        // No version was shorter than the first one.
-        if !(size_of::<Self>()..=MOST).contains(&size) {
-            return Err(bad(format!(
-                "struct_size is {size}, which no version of memfold_options has: begin with memfold_default_options()"
-            )));
-        }
-        // SAFETY: as many bytes are promised, and any bytes that C has put there are such a struct.
-        let known = unsafe { options.read_unaligned() };
-        // SAFETY: what is behind it is promised too.
-        let rest = unsafe { options.cast::<u8>().add(size_of::<Self>()) };
-        // SAFETY: as above.
-        if (0..size - size_of::<Self>()).any(|at| unsafe { rest.add(at).read() } != 0) {
-            return Err(bad("an option is set that this version of the library does not know"));
-        }
-        Ok(known)
+/// What C has at `options`, whatever version its header is of. `what` is the name of the struct.
+///
+/// # Safety
+/// `O` begins with the number of its bytes, and any bytes are an `O`. At `options` is such a number, and as many bytes can be read from there on.
+pub unsafe fn read<O: Copy>(options: *const O, what: &str) -> Result<O, Failure> {
+    // SAFETY: the number is promised.
+    let size = unsafe { options.cast::<usize>().read_unaligned() };
+    // No version was shorter than the first one.
+    if !(size_of::<O>()..=MOST).contains(&size) {
+        return Err(bad(format!(
+            "struct_size is {size}, which no version of {what} has: begin with its defaults"
+        )));
     }
+    // SAFETY: as many bytes are promised.
+    let known = unsafe { options.read_unaligned() };
+    // SAFETY: what is behind it is promised too.
+    let rest = unsafe { options.cast::<u8>().add(size_of::<O>()) };
+    // SAFETY: as above.
+    if (0..size - size_of::<O>()).any(|at| unsafe { rest.add(at).read() } != 0) {
+        return Err(bad("an option is set that this version of the library does not know"));
+    }
+    Ok(known)
+}
 
+impl memfold_options {
     /// What is brought ahead of its use.
     ///
     /// # Safety
@@ -136,7 +136,7 @@ impl memfold_options {
 
 /// # Safety
 /// `name` is null, or a text with a null at the end that nobody changes.
-unsafe fn text<'a>(name: *const c_char, what: &str) -> Result<Option<&'a str>, Failure> {
+pub unsafe fn text<'a>(name: *const c_char, what: &str) -> Result<Option<&'a str>, Failure> {
     if name.is_null() {
         return Ok(None);
     }

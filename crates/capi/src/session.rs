@@ -17,6 +17,7 @@ use crate::bound::{Bound, Seat};
 use crate::entry::{Out, attempt, entry};
 use crate::error::{Code, Failure};
 use crate::heap::{memfold_heap, number, take_seat};
+use crate::lists::Lists;
 use crate::pin::Pins;
 
 /// What C has in its hands: a number, see the module.
@@ -65,6 +66,8 @@ struct Open {
 pub struct Access {
     /// Pointers into these die first.
     pub pins: Pins,
+    /// These have sessions of the heap of their own, too.
+    pub lists: Lists,
     /// For everything but pins: writing needs a session that has lent nothing.
     pub bound: Bound,
     /// For copies on their way to C.
@@ -90,11 +93,44 @@ pub fn in_session(
     })
 }
 
+/// The number of what a session of this thread has, made as the `serial`th: in it is the place of its owner's number.
+pub fn number_within(owner: usize, serial: u64, kind: u64) -> usize {
+    number(serial << PLACE | place_of(owner) as u64, kind)
+}
+
+/// The place in a thread's table that is in a number.
+fn place_of(number: usize) -> usize {
+    number >> 2 & ((1 << PLACE) - 1)
+}
+
+/// Does something with the session of this thread that has what has this number, if any does: who asks looks for it.
+#[inline(always)]
+pub fn in_owner(number: usize, work: impl FnOnce(&mut Access) -> Result<(), Failure>) -> Result<(), Failure> {
+    SESSIONS.with(|sessions| {
+        let mut sessions = sessions.try_borrow_mut().map_err(|_| Code::Callback)?;
+        let Open { seat, access, .. } =
+            sessions.0.get_mut(place_of(number)).and_then(Option::as_mut).ok_or(Code::NoList)?;
+        seat.shared().guarded(|| work(access))
+    })
+}
+
+/// The same with two, which may be one.
+pub fn in_owners(
+    numbers: [usize; 2],
+    work: impl FnOnce(&Access, &Access) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    SESSIONS.with(|sessions| {
+        let sessions = sessions.try_borrow().map_err(|_| Code::Callback)?;
+        let owner = |number| sessions.0.get(place_of(number)).and_then(Option::as_ref).ok_or(Code::NoList);
+        let (one, other) = (owner(numbers[0])?, owner(numbers[1])?);
+        one.seat.shared().guarded(|| other.seat.shared().guarded(|| work(&one.access, &other.access)))
+    })
+}
+
 impl Table {
     /// Where the session with that number is, if it is there.
     fn place(&mut self, number: usize) -> Option<&mut Option<Open>> {
-        let at = number >> 2 & ((1 << PLACE) - 1);
-        self.0.get_mut(at).filter(|open| open.as_ref().is_some_and(|open| open.number == number))
+        self.0.get_mut(place_of(number)).filter(|open| open.as_ref().is_some_and(|open| open.number == number))
     }
 
     /// Keeps a session; its number.
@@ -107,7 +143,8 @@ impl Table {
         let serial = MADE.fetch_add(1, Relaxed) + 1;
         let number = number(serial << PLACE | free as u64, SESSION);
         let seat = bound.seat().clone();
-        let open = Open { number, seat, access: Access { pins: Pins::default(), bound, copy: Vec::new() } };
+        let (pins, lists) = (Pins::default(), Lists::new(&seat));
+        let open = Open { number, seat, access: Access { pins, lists, bound, copy: Vec::new() } };
         match self.0.get_mut(free) {
             Some(place) => *place = Some(open),
             None => self.0.push(Some(open)),

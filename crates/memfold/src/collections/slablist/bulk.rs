@@ -44,6 +44,14 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         self.remove_slice(numbers)?;
         Ok(list)
     }
+
+    /// Takes the elements with these numbers out, into a list of their own.
+    pub fn extract_slice(&mut self, numbers: Range<u64>) -> Result<SlabList<'s, E, C>, Error>
+    where
+        C: Clone,
+    {
+        self.extract_to(numbers, self.order.clone(), self.making.natural)
+    }
 }
 
 impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
@@ -53,7 +61,7 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
         C: Clone,
     {
         let numbers = self.numbers(range)?;
-        self.extract_to(numbers, self.order.clone(), C::IS_NATURAL)
+        self.extract_slice(numbers)
     }
 
     /// Adds elements; how many were added. Those that come in order, and belong behind all others, are added fastest.
@@ -73,11 +81,6 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
 }
 
 impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
-    /// Takes the elements with these numbers out, into a list of their own.
-    pub fn extract_slice(&mut self, numbers: Range<u64>) -> Result<Self, Error> {
-        self.extract_to(numbers, Ordered, false)
-    }
-
     /// Adds elements behind all others.
     pub fn push_all<B: Borrow<E>>(&mut self, elements: impl IntoIterator<Item = B>) -> Result<(), Error> {
         elements.into_iter().try_for_each(|element| self.append(element.borrow()))
@@ -122,13 +125,17 @@ impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
     }
 
     /// Appends all elements, sorted, to a list.
-    fn merge_to(&self, to: &mut SlabList<'s, E, Ordered>, order: &impl Compare<E>) -> Result<(), Error> {
+    fn merge_to<C: Compare<E>>(
+        &self,
+        to: &mut SlabList<'s, E, Ordered>,
+        order: &C,
+    ) -> Result<(), Error> {
         let (mut runs, mut run, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut elements = self.iter();
         loop {
             let next = elements.next().transpose()?;
             if bytes >= RUN || next.is_none() {
-                run.sort_by(|a: &Owned<E>, b| order.compare(a.borrow(), b.borrow()));
+                sort_run::<E, C>(&mut run, order);
                 // All of it in one run: no list in between.
                 if next.is_none() && runs.is_empty() {
                     return run.iter().try_for_each(|element| to.append(element.borrow()));
@@ -157,6 +164,32 @@ impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
         }
         Ok(())
     }
+}
+
+/// Sorts a run. The standard library's way may panic if the order is none; so an order of the program's own has another one, that merges whatever it says.
+fn sort_run<E: ?Sized + Element, C: Compare<E>>(run: &mut Vec<Owned<E>>, order: &C) {
+    if C::IS_NATURAL {
+        return run.sort_by(|a, b| order.compare(a.borrow(), b.borrow()));
+    }
+    let mut sorted: Vec<usize> = (0..run.len()).collect();
+    let mut width = 1;
+    while width < run.len() {
+        let mut merged = Vec::with_capacity(run.len());
+        for pair in sorted.chunks(2 * width) {
+            let (mut a, mut b) = pair.split_at(width.min(pair.len()));
+            while let (Some((first, rest_a)), Some((second, rest_b))) = (a.split_first(), b.split_first()) {
+                // Those that are equal stay as they are to each other.
+                let is_before = order.compare(run[*second].borrow(), run[*first].borrow()).is_lt();
+                merged.push(if is_before { *second } else { *first });
+                if is_before { b = rest_b } else { a = rest_a }
+            }
+            merged.extend_from_slice(a);
+            merged.extend_from_slice(b);
+        }
+        (sorted, width) = (merged, 2 * width);
+    }
+    let mut elements: Vec<Option<Owned<E>>> = run.drain(..).map(Some).collect();
+    run.extend(sorted.into_iter().filter_map(|at| elements[at].take()));
 }
 
 /// The next element of a run; the one that comes first is the greatest.

@@ -358,8 +358,8 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         }
     }
 
-    /// Looks at what the list knows of its leaves; what contradicts what, if anything does.
-    fn check_leaves(&self) -> Result<(), String> {
+    /// Looks at everything that the list knows of itself but the order; what contradicts what, if anything does.
+    pub fn check_leaves(&self) -> Result<(), String> {
         let mut count = 0;
         for element in self.iter() {
             element.map_err(|error| std::format!("element {count} can't be read: {error}"))?;

@@ -133,13 +133,23 @@ impl<'s, K: ?Sized + Key<V>, V: ?Sized + Element, C: Compare<K>> SlabMap<'s, K, 
 
     /// The entries with keys of a range.
     pub fn range(&self, range: impl RangeBounds<K>) -> Result<Entries<'_, K, V>, Error> {
-        Ok(Entries { entries: self.list.slice(self.numbers(range)?) })
+        self.numbers(range).map(|numbers| self.slice(numbers))
+    }
+
+    /// The entries with these numbers, as far as there are any.
+    pub fn slice(&self, numbers: Range<u64>) -> Entries<'_, K, V> {
+        Entries { entries: self.list.slice(numbers) }
+    }
+
+    /// Takes out the entries with these numbers; how many there were.
+    pub fn remove_slice(&mut self, numbers: Range<u64>) -> Result<u64, Error> {
+        self.list.remove_slice(numbers)
     }
 
     /// Takes out the entries with keys of a range; how many there were.
     pub fn remove_range(&mut self, range: impl RangeBounds<K>) -> Result<u64, Error> {
         let numbers = self.numbers(range)?;
-        self.list.remove_slice(numbers)
+        self.remove_slice(numbers)
     }
 
     /// Packs all entries as close as they go. Returns how many leaves that spared.
