@@ -18,7 +18,7 @@
  *     memfold_heap_destroy(heap);
  *
  * Errors. Every function that can fail returns 0 (MEMFOLD_OK) or a code from `enum memfold_error`, and changes nothing if it fails, but for
- * what is in a buffer that it was to read into. Null, closed, destroyed and invented heaps and sessions are noticed, always. So are handles of nodes
+ * what is in a buffer that it was to read into. Null, closed, freed, destroyed and invented heaps, sessions and lists are noticed, always. So are handles of nodes
  * that were freed, until their place is used again, and after that mostly: see docs/heap.md. The library never prints anything,
  * but for a bug of its own (MEMFOLD_BUG).
  *
@@ -79,15 +79,21 @@ enum memfold_error {
     MEMFOLD_NOT_PINNED = 13,
     /* The heap has open sessions, so it can be neither checked nor destroyed. */
     MEMFOLD_OPEN = 14,
-    /* It was called by a callback that compresses or decompresses, which may not call this library. */
+    /* It was called by a callback, which may not call this library. */
     MEMFOLD_CALLBACK = 15,
-    /* memfold_heap_check found what contradicts itself; memfold_last_error says what. */
+    /* memfold_heap_check, or that of a list or map, found what contradicts itself; memfold_last_error says what. */
     MEMFOLD_VIOLATION = 16,
     /* A fault of the library itself. The heap in which it happened is out of use: everything but destroying it says this again. */
     MEMFOLD_BUG = 17,
     /* A heap's file can't be written or read, or is none that can be loaded here: foreign, damaged, of a later version, or compressed with a
      * codec that is missing; memfold_last_error says which. */
-    MEMFOLD_FILE = 18
+    MEMFOLD_FILE = 18,
+    /* This thread has no such list, map or cursor: it was freed, its session was closed, it is another thread's or another list's, or never was one. */
+    MEMFOLD_NO_LIST = 19,
+    /* The list or map has no such element: no position that is so great, none that is equal, none where the cursor is or goes. */
+    MEMFOLD_NO_ELEMENT = 20,
+    /* The list or map is of another kind: sorted or ordered, or of other elements; memfold_last_error says which. */
+    MEMFOLD_KIND = 21
 };
 
 /* What a code means, in a sentence. Never null; the text is there for ever. */
@@ -212,7 +218,7 @@ typedef struct memfold_session memfold_session;
 /* Access to a heap for this thread. */
 int memfold_session_open(memfold_heap *heap, memfold_session **session);
 
-/* Ends a session of this thread, with all that it has pinned. */
+/* Ends a session of this thread, with all that it has pinned, and its lists and maps. */
 int memfold_session_close(memfold_session *session);
 
 /* ---------------------------------------------------------------- nodes */
@@ -261,6 +267,261 @@ int memfold_pin_mut(memfold_session *session, memfold_handle node, void **bytes)
 
 /* Takes one pin off. The handle is that with which the node was pinned, even if another session has freed the node. */
 int memfold_unpin(memfold_session *session, memfold_handle node);
+
+/* ---------------------------------------------------------------- slab lists
+ *
+ * Sorted or ordered lists of numbers, or of bytes of any length, whose elements lie in the heap; see docs/collections.md.
+ *
+ *     memfold_slablist *list;
+ *     memfold_slablist_new(session, NULL, &list);             sorted, of uint64_t, each once
+ *     memfold_slablist_add_u64(list, 20, NULL);
+ *     memfold_slablist_contains_u64(list, 20, &contains);
+ *     memfold_slablist_free(list);
+ *
+ * A list belongs to a session, and is freed with it. It is for the session's thread alone. It lies partly in plain memory, so it isn't saved with the
+ * heap. An element is a pointer and its length; for numbers the length is 8, and they need not be aligned. Elements have positions, from 0 on, by
+ * which every list is read. A range of positions is from `from` on up to but not including `to`; what is beyond the end is left out, so that 0, UINT64_MAX
+ * is all of it.
+ *
+ * Results that say whether something was so are 0 or 1. Where a result is not asked for, its pointer may be null if it is said so. */
+
+typedef struct memfold_slablist memfold_slablist;
+
+/* What a list's elements are, or a map's keys, and how they are sorted. */
+enum memfold_elements {
+    MEMFOLD_U64 = 0, /* uint64_t */
+    MEMFOLD_I64 = 1, /* int64_t */
+    MEMFOLD_F64 = 2, /* double, in IEEE 754's total order: -0 before 0; NaN at the ends, and equal to itself */
+    MEMFOLD_BYTES = 3 /* of any length, none included, as memcmp does it; of two of which one begins with the other, the shorter one is first */
+};
+
+/* Flags of lists and maps. */
+enum memfold_list_flags {
+    /* Elements stay where they are put, and the program says where. Without it the list is sorted. */
+    MEMFOLD_ORDERED = 1,
+    /* Of a sorted list: elements that are equal are all kept, in the order in which they came. */
+    MEMFOLD_MANY = 2,
+    /* Cursors go on from the last element to the first one, and back. */
+    MEMFOLD_CIRCULAR = 4,
+    /* The room that removed elements leave is closed only by reap. */
+    MEMFOLD_NEVER_REAP = 8
+};
+
+/* How `a` and `b` stand to each other: less than 0, 0 or more than 0. It is called while nothing is being changed, and must not call this library, longjmp or
+ * throw. It is not trusted: if what it says is no order, elements may come to lie anywhere in their list, but none is lost. Elements need not be aligned. */
+typedef int (*memfold_compare)(void *context, const void *a, size_t a_len, const void *b, size_t b_len);
+
+/* Is called for elements, one after the other, until it gives something else than 0. It must not call this library, longjmp or throw; `element` is good until it
+ * returns, and need not be aligned. */
+typedef int (*memfold_visit)(void *context, const void *element, size_t len);
+
+/* How a list is to be. Begin with memfold_default_slablist_options; what is 0 or null is the default. */
+typedef struct memfold_slablist_options {
+    /* Bytes of this struct, by which later versions know what they were given. */
+    size_t struct_size;
+    /* One of enum memfold_elements. */
+    uint32_t elements;
+    /* Of enum memfold_list_flags, or'ed. */
+    uint32_t flags;
+    /* The order, in place of the one that elements have by themselves; of an ordered list it is that of memfold_slablist_sort. */
+    memfold_compare compare;
+    /* The first argument of it. */
+    void *context;
+    /* A name, for messages and probes. */
+    const char *name;
+    /* When the room that removed elements leave is closed all at once: when so many slabs could be spared, and they are so many per cent of all. Default, if both
+     * are 0: little by little, which never takes long. */
+    uint32_t reap_least_slabs;
+    uint32_t reap_least_percent;
+    /* Numbers that a slab has room for, 2 to 255. Default: 126. */
+    uint32_t per_slab;
+    /* Leaves, of some 30 slabs each, under one sublayer, 2 to 65535. Default: as measured best. */
+    uint32_t per_sublayer;
+} memfold_slablist_options;
+
+static inline memfold_slablist_options memfold_default_slablist_options(void) {
+    memfold_slablist_options options;
+    memset(&options, 0, sizeof options);
+    options.struct_size = sizeof options;
+    return options;
+}
+
+/* Makes an empty list. `options` may be null: the defaults. */
+int memfold_slablist_new(memfold_session *session, const memfold_slablist_options *options, memfold_slablist **list);
+
+/* Frees a list with its elements and cursors. It is gone in any case; MEMFOLD_DAMAGED or another error if not all of its nodes could be freed. */
+int memfold_slablist_free(memfold_slablist *list);
+
+/* A list's name, "" if it has none. The text is there until the list is freed. */
+int memfold_slablist_name(memfold_slablist *list, const char **name);
+
+/* How many elements there are. */
+int memfold_slablist_len(memfold_slablist *list, uint64_t *len);
+
+/* Bytes of plain memory that the list takes beside the heap's, cursors left out. */
+int memfold_slablist_own_bytes(memfold_slablist *list, size_t *bytes);
+
+/* How `list` and `other` stand to each other, element by element in the order of `list`: -1, 0 or 1. The first that differ decide, else their lengths. Both
+ * have elements of one kind, and may be of different sessions, sorted or not. */
+int memfold_slablist_compare(memfold_slablist *list, memfold_slablist *other, int *order);
+
+/* Packs all elements as close as they go. `spared`, which may be null: leaves that became free by it. */
+int memfold_slablist_reap(memfold_slablist *list, uint64_t *spared);
+
+/* Takes all elements out. The list is empty afterwards even if this fails. */
+int memfold_slablist_clear(memfold_slablist *list);
+
+/* Looks at everything that the list knows of itself: MEMFOLD_VIOLATION and a text if something contradicts itself. */
+int memfold_slablist_check(memfold_slablist *list);
+
+/* -- sorted lists: others are MEMFOLD_KIND */
+
+/* Adds an element. `added`, which may be null: whether it was, which it isn't if one that is equal is there and the list is not MEMFOLD_MANY. */
+int memfold_slablist_add(memfold_slablist *list, const void *element, size_t len, int *added);
+
+/* Adds an element in place of the last one that is equal, if there is one. `replaced`, which may be null: whether there was. */
+int memfold_slablist_replace(memfold_slablist *list, const void *element, size_t len, int *replaced);
+
+/* Takes out the last element that is equal. `removed`, which may be null: whether there was one. */
+int memfold_slablist_remove(memfold_slablist *list, const void *element, size_t len, int *removed);
+
+/* Whether there is an element that is equal. */
+int memfold_slablist_contains(memfold_slablist *list, const void *element, size_t len, int *contains);
+
+/* The position of the last element that is equal: MEMFOLD_NO_ELEMENT if there is none. */
+int memfold_slablist_find(memfold_slablist *list, const void *element, size_t len, uint64_t *position);
+
+/* How many elements are before this one, so the position of the first that is not; and of the first that is behind it. */
+int memfold_slablist_lower_bound(memfold_slablist *list, const void *element, size_t len, uint64_t *position);
+int memfold_slablist_upper_bound(memfold_slablist *list, const void *element, size_t len, uint64_t *position);
+
+/* The same for lists of MEMFOLD_U64, which takes less writing. */
+int memfold_slablist_add_u64(memfold_slablist *list, uint64_t element, int *added);
+int memfold_slablist_remove_u64(memfold_slablist *list, uint64_t element, int *removed);
+int memfold_slablist_contains_u64(memfold_slablist *list, uint64_t element, int *contains);
+
+/* -- ordered lists: others are MEMFOLD_KIND */
+
+/* Puts an element before the one at a position, or behind all if that is the list's length: MEMFOLD_NO_ELEMENT if it is greater. */
+int memfold_slablist_insert_at(memfold_slablist *list, uint64_t position, const void *element, size_t len);
+
+/* Puts an element in place of the one at a position: MEMFOLD_NO_ELEMENT if there is none. */
+int memfold_slablist_set_at(memfold_slablist *list, uint64_t position, const void *element, size_t len);
+
+/* Puts an element behind all others. */
+int memfold_slablist_push(memfold_slablist *list, const void *element, size_t len);
+
+/* Sorts the elements, by `compare` if the list has one; those that are equal stay as they are to each other. The list does not stay sorted by itself. */
+int memfold_slablist_sort(memfold_slablist *list);
+
+/* Puts the elements into the opposite order. */
+int memfold_slablist_reverse(memfold_slablist *list);
+
+/* -- all lists, by position */
+
+/* Copies the element at a position to `to`, where there is room for `room` bytes, and says its length. If it is longer, nothing is copied, the length is said all
+ * the same, and the result is MEMFOLD_RANGE. `len` may be null. MEMFOLD_NO_ELEMENT if there is none. */
+int memfold_slablist_get(memfold_slablist *list, uint64_t position, void *to, size_t room, size_t *len);
+
+/* The same for lists of MEMFOLD_U64. */
+int memfold_slablist_get_u64(memfold_slablist *list, uint64_t position, uint64_t *element);
+
+/* Takes out the element at a position: MEMFOLD_NO_ELEMENT if there is none. */
+int memfold_slablist_remove_at(memfold_slablist *list, uint64_t position);
+
+/* Takes out the elements at a range of positions. `removed`, which may be null: how many. */
+int memfold_slablist_remove_range(memfold_slablist *list, uint64_t from, uint64_t to, uint64_t *removed);
+
+/* Takes the elements at a range of positions out, into a new list that is like this one, but for its name, which it has none of. */
+int memfold_slablist_extract(memfold_slablist *list, uint64_t from, uint64_t to, memfold_slablist **extracted);
+
+/* Calls `visit` for the elements at a range of positions, from the first to the last or from the last to the first. `said`, which may be null: what it gave last, so
+ * 0 if it saw all. This is how to read many elements; what comes of them is kept at `context`. */
+int memfold_slablist_foldl(memfold_slablist *list, uint64_t from, uint64_t to, memfold_visit visit, void *context, int *said);
+int memfold_slablist_foldr(memfold_slablist *list, uint64_t from, uint64_t to, memfold_visit visit, void *context, int *said);
+
+/* -- cursors of all lists */
+
+/* Names a place of a list: at an element, which it stays at while others come and go; or, if that was removed, between those that were beside it. */
+typedef uint64_t memfold_cursor;
+
+/* A cursor at the element at a position: MEMFOLD_NO_ELEMENT if there is none. It takes a few bytes until it is freed, or the list is. */
+int memfold_slablist_cursor_new(memfold_slablist *list, uint64_t position, memfold_cursor *cursor);
+int memfold_slablist_cursor_free(memfold_slablist *list, memfold_cursor cursor);
+
+/* The element at a cursor, as memfold_slablist_get copies it, and its position: MEMFOLD_NO_ELEMENT if it was removed. */
+int memfold_slablist_cursor_get(memfold_slablist *list, memfold_cursor cursor, void *to, size_t room, size_t *len);
+int memfold_slablist_cursor_position(memfold_slablist *list, memfold_cursor cursor, uint64_t *position);
+
+/* Moves a cursor to the next element, or to the one before. If there is none, it stays, and the result is MEMFOLD_NO_ELEMENT. */
+int memfold_slablist_cursor_next(memfold_slablist *list, memfold_cursor cursor);
+int memfold_slablist_cursor_previous(memfold_slablist *list, memfold_cursor cursor);
+
+/* ---------------------------------------------------------------- slab maps
+ *
+ * Keys in order, each with a value: bytes of any length, none included. All that is said about lists holds for them. */
+
+typedef struct memfold_slabmap memfold_slabmap;
+
+/* How a map is to be, as memfold_slablist_options say it. Of the flags there is MEMFOLD_NEVER_REAP. */
+typedef struct memfold_slabmap_options {
+    size_t struct_size;
+    /* One of enum memfold_elements. */
+    uint32_t keys;
+    uint32_t flags;
+    memfold_compare compare;
+    void *context;
+    uint32_t reap_least_slabs;
+    uint32_t reap_least_percent;
+} memfold_slabmap_options;
+
+static inline memfold_slabmap_options memfold_default_slabmap_options(void) {
+    memfold_slabmap_options options;
+    memset(&options, 0, sizeof options);
+    options.struct_size = sizeof options;
+    return options;
+}
+
+/* As memfold_visit, with a key and its value. */
+typedef int (*memfold_visit_entry)(void *context, const void *key, size_t key_len, const void *value, size_t value_len);
+
+/* Makes an empty map. `options` may be null: the defaults, so keys are MEMFOLD_U64. */
+int memfold_slabmap_new(memfold_session *session, const memfold_slabmap_options *options, memfold_slabmap **map);
+
+/* As memfold_slablist_free and the others. */
+int memfold_slabmap_free(memfold_slabmap *map);
+int memfold_slabmap_len(memfold_slabmap *map, uint64_t *len);
+int memfold_slabmap_own_bytes(memfold_slabmap *map, size_t *bytes);
+int memfold_slabmap_reap(memfold_slabmap *map, uint64_t *spared);
+int memfold_slabmap_clear(memfold_slabmap *map);
+int memfold_slabmap_check(memfold_slabmap *map);
+
+/* Gives a key a value. `replaced`, which may be null: whether it had one. */
+int memfold_slabmap_put(memfold_slabmap *map, const void *key, size_t key_len, const void *value, size_t value_len, int *replaced);
+
+/* Copies the value of a key, as memfold_slablist_get does it: MEMFOLD_NO_ELEMENT if there is no such key. */
+int memfold_slabmap_get(memfold_slabmap *map, const void *key, size_t key_len, void *to, size_t room, size_t *len);
+
+/* Whether there is such a key. */
+int memfold_slabmap_contains(memfold_slabmap *map, const void *key, size_t key_len, int *contains);
+
+/* Takes out a key and its value. `removed`, which may be null: whether there was one. */
+int memfold_slabmap_remove(memfold_slabmap *map, const void *key, size_t key_len, int *removed);
+
+/* Copies the key at a position to `key`, and its value to `to`. If either has not enough room, nothing is copied, both lengths are said, and the result is
+ * MEMFOLD_RANGE. Each length may be null. MEMFOLD_NO_ELEMENT if there is none. */
+int memfold_slabmap_at(memfold_slabmap *map, uint64_t position, void *key, size_t key_room, size_t *key_len, void *to, size_t room, size_t *len);
+
+/* How many keys are before this one, so the position of the first that is not; and of the first that is behind it. */
+int memfold_slabmap_lower_bound(memfold_slabmap *map, const void *key, size_t key_len, uint64_t *position);
+int memfold_slabmap_upper_bound(memfold_slabmap *map, const void *key, size_t key_len, uint64_t *position);
+
+/* Takes out the keys at a range of positions. `removed`, which may be null: how many. */
+int memfold_slabmap_remove_range(memfold_slabmap *map, uint64_t from, uint64_t to, uint64_t *removed);
+
+/* Calls `visit` for the keys at a range of positions and their values, as memfold_slablist_foldl and memfold_slablist_foldr do it. */
+int memfold_slabmap_foldl(memfold_slabmap *map, uint64_t from, uint64_t to, memfold_visit_entry visit, void *context, int *said);
+int memfold_slabmap_foldr(memfold_slabmap *map, uint64_t from, uint64_t to, memfold_visit_entry visit, void *context, int *said);
 
 #ifdef __cplusplus
 }
