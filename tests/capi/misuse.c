@@ -374,7 +374,7 @@ int main(void) {
     CHECK(strcmp(memfold_last_error(), memfold_strerror(MEMFOLD_OK)) == 0);
     for (int code = -3; code < 100; code++) {
         CHECK(strlen(memfold_strerror(code)) > 5);
-        CHECK((strstr(memfold_strerror(code), "no error of memfold") != NULL) == (code < MEMFOLD_OK || code > MEMFOLD_FILE));
+        CHECK((strstr(memfold_strerror(code), "no error of memfold") != NULL) == (code < MEMFOLD_OK || code > MEMFOLD_KIND));
     }
     bad_options();
     bad_heaps();

@@ -27,10 +27,15 @@ int main(void) {
     memfold_session *session = open_session(heap);
     OK(memfold_alloc(session, 100, &node));
     OK(memfold_pin(session, node, &bytes));
+    memfold_slablist *list;
+    OK(memfold_slablist_new(session, NULL, &list));
+    for (uint64_t i = 0; i < 1000; i++) OK(memfold_slablist_add_u64(list, i, NULL));
     CHECK(pthread_create(&thread, NULL, in_another_thread, NULL) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
     FAILS(MEMFOLD_BUG, memfold_alloc(session, 100, &after));
     FAILS(MEMFOLD_BUG, memfold_unpin(session, node));
+    FAILS(MEMFOLD_BUG, memfold_slablist_add_u64(list, 1, NULL));
+    FAILS(MEMFOLD_BUG, memfold_slablist_free(list));
     FAILS(MEMFOLD_BUG, memfold_heap_stats(heap, &stats, sizeof stats));
     FAILS(MEMFOLD_BUG, memfold_heap_check(heap));
     CHECK(*(const char *)bytes == 0);

@@ -27,7 +27,7 @@ mod sorted;
 
 #[cfg(test)]
 pub use {
-    slablist::{memfold_slablist_free, memfold_slablist_new},
+    slablist::{memfold_slablist, memfold_slablist_free, memfold_slablist_new},
     sorted::memfold_slablist_add_u64,
 };
 

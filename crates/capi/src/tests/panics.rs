@@ -7,6 +7,7 @@ use std::thread;
 use crate::entry::{attempt, callback};
 use crate::error::{Code, memfold_last_error};
 use crate::heap::*;
+use crate::lists::*;
 use crate::node::*;
 use crate::pin::*;
 use crate::session::*;
@@ -30,6 +31,18 @@ fn session(heap: *mut memfold_heap) -> *mut memfold_session {
     session
 }
 
+/// A list that has nodes in the heap.
+fn list(session: *mut memfold_session) -> *mut memfold_slablist {
+    let mut list = ptr::null_mut();
+    // SAFETY: no options, and a place for the list.
+    assert_eq!(unsafe { memfold_slablist_new(session, ptr::null(), &mut list) }, 0);
+    for number in 0..1000 {
+        // SAFETY: nobody wants to know whether it was added.
+        assert_eq!(unsafe { memfold_slablist_add_u64(list, number, ptr::null_mut()) }, 0);
+    }
+    list
+}
+
 #[test]
 fn a_heap_in_which_there_was_a_panic_is_not_touched_again() {
     let (broken, whole) = (heap(), heap());
@@ -40,6 +53,8 @@ fn a_heap_in_which_there_was_a_panic_is_not_touched_again() {
         assert_eq!(memfold_alloc(one, 100, &mut node), 0);
         assert_eq!(memfold_pin(one, node, &mut bytes), 0);
     }
+    let (list, freed) = (list(one), list(one));
+    assert_eq!(memfold_slablist_free(freed), 0);
     let bug = Code::Bug as i32;
     let broken_address = broken.addr();
     thread::spawn(move || {
@@ -54,12 +69,15 @@ fn a_heap_in_which_there_was_a_panic_is_not_touched_again() {
     unsafe {
         assert_eq!(memfold_alloc(one, 100, &mut node), bug);
         assert_eq!(memfold_size(one, node, &mut 0), bug);
+        assert_eq!(memfold_slablist_add_u64(list, 1, ptr::null_mut()), bug);
+        assert_eq!(memfold_slablist_new(one, ptr::null(), &mut ptr::null_mut()), bug);
         assert_eq!(memfold_heap_stats(broken, &mut memfold_stats::default(), 8), bug);
         assert_eq!(memfold_session_open(broken, &mut ptr::null_mut()), bug);
         // What was pinned is still there, and another heap is as before.
         assert_eq!(bytes.cast::<u8>().read(), 0);
         assert_eq!(memfold_alloc(other, 100, &mut node), 0);
     }
+    assert_eq!(memfold_slablist_free(list), bug);
     assert_eq!(memfold_heap_check(broken), bug);
     assert_eq!(memfold_heap_destroy(broken), Code::Open as i32);
     assert_eq!(memfold_session_close(one), 0);

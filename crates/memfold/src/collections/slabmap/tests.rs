@@ -37,6 +37,14 @@ where
                     model.range::<K, _>(range).map(|(key, value)| (key.clone(), value.clone())).collect();
                 assert_eq!(map.range(range).unwrap().map(Result::unwrap).collect::<Vec<_>>(), inside);
                 assert_eq!(map.range(range).unwrap().rev().count(), inside.len());
+                let numbers = map.numbers(range).unwrap();
+                assert_eq!(map.slice(numbers.clone()).map(Result::unwrap).collect::<Vec<_>>(), inside);
+                if inside.len() == 1 {
+                    assert_eq!(map.remove_slice(numbers.start..numbers.start).unwrap(), 0);
+                    assert_eq!(map.remove_slice(numbers).unwrap(), 1);
+                    assert!(model.remove::<K>(inside[0].0.borrow()).is_some());
+                    continue;
+                }
                 if inside.len() < 50 {
                     assert_eq!(map.remove_range(range).unwrap(), inside.len() as u64);
                     inside.iter().for_each(|(key, _)| assert!(model.remove::<K>(key.borrow()).is_some()));

@@ -255,6 +255,32 @@ fn ordered_lists() {
     ordered_list::<[u8]>(6000);
 }
 
+/// The standard library's sort may panic if an order is none.
+#[test]
+fn sorting_by_an_order_that_lies_keeps_all() {
+    let heap = heap();
+    let session = heap.session().unwrap();
+    let random = std::cell::RefCell::new(Random(3));
+    let mut list = SlabList::<u64, _>::ordered(&session);
+    list.push_all(0..20_000u64).unwrap();
+    list.sort_by(&|a: &u64, b: &u64| match random.borrow_mut().below(3) {
+        0 => a.cmp(b),
+        1 => b.cmp(a),
+        _ => Ordering::Less,
+    })
+    .unwrap();
+    let mut left = all(&list);
+    assert!(!left.is_sorted());
+    left.sort_unstable();
+    assert!(left.into_iter().eq(0..20_000));
+    // One that is an order: those that are equal stay as they are to each other.
+    list.sort().unwrap();
+    list.sort_by(&|a: &u64, b: &u64| (b % 100).cmp(&(a % 100))).unwrap();
+    let mut model: Vec<_> = (0..20_000u64).collect();
+    model.sort_by_key(|number| 99 - number % 100);
+    assert_eq!(all(&list), model);
+}
+
 #[test]
 fn from_both_ends_at_once() {
     let heap = heap();
