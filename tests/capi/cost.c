@@ -42,8 +42,37 @@ static double empty;
             double took = (now() - begin) / CALLS;                               \
             if (took < best) best = took;                                        \
         }                                                                        \
-        printf("%-28s %6.1f\n", what, best - empty);                             \
+        printf("%-30s %6.1f\n", what, best - empty);                             \
     } while (0)
+
+static int add(void *context, const void *element, size_t len) {
+    uint64_t number;
+    memcpy(&number, element, len);
+    *(uint64_t *)context += number;
+    return 0;
+}
+
+/* What the functions of slab lists take beside the lists themselves: one that is in one leaf, in the cache. */
+static void of_lists(memfold_session *session) {
+    memfold_slablist *list;
+    memfold_slabmap *map;
+    uint64_t word = 0, folded = 0;
+    int is;
+    OK(memfold_slablist_new(session, NULL, &list));
+    OK(memfold_slabmap_new(session, NULL, &map));
+    for (uint64_t i = 0; i < 1000; i++) {
+        OK(memfold_slablist_add_u64(list, i * (NODES / 1000), NULL));
+        OK(memfold_slabmap_put(map, &i, 8, &i, 8, NULL));
+    }
+    MEASURE("memfold_slablist_len", (word = at, memfold_slablist_len(list, &word)));
+    MEASURE("memfold_slablist_contains_u64", memfold_slablist_contains_u64(list, at, &is));
+    MEASURE("memfold_slablist_contains", (word = at, memfold_slablist_contains(list, &word, 8, &is)));
+    MEASURE("memfold_slablist_get_u64", memfold_slablist_get_u64(list, at % 1000, &word));
+    MEASURE("memfold_slablist_foldl of 100", if (i % 100 == 0) memfold_slablist_foldl(list, at % 900, at % 900 + 100, add, &folded, NULL));
+    MEASURE("memfold_slabmap_get", (word = at % 1000, memfold_slabmap_get(map, &word, 8, &word, 8, NULL)));
+    OK(memfold_slablist_free(list));
+    OK(memfold_slabmap_free(map));
+}
 
 int main(int count, char **arguments) {
     only = count > 1 ? arguments[1] : NULL;
@@ -78,6 +107,7 @@ int main(int count, char **arguments) {
     MEASURE("compll_read, one node", sink += *(const uint64_t *)compll_read(items[at / NODES]));
     MEASURE("compll_write", *(uint64_t *)compll_write(items[at]) = word);
     MEASURE("an error, memfold_read_at", memfold_read_at(session, nodes[at], 60, &word, 8));
+    of_lists(session);
     OK(memfold_session_close(session));
     OK(memfold_heap_destroy(heap));
     for (int i = 0; i < NODES; i++) {

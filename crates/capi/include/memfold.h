@@ -1,7 +1,7 @@
 /* memfold.h - the compressed heap.
  *
- * Nodes by the million, of which only those in use are uncompressed. A node is named by a handle of 64 bits, which stays valid while the
- * node moves; handles may be kept in nodes, as pointers are.
+ * Nodes by the million, of which only those in use are uncompressed. A node is named by a handle of 64 bits, which stays valid while the node
+ * moves; handles may be kept in nodes, as pointers are.
  *
  *     memfold_heap *heap;
  *     memfold_session *session;
@@ -18,9 +18,9 @@
  *     memfold_heap_destroy(heap);
  *
  * Errors. Every function that can fail returns 0 (MEMFOLD_OK) or a code from `enum memfold_error`, and changes nothing if it fails, but for
- * what is in a buffer that it was to read into. Null, closed, freed, destroyed and invented heaps, sessions and lists are noticed, always. So are handles of nodes
- * that were freed, until their place is used again, and after that mostly: see docs/heap.md. The library never prints anything,
- * but for a bug of its own (MEMFOLD_BUG).
+ * what is in a buffer that it was to read into. Null, closed, freed, destroyed and invented heaps, sessions and lists are noticed, always. So
+ * are handles of nodes that were freed, until their place is used again, and after that mostly: see docs/heap.md. The library never prints
+ * anything, but for a bug of its own (MEMFOLD_BUG).
  *
  * Threads. Functions of heaps may be called by any thread at any time. A session belongs to the thread that opened it: other threads are
  * refused. Threads with a session each work on the same heap at the same time; what they read is whole and of one moment. Pointers from
@@ -65,7 +65,8 @@ enum memfold_error {
     MEMFOLD_BUSY = 6,
     /* The system has no more memory. */
     MEMFOLD_NO_MEMORY = 7,
-    /* The block is not what it was: something wrote past a node, callbacks lied, or the memory is at fault. The node is lost, or cannot be read now. */
+    /* The block is not what it was: something wrote past a node, callbacks lied, or the memory is at fault. The node is lost, or cannot be
+     * read now. */
     MEMFOLD_DAMAGED = 8,
     /* A pointer is null that must not be. */
     MEMFOLD_NULL = 9,
@@ -88,7 +89,8 @@ enum memfold_error {
     /* A heap's file can't be written or read, or is none that can be loaded here: foreign, damaged, of a later version, or compressed with a
      * codec that is missing; memfold_last_error says which. */
     MEMFOLD_FILE = 18,
-    /* This thread has no such list, map or cursor: it was freed, its session was closed, it is another thread's or another list's, or never was one. */
+    /* This thread has no such list, map or cursor: it was freed, its session was closed, it is another thread's or another list's, or never
+     * was one. */
     MEMFOLD_NO_LIST = 19,
     /* The list or map has no such element: no position that is so great, none that is equal, none where the cursor is or goes. */
     MEMFOLD_NO_ELEMENT = 20,
@@ -278,10 +280,10 @@ int memfold_unpin(memfold_session *session, memfold_handle node);
  *     memfold_slablist_contains_u64(list, 20, &contains);
  *     memfold_slablist_free(list);
  *
- * A list belongs to a session, and is freed with it. It is for the session's thread alone. It lies partly in plain memory, so it isn't saved with the
- * heap. An element is a pointer and its length; for numbers the length is 8, and they need not be aligned. Elements have positions, from 0 on, by
- * which every list is read. A range of positions is from `from` on up to but not including `to`; what is beyond the end is left out, so that 0, UINT64_MAX
- * is all of it.
+ * A list belongs to a session, and is freed with it. It is for the session's thread alone. It lies partly in plain memory, so it isn't saved
+ * with the heap. An element is a pointer and its length; for numbers the length is 8, and they need not be aligned. Elements have positions,
+ * from 0 on, by which every list is read. A range of positions is from `from` on up to but not including `to`; what is beyond the end is left
+ * out, so that 0, UINT64_MAX is all of it.
  *
  * Results that say whether something was so are 0 or 1. Where a result is not asked for, its pointer may be null if it is said so. */
 
@@ -307,12 +309,13 @@ enum memfold_list_flags {
     MEMFOLD_NEVER_REAP = 8
 };
 
-/* How `a` and `b` stand to each other: less than 0, 0 or more than 0. It is called while nothing is being changed, and must not call this library, longjmp or
- * throw. It is not trusted: if what it says is no order, elements may come to lie anywhere in their list, but none is lost. Elements need not be aligned. */
+/* How `a` and `b` stand to each other: less than 0, 0 or more than 0. It is called while nothing is being changed, and must not call this
+ * library, longjmp or throw. It is not trusted: if what it says is no order, elements may come to lie anywhere in their list, but none is
+ * lost. Elements need not be aligned. */
 typedef int (*memfold_compare)(void *context, const void *a, size_t a_len, const void *b, size_t b_len);
 
-/* Is called for elements, one after the other, until it gives something else than 0. It must not call this library, longjmp or throw; `element` is good until it
- * returns, and need not be aligned. */
+/* Is called for elements, one after the other, until it gives something else than 0. It must not call this library, longjmp or throw;
+ * `element` is good until it returns, and need not be aligned. */
 typedef int (*memfold_visit)(void *context, const void *element, size_t len);
 
 /* How a list is to be. Begin with memfold_default_slablist_options; what is 0 or null is the default. */
@@ -329,8 +332,8 @@ typedef struct memfold_slablist_options {
     void *context;
     /* A name, for messages and probes. */
     const char *name;
-    /* When the room that removed elements leave is closed all at once: when so many slabs could be spared, and they are so many per cent of all. Default, if both
-     * are 0: little by little, which never takes long. */
+    /* When the room that removed elements leave is closed all at once: when so many slabs could be spared, and they are so many per cent of
+     * all. Default, if both are 0: little by little, which never takes long. */
     uint32_t reap_least_slabs;
     uint32_t reap_least_percent;
     /* Numbers that a slab has room for, 2 to 255. Default: 126. */
@@ -361,8 +364,8 @@ int memfold_slablist_len(memfold_slablist *list, uint64_t *len);
 /* Bytes of plain memory that the list takes beside the heap's, cursors left out. */
 int memfold_slablist_own_bytes(memfold_slablist *list, size_t *bytes);
 
-/* How `list` and `other` stand to each other, element by element in the order of `list`: -1, 0 or 1. The first that differ decide, else their lengths. Both
- * have elements of one kind, and may be of different sessions, sorted or not. */
+/* How `list` and `other` stand to each other, element by element in the order of `list`: -1, 0 or 1. The first that differ decide, else their
+ * lengths. Both have elements of one kind, and may be of different sessions, sorted or not. */
 int memfold_slablist_compare(memfold_slablist *list, memfold_slablist *other, int *order);
 
 /* Packs all elements as close as they go. `spared`, which may be null: leaves that became free by it. */
@@ -411,7 +414,8 @@ int memfold_slablist_set_at(memfold_slablist *list, uint64_t position, const voi
 /* Puts an element behind all others. */
 int memfold_slablist_push(memfold_slablist *list, const void *element, size_t len);
 
-/* Sorts the elements, by `compare` if the list has one; those that are equal stay as they are to each other. The list does not stay sorted by itself. */
+/* Sorts the elements, by `compare` if the list has one; those that are equal stay as they are to each other. The list does not stay sorted by
+ * itself. */
 int memfold_slablist_sort(memfold_slablist *list);
 
 /* Puts the elements into the opposite order. */
@@ -419,8 +423,8 @@ int memfold_slablist_reverse(memfold_slablist *list);
 
 /* -- all lists, by position */
 
-/* Copies the element at a position to `to`, where there is room for `room` bytes, and says its length. If it is longer, nothing is copied, the length is said all
- * the same, and the result is MEMFOLD_RANGE. `len` may be null. MEMFOLD_NO_ELEMENT if there is none. */
+/* Copies the element at a position to `to`, where there is room for `room` bytes, and says its length. If it is longer, nothing is copied, the
+ * length is said all the same, and the result is MEMFOLD_RANGE. `len` may be null. MEMFOLD_NO_ELEMENT if there is none. */
 int memfold_slablist_get(memfold_slablist *list, uint64_t position, void *to, size_t room, size_t *len);
 
 /* The same for lists of MEMFOLD_U64. */
@@ -435,8 +439,8 @@ int memfold_slablist_remove_range(memfold_slablist *list, uint64_t from, uint64_
 /* Takes the elements at a range of positions out, into a new list that is like this one, but for its name, which it has none of. */
 int memfold_slablist_extract(memfold_slablist *list, uint64_t from, uint64_t to, memfold_slablist **extracted);
 
-/* Calls `visit` for the elements at a range of positions, from the first to the last or from the last to the first. `said`, which may be null: what it gave last, so
- * 0 if it saw all. This is how to read many elements; what comes of them is kept at `context`. */
+/* Calls `visit` for the elements at a range of positions, from the first to the last or from the last to the first. `said`, which may be null:
+ * what it gave last, so 0 if it saw all. This is how to read many elements; what comes of them is kept at `context`. */
 int memfold_slablist_foldl(memfold_slablist *list, uint64_t from, uint64_t to, memfold_visit visit, void *context, int *said);
 int memfold_slablist_foldr(memfold_slablist *list, uint64_t from, uint64_t to, memfold_visit visit, void *context, int *said);
 
@@ -508,8 +512,8 @@ int memfold_slabmap_contains(memfold_slabmap *map, const void *key, size_t key_l
 /* Takes out a key and its value. `removed`, which may be null: whether there was one. */
 int memfold_slabmap_remove(memfold_slabmap *map, const void *key, size_t key_len, int *removed);
 
-/* Copies the key at a position to `key`, and its value to `to`. If either has not enough room, nothing is copied, both lengths are said, and the result is
- * MEMFOLD_RANGE. Each length may be null. MEMFOLD_NO_ELEMENT if there is none. */
+/* Copies the key at a position to `key`, and its value to `to`. If either has not enough room, nothing is copied, both lengths are said, and
+ * the result is MEMFOLD_RANGE. Each length may be null. MEMFOLD_NO_ELEMENT if there is none. */
 int memfold_slabmap_at(memfold_slabmap *map, uint64_t position, void *key, size_t key_room, size_t *key_len, void *to, size_t room, size_t *len);
 
 /* How many keys are before this one, so the position of the first that is not; and of the first that is behind it. */

@@ -130,7 +130,9 @@ pub fn in_owners(
 impl Table {
     /// Where the session with that number is, if it is there.
     fn place(&mut self, number: usize) -> Option<&mut Option<Open>> {
-        self.0.get_mut(place_of(number)).filter(|open| open.as_ref().is_some_and(|open| open.number == number))
+        self.0
+            .get_mut(place_of(number))
+            .filter(|open| open.as_ref().is_some_and(|open| open.number == number))
     }
 
     /// Keeps a session; its number.

@@ -72,7 +72,10 @@ impl Item for u64 {
     fn take<R>(kind: Kind, bytes: &[u8], work: impl FnOnce(&Self) -> R) -> Result<R, Failure> {
         let number = bytes.try_into().map_err(|_| {
             let len = bytes.len();
-            Failure::new(Code::Kind, format!("the elements or keys are numbers of 8 bytes, and these are {len}"))
+            Failure::new(
+                Code::Kind,
+                format!("the elements or keys are numbers of 8 bytes, and these are {len}"),
+            )
         })?;
         Ok(work(&kind.keep(u64::from_ne_bytes(number))))
     }

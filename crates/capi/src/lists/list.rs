@@ -204,12 +204,14 @@ impl<E: ?Sized + Item> AnyList for Of<E> {
     }
 
     fn replace(&mut self, element: &[u8]) -> Result<bool, Failure> {
-        let old = sorted!(&mut self.body, list => E::take(self.kind, element, |element| list.replace(element)))??;
+        let old =
+            sorted!(&mut self.body, list => E::take(self.kind, element, |element| list.replace(element)))??;
         Ok(old.is_some())
     }
 
     fn remove(&mut self, element: &[u8]) -> Result<bool, Failure> {
-        let old = sorted!(&mut self.body, list => E::take(self.kind, element, |element| list.remove(element)))??;
+        let old =
+            sorted!(&mut self.body, list => E::take(self.kind, element, |element| list.remove(element)))??;
         Ok(old.is_some())
     }
 
@@ -295,7 +297,8 @@ impl<E: ?Sized + Item> AnyList for Of<E> {
 
     fn compare(&self, other: &dyn AnyList) -> Result<Ordering, Failure> {
         let other = other.as_any().downcast_ref::<Self>().filter(|other| other.kind == self.kind);
-        let other = other.ok_or_else(|| Failure::new(Code::Kind, "the lists have elements of different kinds"))?;
+        let other =
+            other.ok_or_else(|| Failure::new(Code::Kind, "the lists have elements of different kinds"))?;
         let order = any!(&self.body, list => {
             any!(&other.body, other => list.compare_with(other, &self.order))
         });

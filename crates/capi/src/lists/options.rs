@@ -60,7 +60,11 @@ fn kind(number: u32, what: &str) -> Result<Kind, Failure> {
 }
 
 fn known(flags: u32, all: u32) -> Result<u32, Failure> {
-    if flags & !all == 0 { Ok(flags) } else { Err(bad(format!("flags are {flags:#x}, of which {all:#x} are known"))) }
+    if flags & !all == 0 {
+        Ok(flags)
+    } else {
+        Err(bad(format!("flags are {flags:#x}, of which {all:#x} are known")))
+    }
 }
 
 fn packing(flags: u32, least_slabs: u32, least_percent: u32) -> Result<Packing, Failure> {

@@ -125,11 +125,7 @@ impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
     }
 
     /// Appends all elements, sorted, to a list.
-    fn merge_to<C: Compare<E>>(
-        &self,
-        to: &mut SlabList<'s, E, Ordered>,
-        order: &C,
-    ) -> Result<(), Error> {
+    fn merge_to<C: Compare<E>>(&self, to: &mut SlabList<'s, E, Ordered>, order: &C) -> Result<(), Error> {
         let (mut runs, mut run, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut elements = self.iter();
         loop {
