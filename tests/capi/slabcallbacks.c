@@ -111,6 +111,87 @@ static void orders_that_lie(uint32_t kind, uint32_t flags) {
     OK(memfold_heap_destroy(heap));
 }
 
+static int fails;
+
+static size_t compress(void *context, const void *block, size_t len, void *to, size_t room) {
+    (void)context;
+    return shorten(block, len, to, room);
+}
+
+static size_t decompress(void *context, const void *from, size_t from_len, void *block, size_t len) {
+    int *countdown = context;
+    if (fails && *countdown > 0) --*countdown;
+    return fails && *countdown == 0 ? 0 : lengthen(from, from_len, block, len);
+}
+
+/* Operations that fail because a block does not come back change nothing: afterwards the list has what the others put there. */
+static void blocks_that_do_not_come_back(uint32_t elements) {
+    memfold_options small = small_options(4096, 2);
+    int countdown = 0, failed = 0, done = 0, steps = getenv("MEMFOLD_TEST_QUICK") ? 1000 : 10000;
+    uint64_t state = elements, sum = 0, found = 0;
+    small.compress = compress;
+    small.decompress = decompress;
+    small.context = &countdown;
+    memfold_heap *heap = new_heap(&small);
+    memfold_session *session = open_session(heap);
+    memfold_slablist_options options = memfold_default_slablist_options();
+    memfold_slablist *list, *part;
+    options.elements = elements;
+    options.flags = MEMFOLD_MANY;
+    OK(memfold_slablist_new(session, &options, &list));
+    fails = 0;
+    for (int i = 0; i < 5000; i++) {
+        struct element *e = some_element(elements, &state);
+        OK(memfold_slablist_add(list, e->bytes, e->len, NULL));
+        adds_up(&sum, e->bytes, e->len);
+        free(e);
+    }
+    for (int i = 0; i < steps; i++) {
+        struct element *e = some_element(elements, &state);
+        uint64_t part_sum = 0, from = below(&state, 5000);
+        int error, is = 0;
+        /* Some blocks come, the next one does not. */
+        countdown = (int)below(&state, 6);
+        fails = 1;
+        switch (below(&state, 8)) {
+        case 0:
+            error = memfold_slablist_extract(list, from, from + 50, &part);
+            fails = 0;
+            if (error != MEMFOLD_OK) break;
+            OK(memfold_slablist_foldl(part, 0, UINT64_MAX, adds_up, &part_sum, NULL));
+            OK(memfold_slablist_free(part));
+            sum -= part_sum;
+            break;
+        case 1:
+        case 2:
+        case 3:
+            error = memfold_slablist_remove(list, e->bytes, e->len, &is);
+            if (error == MEMFOLD_OK && is) adds_up(&part_sum, e->bytes, e->len);
+            sum -= part_sum;
+            break;
+        default:
+            error = memfold_slablist_add(list, e->bytes, e->len, NULL);
+            if (error == MEMFOLD_OK) adds_up(&sum, e->bytes, e->len);
+        }
+        if (error != MEMFOLD_OK) CHECK(error == MEMFOLD_DAMAGED);
+        failed += error != MEMFOLD_OK;
+        done += error == MEMFOLD_OK;
+        fails = 0;
+        free(e);
+        if (i % 100 == 0) {
+            found = 0;
+            OK(memfold_slablist_foldl(list, 0, UINT64_MAX, adds_up, &found, NULL));
+            if (found != sum) FAIL("elements %u, %d: %llu, not %llu", elements, i, (unsigned long long)found, (unsigned long long)sum);
+            OK(memfold_slablist_check(list));
+        }
+    }
+    if (failed < steps / 20 || done < steps / 20) FAIL("%d failed, %d did not", failed, done);
+    OK(memfold_slablist_free(list));
+    OK(memfold_session_close(session));
+    OK(memfold_heap_check(heap));
+    OK(memfold_heap_destroy(heap));
+}
+
 int main(void) {
     callbacks_that_call();
     for (uint32_t kind = MEMFOLD_U64; kind <= MEMFOLD_BYTES; kind += 3) {
@@ -118,6 +199,8 @@ int main(void) {
         orders_that_lie(kind, MEMFOLD_ORDERED);
         orders_that_lie(kind, 0);
     }
+    blocks_that_do_not_come_back(MEMFOLD_U64);
+    blocks_that_do_not_come_back(MEMFOLD_BYTES);
     puts("slabcallbacks: ok");
     return 0;
 }

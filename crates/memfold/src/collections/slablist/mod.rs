@@ -274,6 +274,8 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         let Body::Large(slabs) = &mut self.body else { return Err(Error::Damaged) };
         let gone = slabs.remove(self.session, position)?;
         if slabs.len() == 0 {
+            // There may be nodes left that could not be freed before. If they can't be now, their blocks stay damaged.
+            let _ = slabs.free(self.session);
             self.body = Body::Small(Vec::new());
         }
         Ok(gone)

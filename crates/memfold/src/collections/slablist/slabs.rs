@@ -65,6 +65,8 @@ pub struct Slabs<E: ?Sized + Element> {
     last: Option<Key<E>>,
     /// Elements that went since the last look at what could be packed.
     gone: u32,
+    /// Nodes that are no part of the list any more and could not be freed, since something is damaged. They are tried again with the list's last ones, and then that is an error.
+    left: Vec<Handle>,
     pub stats: Stats,
 }
 
@@ -92,13 +94,14 @@ impl<E: ?Sized + Element> Slabs<E> {
             weight: 0,
             last: None,
             gone: 0,
+            left: Vec::new(),
             stats: Stats::default(),
         };
         let mut made = Vec::new();
         let room = format.room() - format.room() / E::Format::SLACK;
         let parts = alike(total, total.div_ceil(room).max(1));
         if let Err(error) = slabs.make(session, elements, &parts, &mut made) {
-            slabs.unmake(session, &made)?;
+            slabs.unmake(session, &made);
             return Err(error);
         }
         slabs.layers.replace(None, 0, &made);
@@ -152,15 +155,22 @@ impl<E: ?Sized + Element> Slabs<E> {
     }
 
     /// Frees leaves that were made, and are no part of the list.
-    fn unmake(&mut self, session: &Session<'_>, made: &[(Key<E>, LeafRef)]) -> Result<(), Error> {
+    fn unmake(&mut self, session: &Session<'_>, made: &[(Key<E>, LeafRef)]) {
         self.stats.leaves_freed += made.len() as u64;
-        made.iter().try_for_each(|(_, leaf)| session.free(leaf.handle))
+        made.iter().for_each(|(_, leaf)| self.release(session, leaf.handle));
     }
 
     /// Frees leaves that are no part of the list any more.
-    fn free_leaves(&mut self, session: &Session<'_>, gone: &[LeafRef]) -> Result<(), Error> {
+    fn free_leaves(&mut self, session: &Session<'_>, gone: &[LeafRef]) {
         self.stats.leaves_freed += gone.len() as u64;
-        gone.iter().try_for_each(|leaf| session.free(leaf.handle))
+        gone.iter().for_each(|leaf| self.release(session, leaf.handle));
+    }
+
+    /// Frees a node that is no part of the list any more. The change is done: it can't fail by that.
+    fn release(&mut self, session: &Session<'_>, node: Handle) {
+        if session.free(node).is_err() {
+            self.left.push(node);
+        }
     }
 
     /// Appends a leaf's elements.
@@ -191,12 +201,13 @@ impl<E: ?Sized + Element> Slabs<E> {
         let gone: Vec<LeafRef> = self.layers.rest_of_group(spot)[..old].to_vec();
         let mut made = Vec::new();
         if let Err(error) = self.copy_to_new(session, &gone, parts, &mut made) {
-            self.unmake(session, &made)?;
+            self.unmake(session, &made);
             return Err(error);
         }
         self.layers.replace(Some(spot), old, &made);
         self.stats.packs += 1;
-        self.free_leaves(session, &gone).map(|()| made.len())
+        self.free_leaves(session, &gone);
+        Ok(made.len())
     }
 
     /// Makes leaves with the elements of others; those that were made are in `made`, whatever comes of it.
@@ -386,7 +397,10 @@ impl<E: ?Sized + Element> Slabs<E> {
         let mut turn = 0;
         let failed = loop {
             match self.set(session, at, held, turn) {
-                Ok(Some(node)) => return node.map_or(Ok(()), |node| session.free(node)),
+                Ok(Some(node)) => {
+                    node.into_iter().for_each(|node| self.release(session, node));
+                    return Ok(());
+                }
                 Ok(None) => turn += 1,
                 Err(error) => break error,
             }
@@ -505,7 +519,8 @@ impl<E: ?Sized + Element> Slabs<E> {
             return Err(error);
         }
         self.layers.replace(Some(spot), 1, &made);
-        self.free_leaves(session, &[leaf])
+        self.free_leaves(session, &[leaf]);
+        Ok(())
     }
 
     /// A new leaf gets the first element of the first leaf, before it, or the last of the last, behind it.
@@ -528,7 +543,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         let (gone, rest) = match rest {
             Ok(rest) => rest,
             Err(error) => {
-                self.unmake(session, &made)?;
+                self.unmake(session, &made);
                 return Err(error);
             }
         };
@@ -606,7 +621,8 @@ impl<E: ?Sized + Element> Slabs<E> {
             })?;
             self.removed(session, spot, weight, first);
         }
-        batch.long(0).map_or(Ok(()), |node| session.free(node)).map(|()| element)
+        batch.long(0).into_iter().for_each(|node| self.release(session, node));
+        Ok(element)
     }
 
     /// An element went from a leaf that has others, and perhaps begins with another one now.
@@ -732,7 +748,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         if stays.len() > 0
             && let Err(error) = self.make(session, &stays, &parts, &mut made)
         {
-            self.unmake(session, &made)?;
+            self.unmake(session, &made);
             return Err(error);
         }
         let before: u64 = gone.iter().map(|leaf| u64::from(leaf.weight)).sum();
@@ -740,8 +756,9 @@ impl<E: ?Sized + Element> Slabs<E> {
         self.len -= to - from;
         self.weight = self.weight - before + (kept + more) as u64;
         self.last = None;
-        longs.iter().try_for_each(|node| session.free(*node))?;
-        self.free_leaves(session, &gone)
+        longs.iter().for_each(|node| self.release(session, *node));
+        self.free_leaves(session, &gone);
+        Ok(())
     }
 
     /// Looks at each leaf and at what is known of it.
@@ -778,12 +795,13 @@ impl<E: ?Sized + Element> Slabs<E> {
             }
             result = result.and(session.free(leaf.handle));
         }
-        result
+        self.left.iter().fold(result, |result, node| result.and(session.free(*node)))
     }
 
     /// Bytes of plain memory.
     pub fn own_bytes(&self) -> usize {
-        size_of::<Self>() + self.layers.bytes(|key| E::Format::key_bytes(key))
+        let left = self.left.capacity() * size_of::<Handle>();
+        size_of::<Self>() + left + self.layers.bytes(|key| E::Format::key_bytes(key))
     }
 }
 
