@@ -47,12 +47,12 @@ int main() {
     as.flags = MEMFOLD_ORDERED | MEMFOLD_CIRCULAR;
     memfold_slablist *list = nullptr;
     memfold_slabmap *map = nullptr;
-    std::uint64_t number = 3, element = 0;
+    std::uint64_t three = 3, element = 0;
     need(memfold_slablist_new(session, &as, &list) == MEMFOLD_OK, "a list");
-    need(memfold_slablist_push(list, &number, sizeof number) == MEMFOLD_OK, "an element");
+    need(memfold_slablist_push(list, &three, sizeof three) == MEMFOLD_OK, "an element");
     need(memfold_slablist_get_u64(list, 0, &element) == MEMFOLD_OK && element == 3, "it is there");
     need(memfold_slabmap_new(session, nullptr, &map) == MEMFOLD_OK, "a map");
-    need(memfold_slabmap_put(map, &number, sizeof number, "three", 5, nullptr) == MEMFOLD_OK, "a key");
+    need(memfold_slabmap_put(map, &three, sizeof three, "three", 5, nullptr) == MEMFOLD_OK, "a key");
     need(memfold_session_close(session) == MEMFOLD_OK, "the session ends");
     need(memfold_heap_destroy(heap) == MEMFOLD_OK, "the heap ends");
 
