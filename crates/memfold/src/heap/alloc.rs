@@ -37,12 +37,14 @@ impl Core {
         let _lock = block.lock();
         let shape = self.shape_of(kind).ok_or(Error::Damaged)?;
         self.note_came(None);
-        let zeroed = self.needed(shape);
-        let (taken, frame) = self.frame_for(me, zeroed)?;
+        let (taken, frame) = self.frame_for(me, shape, false)?;
         fence(Release);
         let image = self.image(frame, shape);
-        let formatted = image.zero(0, zeroed).and_then(|()| match shape {
-            Shape::Mixed(shape) => Mixed::new(image, shape).format(),
+        let formatted = image.zero(0, image.len()).and_then(|()| match shape {
+            Shape::Mixed(mixed) => {
+                self.frames.marks(taken, shape, false).clear_starts()?;
+                Mixed::new(image, mixed).format()
+            }
             Shape::Equal(_) => Ok(()),
         });
         if formatted.is_err() {

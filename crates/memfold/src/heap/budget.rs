@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering::*;
 use super::blocks::Block;
 use super::core::Core;
 use super::error::Error;
-use super::frames::Frame;
 use super::options::Limit;
 
 /// With [`Limit::Share`], one block in so many is resident at least,
@@ -98,7 +97,7 @@ impl Core {
     fn frames_within(&self, bytes: u64) -> u32 {
         let work = (self.work_len() as u64).saturating_sub(self.counts.work_bytes.load(Relaxed));
         let left = bytes.saturating_sub(self.bytes_without_frames() + work + LIMIT_SLACK);
-        (left / (self.frames.stride() + size_of::<Frame>()) as u64).min(u32::MAX.into()) as u32
+        self.frames.within(left)
     }
 
     /// An error if there may be no further block: those that are resident still have to be compressed.

@@ -1,5 +1,6 @@
 //! Every invariant of a heap.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::format;
@@ -69,6 +70,7 @@ pub fn check(core: &Core) -> Result<(), Violation> {
     let blobs = core.store.store().stats().blobs;
     holds(blobs == copies, || format!("the store has {blobs} blobs, {copies} blocks have one"))?;
     drop(rooms);
+    holds(core.frames.check(), || "frames have other memory than was counted".into())?;
     check_frames(core, resident)
 }
 
@@ -81,7 +83,7 @@ fn check_frames(core: &Core, mut resident: Vec<u32>) -> Result<(), Violation> {
     holds(known == resident, || format!("the policy knows frames {known:?}, blocks are in {resident:?}"))?;
     known.extend(&pool.free);
     let with_memory = known.len() == pool.made as usize;
-    known.extend(&pool.empty);
+    known.extend(pool.empty.iter().map(|&Reverse(frame)| frame));
     known.sort_unstable();
     let all = known.iter().copied().eq(0..core.frames.count());
     holds(all && with_memory && pool.chosen.is_empty(), || {
@@ -97,28 +99,30 @@ struct Line(#[expect(dead_code, reason = "reached by pointers to the whole")] [u
 fn check_block(core: &Core, number: u32, block: &Block) -> Result<(), Violation> {
     let say = |what: &str| Violation(format!("block {number}: {what}"));
     let shape = core.shape_of(block.kind.load(Relaxed)).ok_or_else(|| say("its kind is none"))?;
-    // As many bytes as a frame.
-    let mut memory = vec![Line([0; 64]); core.frames.stride().div_ceil(64)];
+    // All that is kept of it, as it would be compressed.
+    let form = shape.form(core.options.block_size);
+    let mut memory = vec![Line([0; 64]); form.end().div_ceil(64)];
     let bytes = NonNull::from(memory.as_mut_slice()).cast::<u8>();
+    // SAFETY: the memory above, in which nothing else is borrowed.
+    let to = unsafe { std::slice::from_raw_parts_mut(bytes.as_ptr(), form.end()) };
     match block.state().place() {
-        Place::Resident(frame) => {
-            let frame = core.frames.get(frame).ok_or_else(|| say("its frame is none"))?;
+        Place::Resident(at) => {
+            let frame = core.frames.get(at).ok_or_else(|| say("its frame is none"))?;
             holds(frame.block.load(Relaxed) == number, || {
                 format!("block {number} is in a frame of another")
             })?;
             let clean = frame.dirty.load(Relaxed) != block.has_copy();
             holds(clean, || format!("block {number} is changed and has a copy, or neither"))?;
-            // SAFETY: as many bytes as the frame has memory for, at most as many as a frame has, and nobody else has the heap.
-            unsafe { bytes.copy_from_nonoverlapping(frame.base(), core.frames.provided(frame)) };
+            // SAFETY: nobody else has the heap.
+            let joined = unsafe { core.join(at, block, frame, shape, to) };
+            joined.map_err(|_| say("its frame has not all of its marks"))?;
         }
         _ => {
-            // SAFETY: the memory is of this length at least.
-            let to = unsafe { std::slice::from_raw_parts_mut(bytes.as_ptr(), core.frames.stride()) };
             core.load(number, block, to).map_err(|error| say(&format!("{error}")))?;
         }
     }
     // SAFETY: the memory above, which is this thread's.
-    let image = unsafe { Image::new(bytes, core.frames.stride()) };
+    let image = unsafe { Image::new(bytes, form.end()) };
     let wrong = |_| say("its headers contradict each other, or free bytes are not zero");
     let live = match shape {
         Shape::Mixed(mixed) => {
@@ -132,7 +136,8 @@ fn check_block(core: &Core, number: u32, block: &Block) -> Result<(), Violation>
             let has_starts =
                 block.marked.load(Relaxed) || matches!(block.state().place(), Place::Resident(_));
             if has_starts {
-                check_starts(image, mixed, shape.marks(core.options.block_size))
+                form.within(image)
+                    .and_then(|marks| check_starts(image, mixed, marks))
                     .map_err(|_| say("a node starts where its marks don't say so, or the other way round"))?;
             }
             live

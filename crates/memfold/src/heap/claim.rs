@@ -22,6 +22,8 @@ pub struct Claim<'c> {
     pub number: u32,
     pub block: &'c Block,
     pub frame: &'c Frame,
+    /// The frame's number.
+    pub at: u32,
     pub lock: MutexGuard<'c, ()>,
 }
 
@@ -33,9 +35,9 @@ impl Core {
         if block.state().place() == Place::Vacant || block.incarnation.load(Relaxed) != incarnation {
             return Err(Error::Stale);
         }
-        let (_, frame) = self.resident(me, number, block)?;
+        let (at, frame) = self.resident(me, number, block)?;
         self.take_over(me, frame);
-        Ok(Claim { number, block, frame, lock })
+        Ok(Claim { number, block, frame, at, lock })
     }
 
     /// Makes sure that nobody but who has the block's lock changes it, who is `me` or, if 0, no session.

@@ -1,6 +1,8 @@
 //! What a heap is made of, and how a node is found.
 
 use std::boxed::Box;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::vec::Vec;
@@ -13,7 +15,7 @@ use super::large;
 pub use super::layout::Shape;
 use super::layout::image::Image;
 use super::layout::{equal, mixed};
-use super::marks::Marks;
+use super::marks::{Form, Marks};
 use super::options::Settled;
 use super::plain::Plain;
 use super::policy::Policy;
@@ -22,7 +24,7 @@ use super::seats::Seats;
 use super::segments::Segments;
 use super::work::Work;
 use crate::SystemMemory;
-use crate::store::{Tiered, Tuning};
+use crate::store::{MAX_PAYLOAD, Tiered, Tuning};
 
 /// Nodes of one size get blocks of their own if as many of them fit into one.
 pub const EQUAL_NODES: usize = 16;
@@ -44,6 +46,8 @@ pub struct Core {
     pub rooms: Mutex<Rooms>,
     pub seats: Seats,
     pub store: Tiered<SystemMemory>,
+    /// Bytes of what is kept of a block at most, before it is compressed.
+    pub most_kept: usize,
     /// Memory to compress in, as many as threads did at once.
     pub work: Mutex<Vec<Work>>,
     /// Moves on when a block is brought back.
@@ -64,8 +68,8 @@ pub struct Core {
 pub struct Pool {
     pub free: Vec<u32>,
     pub chosen: Vec<u32>,
-    /// Frames that gave their memory back.
-    pub empty: Vec<u32>,
+    /// Frames that gave their memory back. Those with the lowest numbers get it first.
+    pub empty: BinaryHeap<Reverse<u32>>,
     /// Frames that have memory.
     pub made: u32,
     pub policy: Box<dyn Policy>,
@@ -107,13 +111,14 @@ impl Core {
         // A node and its marks must fit into what the store holds in one piece.
         let mut size = options.block_size;
         let mut shape = mixed::Shape::new(size, options.alignment);
-        while Marks::new(size, shape.total_units()).end() > crate::store::MAX_PAYLOAD {
+        while Form::new(size, shape.total_units()).end() > MAX_PAYLOAD {
             size -= 4096;
             shape = mixed::Shape::new(size, options.alignment);
         }
         let options = Settled { block_size: size, ..options };
         let most_places = (size / options.alignment).min(mixed::MOST_UNITS.max(equal::MOST_NODES));
-        let frame_bytes = Marks::new(size, most_places).end();
+        // An array that has a block for itself may be a quarter longer when it is grouped.
+        let most_kept = Form::new(size, most_places).end().max((size + size / 4).min(MAX_PAYLOAD));
         let store = Tiered::new(SystemMemory, options.codec, None);
         // Nothing here has to find memory without delay, so no class keeps a reserve.
         store.store().set_tuning(Tuning { fill_ratio: 64, ..Tuning::DEFAULT });
@@ -124,11 +129,12 @@ impl Core {
             shapes: Segments::new(),
             shapes_made: Mutex::new(0),
             blocks: Blocks::new(),
-            frames: Frames::new(frame_bytes),
+            frames: Frames::new(size, most_places),
+            most_kept,
             pool: Mutex::new(Pool {
                 free: Vec::new(),
                 chosen: Vec::new(),
-                empty: Vec::new(),
+                empty: BinaryHeap::new(),
                 made: 0,
                 policy: options.policy.make(),
             }),
@@ -191,10 +197,16 @@ impl Core {
         Some(*made)
     }
 
-    /// The bytes of a block in a frame, with its marks.
+    /// The bytes of a block in a frame.
     #[inline]
     pub fn image(&self, frame: &Frame, shape: Shape) -> Image {
-        frame.image(shape.marks(self.options.block_size).end())
+        frame.image(shape.image(self.options.block_size))
+    }
+
+    /// The marks of a block in a frame of that number.
+    pub fn marks(&self, number: u32, block: &Block, shape: Shape) -> Marks {
+        // Who sees that there are checks sees that there is memory for them.
+        self.frames.marks(number, shape, block.marked.load(Acquire))
     }
 
     /// A frame and a block that never hold anything.

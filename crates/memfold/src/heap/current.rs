@@ -58,7 +58,7 @@ impl<'c> Current<'c> {
             tenancy: NEVER,
             image: Image::NOTHING,
             shape,
-            marks: shape.marks(core.options.block_size),
+            marks: Marks::NONE,
             generation: 0,
             marked: false,
             extents: Extents::new(),
@@ -96,22 +96,20 @@ impl<'c> Current<'c> {
         self.frame = claim.frame;
         self.tenancy = NEVER;
         core.changed(self.number, self.frame);
+        let at = claim.at;
         self.image = core.image(self.frame, self.shape);
         self.marked = self.block.marked.load(Relaxed);
+        self.marks = core.marks(at, self.block, self.shape);
         if !self.begin(core.options.paranoid)? {
             return Ok(false);
         }
         if self.generation != 0 && !self.marked {
-            if !core.frames.provide(self.frame, self.marks.end()) {
+            if !core.frames.provide(at, matches!(self.shape, Shape::Mixed(_)), true) {
                 return Err(Error::OutOfMemory);
             }
-            if let Shape::Equal(shape) = self.shape {
-                // Nothing of what was in the frame before is kept with the block.
-                let end = shape.used().next_multiple_of(8);
-                self.image.zero(end, self.marks.checks_at() - end)?;
-            }
-            self.marks.clear_checks(self.image)?;
-            self.block.marked.store(true, Relaxed);
+            self.marks = core.frames.marks(at, self.shape, true);
+            self.marks.clear_checks()?;
+            self.block.marked.store(true, Release);
             self.marked = true;
             // Ways to the block don't know of the checks.
             self.frame.change();
@@ -177,14 +175,14 @@ impl<'c> Current<'c> {
                     return Ok(None);
                 };
                 let place = shape.unit(at);
-                self.marks.set_start(self.image, place, true)?;
+                self.marks.set_start(place, true)?;
                 add(&self.block.bytes, len as u32);
                 subtract(&self.block.free, shape.stride(len) as u32);
                 place
             }
         };
         if self.marked {
-            self.marks.set_check(self.image, place, self.generation)?;
+            self.marks.set_check(place, self.generation)?;
         }
         add(&self.block.live, 1);
         let Current { generation: check, incarnation, number: block, .. } = *self;

@@ -1,12 +1,6 @@
 //! Frames: memory for blocks while they are uncompressed.
 //!
-//! ```text
-//!   frame   | image of the block | room for its marks |      `stride` bytes, in reservations of many
-//! ```
-//!
-//! A frame has memory for as much of that as its blocks need: of a block without marks, or whose one node fills it, nothing behind its image.
-//!
-//! A frame's memory stays readable for as long as the heap lives, whatever it holds: readers take no lock. They remember the frame's
+//! A frame's memory (`frames/memory.rs`) stays readable for as long as the heap lives, whatever it holds: readers take no lock. They remember the frame's
 //! tenancy and the sequence of a stripe, look, and look again whether both are the same; if not, what they read is worth nothing.
 //!
 //! The **tenancy** is another one whenever a block comes or goes, gets another owner or other marks: odd while a block is there, even while
@@ -17,25 +11,23 @@
 //! A **stripe** stands for the nodes at one in [`STRIPES`] places. Its sequence is odd while one of them is written or freed, and another
 //! afterwards. So writers of different nodes mostly don't wait for each other. Only who has the right to change the block takes one.
 
+mod area;
+mod memory;
+#[cfg(test)]
+mod tests;
+
 use std::hint;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::*, fence,
 };
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::vec::Vec;
 
+pub use self::memory::Frames;
 use super::layout::image::Image;
-use super::policy::Uses;
-use super::segments::Segments;
-use crate::SystemMemory;
-use crate::store::Memory;
 
 /// Stripes of a frame.
 pub const STRIPES: usize = 8;
-/// Bytes of a reservation at least.
-const RESERVATION: usize = 4 << 20;
 /// How often a waiter looks before it lets others run.
 const SPINS: u32 = 200;
 
@@ -57,8 +49,8 @@ pub struct Frame {
     pub dirty: AtomicBool,
     /// How often the owner was another one.
     pub owners: AtomicU8,
-    /// Pages from the first on that it has memory for, if it is one of whole pages.
-    pages: AtomicU16,
+    /// What it has memory for, see `frames/memory.rs`.
+    has: AtomicU8,
 }
 
 const _: () = assert!(size_of::<Frame>() == 64);
@@ -76,7 +68,7 @@ impl Frame {
             owner: AtomicU16::new(0),
             dirty: AtomicBool::new(false),
             owners: AtomicU8::new(0),
-            pages: AtomicU16::new(0),
+            has: AtomicU8::new(0),
         }
     }
 
@@ -218,156 +210,5 @@ pub fn pause(turn: &mut u32) {
         hint::spin_loop();
     } else {
         thread::yield_now();
-    }
-}
-
-/// All frames of a heap.
-pub struct Frames {
-    list: Segments<Frame>,
-    stride: usize,
-    page: usize,
-    made: Mutex<Made>,
-}
-
-#[derive(Default)]
-struct Made {
-    count: u32,
-    /// Address and bytes of each reservation; frames of one follow each other.
-    reservations: Vec<(usize, usize)>,
-    /// Bytes of the last one that have become frames, and that are committed.
-    used: usize,
-    committed: usize,
-    /// In all.
-    total_committed: u64,
-}
-
-impl Frames {
-    /// None yet; each will have `bytes`.
-    pub fn new(bytes: usize) -> Self {
-        let page = SystemMemory.page_size();
-        // Frames of whole pages can be given back one by one.
-        let stride = if bytes > page { bytes.next_multiple_of(page) } else { bytes.next_multiple_of(64) };
-        Frames { list: Segments::new(), stride, page, made: Mutex::default() }
-    }
-
-    /// Bytes of a frame.
-    pub fn stride(&self) -> usize {
-        self.stride
-    }
-
-    /// The frame with that number, which was given out by [`Frames::make`].
-    #[inline]
-    pub fn get(&self, number: u32) -> Option<&Frame> {
-        self.list.get(number)
-    }
-
-    fn made(&self) -> MutexGuard<'_, Made> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// One more, without memory yet if it is one of whole pages; `None` if the system has none.
-    pub fn make(&self) -> Option<u32> {
-        let page = SystemMemory.page_size();
-        let mut made = self.made();
-        let number = made.count;
-        let frame = self.list.make(number, Frame::new)?;
-        if made.reservations.last().is_none_or(|&(_, bytes)| bytes - made.used < self.stride) {
-            let bytes = RESERVATION.max(self.stride).next_multiple_of(page);
-            let start = SystemMemory.reserve(bytes)?;
-            made.reservations.push((start.as_ptr().expose_provenance(), bytes));
-            (made.used, made.committed) = (0, 0);
-        }
-        let start = made.reservations.last()?.0;
-        let end = (made.used + self.stride).next_multiple_of(page);
-        if end > made.committed && !self.can_shrink() {
-            let from = NonNull::new(ptr::with_exposed_provenance_mut(start + made.committed))?;
-            // SAFETY: pages of our reservation that are not committed yet.
-            if !unsafe { SystemMemory.commit(from, end - made.committed) } {
-                return None;
-            }
-            made.total_committed += (end - made.committed) as u64;
-            made.committed = end;
-        }
-        frame.base.store(ptr::with_exposed_provenance_mut(start + made.used), Release);
-        made.used += self.stride;
-        made.count += 1;
-        Some(number)
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> u32 {
-        self.made().count
-    }
-
-    /// Whether memory of single frames can be given back.
-    pub fn can_shrink(&self) -> bool {
-        self.stride.is_multiple_of(self.page)
-    }
-
-    /// Sees to it that a frame has memory for so many bytes; false if the system has none. For who has the frame for himself, or its block's lock.
-    #[inline]
-    pub fn provide(&self, frame: &Frame, bytes: usize) -> bool {
-        bytes <= usize::from(frame.pages.load(Relaxed)) * self.page
-            || !self.can_shrink()
-            || self.commit(frame, bytes)
-    }
-
-    #[cold]
-    fn commit(&self, frame: &Frame, bytes: usize) -> bool {
-        let has = usize::from(frame.pages.load(Relaxed)) * self.page;
-        let bytes = bytes.next_multiple_of(self.page);
-        let Ok(pages) = u16::try_from(bytes / self.page) else { return false };
-        debug_assert!(bytes <= self.stride);
-        let mut made = self.made();
-        // SAFETY: pages of a reservation that have no memory yet, or were given back.
-        let done = unsafe { SystemMemory.commit(frame.base().add(has), bytes - has) };
-        if done {
-            frame.pages.store(pages, Relaxed);
-            made.total_committed += (bytes - has) as u64;
-        }
-        done
-    }
-
-    /// Bytes of a frame that have memory.
-    pub fn provided(&self, frame: &Frame) -> usize {
-        if self.can_shrink() { usize::from(frame.pages.load(Relaxed)) * self.page } else { self.stride }
-    }
-
-    /// Gives the memory of a frame without a block back to the system.
-    pub fn shrink(&self, number: u32) {
-        let mut made = self.made();
-        if let Some(frame) = self.get(number) {
-            let bytes = usize::from(frame.pages.swap(0, Relaxed)) * self.page;
-            // SAFETY: whole pages of a reservation; readers who look nevertheless throw away what they see.
-            unsafe { SystemMemory.release(frame.base(), bytes) };
-            made.total_committed -= bytes as u64;
-        }
-    }
-
-    /// Bytes of memory: frames, and what describes them.
-    pub fn bytes(&self) -> u64 {
-        self.made().total_committed + self.list.bytes()
-    }
-}
-
-impl Uses for Frames {
-    fn last(&self, frame: u32) -> u32 {
-        self.get(frame).map_or(0, |frame| frame.last.load(Relaxed))
-    }
-
-    fn count(&self, frame: u32) -> u32 {
-        self.get(frame).map_or(0, |frame| frame.count.load(Relaxed).into())
-    }
-}
-
-impl Drop for Frames {
-    fn drop(&mut self) {
-        let made = self.made.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for &(start, bytes) in &made.reservations {
-            if let Some(start) = NonNull::new(ptr::with_exposed_provenance_mut(start)) {
-                // SAFETY: a whole reservation; the heap is gone, and sessions borrow it.
-                unsafe { SystemMemory.unreserve(start, bytes) };
-            }
-        }
     }
 }

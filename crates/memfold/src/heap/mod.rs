@@ -45,6 +45,7 @@ mod free;
 mod grouping;
 mod guards;
 mod handle;
+mod kept;
 mod large;
 mod layout;
 mod marks;

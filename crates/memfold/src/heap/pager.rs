@@ -1,5 +1,6 @@
 //! Blocks into frames and out of them.
 
+use std::cmp::Reverse;
 use std::sync::MutexGuard;
 use std::sync::atomic::{Ordering::*, fence};
 use std::vec;
@@ -8,13 +9,6 @@ use super::blocks::{Block, Place};
 use super::core::{Core, Pool, Shape, locked};
 use super::error::Error;
 use super::frames::{Frame, Frames, pause};
-use super::grouping::{AS_IT_IS, grouped_len};
-use super::layout::image::Damaged;
-use super::layout::mixed::Mixed;
-
-/// Copies are put into the store and taken out so often before it is asked whether it wants to be compacted, and bytes that are moved then.
-const UPKEEP: u64 = 64;
-const UPKEEP_BYTES: usize = 1 << 20;
 
 /// What came of an attempt to evict.
 enum Evicted {
@@ -53,7 +47,7 @@ impl Core {
         }
         // What is allowed has become less.
         let kept = self.frames_kept(allowed);
-        while pool.made > kept && self.frames.can_shrink() {
+        while pool.made > kept {
             let round = self.evict_one(me, pool);
             pool = locked(&self.pool);
             match round {
@@ -85,7 +79,7 @@ impl Core {
     /// One more frame.
     fn make_frame(&self, pool: &mut Pool) -> Result<u32, Error> {
         let frame = match pool.empty.pop() {
-            Some(frame) => frame,
+            Some(Reverse(frame)) => frame,
             None => self.frames.make().ok_or(Error::OutOfMemory)?,
         };
         pool.made += 1;
@@ -145,9 +139,9 @@ impl Core {
 
     /// The frame is free, or, if there are more than may stay, gives its memory back.
     fn give_frame_to(&self, pool: &mut Pool, frame: u32, kept: u32) {
-        if pool.made > kept && self.frames.can_shrink() {
+        if pool.made > kept {
             self.frames.shrink(frame);
-            pool.empty.push(frame);
+            pool.empty.push(Reverse(frame));
             pool.made -= 1;
         } else {
             pool.free.push(frame);
@@ -174,7 +168,7 @@ impl Core {
         } else if frame.is_held() {
             Ok(Evicted::Busy)
         } else if frame.dirty.load(Relaxed) || !block.has_copy() {
-            self.keep(owner, block, frame).map(|()| Evicted::Done)
+            self.keep(owner, number, block, frame).map(|()| Evicted::Done)
         } else {
             Ok(Evicted::Done)
         };
@@ -198,60 +192,6 @@ impl Core {
         }
     }
 
-    /// Bytes of a block with its marks.
-    pub fn stored_len(&self, block: &Block) -> Result<(Shape, usize), Error> {
-        let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
-        let size = self.options.block_size;
-        Ok((shape, if block.marked.load(Relaxed) { shape.marks(size).end() } else { shape.image(size) }))
-    }
-
-    /// Puts a copy of a block into the store.
-    pub fn keep(&self, owner: u32, block: &Block, frame: &Frame) -> Result<(), Error> {
-        let (shape, len) = self.stored_len(block)?;
-        if let Shape::Mixed(mixed) = shape
-            && block.pending.load(Relaxed) > 0
-        {
-            // A damaged block is kept as it is.
-            let _ = Mixed::new(self.image(frame, shape), mixed).clear();
-        }
-        // SAFETY: the frame's memory; the tenancy has ended, so nobody writes.
-        let bytes = unsafe { std::slice::from_raw_parts(frame.base().as_ptr(), len) };
-        let copy =
-            self.with_work(|work, spare, fields| self.put(owner, block, bytes, work, spare, fields))??;
-        block.set_copy(copy);
-        frame.dirty.store(false, Relaxed);
-        self.counts.compressions.fetch_add(1, Relaxed);
-        self.upkeep();
-        Ok(())
-    }
-
-    /// From time to time, lets the store close the holes that blobs left which are gone.
-    pub fn upkeep(&self) {
-        if self.counts.moves.fetch_add(1, Relaxed) % UPKEEP == UPKEEP - 1 {
-            self.store.store().maintain(&self.blocks, UPKEEP_BYTES);
-        }
-    }
-
-    /// Decompresses a block's copy to the beginning of `to`; for who has its lock.
-    pub fn load(&self, number: u32, block: &Block, to: &mut [u8]) -> Result<(), Error> {
-        let (shape, len) = self.stored_len(block)?;
-        let to = to.get_mut(..len).ok_or(Error::Damaged)?;
-        let grouping = block.grouping.load(Relaxed);
-        self.with_work(|work, spare, fields| {
-            // SAFETY: the copy is pinned, and who frees it has the block's lock.
-            let mut load = |to: &mut [u8]| unsafe {
-                let load = |copy| self.store.load(copy, number.into(), to, &mut work.decode);
-                block.with_copy(load).ok_or(Error::Damaged)?.map_err(Error::from)
-            };
-            if grouping == AS_IT_IS {
-                return load(to);
-            }
-            let grouped = spare.get_mut(..grouped_len(grouping, shape, len)).ok_or(Error::Damaged)?;
-            load(grouped)?;
-            self.ungroup(number, block, grouped, to, fields)
-        })?
-    }
-
     /// The block's frame, into which it is brought if it is not there; for who has its lock.
     pub fn resident(&self, me: u16, number: u32, block: &Block) -> Result<(u32, &Frame), Error> {
         match block.state().place() {
@@ -259,22 +199,12 @@ impl Core {
             Place::Resident(frame) => return Ok((frame, self.frames.get(frame).ok_or(Error::Damaged)?)),
             Place::Absent => {}
         }
-        let (shape, stored) = self.stored_len(block)?;
+        let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
         self.note_came(Some(block));
-        let (taken, frame) = self.frame_for(me, stored.max(self.needed(shape)))?;
+        let (taken, frame) = self.frame_for(me, shape, block.marked.load(Relaxed))?;
         // What readers of the block that was in this frame look at comes after they could see that it left.
         fence(Release);
-        // SAFETY: the frame's memory; it is this thread's until the state says that the block is there.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(frame.base().as_ptr(), self.frames.stride()) };
-        let mut loaded = self.load(number, block, bytes);
-        if loaded.is_ok() && !block.marked.load(Relaxed) {
-            loaded = self.find_starts(frame, shape).map_err(Error::from);
-        }
-        if loaded.is_ok() && block.unverified.load(Relaxed) {
-            let image = self.image(frame, shape);
-            loaded = self.verify(block, shape, image).map_err(Error::from);
-        }
-        if let Err(error) = loaded {
+        if let Err(error) = self.fill(number, block, taken, frame, shape) {
             self.give_frame(taken);
             if block.unverified.load(Relaxed) {
                 self.refuse(number, block);
@@ -290,35 +220,15 @@ impl Core {
         Ok((taken, frame))
     }
 
-    /// A frame without a block, which is the caller's, with memory for so many bytes.
-    pub fn frame_for(&self, me: u16, bytes: usize) -> Result<(u32, &Frame), Error> {
+    /// A frame without a block, which is the caller's, with memory for a block of this shape, and for its checks if it is to have some.
+    pub fn frame_for(&self, me: u16, shape: Shape, checks: bool) -> Result<(u32, &Frame), Error> {
         let taken = self.take_frame(me)?;
         let frame = self.frames.get(taken).ok_or(Error::Damaged)?;
-        if self.frames.provide(frame, bytes) {
+        if self.frames.provide(taken, matches!(shape, Shape::Mixed(_)), checks) {
             return Ok((taken, frame));
         }
         self.give_frame(taken);
         Err(Error::OutOfMemory)
-    }
-
-    /// Bytes that a block without checks needs of its frame: itself, and where its nodes begin.
-    pub fn needed(&self, shape: Shape) -> usize {
-        let size = self.options.block_size;
-        if let Shape::Mixed(_) = shape { shape.marks(size).checks_at() } else { shape.image(size) }
-    }
-
-    /// Notes where the nodes of a block begin.
-    fn find_starts(&self, frame: &Frame, shape: Shape) -> Result<(), Damaged> {
-        let Shape::Mixed(mixed) = shape else { return Ok(()) };
-        let (image, marks) = (self.image(frame, shape), shape.marks(self.options.block_size));
-        marks.clear_starts(image)?;
-        for extent in Mixed::new(image, mixed).extents() {
-            let extent = extent?;
-            if extent.node.is_some() {
-                marks.set_start(image, mixed.unit(extent.place), true)?;
-            }
-        }
-        Ok(())
     }
 
     /// Makes one more frame free; false if that can't be done now.

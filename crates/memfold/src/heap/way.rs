@@ -6,7 +6,7 @@
 //! of the block is refused.
 //!
 //! ```text
-//!   frame   | live bits, or nothing | node | node | ..            | marks: starts, checks |
+//!   frame   | live bits, or nothing | node | node | ..           its marks lie elsewhere: starts, checks
 //!                                   ^ nodes: a node lies at nodes + place * stride
 //! ```
 

@@ -19,6 +19,23 @@ pub struct Work {
     space: ManuallyDrop<Workspace<'static>>,
     memory: NonNull<[u8]>,
     fields: Fields,
+    joined: Vec<u8>,
+}
+
+/// What there is to work with beside the workspace.
+pub struct Hands<'w> {
+    /// As long as what is kept of a block at most.
+    pub spare: &'w mut [u8],
+    pub fields: &'w mut Fields,
+    /// A block with its marks, which lie apart in a frame.
+    pub joined: &'w mut Vec<u8>,
+}
+
+/// Room for so many bytes.
+pub fn room(joined: &mut Vec<u8>, len: usize) -> Result<&mut [u8], Error> {
+    joined.try_reserve_exact(len.saturating_sub(joined.len())).map_err(|_| Error::OutOfMemory)?;
+    joined.resize(len.max(joined.len()), 0);
+    Ok(&mut joined[..len])
 }
 
 // SAFETY: what codecs keep in the memory is bytes and pointers into it; none of it is tied to a thread.
@@ -51,7 +68,7 @@ impl DerefMut for Work {
 impl Core {
     /// Bytes that one compression works in.
     pub fn work_len(&self) -> usize {
-        self.store.workspace_bytes(self.frames.stride())
+        self.store.workspace_bytes(self.most_kept)
     }
 
     fn make_work(&self) -> Result<Work, Error> {
@@ -61,26 +78,24 @@ impl Core {
         self.counts.work_bytes.fetch_add(bytes as u64, Relaxed);
         let mut memory = NonNull::from(Box::leak(memory.into_boxed_slice()));
         // SAFETY: leaked, so it lives until it is dropped together with its only user.
-        let space = self.store.workspace(self.frames.stride(), unsafe { memory.as_mut() });
-        Ok(Work { space: ManuallyDrop::new(space), memory, fields: Fields::default() })
+        let space = self.store.workspace(self.most_kept, unsafe { memory.as_mut() });
+        Ok(Work { space: ManuallyDrop::new(space), memory, fields: Fields::default(), joined: Vec::new() })
     }
 
-    /// Runs `f` with memory to compress in, some as long as a frame, and some to group in.
-    pub fn with_work<R>(
-        &self,
-        f: impl FnOnce(&mut Workspace<'_>, &mut [u8], &mut Fields) -> R,
-    ) -> Result<R, Error> {
+    /// Runs `f` with memory to compress in.
+    pub fn with_work<R>(&self, f: impl FnOnce(&mut Workspace<'_>, Hands<'_>) -> R) -> Result<R, Error> {
         let taken = locked(&self.work).pop();
         let mut work = match taken {
             Some(work) => work,
             None => self.make_work()?,
         };
         let spare = std::mem::take(&mut work.block);
-        let before = work.fields.bytes();
-        let Work { space, fields, .. } = &mut work;
-        let result = f(space, spare, fields);
+        let before = work.fields.bytes() + work.joined.capacity();
+        let Work { space, fields, joined, .. } = &mut work;
+        let result = f(space, Hands { spare, fields, joined });
         work.block = spare;
-        self.counts.work_bytes.fetch_add((work.fields.bytes() - before) as u64, Relaxed);
+        let after = work.fields.bytes() + work.joined.capacity();
+        self.counts.work_bytes.fetch_add((after - before) as u64, Relaxed);
         locked(&self.work).push(work);
         Ok(result)
     }

@@ -8,6 +8,8 @@ mod os;
 #[path = "windows.rs"]
 mod os;
 
+mod huge;
+
 /// Memory straight from the system, past the program's allocator.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemMemory;

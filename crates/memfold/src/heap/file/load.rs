@@ -140,7 +140,7 @@ impl Loader<'_> {
             (same.then(|| FormHead::of_codec(has.id())).ok_or_else(unknown)?, 0)
         } else {
             let chain: Chain = name.parse().map_err(|_| unknown())?;
-            (portable::head(chain), chain.decompress_scratch(self.core.frames.stride()))
+            (portable::head(chain), chain.decompress_scratch(self.core.most_kept))
         };
         if self.made_by.len() == u16::MAX.into() {
             return Err(Wrong::Says("it has too many codecs"));

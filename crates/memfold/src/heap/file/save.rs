@@ -127,17 +127,17 @@ impl<W: Write> Saver<'_, W> {
     fn add_block(&mut self, number: u32, block: &Block) -> Result<(), SaveError> {
         let _lock = block.lock();
         let frame = match block.state().place() {
-            Place::Resident(frame) => self.core.frames.get(frame),
+            Place::Resident(at) => self.core.frames.get(at).map(|frame| (at, frame)),
             _ => None,
         };
-        let changed = frame.filter(|frame| frame.dirty.load(Relaxed) || !block.has_copy());
-        if let Some(frame) = changed {
-            self.core.keep(number, block, frame)?;
+        let changed = frame.filter(|(_, frame)| frame.dirty.load(Relaxed) || !block.has_copy());
+        if let Some((at, frame)) = changed {
+            self.core.keep(number, at, block, frame)?;
             // It is counted when it leaves.
             self.core.counts.compressions.fetch_sub(1, Relaxed);
         }
         let added = block.with_copy(|copy| self.add_copy(number, block, copy));
-        if let Some(frame) = changed {
+        if let Some((_, frame)) = changed {
             self.core.drop_copy(number);
             frame.dirty.store(true, Relaxed);
         }
@@ -226,8 +226,8 @@ impl<W: Write> Saver<'_, W> {
         let (shape, len) = self.core.stored_len(block)?;
         let len = grouped_len(block.grouping.load(Relaxed), shape, len);
         let codec = codec(PORTABLE).map_err(|_| Error::Damaged)?;
-        let made = self.core.with_work(|work, spare, _| {
-            let bytes = spare.get_mut(..len).ok_or(Error::Damaged)?;
+        let made = self.core.with_work(|work, hands| {
+            let bytes = hands.spare.get_mut(..len).ok_or(Error::Damaged)?;
             // SAFETY: as in `add_copy`.
             unsafe { self.core.store.load(copy, number.into(), bytes, &mut work.decode) }?;
             let mut memory = ScratchBuf::for_codecs([codec], len);

@@ -21,11 +21,11 @@ const WORD: usize = 64;
 
 impl Core {
     /// See the module. The image has its starts, made or loaded.
-    pub fn verify(&self, block: &Block, shape: Shape, image: Image) -> Result<(), Damaged> {
+    pub fn verify(&self, block: &Block, shape: Shape, image: Image, marks: Marks) -> Result<(), Damaged> {
         let live = block.live.load(Relaxed) as usize;
         let good = match shape {
             Shape::Mixed(mixed) => {
-                check_starts(image, mixed, shape.marks(self.options.block_size))?;
+                check_starts(image, mixed, marks)?;
                 let noted = (live, block.bytes.load(Relaxed) as usize, block.free.load(Relaxed) as usize);
                 Mixed::new(image, mixed).check()? == noted
             }
@@ -45,7 +45,7 @@ impl Core {
 pub fn check_starts(image: Image, mixed: mixed::Shape, marks: Marks) -> Result<(), Damaged> {
     let words = mixed.total_units().div_ceil(WORD);
     let is = |word: usize, bits: u64| {
-        let there = image.get64(marks.starts_at() + word * 8)?;
+        let there = marks.starts().get64(word * 8)?;
         if there == bits { Ok(()) } else { Err(Damaged) }
     };
     let (mut word, mut bits) = (0, 0);

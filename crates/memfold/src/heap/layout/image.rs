@@ -8,6 +8,7 @@
 //! Offsets come out of the bytes themselves, and a C program may have written past its node: none is believed. What lies
 //! outside of the block is [`Damaged`].
 
+use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
 
@@ -37,6 +38,41 @@ impl Image {
     pub unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
         debug_assert!(base.as_ptr().addr().is_multiple_of(64));
         Image { base, len }
+    }
+
+    /// How many bytes there are.
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// A part of them, which begins at a multiple of eight.
+    pub fn part(self, range: Range<usize>) -> Result<Self, Damaged> {
+        debug_assert!(range.start.is_multiple_of(8));
+        let base = self.place(range.start, range.len())?;
+        Ok(Image { base, len: range.len() })
+    }
+
+    /// Copies all of them.
+    ///
+    /// # Safety
+    /// Nobody writes to them meanwhile.
+    pub unsafe fn copy_to(self, to: &mut [u8]) -> Result<(), Damaged> {
+        if to.len() != self.len {
+            return Err(Damaged);
+        }
+        // SAFETY: as many bytes of two that are not the same, says the borrow; nobody writes, says the caller.
+        unsafe { self.base.copy_to_nonoverlapping(NonNull::from(to).cast(), self.len) };
+        Ok(())
+    }
+
+    /// Copies bytes over all of them, which belong to nobody else; for who has the block's lock.
+    pub fn copy_from(self, from: &[u8]) -> Result<(), Damaged> {
+        if from.len() != self.len {
+            return Err(Damaged);
+        }
+        // SAFETY: as above; readers who look nevertheless throw away what they see.
+        unsafe { self.base.copy_from_nonoverlapping(NonNull::from(from).cast(), self.len) };
+        Ok(())
     }
 
     /// The address of the `len` bytes from `at`, which are the block's.

@@ -9,7 +9,7 @@ pub mod mixed;
 #[cfg(test)]
 mod tests;
 
-use super::marks::Marks;
+use super::marks::Form;
 
 /// What a block's kind means.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +40,8 @@ impl Shape {
         }
     }
 
-    pub fn marks(self, block_size: usize) -> Marks {
-        Marks::new(self.image(block_size), self.places())
+    /// What is kept of a block that has checks.
+    pub fn form(self, block_size: usize) -> Form {
+        Form::new(self.image(block_size), self.places())
     }
 }

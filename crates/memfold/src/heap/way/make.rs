@@ -17,8 +17,8 @@ impl Core {
         let block = self.blocks.get(number).ok_or(Error::Stale)?;
         loop {
             let state = block.state();
-            let frame = match state.place() {
-                Place::Resident(frame) => self.frames.get(frame).ok_or(Error::Damaged)?,
+            let (at, frame) = match state.place() {
+                Place::Resident(at) => (at, self.frames.get(at).ok_or(Error::Damaged)?),
                 Place::Vacant => return Err(Error::Stale),
                 Place::Absent => {
                     self.bring(me, handle)?;
@@ -30,7 +30,7 @@ impl Core {
                 self.bring(me, handle)?;
                 continue;
             };
-            let way = self.way(me, number, tenancy, frame, block);
+            let way = self.way(me, number, tenancy, (at, frame), block);
             fence(Acquire);
             if block.is_still(state) && frame.is_tenancy(tenancy) {
                 return way;
@@ -44,23 +44,26 @@ impl Core {
         me: u16,
         number: u32,
         tenancy: u64,
-        frame: &'c Frame,
+        (at, frame): (u32, &'c Frame),
         block: &'c Block,
     ) -> Result<Way<'c>, Error> {
         let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
-        let marks = shape.marks(self.options.block_size);
+        let marks = self.marks(at, block, shape);
         // Where place 0 lies.
-        let (begin, stride, len, starts, headers) = match shape {
+        let (begin, stride, len, headers) = match shape {
             Shape::Mixed(shape) => {
                 let align = shape.align();
-                (0, align, shape.total_units() * align, marks.starts_at(), HEADERS)
+                (0, align, shape.total_units() * align, HEADERS)
             }
-            Shape::Equal(shape) => (shape.first(), shape.stride(), shape.len as usize, 0, 0),
+            Shape::Equal(shape) => (shape.first(), shape.stride(), shape.len as usize, 0),
         };
         let places = shape.places();
-        // SAFETY: of all: what belongs to the block and its marks is within the frame.
-        let at = |offset| unsafe { frame.base().add(offset) };
-        let checks = block.marked.load(Relaxed).then(|| at(marks.checks_at()).cast());
+        // SAFETY: the first place is within the block.
+        let nodes = unsafe { frame.base().add(begin) };
+        let starts =
+            if headers == 0 { frame.base() } else { marks.starts().place(0, places.div_ceil(64) * 8)? };
+        let checks = marks.checks();
+        let checks = if checks.len() > 0 { Some(checks.place(0, places)?.cast()) } else { None };
         let has_words = stride.is_multiple_of(8) && begin.is_multiple_of(8);
         let is_short = headers == 0 && has_words && len <= SHORT_BYTES && len.is_multiple_of(8);
         // In a paranoid heap every change is made with a claim. A block that was changed stays so until its tenancy ends.
@@ -77,8 +80,8 @@ impl Core {
         Ok(Way {
             simple: if checks.is_none() && has_words { last } else { 0 },
             frame,
-            starts: at(starts).cast(),
-            nodes: at(begin),
+            starts: starts.cast(),
+            nodes,
             shape: flags | (stride as u64) << STRIDE_AT | len as u64,
             tenancy,
             last,

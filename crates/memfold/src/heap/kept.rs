@@ -1,0 +1,183 @@
+//! What is kept of a block that is not in a frame.
+//!
+//! A block without checks is compressed from its frame, and decompressed into it. One with checks is put together with them first, and taken apart again: in a
+//! frame its marks lie elsewhere (`frames/memory.rs`), and in the store and in files behind its image (`marks.rs`).
+
+use std::sync::atomic::Ordering::*;
+
+use super::blocks::Block;
+use super::core::{Core, Shape};
+use super::error::Error;
+use super::frames::Frame;
+use super::grouping::{AS_IT_IS, grouped_len};
+use super::layout::fields::Fields;
+use super::layout::image::Damaged;
+use super::layout::mixed::Mixed;
+use super::work::{Hands, room};
+use crate::store::Workspace;
+
+/// Copies are put into the store and taken out so often before it is asked whether it wants to be compacted, and bytes that are moved then.
+const UPKEEP: u64 = 64;
+const UPKEEP_BYTES: usize = 1 << 20;
+
+impl Core {
+    /// Bytes of what is kept of a block: with its marks, if it has checks.
+    pub fn stored_len(&self, block: &Block) -> Result<(Shape, usize), Error> {
+        let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
+        let size = self.options.block_size;
+        Ok((shape, if block.marked.load(Relaxed) { shape.form(size).end() } else { shape.image(size) }))
+    }
+
+    /// Puts a copy of a block into the store, which is in the frame of that number; for who has ended its tenancy, or has the heap alone.
+    pub fn keep(&self, owner: u32, number: u32, block: &Block, frame: &Frame) -> Result<(), Error> {
+        let (shape, len) = self.stored_len(block)?;
+        if let Shape::Mixed(mixed) = shape
+            && block.pending.load(Relaxed) > 0
+        {
+            // A damaged block is kept as it is.
+            let _ = Mixed::new(self.image(frame, shape), mixed).clear();
+        }
+        let copy = self.with_work(|work, Hands { spare, fields, joined }| {
+            let bytes = if block.marked.load(Relaxed) {
+                let to = room(joined, len)?;
+                // SAFETY: the tenancy has ended, so nobody writes.
+                unsafe { self.join(number, block, frame, shape, to) }?;
+                to
+            } else {
+                // SAFETY: the block's bytes in the frame; nobody writes, as above.
+                unsafe { std::slice::from_raw_parts(frame.base().as_ptr(), len) }
+            };
+            self.put(owner, block, bytes, work, spare, fields)
+        })??;
+        block.set_copy(copy);
+        frame.dirty.store(false, Relaxed);
+        self.counts.compressions.fetch_add(1, Relaxed);
+        self.upkeep();
+        Ok(())
+    }
+
+    /// Puts together what is kept of a block, with its checks if it has some: `to` is as long, or longer.
+    ///
+    /// # Safety
+    /// Nobody writes to the block meanwhile.
+    pub unsafe fn join(
+        &self,
+        number: u32,
+        block: &Block,
+        frame: &Frame,
+        shape: Shape,
+        to: &mut [u8],
+    ) -> Result<(), Damaged> {
+        let (image, marks) = (self.image(frame, shape), self.marks(number, block, shape));
+        let form = shape.form(self.options.block_size);
+        to.fill(0);
+        let parts =
+            [(0..image.len(), image), (form.starts(), marks.starts()), (form.checks(), marks.checks())];
+        // Of what a block has not, there are no bytes.
+        for (range, part) in parts.into_iter().filter(|(_, part)| part.len() > 0) {
+            // SAFETY: as the caller says.
+            unsafe { part.copy_to(to.get_mut(range).ok_or(Damaged)?) }?;
+        }
+        Ok(())
+    }
+
+    /// The other way round: puts a block with its checks into a frame that has memory for them.
+    fn put_apart(
+        &self,
+        number: u32,
+        block: &Block,
+        frame: &Frame,
+        shape: Shape,
+        from: &[u8],
+    ) -> Result<(), Damaged> {
+        let (image, marks) = (self.image(frame, shape), self.marks(number, block, shape));
+        let form = shape.form(self.options.block_size);
+        image.copy_from(from.get(..image.len()).ok_or(Damaged)?)?;
+        if marks.starts().len() > 0 {
+            marks.starts().copy_from(from.get(form.starts()).ok_or(Damaged)?)?;
+        }
+        marks.checks().copy_from(from.get(form.checks()).ok_or(Damaged)?)
+    }
+
+    /// From time to time, lets the store close the holes that blobs left which are gone.
+    pub fn upkeep(&self) {
+        if self.counts.moves.fetch_add(1, Relaxed) % UPKEEP == UPKEEP - 1 {
+            self.store.store().maintain(&self.blocks, UPKEEP_BYTES);
+        }
+    }
+
+    /// Decompresses a block's copy to the beginning of `to`; for who has its lock.
+    pub fn load(&self, number: u32, block: &Block, to: &mut [u8]) -> Result<(), Error> {
+        let (shape, len) = self.stored_len(block)?;
+        let to = to.get_mut(..len).ok_or(Error::Damaged)?;
+        self.with_work(|work, Hands { spare, fields, .. }| {
+            self.load_by(number, block, shape, to, (work, spare, fields))
+        })?
+    }
+
+    fn load_by(
+        &self,
+        number: u32,
+        block: &Block,
+        shape: Shape,
+        to: &mut [u8],
+        (work, spare, fields): (&mut Workspace<'_>, &mut [u8], &mut Fields),
+    ) -> Result<(), Error> {
+        let grouping = block.grouping.load(Relaxed);
+        // SAFETY: the copy is pinned, and who frees it has the block's lock.
+        let mut load = |to: &mut [u8]| unsafe {
+            let load = |copy| self.store.load(copy, number.into(), to, &mut work.decode);
+            block.with_copy(load).ok_or(Error::Damaged)?.map_err(Error::from)
+        };
+        if grouping == AS_IT_IS {
+            return load(to);
+        }
+        let grouped = spare.get_mut(..grouped_len(grouping, shape, to.len())).ok_or(Error::Damaged)?;
+        load(grouped)?;
+        self.ungroup(number, block, grouped, to, fields)
+    }
+
+    /// Brings a block's copy into a frame, whose number is `at`, marks included; for who has its lock, and the frame for himself.
+    pub fn fill(
+        &self,
+        number: u32,
+        block: &Block,
+        at: u32,
+        frame: &Frame,
+        shape: Shape,
+    ) -> Result<(), Error> {
+        let (_, len) = self.stored_len(block)?;
+        if block.marked.load(Relaxed) {
+            self.with_work(|work, Hands { spare, fields, joined }| {
+                let joined = room(joined, len)?;
+                self.load_by(number, block, shape, joined, (work, spare, fields))?;
+                self.put_apart(at, block, frame, shape, joined).map_err(Error::from)
+            })??;
+        } else {
+            // SAFETY: the frame's memory; it is this thread's until the state says that the block is there.
+            let bytes =
+                unsafe { std::slice::from_raw_parts_mut(frame.base().as_ptr(), self.frames.stride()) };
+            self.load(number, block, bytes)?;
+            self.find_starts(at, block, frame, shape)?;
+        }
+        if block.unverified.load(Relaxed) {
+            let (image, marks) = (self.image(frame, shape), self.marks(at, block, shape));
+            self.verify(block, shape, image, marks)?;
+        }
+        Ok(())
+    }
+
+    /// Notes where the nodes of a block begin.
+    fn find_starts(&self, number: u32, block: &Block, frame: &Frame, shape: Shape) -> Result<(), Damaged> {
+        let Shape::Mixed(mixed) = shape else { return Ok(()) };
+        let (image, marks) = (self.image(frame, shape), self.marks(number, block, shape));
+        marks.clear_starts()?;
+        for extent in Mixed::new(image, mixed).extents() {
+            let extent = extent?;
+            if extent.node.is_some() {
+                marks.set_start(mixed.unit(extent.place), true)?;
+            }
+        }
+        Ok(())
+    }
+}

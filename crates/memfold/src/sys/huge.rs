@@ -1,0 +1,104 @@
+//! Huge pages, where the system has them and its owner lets programs have them on request.
+//!
+//! A huge page takes the place of all small pages of an aligned range (a unit). All that is asked for here are hints: memory is
+//! the same whether they are heeded or not.
+
+use core::ptr::NonNull;
+
+use super::SystemMemory;
+
+/// A page of more bytes is of no use here.
+const MOST: usize = 4 << 20;
+
+impl SystemMemory {
+    /// Bytes of a huge page, a power of two; `None` where there are none, or none on request.
+    pub(crate) fn huge_page(self) -> Option<usize> {
+        kernel::huge_page().filter(|&bytes| bytes.is_power_of_two() && bytes <= MOST)
+    }
+
+    /// Whole units that hold nothing yet, or all of whose pages have memory, are better huge pages; false if the system can't note that. Then nothing has changed.
+    ///
+    /// # Safety
+    /// They are part of one reservation.
+    pub(crate) unsafe fn prefer_huge(self, start: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: as the caller says.
+        unsafe { kernel::prefer_huge(start, bytes) }
+    }
+
+    /// Makes whole units huge pages now, if it can, all of whose pages have memory; what they hold stays.
+    ///
+    /// # Safety
+    /// They are part of one reservation.
+    pub(crate) unsafe fn collapse(self, start: NonNull<u8>, bytes: usize) {
+        // SAFETY: as the caller says.
+        unsafe { kernel::collapse(start, bytes) }
+    }
+
+    /// Pages of these units will be given back one by one, and nothing else may take their place; false if the system can't note that.
+    ///
+    /// # Safety
+    /// They are part of one reservation.
+    pub(crate) unsafe fn prefer_small(self, start: NonNull<u8>, bytes: usize) -> bool {
+        // SAFETY: as the caller says.
+        unsafe { kernel::prefer_small(start, bytes) }
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod kernel {
+    use core::ptr::NonNull;
+    use std::fs::read_to_string;
+    use std::sync::OnceLock;
+
+    static HUGE: OnceLock<Option<usize>> = OnceLock::new();
+
+    /// MADV_COLLAPSE does not ask whether the system's owner wants huge pages, so this does.
+    pub fn huge_page() -> Option<usize> {
+        *HUGE.get_or_init(|| {
+            let says =
+                |name: &str| read_to_string(std::format!("/sys/kernel/mm/transparent_hugepage/{name}"));
+            let wanted = says("enabled").is_ok_and(|modes| !modes.contains("[never]"));
+            // SAFETY: a system call without memory.
+            let refused = unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) } == 1;
+            let bytes = says("hpage_pmd_size").ok()?.trim().parse().ok()?;
+            (wanted && !refused).then_some(bytes)
+        })
+    }
+
+    fn advise(start: NonNull<u8>, bytes: usize, advice: libc::c_int) -> bool {
+        // SAFETY: our own pages, say all callers; none of the advices here changes what they hold.
+        unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) == 0 }
+    }
+
+    pub unsafe fn prefer_huge(start: NonNull<u8>, bytes: usize) -> bool {
+        advise(start, bytes, libc::MADV_HUGEPAGE)
+    }
+
+    pub unsafe fn collapse(start: NonNull<u8>, bytes: usize) {
+        // Before Linux 6.1 there is no such advice: then the kernel does it when it finds the time.
+        advise(start, bytes, libc::MADV_COLLAPSE);
+    }
+
+    pub unsafe fn prefer_small(start: NonNull<u8>, bytes: usize) -> bool {
+        advise(start, bytes, libc::MADV_NOHUGEPAGE)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod kernel {
+    use core::ptr::NonNull;
+
+    pub fn huge_page() -> Option<usize> {
+        None
+    }
+
+    pub unsafe fn prefer_huge(_: NonNull<u8>, _: usize) -> bool {
+        false
+    }
+
+    pub unsafe fn collapse(_: NonNull<u8>, _: usize) {}
+
+    pub unsafe fn prefer_small(_: NonNull<u8>, _: usize) -> bool {
+        true
+    }
+}
