@@ -11,7 +11,8 @@
 //!
 //! **Huge pages** make a heap faster that is larger than what the processor remembers of page tables: else it reads the tables again for most nodes. They
 //! must not cost memory, so no more than one byte in [`HOLLOW`] may be hollow (`area.rs`). The first 64 MiB or so of a heap get small pages. From then on a unit gets its
-//! memory at once, and what has small pages and is full is collapsed bit by bit. Frames with the lowest numbers are taken first, so one unit is
+//! memory at once. What has small pages and is full is collapsed into huge ones, which costs no memory but time: in a heap of 16 MiB or more, while it grows, so that
+//! no more than a fiftieth of its time goes into it. Frames with the lowest numbers are taken first, so one unit is
 //! filled after the other. When frames are given back, the memory of some is kept, one byte in [`KEPT_HOLLOW`]; then those units are split that have most of it.
 
 #[cfg(test)]
@@ -19,6 +20,7 @@ use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use std::vec;
 use std::vec::Vec;
 
@@ -35,10 +37,10 @@ use crate::store::Memory;
 /// Bytes of images that a group has address space for: as many as there are already, within these.
 const LEAST_GROUP: usize = 4 << 20;
 const MOST_GROUP: usize = 64 << 20;
-/// Since a heap is large, one unit may be collapsed for each of these parts of a unit that frames get.
-const COLLAPSE_PART: usize = 4;
-/// And so many one after the other.
-const MOST_COLLAPSED: usize = 4;
+/// Units of a heap that is large enough to gain by huge pages in place of small ones.
+const COLLAPSED_FROM: u64 = 8;
+/// One collapse follows another after so many times the time that it took.
+const REST: u32 = 50;
 
 /// What a frame has memory for: bits of `has`, and numbers of areas.
 const IMAGE: usize = 0;
@@ -72,8 +74,8 @@ struct Made {
     tally: Tally,
     /// Units that were full when they were put here: group and number.
     full: Vec<(usize, usize)>,
-    /// Bytes that frames got since the heap is large, and for which nothing was collapsed.
-    credit: usize,
+    /// When the next one may be collapsed.
+    next: Option<Instant>,
 }
 
 impl Made {
@@ -86,7 +88,7 @@ impl Made {
     /// A frame gets memory of one area.
     fn provide(&mut self, number: u32, area: usize, huge: Option<usize>) -> bool {
         let (group, item) = self.home(number);
-        let (mut full, before) = (vec![], self.tally.committed);
+        let mut full = vec![];
         if !self.groups[group].areas[area].provide(item, &mut self.tally, &mut full) {
             return false;
         }
@@ -95,23 +97,23 @@ impl Made {
                 self.full.push((group, unit));
             }
         }
-        if let Some(unit) = huge {
-            self.collapse(unit, self.tally.committed.saturating_sub(before) as usize);
+        if let Some(unit) = huge.filter(|_| !self.full.is_empty()) {
+            self.collapse(unit);
         }
         true
     }
 
-    /// Makes huge pages of what is full, in a large heap that just got so many bytes.
-    fn collapse(&mut self, unit: usize, got: usize) {
-        if self.tally.committed < unit as u64 * (HOLLOW - 1) {
+    /// Makes a huge page of one of the units that are full, in a large heap, now and then: the system copies all of it.
+    fn collapse(&mut self, unit: usize) {
+        let begin = Instant::now();
+        if self.tally.committed < unit as u64 * COLLAPSED_FROM || self.next.is_some_and(|next| begin < next) {
             return;
         }
-        let cost = unit / COLLAPSE_PART;
-        self.credit = (self.credit + got).min(MOST_COLLAPSED * cost);
-        while self.credit >= cost {
-            let Some((group, unit)) = self.full.pop() else { return };
+        while let Some((group, unit)) = self.full.pop() {
             if self.groups[group].areas[IMAGE].collapse(unit) {
-                self.credit -= cost;
+                self.next =
+                    begin.elapsed().checked_mul(REST).and_then(|rest| Instant::now().checked_add(rest));
+                return;
             }
         }
     }
@@ -297,6 +299,11 @@ impl Frames {
     /// What all areas take.
     pub fn tally(&self) -> Tally {
         self.made().tally
+    }
+
+    /// Whether there are units to be collapsed.
+    pub fn is_any_full(&self) -> bool {
+        !self.made().full.is_empty()
     }
 
     /// Where frames and their marks lie.

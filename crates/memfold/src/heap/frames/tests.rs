@@ -146,15 +146,24 @@ fn huge_bytes(frames: &Frames) -> usize {
 fn large_heaps_get_huge_pages_and_small_ones_none() {
     let Some(unit) = SystemMemory.huge_page() else { return };
     let frames = Frames::new(BLOCK, PLACES);
-    let large = unit * HOLLOW as usize;
+    let (large, small) = (unit * HOLLOW as usize, unit * 6);
     for number in 0..(large + large / 2) / BLOCK {
         provide(&frames, frames.make().unwrap());
-        if number == large / 2 / BLOCK {
+        if number == small / BLOCK {
             assert_eq!((frames.tally().hollow, huge_bytes(&frames)), (0, 0));
         }
     }
     // The system may have no more of them just now; that none is asked for would be wrong.
-    assert!(frames.whole_units() >= (large + large / 2) / unit - 1);
+    assert!(frames.whole_units() >= large / 2 / unit);
+    // What had small pages before gets huge ones by and by.
+    let (whole, mut tries) = (frames.whole_units(), 0);
+    while frames.whole_units() == whole && frames.is_any_full() {
+        provide(&frames, frames.make().unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        assert!(tries < 500, "nothing is collapsed");
+        tries += 1;
+    }
+    assert!(frames.check());
 }
 
 #[test]
