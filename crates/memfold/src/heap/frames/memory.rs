@@ -12,7 +12,7 @@
 //! **Huge pages** make a heap faster that is larger than what the processor remembers of page tables: else it reads the tables again for most nodes. They
 //! must not cost memory, so no more than one byte in [`HOLLOW`] may be hollow (`area.rs`). The first 64 MiB or so of a heap get small pages. From then on a unit gets its
 //! memory at once. What has small pages and is full is collapsed into huge ones, which costs no memory but time: in a heap of 16 MiB or more, while it grows, so that
-//! no more than a fiftieth of its time goes into it. Frames with the lowest numbers are taken first, so one unit is
+//! no more than a sixteenth of its time goes into it. Frames with the lowest numbers are taken first, so one unit is
 //! filled after the other. When frames are given back, the memory of some is kept, one byte in [`KEPT_HOLLOW`]; then those units are split that have most of it.
 
 #[cfg(test)]
@@ -40,7 +40,7 @@ const MOST_GROUP: usize = 64 << 20;
 /// Units of a heap that is large enough to gain by huge pages in place of small ones.
 const COLLAPSED_FROM: u64 = 8;
 /// One collapse follows another after so many times the time that it took.
-const REST: u32 = 50;
+const REST: u32 = 16;
 
 /// What a frame has memory for: bits of `has`, and numbers of areas.
 const IMAGE: usize = 0;
