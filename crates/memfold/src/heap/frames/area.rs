@@ -23,7 +23,7 @@ use crate::store::Memory;
 /// One in so many bytes of frames may be hollow when a unit gets its memory at once: it will be filled.
 pub const HOLLOW: u64 = 32;
 /// And one in so many after frames were given back, which may be for long.
-pub const KEPT_HOLLOW: u64 = 256;
+pub const KEPT_HOLLOW: u64 = 1024;
 
 /// What all areas of a heap take.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
