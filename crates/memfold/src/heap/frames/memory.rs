@@ -11,8 +11,8 @@
 //!
 //! **Huge pages** make a heap faster that is larger than what the processor remembers of page tables: else it reads the tables again for most nodes. They
 //! must not cost memory, so no more than one byte in [`HOLLOW`] may be hollow (`area.rs`). The first 64 MiB or so of a heap get small pages. From then on a unit gets its
-//! memory at once. What has small pages and is full is collapsed into huge ones, which costs no memory but time: in a heap of 16 MiB or more, while it grows, so that
-//! no more than a sixteenth of its time goes into it. Frames with the lowest numbers are taken first, so one unit is
+//! memory at once. What has small pages and is full is collapsed into huge ones, which costs no memory but time: in a heap of 16 MiB or more, while it grows slowly, so
+//! that no more than a sixteenth of its time goes into it. Frames with the lowest numbers are taken first, so one unit is
 //! filled after the other. When frames are given back, the memory of some is kept, one byte in [`KEPT_HOLLOW`]; then those units are split that have most of it.
 
 #[cfg(test)]
@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use std::vec;
 use std::vec::Vec;
 
@@ -41,6 +41,8 @@ const MOST_GROUP: usize = 64 << 20;
 const COLLAPSED_FROM: u64 = 8;
 /// One collapse follows another after so many times the time that it took.
 const REST: u32 = 16;
+/// What it may take when that is not known.
+const USUAL: Duration = Duration::from_millis(1);
 
 /// What a frame has memory for: bits of `has`, and numbers of areas.
 const IMAGE: usize = 0;
@@ -74,8 +76,9 @@ struct Made {
     tally: Tally,
     /// Units that were full when they were put here: group and number.
     full: Vec<(usize, usize)>,
-    /// When the next one may be collapsed.
+    /// When it may be that the next one is collapsed, and what all took when that was settled.
     next: Option<Instant>,
+    before: u64,
 }
 
 impl Made {
@@ -103,19 +106,23 @@ impl Made {
         true
     }
 
-    /// Makes a huge page of one of the units that are full, in a large heap, now and then: the system copies all of it.
+    /// Makes a huge page of one of the units that are full, in a large heap, now and then: the system copies all of it. Not while the heap grows fast: who fills
+    /// one block after the other does not wait for page tables.
     fn collapse(&mut self, unit: usize) {
-        let begin = Instant::now();
-        if self.tally.committed < unit as u64 * COLLAPSED_FROM || self.next.is_some_and(|next| begin < next) {
+        let (begin, committed) = (Instant::now(), self.tally.committed);
+        if committed < unit as u64 * COLLAPSED_FROM || self.next.is_some_and(|next| begin < next) {
             return;
         }
-        while let Some((group, unit)) = self.full.pop() {
+        let is_fast = self.next.is_none() || committed > self.before + unit as u64;
+        let mut took = USUAL;
+        while let Some((group, unit)) = self.full.pop_if(|_| !is_fast) {
             if self.groups[group].areas[IMAGE].collapse(unit) {
-                self.next =
-                    begin.elapsed().checked_mul(REST).and_then(|rest| Instant::now().checked_add(rest));
-                return;
+                took = begin.elapsed();
+                break;
             }
         }
+        self.before = committed;
+        self.next = took.checked_mul(REST).and_then(|rest| Instant::now().checked_add(rest));
     }
 
     /// Splits units until no more is hollow than may be.
