@@ -40,7 +40,9 @@ impl Core {
         let (taken, frame) = self.frame_for(me, shape, false)?;
         fence(Release);
         let image = self.image(frame, shape);
-        let formatted = image.zero(0, image.len()).and_then(|()| match shape {
+        // What comes from the system is zero; to write it once more would fetch all of it from memory.
+        let zero = if self.frames.is_first_use(taken) { 0 } else { image.len() };
+        let formatted = image.zero(0, zero).and_then(|()| match shape {
             Shape::Mixed(mixed) => {
                 self.frames.marks(taken, shape, false).clear_starts()?;
                 Mixed::new(image, mixed).format()

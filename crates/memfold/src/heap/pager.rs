@@ -204,6 +204,7 @@ impl Core {
         let (taken, frame) = self.frame_for(me, shape, block.marked.load(Relaxed))?;
         // What readers of the block that was in this frame look at comes after they could see that it left.
         fence(Release);
+        self.frames.is_first_use(taken);
         if let Err(error) = self.fill(number, block, taken, frame, shape) {
             self.give_frame(taken);
             if block.unverified.load(Relaxed) {

@@ -48,6 +48,8 @@ const USUAL: Duration = Duration::from_millis(1);
 const IMAGE: usize = 0;
 const STARTS: usize = 1;
 const CHECKS: usize = 2;
+/// A further bit: a block was in it, so its image may hold anything. Before that it is zero, as memory of the system is the first time.
+const USED: usize = 3;
 
 /// Where a frame's marks lie.
 struct Beside([AtomicPtr<u8>; 2]);
@@ -242,6 +244,11 @@ impl Frames {
         })
     }
 
+    /// A block is about to come into a frame, which is the caller's; whether it is the first one, so that the frame's image is zero.
+    pub fn is_first_use(&self, number: u32) -> bool {
+        self.get(number).is_some_and(|frame| frame.has.fetch_or(1 << USED, Relaxed) >> USED & 1 == 0)
+    }
+
     /// The marks of the block in a frame, as far as it has some; none if there is no memory for them.
     pub fn marks(&self, number: u32, shape: Shape, checks: bool) -> Marks {
         let form = Form::new(0, shape.places());
@@ -263,7 +270,7 @@ impl Frames {
     pub fn shrink(&self, number: u32) {
         let mut made = self.made();
         let Some(frame) = self.get(number) else { return };
-        let has = frame.has.swap(0, Relaxed);
+        let has = frame.has.fetch_and(1 << USED, Relaxed);
         let (group, item) = made.home(number);
         let Made { groups, tally, .. } = &mut *made;
         for area in [IMAGE, STARTS, CHECKS].into_iter().filter(|area| has >> area & 1 != 0) {
