@@ -1,5 +1,7 @@
 //! What libslablist, the slab list that these come from, did wrong: each fault is a test here. Its stories are those of its version 1.
 
+use std::cmp::Ordering;
+
 use super::*;
 
 /// Lists of all lengths at which something else begins: in plain memory, a full slab, several slabs, leaves, and sublayers above them.

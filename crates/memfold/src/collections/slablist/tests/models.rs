@@ -1,5 +1,6 @@
 //! Lists of all kinds of elements against the standard library's: sorted ones, ordered ones, and cursors.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::ops::Bound;

@@ -1,0 +1,364 @@
+//! Leaves in a row, whatever their order means: what sorted and ordered lists of all formats have in common.
+//!
+//! `leaves.rs` makes leaves, `packing.rs` keeps them full, `whole.rs` goes over many of them.
+
+mod leaves;
+mod packing;
+mod whole;
+
+use std::borrow::Borrow;
+use std::vec::Vec;
+
+use self::leaves::{alike, format_of, leaf_bytes, most_bytes};
+use super::element::Element;
+use super::format::{Batch, Format, Memo, Place, Put, Seek};
+use super::layers::{Layers, LeafRef, Spot};
+use super::options::{Packing, Stats};
+use crate::heap::{Error, Handle, Session};
+
+/// Elements that go between two looks at what could be packed.
+const PATIENCE: u32 = 64;
+/// Bytes of the first leaf of a list.
+const FIRST_BYTES: usize = 1 << 10;
+
+type Key<E> = <<E as Element>::Format as Format<E>>::Key;
+type Held<'e, E> = <<E as Element>::Format as Format<E>>::Held<'e>;
+/// Elements in plain memory.
+pub type BatchOf<E> = <<E as Element>::Format as Format<E>>::Batch;
+
+/// Where an element is or belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// Of the leaf.
+    pub spot: Spot,
+    /// In the leaf.
+    pub place: Place,
+}
+
+/// How leaves are made.
+#[derive(Debug, Clone, Copy)]
+pub struct Making {
+    pub per_slab: u8,
+    /// Leaves of a group at most.
+    pub per_sublayer: u16,
+    pub natural: bool,
+    pub packing: Packing,
+}
+
+/// See the module.
+pub struct Slabs<E: ?Sized + Element> {
+    pub layers: Layers<Key<E>>,
+    pub format: E::Format,
+    /// Bytes of a leaf's node.
+    bytes: usize,
+    making: Making,
+    len: u64,
+    weight: u64,
+    /// The last element, if it is known and cheap to keep.
+    last: Option<Key<E>>,
+    /// Elements that went since the last look at what could be packed.
+    gone: u32,
+    /// Nodes that are no part of the list any more and could not be freed, since something is damaged. They are tried again with the list's last ones, and then that is an error.
+    left: Vec<Handle>,
+    pub stats: Stats,
+}
+
+impl<E: ?Sized + Element> Slabs<E> {
+    /// Of elements in their order, which are not many.
+    pub fn new(session: &Session<'_>, making: Making, elements: &BatchOf<E>) -> Result<Self, Error> {
+        let most = most_bytes(session);
+        let mut bytes = FIRST_BYTES;
+        let mut format = format_of::<E>(session, bytes, making);
+        let total = elements.total();
+        while format.room() <= total + format.room() / 8 && bytes < most {
+            bytes *= 2;
+            format = format_of::<E>(session, bytes, making);
+        }
+        if format.room() == 0 {
+            return Err(Error::Size(most.saturating_add(1)));
+        }
+        let bytes = leaf_bytes::<E>(session, format, making);
+        let mut slabs = Slabs {
+            layers: Layers::new(making.per_sublayer.into()),
+            format,
+            bytes,
+            making,
+            len: 0,
+            weight: 0,
+            last: None,
+            gone: 0,
+            left: Vec::new(),
+            stats: Stats::default(),
+        };
+        let mut made = Vec::new();
+        let room = format.room() - format.room() / E::Format::SLACK;
+        let parts = alike(total, total.div_ceil(room).max(1));
+        if let Err(error) = slabs.make(session, elements, &parts, &mut made) {
+            slabs.unmake(session, &made);
+            return Err(error);
+        }
+        slabs.layers.replace(None, 0, &made);
+        (slabs.len, slabs.weight) = (elements.len() as u64, total as u64);
+        Ok(slabs)
+    }
+
+    /// How many elements there are.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The position behind the last element that is before what is looked for, and whether that element is equal to it.
+    #[inline(always)]
+    pub fn find<S: Seek<E>>(&self, session: &Session<'_>, seek: &S) -> Result<(Position, bool), Error> {
+        let mut failed = None;
+        let spot = self.layers.find(|key| E::Format::key_is_before(session, key, seek, &mut failed));
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let handle = self.layers.get(spot).handle;
+        let mut memo = <E::Format as Format<E>>::Memo::default();
+        loop {
+            let (place, is_equal) = session.view(handle, |leaf| self.format.find(leaf, seek, &mut memo))?;
+            if memo.is_damaged() {
+                return Err(Error::Damaged);
+            }
+            match memo.wanted() {
+                None => return Ok((Position { spot, place }, is_equal)),
+                Some(node) => memo.learn(node, session.read(node)?),
+            }
+        }
+    }
+
+    /// The position behind all elements, if it is known without looking at a leaf that what is looked for belongs there, and whether the last one is equal to it.
+    #[inline(always)]
+    fn place_behind<S: Seek<E>>(
+        &self,
+        session: &Session<'_>,
+        seek: &S,
+    ) -> Result<Option<(Position, bool)>, Error> {
+        let Some(last) = &self.last else { return Ok(None) };
+        if !E::Format::key_is_before(session, last, seek, &mut None) {
+            return Ok(None);
+        }
+        let end = self.end().ok_or(Error::Damaged)?;
+        Ok(Some((end, E::Format::key_is_equal(last, seek))))
+    }
+
+    /// As `find`, for an element that is to be put there.
+    #[inline(always)]
+    pub fn find_to_insert<S: Seek<E>>(
+        &mut self,
+        session: &Session<'_>,
+        seek: &S,
+    ) -> Result<(Position, bool), Error> {
+        if let Some(found) = self.place_behind(session, seek)? {
+            return Ok(found);
+        }
+        let found = self.find(session, seek)?;
+        self.learn_last(session, found.0.spot)?;
+        Ok(self.place_behind(session, seek)?.unwrap_or(found))
+    }
+
+    /// Behind all elements.
+    pub fn end(&self) -> Option<Position> {
+        self.layers.last().map(|spot| Position { spot, place: Place::END })
+    }
+
+    /// The position of the element with this number; behind the last one if there are as many.
+    pub fn position(&self, session: &Session<'_>, number: u64) -> Result<Option<Position>, Error> {
+        let Some((spot, index)) = self.layers.at(number) else {
+            return Ok(if number == self.len { self.end() } else { None });
+        };
+        let handle = self.layers.get(spot).handle;
+        let place = session.view(handle, |leaf| self.format.place(leaf, index))?;
+        Ok(Some(Position { spot, place }))
+    }
+
+    /// How many elements are before a position.
+    pub fn number(&self, session: &Session<'_>, Position { spot, place }: Position) -> Result<u64, Error> {
+        let index = session.view(self.layers.get(spot).handle, |leaf| self.format.index(leaf, place))?;
+        Ok(self.layers.before(spot) + index as u64)
+    }
+
+    /// The element at a position; `None` if there is none there.
+    pub fn get(&self, session: &Session<'_>, at: Position) -> Result<Option<E::Owned>, Error> {
+        if !E::Format::HAS_LONG {
+            return session.view(self.layers.get(at.spot).handle, |leaf| self.format.peek(leaf, at.place));
+        }
+        let mut batch = BatchOf::<E>::default();
+        let is = self.copy(session, at, &mut batch)?;
+        if is { batch.owned(session, 0).map(Some) } else { Ok(None) }
+    }
+
+    /// Copies the element at a position; whether there is one.
+    fn copy(
+        &self,
+        session: &Session<'_>,
+        Position { spot, place }: Position,
+        to: &mut BatchOf<E>,
+    ) -> Result<bool, Error> {
+        session.view(self.layers.get(spot).handle, |leaf| {
+            to.clear();
+            self.format.copy_one(leaf, place, to)
+        })
+    }
+
+    /// Puts an element at a position; false if there is no room: then leaves are others now, and it is to be looked for again. `turn`: how often that was so.
+    #[inline]
+    pub fn insert(
+        &mut self,
+        session: &Session<'_>,
+        at: Position,
+        element: Held<'_, E>,
+        turn: u32,
+    ) -> Result<bool, Error> {
+        let Position { spot, place } = at;
+        let LeafRef { handle, .. } = self.layers.get(spot);
+        let format = self.format;
+        let put = session.change_in_place(handle, |leaf| format.insert(leaf, place, element))?;
+        let Put::Done(more) = put else {
+            self.make_room(session, at, E::Format::weight(element), turn)?;
+            return Ok(false);
+        };
+        self.layers.add(spot, 1, more);
+        self.len += 1;
+        self.weight = self.weight.wrapping_add_signed(more.into());
+        if place == Place::FIRST {
+            self.layers.set_first(spot, E::Format::key(element));
+        }
+        if place == Place::END {
+            self.last = E::Format::cheap_key(element);
+        }
+        Ok(true)
+    }
+
+    /// Puts an element in the place of the one at a position, which is found anew by `find` if leaves are others then.
+    pub fn put(
+        &mut self,
+        session: &Session<'_>,
+        mut at: Position,
+        element: &E,
+        find: impl Fn(&Self) -> Result<Position, Error>,
+    ) -> Result<(), Error> {
+        let held = E::Format::hold(session, Self::longest(session), element)?;
+        let mut turn = 0;
+        let failed = loop {
+            match self.set(session, at, held, turn) {
+                Ok(Some(node)) => {
+                    node.into_iter().for_each(|node| self.release(session, node));
+                    return Ok(());
+                }
+                Ok(None) => turn += 1,
+                Err(error) => break error,
+            }
+            match find(self) {
+                Ok(found) => at = found,
+                Err(error) => break error,
+            }
+        };
+        E::Format::let_go(session, held);
+        Err(failed)
+    }
+
+    /// As `insert`, in the place of the element there, whose node, if it has one, comes back.
+    fn set(
+        &mut self,
+        session: &Session<'_>,
+        at: Position,
+        element: Held<'_, E>,
+        turn: u32,
+    ) -> Result<Option<Option<Handle>>, Error> {
+        let Position { spot, place } = at;
+        let LeafRef { handle, .. } = self.layers.get(spot);
+        let format = self.format;
+        let Some((more, gone)) = session.change_in_place(handle, |leaf| format.set(leaf, place, element))?
+        else {
+            self.make_room(session, at, E::Format::weight(element), turn)?;
+            return Ok(None);
+        };
+        self.layers.add(spot, 0, more);
+        self.weight = self.weight.wrapping_add_signed(more.into());
+        if place == Place::FIRST {
+            self.layers.set_first(spot, E::Format::key(element));
+        }
+        self.last = None;
+        Ok(Some(gone))
+    }
+
+    /// Finds out what the last element is, if that is cheap, and somebody looked for a place in the last leaf.
+    #[inline]
+    fn learn_last(&mut self, session: &Session<'_>, spot: Spot) -> Result<(), Error> {
+        if E::Format::HAS_LONG || self.last.is_some() || Some(spot) != self.layers.last() {
+            return Ok(());
+        }
+        let LeafRef { handle, count, .. } = self.layers.get(spot);
+        let last = session
+            .view(handle, |leaf| self.format.peek(leaf, self.format.place(leaf, count as usize - 1)))?;
+        self.last = last.as_ref().and_then(|last| E::Format::cheap_key(E::Format::inline(last.borrow())));
+        Ok(())
+    }
+
+    /// Takes out the element at a position, which there is, and gives it back.
+    pub fn remove(&mut self, session: &Session<'_>, at: Position) -> Result<E::Owned, Error> {
+        let Position { spot, place } = at;
+        let (leaf, format) = (self.layers.get(spot), self.format);
+        if E::Format::HAS_LONG || leaf.count == 1 {
+            return self.remove_with_node(session, at);
+        }
+        let (gone, weight, first) = session.change_in_place(leaf.handle, |bytes| {
+            let element = format.peek_in(bytes, place);
+            let gone = format.remove(bytes, place);
+            (element, gone.weight, if place == Place::FIRST { Some(format.first(bytes)) } else { None })
+        })?;
+        self.removed(session, spot, weight, first);
+        gone.ok_or(Error::Damaged)
+    }
+
+    /// As `remove`, an element that may have a node of its own, or is the last one of its leaf.
+    fn remove_with_node(&mut self, session: &Session<'_>, at: Position) -> Result<E::Owned, Error> {
+        let Position { spot, place } = at;
+        let (leaf, format) = (self.layers.get(spot), self.format);
+        let mut batch = BatchOf::<E>::default();
+        if !self.copy(session, at, &mut batch)? {
+            return Err(Error::Damaged);
+        }
+        // All that may fail comes before anything changes.
+        let element = batch.owned(session, 0)?;
+        if leaf.count == 1 {
+            session.free(leaf.handle)?;
+            self.stats.leaves_freed += 1;
+            self.layers.replace(Some(spot), 1, &[]);
+            self.len -= 1;
+            self.weight -= u64::from(leaf.weight);
+            self.last = None;
+        } else {
+            let (weight, first) = session.change_in_place(leaf.handle, |bytes| {
+                let gone = format.remove(bytes, place);
+                (gone.weight, if place == Place::FIRST { Some(format.first(bytes)) } else { None })
+            })?;
+            self.removed(session, spot, weight, first);
+        }
+        batch.long(0).into_iter().for_each(|node| self.release(session, node));
+        Ok(element)
+    }
+
+    /// An element went from a leaf that has others, and perhaps begins with another one now.
+    #[inline(always)]
+    fn removed(&mut self, session: &Session<'_>, spot: Spot, weight: u32, first: Option<Key<E>>) {
+        self.layers.add(spot, -1, -(weight as i32));
+        self.len -= 1;
+        self.weight -= u64::from(weight);
+        if let Some(first) = first {
+            self.layers.set_first(spot, first);
+        }
+        if self.last.is_some() && Some(spot) == self.layers.last() {
+            self.last = None;
+        }
+        self.gone += 1;
+        if self.gone >= PATIENCE {
+            self.gone = 0;
+            // The element is out. What can't be packed, for want of memory, is as it was, and tried again later; a damaged leaf is an error for who reads it.
+            let _ = self.pack_around(session, spot);
+        }
+    }
+}

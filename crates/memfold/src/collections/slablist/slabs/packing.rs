@@ -1,0 +1,205 @@
+//! How full leaves are.
+//!
+//! Elements that come find room in their slab, in the slabs beside it, in their leaf packed anew, in the leaves around; and only if those are
+//! full too, there is one leaf more. A leaf is split in two without further ado as long as all leaves together stay full enough ([`Format::DENSITY`]). When elements go, the
+//! leaves around are packed into one fewer as soon as they fit: so nothing has to be done at once for all of a list (a reap that never stalls).
+
+use std::vec::Vec;
+
+use super::leaves::{alike, format_of, leaf_bytes};
+use super::{BatchOf, Position, Slabs};
+use crate::collections::slablist::element::Element;
+use crate::collections::slablist::format::{Batch, Format, Place};
+use crate::collections::slablist::layers::{LeafRef, Spot};
+use crate::collections::slablist::options::Packing;
+use crate::heap::{Error, Session};
+
+/// Leaves that are packed together at most.
+const WINDOW: usize = 24;
+
+impl<E: ?Sized + Element> Slabs<E> {
+    /// Makes room in a leaf that is full, or in those around it, for so much.
+    #[cold]
+    pub(super) fn make_room(
+        &mut self,
+        session: &Session<'_>,
+        at: Position,
+        need: usize,
+        turn: u32,
+    ) -> Result<(), Error> {
+        let spot = at.spot;
+        if !self.is_long(session) {
+            return self.lengthen(session, spot);
+        }
+        let room = self.format.room();
+        let leaves = self.layers.leaves() as u64;
+        // Who adds in order, up or down, fills each leaf: a new one gets one element, so that it is where the next one belongs.
+        let count = self.layers.get(spot).count;
+        if turn == 0 && count > 1 {
+            if Some(spot) == self.layers.last() {
+                let place = at.place;
+                let handle = self.layers.get(spot).handle;
+                let is_behind = place == Place::END
+                    || session.view(handle, |leaf| self.format.index(leaf, place))? >= count as usize;
+                if is_behind {
+                    return self.split_off(session, spot, count as usize - 1);
+                }
+            }
+            if Some(spot) == self.layers.first() && at.place == Place::FIRST {
+                return self.split_off(session, spot, 0);
+            }
+        }
+        let is_dense = self.weight * 64 >= (leaves + 1) * room as u64 * E::Format::DENSITY;
+        // Elements that are so long that there is no room for them around: two halves have room for any.
+        if is_dense || turn > 2 {
+            let parts = alike(self.weigh(spot, 1), 2);
+            return self.spread(session, spot, 1, &parts).map(|_| ());
+        }
+        let (first, count, more) = self.window(spot, need);
+        let parts = alike(self.weigh(first, count), count + usize::from(more));
+        self.spread(session, first, count, &parts).map(|_| ())
+    }
+
+    /// The only leaf, which is short, becomes twice as long.
+    pub(super) fn lengthen(&mut self, session: &Session<'_>, spot: Spot) -> Result<(), Error> {
+        let old = (self.format, self.bytes);
+        let mut bytes = (self.format.bytes() * 2).next_power_of_two();
+        while self.format.room() <= old.0.room() && !self.is_long(session) {
+            self.format = format_of::<E>(session, bytes, self.making);
+            bytes *= 2;
+        }
+        self.bytes = leaf_bytes::<E>(session, self.format, self.making);
+        let leaf = self.layers.get(spot);
+        let mut made = Vec::new();
+        // Elements are read by the old format, and written by the new one.
+        let (format, mut all) = (self.format, BatchOf::<E>::default());
+        self.format = old.0;
+        let copied = self.append_leaf(session, leaf, &mut all);
+        self.format = format;
+        let done = copied.and_then(|()| {
+            let handle = self.make_leaf(session, &all, all.len())?;
+            made.push((all.key(0), LeafRef { handle, ..leaf }));
+            Ok(())
+        });
+        if let Err(error) = done {
+            (self.format, self.bytes) = old;
+            return Err(error);
+        }
+        self.layers.replace(Some(spot), 1, &made);
+        self.free_leaves(session, &[leaf]);
+        Ok(())
+    }
+
+    /// A new leaf gets the first element of the first leaf, before it, or the last of the last, behind it.
+    pub(super) fn split_off(&mut self, session: &Session<'_>, spot: Spot, index: usize) -> Result<(), Error> {
+        let (leaf, format) = (self.layers.get(spot), self.format);
+        let mut element = BatchOf::<E>::default();
+        let place = session.view(leaf.handle, |view| {
+            element.clear();
+            let place = format.place(view, index);
+            format.copy_one(view, place, &mut element).then_some(place)
+        })?;
+        let place = place.ok_or(Error::Damaged)?;
+        let weight = element.weight(0) as u32;
+        let handle = self.make_leaf(session, &element, 1)?;
+        let made = [(element.key(0), LeafRef { handle, count: 1, weight })];
+        let rest = session.change_in_place(leaf.handle, |leaf| {
+            let gone = format.remove(leaf, place);
+            (gone.weight, format.first(leaf))
+        });
+        let (gone, rest) = match rest {
+            Ok(rest) => rest,
+            Err(error) => {
+                self.unmake(session, &made);
+                return Err(error);
+            }
+        };
+        self.layers.add(spot, -1, -(gone as i32));
+        if index == 0 {
+            self.layers.set_first(spot, rest);
+            self.layers.replace(Some(spot), 0, &made);
+        } else {
+            made.into_iter().for_each(|(first, leaf)| self.layers.push(first, leaf));
+        }
+        Ok(())
+    }
+
+    /// Leaves around one that have room together, as few as will do: the first, how many, and whether one more is needed.
+    pub(super) fn window(&self, spot: Spot, need: usize) -> (Spot, usize, bool) {
+        let (before, after) = self.layers.around(spot);
+        let (mut left, mut right) = (0, 1);
+        let room = self.format.room();
+        // Afterwards each has room for some more.
+        let spare = (room / E::Format::SPARE).max(2 * need);
+        loop {
+            let first = self.layers.moved(spot, -(left as isize));
+            let count = left + right;
+            if self.weigh(first, count) + count * spare <= count * room {
+                return (first, count, false);
+            }
+            if count == WINDOW || left == before && right == after {
+                return (first, count, true);
+            }
+            if right < after && (right <= left + 1 || left == before) {
+                right += 1;
+            } else {
+                left += 1;
+            }
+        }
+    }
+
+    /// Packs the leaves around one into one fewer, if they fit and it is worth it; or all, if the list is one that is packed at once.
+    #[cold]
+    pub(super) fn pack_around(&mut self, session: &Session<'_>, spot: Spot) -> Result<(), Error> {
+        let room = self.format.room();
+        if self.making.packing == Packing::Never {
+            return Ok(());
+        }
+        if let Packing::AtOnce { least_slabs, least_percent } = self.making.packing {
+            let slab = self.format.slab_weight().max(1);
+            let slabs = self.layers.leaves() * room / slab;
+            let spare = slabs.saturating_sub((self.weight as usize).div_ceil(slab));
+            // Less than a leaf is not given back to the heap.
+            let is_worth = spare * slab > room
+                && spare >= least_slabs as usize
+                && spare * 100 >= slabs * usize::from(least_percent);
+            return if is_worth { self.pack(session).map(|_| ()) } else { Ok(()) };
+        }
+        if self.weight * 64 >= (self.layers.leaves() * room) as u64 * E::Format::DENSITY {
+            return Ok(());
+        }
+        let (before, after) = self.layers.around(spot);
+        for count in 2..=WINDOW.min(before + after) {
+            let left = before.min(count / 2).max(count.saturating_sub(after));
+            let first = self.layers.moved(spot, -(left as isize));
+            let used = self.weigh(first, count);
+            if used <= (count - 1) * (room - room / E::Format::SLACK) {
+                let parts = alike(used, count - 1);
+                return self.spread(session, first, count, &parts).map(|_| ());
+            }
+        }
+        Ok(())
+    }
+
+    /// Packs all elements as close as they go. Returns how many leaves that spared.
+    pub fn pack(&mut self, session: &Session<'_>) -> Result<usize, Error> {
+        let (before, room) = (self.layers.leaves(), self.format.room());
+        let full = room - room / (4 * E::Format::SLACK);
+        let mut next = self.layers.first();
+        while let Some(mut spot) = next {
+            let (_, rest) = self.layers.around(spot);
+            let count = rest.min(WINDOW);
+            let mut parts = count;
+            let leaves = &self.layers.rest_of_group(spot)[..count];
+            if leaves.iter().any(|leaf| (leaf.weight as usize) < full) {
+                let all = self.weigh(spot, count);
+                let full: Vec<u64> = (0..all).step_by(room).map(|from| room.min(all - from) as u64).collect();
+                parts = self.spread(session, spot, count, &full)?;
+            }
+            // The last of them may not be full: the next ones fill it, if they are of the same group.
+            spot = self.layers.moved(spot, parts as isize - 1);
+            next = if rest > count && count > 1 { Some(spot) } else { self.layers.next(spot) };
+        }
+        Ok(before.saturating_sub(self.layers.leaves()))
+    }
+}

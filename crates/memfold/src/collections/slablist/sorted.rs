@@ -1,0 +1,172 @@
+//! Lists whose elements are in an order.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::string::String;
+
+use super::element::{Compare, Element};
+use super::format::Seek;
+use super::seek::Of;
+use super::slabs::{Position, Slabs};
+use super::{Body, Owned, SlabList, insert_position};
+use crate::heap::{Error, Session};
+
+impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
+    /// As `new`, with an order of the program's own. It is asked only while nothing is being changed.
+    pub fn by(session: &'s Session<'_>, order: C) -> Self {
+        let mut list = Self::with_order(session, order);
+        list.making.natural = C::IS_NATURAL;
+        list
+    }
+
+    /// Where an element belongs: behind those that are equal, or before them.
+    #[inline(always)]
+    pub(super) fn seek<'a>(&'a self, element: &'a E, behind: bool) -> Of<'a, E, C> {
+        Of { element, order: &self.order, behind }
+    }
+
+    /// The number of the first of a small list's elements that is not before an element.
+    pub(super) fn find_small(&self, elements: &[Owned<E>], element: &E, behind: bool) -> usize {
+        let seek = self.seek(element, behind);
+        elements.partition_point(|other| Seek::is_before(&seek, other.borrow()))
+    }
+
+    /// Adds an element; whether it was added: if the list has one that is equal, and keeps only one, that stays.
+    pub fn insert(&mut self, element: &E) -> Result<bool, Error> {
+        let Body::Large(slabs) = &mut self.body else { return self.insert_first(element) };
+        let (session, seek) = (self.session, Of { element, order: &self.order, behind: true });
+        // The comparison is asked before anything changes.
+        let (position, is_equal) = slabs.find_to_insert(session, &seek)?;
+        if is_equal && !self.many {
+            return Ok(false);
+        }
+        self.insert_found(position, element).map(|()| true)
+    }
+
+    /// Puts an element where it was found to belong.
+    #[inline]
+    pub(super) fn insert_found(&mut self, position: Position, element: &E) -> Result<(), Error> {
+        let number = self.number_for_cursors(position)?;
+        insert_position(&mut self.body, self.session, position, element, |slabs, session| {
+            slabs.find(session, &Of { element, order: &self.order, behind: true }).map(|found| found.0)
+        })?;
+        self.note_inserted(number);
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn insert_first(&mut self, element: &E) -> Result<bool, Error> {
+        let Body::Small(elements) = &self.body else { return Ok(false) };
+        let at = self.find_small(elements, element, true);
+        let is_equal = at > 0 && Seek::is_equal(&self.seek(element, true), elements[at - 1].borrow());
+        if is_equal && !self.many {
+            return Ok(false);
+        }
+        self.insert_small(at, element).map(|()| true)
+    }
+
+    /// Adds an element in place of one that is equal, which comes back; if there is none, it is added.
+    pub fn replace(&mut self, element: &E) -> Result<Option<Owned<E>>, Error> {
+        let Body::Large(slabs) = &mut self.body else {
+            return match self.find(element)? {
+                Some(number) => self.set_number(number, element),
+                None => self.insert(element).map(|_| None),
+            };
+        };
+        let (session, seek) = (self.session, Of { element, order: &self.order, behind: true });
+        let find = |slabs: &Slabs<E>| {
+            let (mut position, is_equal) = slabs.find(session, &seek)?;
+            position.place.at -= usize::from(is_equal);
+            Ok((position, is_equal))
+        };
+        let (position, is_equal) = slabs.find_to_insert(session, &seek)?;
+        if !is_equal {
+            return self.insert_found(position, element).map(|()| None);
+        }
+        let (position, _) = find(slabs)?;
+        let old = slabs.get(session, position)?.ok_or(Error::Damaged)?;
+        slabs.put(session, position, element, |slabs| find(slabs).map(|found| found.0))?;
+        Ok(Some(old))
+    }
+
+    /// The number of the last element that is equal.
+    pub fn find(&self, element: &E) -> Result<Option<u64>, Error> {
+        match &self.body {
+            Body::Small(elements) => {
+                let at = self.find_small(elements, element, true).checked_sub(1);
+                let seek = self.seek(element, true);
+                let at = at.filter(|at| Seek::is_equal(&seek, elements[*at].borrow()));
+                Ok(at.map(|at| at as u64))
+            }
+            Body::Large(slabs) => {
+                let (position, is_equal) = slabs.find(self.session, &self.seek(element, true))?;
+                if !is_equal {
+                    return Ok(None);
+                }
+                Ok(slabs.number(self.session, position)?.checked_sub(1))
+            }
+        }
+    }
+
+    /// The last element that is equal.
+    pub fn get(&self, element: &E) -> Result<Option<Owned<E>>, Error> {
+        match &self.body {
+            Body::Large(slabs) => {
+                let (mut position, is_equal) = slabs.find(self.session, &self.seek(element, true))?;
+                if !is_equal {
+                    return Ok(None);
+                }
+                position.place.at -= 1;
+                slabs.get(self.session, position)
+            }
+            Body::Small(_) => self.find(element)?.map_or(Ok(None), |at| self.at(at)),
+        }
+    }
+
+    /// Whether there is an element that is equal.
+    #[inline]
+    pub fn contains(&self, element: &E) -> Result<bool, Error> {
+        match &self.body {
+            Body::Large(slabs) => Ok(slabs.find(self.session, &self.seek(element, true))?.1),
+            Body::Small(_) => Ok(self.find(element)?.is_some()),
+        }
+    }
+
+    /// Takes out the last element that is equal, and gives it back.
+    pub fn remove(&mut self, element: &E) -> Result<Option<Owned<E>>, Error> {
+        let Body::Large(slabs) = &self.body else {
+            return match self.find(element)? {
+                Some(at) => self.remove_at(at),
+                None => Ok(None),
+            };
+        };
+        let (mut position, is_equal) = slabs.find(self.session, &self.seek(element, true))?;
+        if !is_equal {
+            return Ok(None);
+        }
+        position.place.at -= 1;
+        let number = self.number_for_cursors(position)?;
+        let gone = self.remove_position(position)?;
+        if let Some(number) = number {
+            self.note_removed(number, number + 1);
+        }
+        Ok(Some(gone))
+    }
+
+    /// Looks at everything that the list knows of itself; what contradicts what, if anything does.
+    pub fn check(&self) -> Result<(), String> {
+        let mut last: Option<Owned<E>> = None;
+        for (count, element) in self.iter().enumerate() {
+            let element = element.map_err(|error| std::format!("element {count} can't be read: {error}"))?;
+            if let Some(last) = &last {
+                let order = self.order.compare(last.borrow(), element.borrow());
+                if !(order == Ordering::Less || self.many && order == Ordering::Equal) {
+                    return Err(std::format!("element {count} is out of order"));
+                }
+            }
+            last = Some(element);
+        }
+        self.check_leaves()
+    }
+}
