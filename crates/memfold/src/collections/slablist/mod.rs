@@ -283,10 +283,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
     /// The small list gets one element more, with this number; it becomes a large one if it may not be that long.
     fn insert_small(&mut self, at: usize, element: &E) -> Result<(), Error> {
         let Body::Small(elements) = &mut self.body else { return Err(Error::Damaged) };
-        let bytes = |element: &E| element.text().map_or(0, <[u8]>::len);
-        let all: usize = elements.iter().map(|element| bytes(element.borrow())).sum();
-        let is_short = E::Format::is_short(Slabs::<E>::longest(self.session), element);
-        if elements.len() < SMALL && is_short && all + bytes(element) <= SMALL_BYTES {
+        if elements.len() < SMALL && fits_small(self.session, elements.iter(), element) {
             let more = if elements.len() < 8 { 4 } else { 8 };
             if elements.len() == elements.capacity() {
                 elements.try_reserve_exact(more).map_err(|_| Error::OutOfMemory)?;
@@ -374,6 +371,20 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
             Body::Large(slabs) => slabs.check(self.session),
         }
     }
+}
+
+/// Whether plain memory may hold an element beside others.
+fn fits_small<'e, E: ?Sized + Element + 'e>(
+    session: &Session<'_>,
+    others: impl Iterator<Item = &'e Owned<E>>,
+    element: &E,
+) -> bool
+where
+    Owned<E>: 'e,
+{
+    let bytes = |element: &E| element.text().map_or(0, <[u8]>::len);
+    let all: usize = others.map(|element| bytes(element.borrow())).sum();
+    E::Format::is_short(Slabs::<E>::longest(session), element) && all + bytes(element) <= SMALL_BYTES
 }
 
 /// Puts an element at a position, which is found anew by `find` if leaves are others then.

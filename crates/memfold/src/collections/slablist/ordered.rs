@@ -4,9 +4,8 @@ use std::borrow::Borrow;
 use std::vec::Vec;
 
 use super::element::{Element, Ordered};
-use super::format::Format;
 use super::slabs::Slabs;
-use super::{Body, Owned, SlabList, insert_position};
+use super::{Body, Owned, SlabList, fits_small, insert_position};
 use crate::heap::Error;
 
 impl<E: ?Sized + Element> SlabList<'_, E, Ordered> {
@@ -70,8 +69,10 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
     pub(super) fn set_number(&mut self, number: u64, element: &E) -> Result<Option<Owned<E>>, Error> {
         let Some(old) = self.at(number)? else { return Ok(None) };
         if let Body::Small(elements) = &mut self.body {
-            if E::Format::is_short(Slabs::<E>::longest(self.session), element) {
-                elements[number as usize] = element.to_owned();
+            let at = number as usize;
+            let others = elements[..at].iter().chain(&elements[at + 1..]);
+            if fits_small(self.session, others, element) {
+                elements[at] = element.to_owned();
                 return Ok(Some(old));
             }
             self.enlarge()?;

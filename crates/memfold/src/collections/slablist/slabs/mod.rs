@@ -54,7 +54,7 @@ pub struct Slabs<E: ?Sized + Element> {
     making: Making,
     len: u64,
     weight: u64,
-    /// The last element, if it is known and cheap to keep.
+    /// The last element, if it is known and cheap to keep. As long as it is, all that comes behind it comes by `Place::END`, so that it stays right.
     last: Option<Key<E>>,
     /// Elements that went since the last look at what could be packed.
     gone: u32,

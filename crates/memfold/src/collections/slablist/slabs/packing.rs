@@ -28,6 +28,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         turn: u32,
     ) -> Result<(), Error> {
         let spot = at.spot;
+        // It is looked for anew, perhaps in the last leaf, whose end is not known to be `Place::END` then.
+        self.last = None;
         if !self.is_long(session) {
             return self.lengthen(session, spot);
         }

@@ -223,3 +223,38 @@ fn in_blocks_of_all_sizes() {
         against_a_set(&mut list, &mut set, random, 1 << 40, 0, 1000);
     }
 }
+
+/// What is known of the last element has to be right after each leaf that is filled at the end.
+#[test]
+fn between_the_last_two() {
+    let heap = heap();
+    let session = heap.session().unwrap();
+    let mut list = SlabList::new(&session);
+    for number in 1..20_000u64 {
+        assert!(list.insert(&(10 * number)).unwrap());
+        assert!(list.insert(&(10 * number - 5)).unwrap());
+    }
+    assert_eq!(list.check(), Ok(()));
+    assert!(all(&list).into_iter().eq((1..20_000).flat_map(|number| [10 * number - 5, 10 * number])));
+}
+
+/// Plain memory is for lists that are small in bytes too, whichever way their elements come.
+#[test]
+fn small_lists_of_long_strings() {
+    let heap = heap();
+    let session = heap.session().unwrap();
+    let mut list: SlabList<'_, str, Ordered> = SlabList::ordered(&session);
+    for number in 0..100 {
+        list.push("x").unwrap();
+        let long = std::iter::repeat_n(char::from(b'a' + number % 26), 500).collect::<std::string::String>();
+        list.set_at(number.into(), &long).unwrap();
+    }
+    assert!(matches!(list.body, Body::Large(_)));
+    assert_eq!(list.check_leaves(), Ok(()));
+    assert!(
+        all(&list)
+            .iter()
+            .enumerate()
+            .all(|(at, text)| text.len() == 500 && text.as_bytes()[7] == b'a' + at as u8 % 26)
+    );
+}
