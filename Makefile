@@ -17,7 +17,7 @@ PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build capi demo test test-unit test-capi test-torture test-checks test-small test-programs lint soak fuzz bench plots install install-capi clean
+.PHONY: help setup build capi demo test test-unit test-capi test-torture test-checks test-probes test-small test-programs lint soak fuzz bench plots install install-capi clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || grep '##' $(MAKEFILE_LIST)
@@ -35,7 +35,7 @@ capi: setup ## the C library, shared and static
 demo: build ## a Python program plainly and in a third of its memory
 	@$(PYTHON) tests/programs/demo.py --memfold $(MEMFOLD)
 
-test: build test-unit test-capi test-torture test-checks test-small ## every test that fits into a few minutes
+test: build test-unit test-capi test-torture test-checks test-probes test-small ## every test that fits into a few minutes
 
 test-unit: setup
 	cargo test --release --quiet --workspace --exclude memfold-bench --features memfold/rayon,memfold/serde
@@ -55,6 +55,12 @@ test-torture: build
 
 test-checks:
 	cd tests/programs && $(PYTHON) -B -m unittest -q test_checks
+
+test-probes: build capi ## the tracing probes: their notes, and what bpftrace and gdb count where they may
+	@scripts/setup.sh probes
+	@cargo build --release --quiet -p memfold --example probes
+	$(PYTHON) -B tests/probes/run.py --program $(TARGET)/release/examples/probes --library $(CAPI)/lib/libmemfold.so \
+	    --preload $(PRELOAD) --memfold $(MEMFOLD)
 
 test-small: build ## some real programs with small loads, at the limits that are the goal
 	@scripts/setup.sh packages $$($(PROGRAMS) --missing-packages $(SMALL))

@@ -5,6 +5,7 @@
 #
 # usage: setup.sh build            a Rust toolchain (precondition), cc, make, python3
 #        setup.sh capi            a C++ compiler, binutils and pkg-config; valgrind, wished for
+#        setup.sh probes          binutils; bpftrace and gdb, wished for
 #        setup.sh packages NAME..  these Debian packages, wished for: their lack is no failure
 set -eu
 
@@ -64,6 +65,21 @@ capi)
     fi
     command -v valgrind >/dev/null 2>&1 || "$0" packages valgrind
     ;;
+probes)
+    if ! command -v readelf >/dev/null 2>&1; then
+        if may_install; then
+            install_packages binutils
+        else
+            echo "setup: missing: binutils; as root: apt-get install binutils" >&2
+            exit 1
+        fi
+    fi
+    packages=""
+    command -v bpftrace >/dev/null 2>&1 || packages="$packages bpftrace"
+    command -v gdb >/dev/null 2>&1 || packages="$packages gdb"
+    # shellcheck disable=SC2086 # a list of names
+    "$0" packages $packages
+    ;;
 packages)
     shift
     [ $# = 0 ] && exit 0
@@ -74,7 +90,7 @@ packages)
     fi
     ;;
 *)
-    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

@@ -8,6 +8,7 @@ extern crate std;
 pub mod collections;
 #[cfg(feature = "std")]
 pub mod heap;
+pub mod probe;
 #[cfg(test)]
 mod random;
 pub mod store;

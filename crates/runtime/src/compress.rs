@@ -8,6 +8,7 @@
 
 use core::sync::atomic::Ordering::*;
 
+use memfold::probe;
 use memfold::store::{Ref, Tier};
 
 use crate::runtime::{Entries, RUNTIME, Runtime};
@@ -218,6 +219,7 @@ impl Runtime {
         // SAFETY: no entry names these pages any more, between them are none, and this thread holds the slot.
         let _ = unsafe { sys::madvise(at, (last + 1 - first) * PAGE, advice::DONTNEED) };
         self.given_back.fetch_add(1, Relaxed);
+        probe!(runtime_compress, slot, count);
         let bytes = (count * PAGE) as u64;
         if held.shared.load(Relaxed) {
             // Others still have them: this process is smaller, but nothing is free.

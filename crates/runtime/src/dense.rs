@@ -14,6 +14,7 @@
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::*;
 
+use memfold::probe;
 use memfold::store::Tier;
 
 use crate::runtime::Runtime;
@@ -117,6 +118,7 @@ impl Runtime {
         if let Some(new) = denser {
             self.free(if swapped { name } else { new }, owner);
         }
+        probe!(runtime_densify, page, swapped && denser.is_some());
         if swapped && denser.is_some() {
             self.slot().counters.pages_densified.fetch_add(1, Relaxed);
         }

@@ -25,6 +25,8 @@
 
 use core::sync::atomic::Ordering::*;
 
+use memfold::probe;
+
 use crate::interpose::ranges;
 use crate::lock::Guard;
 use crate::maps;
@@ -108,7 +110,15 @@ impl Runtime {
         self.standby.slot(slot).shared.store(mostly_shared, Relaxed);
         let to = self.standby.address(slot) + (start & (BLOCK - 1));
         let range = Range { start, bytes: end - start, to, slot };
+        probe!(runtime_evict_begin, start, end - start);
         let taken = self.evict_to(maps, pagemap, range);
+        probe!(
+            runtime_evict,
+            start,
+            end - start,
+            if let Taken::Pages(pages) = taken { pages } else { 0 },
+            slot
+        );
         match taken {
             Taken::Pages(pages) if pages > 0 => self.standby.enqueue(slot),
             _ => self.standby.give_back(slot),

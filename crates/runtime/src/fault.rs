@@ -21,6 +21,7 @@ mod room;
 
 use core::sync::atomic::Ordering::*;
 
+use memfold::probe;
 use memfold::store::Ref;
 
 use crate::interpose::credentials;
@@ -239,6 +240,7 @@ impl Handler {
             return;
         }
         let run = self.run_length(fault.page);
+        probe!(runtime_fault_begin, fault.page, fault.touch == Touch::Write);
         loop {
             let state = self.runtime.table.entry(fault.page).map_or(State::Empty, |entry| entry.load());
             let placed = match state {
@@ -261,6 +263,7 @@ impl Handler {
                 }
             };
             if placed == Placed::Done {
+                probe!(runtime_fault, fault.page, fault.touch == Touch::Write);
                 return;
             }
             sys::sched_yield();
@@ -336,6 +339,7 @@ impl Handler {
             return Placed::Retry;
         }
         runtime.slot().counters.pages_rescued.fetch_add(done as u64, Relaxed);
+        probe!(runtime_rescue, fault.page, done);
         runtime.change_debt((done * PAGE) as i64);
         runtime.uffd().wake(fault.page, done * PAGE);
         self.expect_next(fault.page, done);
@@ -467,6 +471,7 @@ impl Handler {
             let counters = &runtime.slot().counters;
             counters.pages_faulted.fetch_add(1, Relaxed);
             counters.pages_prefetched.fetch_add(done as u64 - 1, Relaxed);
+            probe!(runtime_restore, fault.page, done);
             runtime.change_debt((done * PAGE) as i64);
             self.expect_next(fault.page, done);
         }
@@ -518,6 +523,7 @@ impl Handler {
             }
         }
         drop(order);
+        probe!(runtime_zero, fault.page, done);
         if fault.touch == Touch::Write {
             runtime.change_debt((done * PAGE) as i64);
         }

@@ -9,6 +9,7 @@ use super::current::{Current, PART};
 use super::error::Error;
 use super::layout::mixed::Mixed;
 use super::rooms::{self, List};
+use crate::probe;
 
 /// A block that is not resident is brought back to allocate from only if this part of it is free.
 const WORTH: u32 = 4;
@@ -59,6 +60,7 @@ impl Core {
         block.set_resident(taken);
         self.came(taken);
         self.counts.blocks.fetch_add(1, Relaxed);
+        probe!(heap_block_make, number, kind);
         Current::new(self, number, block).ok_or(Error::Damaged)
     }
 
@@ -155,6 +157,7 @@ impl Core {
             frame.block.store(0, Relaxed);
         }
         block.set_vacant();
+        probe!(heap_block_vacate, number);
         self.drop_copy(number);
         let retire = self.options.paranoid && block.incarnation.load(Relaxed) == u8::MAX;
         block.incarnation.store(block.incarnation.load(Relaxed).wrapping_add(1), Relaxed);

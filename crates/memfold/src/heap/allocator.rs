@@ -58,7 +58,7 @@ impl<'h> Allocator<'h> {
     }
 
     /// A node of `len` bytes, which goes into a block with others.
-    #[inline]
+    #[inline(always)]
     pub fn alloc(&mut self, len: usize) -> Result<Handle, Error> {
         let (size, count) = self.lately;
         if size == len && count >= SAME_SIZE {

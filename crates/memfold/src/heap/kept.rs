@@ -14,6 +14,7 @@ use super::layout::fields::Fields;
 use super::layout::image::Damaged;
 use super::layout::mixed::Mixed;
 use super::work::{Hands, room};
+use crate::probe;
 use crate::store::Workspace;
 
 /// Copies are put into the store and taken out so often before it is asked whether it wants to be compacted, and bytes that are moved then.
@@ -37,6 +38,7 @@ impl Core {
             // A damaged block is kept as it is.
             let _ = Mixed::new(self.image(frame, shape), mixed).clear();
         }
+        probe!(heap_compress_begin, owner, len);
         let copy = self.with_work(|work, Hands { spare, fields, joined }| {
             let bytes = if block.marked.load(Relaxed) {
                 let to = room(joined, len)?;
@@ -50,6 +52,7 @@ impl Core {
             self.put(owner, block, bytes, work, spare, fields)
         })??;
         block.set_copy(copy);
+        probe!(heap_compress, owner, len, block.grouping.load(Relaxed) != AS_IT_IS);
         frame.dirty.store(false, Relaxed);
         self.counts.compressions.fetch_add(1, Relaxed);
         self.upkeep();
@@ -116,6 +119,21 @@ impl Core {
     }
 
     fn load_by(
+        &self,
+        number: u32,
+        block: &Block,
+        shape: Shape,
+        to: &mut [u8],
+        hands: (&mut Workspace<'_>, &mut [u8], &mut Fields),
+    ) -> Result<(), Error> {
+        let len = to.len();
+        probe!(heap_decompress_begin, number, len);
+        let loaded = self.decompress(number, block, shape, to, hands);
+        probe!(heap_decompress, number, len, if loaded.is_ok() { 1 } else { 2 });
+        loaded
+    }
+
+    fn decompress(
         &self,
         number: u32,
         block: &Block,

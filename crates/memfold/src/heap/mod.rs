@@ -54,6 +54,7 @@ mod own;
 mod pager;
 mod plain;
 mod policy;
+mod probed;
 mod reads;
 mod rooms;
 mod seats;
@@ -123,7 +124,7 @@ impl Heap {
     /// are compressed are decompressed, and stay where they are.
     pub fn check(&mut self) -> Result<(), Violation> {
         let _pause = self.core.board.pause();
-        check::check(self.core())
+        check::check(self.core(), 0)
     }
 
     /// Counts of everything, of one block after the other.

@@ -9,6 +9,7 @@ use super::blocks::{Block, Place};
 use super::core::{Core, Pool, Shape, locked};
 use super::error::Error;
 use super::frames::{Frame, Frames, pause};
+use crate::probe;
 
 /// What came of an attempt to evict.
 enum Evicted {
@@ -139,6 +140,7 @@ impl Core {
 
     /// The frame is free, or, if there are more than may stay, gives its memory back.
     fn give_frame_to(&self, pool: &mut Pool, frame: u32, kept: u32) {
+        probe!(heap_frame_give, frame, pool.made <= kept);
         if pool.made > kept {
             self.frames.shrink(frame);
             pool.empty.push(Reverse(frame));
@@ -176,6 +178,7 @@ impl Core {
             block.set_absent();
             frame.block.store(0, Relaxed);
             self.note_evicted(block);
+            probe!(heap_evict, owner, number);
         } else {
             frame.change();
         }
@@ -200,12 +203,14 @@ impl Core {
             Place::Absent => {}
         }
         let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
+        probe!(heap_fault_begin, number);
         self.note_came(Some(block));
         let (taken, frame) = self.frame_for(me, shape, block.marked.load(Relaxed))?;
         // What readers of the block that was in this frame look at comes after they could see that it left.
         fence(Release);
         self.frames.is_first_use(taken);
         if let Err(error) = self.fill(number, block, taken, frame, shape) {
+            probe!(heap_fault, number, 0, taken);
             self.give_frame(taken);
             if block.unverified.load(Relaxed) {
                 self.refuse(number, block);
@@ -218,6 +223,7 @@ impl Core {
         block.set_resident(taken);
         self.came(taken);
         self.counts.faults.fetch_add(1, Relaxed);
+        probe!(heap_fault, number, self.stored_len(block).map_or(0, |(_, len)| len), taken);
         Ok((taken, frame))
     }
 
@@ -226,6 +232,7 @@ impl Core {
         let taken = self.take_frame(me)?;
         let frame = self.frames.get(taken).ok_or(Error::Damaged)?;
         if self.frames.provide(taken, matches!(shape, Shape::Mixed(_)), checks) {
+            probe!(heap_frame_take, taken, checks);
             return Ok((taken, frame));
         }
         self.give_frame(taken);

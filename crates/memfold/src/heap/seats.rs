@@ -5,7 +5,7 @@
 //! other way round, with the fences of `fences.rs` between. One of both sees the other.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*, fence};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::fences::Fences;
 use super::frames::pause;
@@ -108,6 +108,12 @@ impl Seats {
         (0..SLOTS).for_each(|slot| seat.unpin(slot));
         seat.taken.store(false, Release);
         self.taken.fetch_sub(1, Release);
+    }
+
+    /// Keeps new sessions from beginning, if there is only one; for who has it.
+    pub fn alone(&self) -> Option<MutexGuard<'_, ()>> {
+        let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.taken.load(Acquire) == 1).then_some(making)
     }
 
     /// What was written before is seen by every session but `me` before it uses a block again.

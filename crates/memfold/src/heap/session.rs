@@ -88,6 +88,11 @@ impl<'h> Session<'h> {
         unsafe { &*ptr::from_ref(self).cast() }
     }
 
+    /// Whether a guard of this session leads to a node's bytes just now.
+    pub(super) fn has_guards(&self) -> bool {
+        self.changing.get() || self.guards.iter().any(|guards| guards.get() > 0)
+    }
+
     /// Nodes can't be changed in place otherwise as long as the guard lives.
     #[inline]
     pub(super) fn change_alone(&self) -> Result<Changing<'_>, Error> {
@@ -202,9 +207,8 @@ impl<'h> Session<'h> {
         result
     }
 
-    /// Makes a node of `len` bytes, all zero.
-    #[inline]
-    pub fn alloc(&self, len: usize) -> Result<Handle, Error> {
+    #[inline(always)]
+    pub(super) fn alloc_node(&self, len: usize) -> Result<Handle, Error> {
         let mut allocator = self.allocator.borrow_mut();
         if allocator.does(len) {
             return allocator.alloc(len);
@@ -229,9 +233,8 @@ impl<'h> Session<'h> {
         }
     }
 
-    /// Frees a node.
-    #[inline]
-    pub fn free(&self, handle: Handle) -> Result<(), Error> {
+    #[inline(always)]
+    pub(super) fn free_node(&self, handle: Handle) -> Result<(), Error> {
         // A block that gets empty is given back, which takes its lock.
         match self.own_way(handle) {
             Some(way) if way.is_short() => match self.free_by(way, |way| way.free_short(handle, false)) {
@@ -304,15 +307,14 @@ impl<'h> Session<'h> {
         self.core().free(self.access.me, handle)
     }
 
-    /// Makes a node of `len` bytes, all zero, in the block of `near` if there is room, so that both are resident together.
-    pub fn alloc_near(&self, len: usize, near: Handle) -> Result<Handle, Error> {
+    pub(super) fn alloc_node_near(&self, len: usize, near: Handle) -> Result<Handle, Error> {
         // A stale neighbour is an error, whatever lies there now.
         self.size(near)?;
         let beside =
             if self.is_large(near) { None } else { self.allocator.borrow_mut().alloc_near(len, near)? };
         match beside {
             Some(handle) => Ok(handle),
-            None => self.alloc(len),
+            None => self.alloc_node(len),
         }
     }
 

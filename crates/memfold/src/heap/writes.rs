@@ -59,9 +59,7 @@ impl<'h> Session<'h> {
         Ok(())
     }
 
-    /// Makes a node longer or shorter. What it holds stays, up to the new size; bytes that it gets are zero. The handle that is given back is
-    /// the node's from now on; it is the old one where the node could stay.
-    pub fn resize(&mut self, handle: Handle, len: usize) -> Result<Handle, Error> {
+    pub(super) fn resize_node(&mut self, handle: Handle, len: usize) -> Result<Handle, Error> {
         if let Some(plain) = self.core().plain() {
             return plain.resize(handle, len);
         }

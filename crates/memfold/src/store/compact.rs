@@ -23,6 +23,7 @@ use core::sync::atomic::Ordering;
 use super::class::Locked;
 use super::memory::Memory;
 use super::{Owners, Store, Tuning};
+use crate::probe;
 
 /// About this many bytes are moved with the lock held: a few microseconds.
 const HOLD: usize = 16 * 1024;
@@ -160,6 +161,9 @@ impl<M: Memory> Store<M> {
         }
         // The class in which it ran out may have more, even if it was the last.
         done.more = left == 0;
+        if done.moved > 0 || done.released_bytes > 0 {
+            probe!(store_compact, done.moved, done.moved_bytes, done.released_bytes);
+        }
         done
     }
 }

@@ -66,6 +66,8 @@ pub use size::MAX_PAYLOAD;
 pub use stats::Stats;
 pub use tiers::{Tier, Tiered, Workspace};
 
+use crate::probe;
+
 /// Classes whose descriptions share one page.
 const CLASSES_PER_CHUNK: usize = 8;
 const CHUNKS: usize = size::CLASSES / CLASSES_PER_CHUNK;
@@ -147,7 +149,9 @@ impl Taken<'_> {
         let header = Header { owner, generation: self.generation, pad, tag, payload_hash };
         // SAFETY: the slot is committed, and this call's own.
         unsafe { header.write(self.class.header(self.index)) };
-        Ref::new(self.number, self.index, self.generation)
+        let reference = Ref::new(self.number, self.index, self.generation);
+        probe!(store_put, owner, reference.to_bits(), len);
+        reference
     }
 }
 
@@ -275,6 +279,7 @@ impl<M: Memory> Store<M> {
         // SAFETY: a live slot; readers are done with it, as they promised.
         unsafe { Header::withdraw(class.header(r.index())) };
         locked.give_back(r.index(), len);
+        probe!(store_free, owner, r.to_bits(), len);
         self.blobs.fetch_sub(1, Ordering::Relaxed);
         let tuning = self.tuning();
         if locked.needs_help(tuning) {

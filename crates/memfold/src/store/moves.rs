@@ -13,6 +13,7 @@ use super::blob::{Header, Ref};
 use super::class::{GROUP_SLOTS, Locked};
 use super::memory::Memory;
 use super::{Maintained, Owners, cache};
+use crate::probe;
 
 /// Moves that go together: with more of them, who waits for the lock has to
 /// wait longer than he cares to spin.
@@ -60,6 +61,7 @@ impl<M: Memory> Locked<'_, M> {
                 return false;
             }
             self.settle(one);
+            probe!(store_move, one.old.owner, old.to_bits(), new.to_bits(), one.len);
             done.moved += 1;
             done.moved_bytes += one.len as u64;
         }

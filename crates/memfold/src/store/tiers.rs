@@ -18,6 +18,7 @@ use memfold_codec::{Codec, CodecId, Compressed, Scratch, decoder, fill, same_fil
 
 use super::memory::Memory;
 use super::{Blob, Corrupt, Full, Ref, Store};
+use crate::probe;
 
 /// The tag of blocks that are one word repeated.
 const SAME: u8 = 0;
@@ -135,10 +136,11 @@ impl<M: Memory> Tiered<M> {
             _ => (self.fast, &mut work.fast, 0),
         };
         let threshold = block.len() * usize::from(self.threshold.load(Ordering::Relaxed)) / 64;
-        match codec.compress(block, work.out, threshold, scratch) {
-            Compressed::Fits(n) => self.store.put(owner, codec.id().0 | mark, &work.out[..n]),
-            Compressed::Incompressible => self.store.put(owner, CodecId::COPY.0 | mark, block),
-        }
+        let (id, payload) = match compress(codec, owner, block, work.out, threshold, scratch) {
+            Compressed::Fits(n) => (codec.id(), &work.out[..n]),
+            Compressed::Incompressible => (CodecId::COPY, block),
+        };
+        self.store.put(owner, id.0 | mark, payload)
     }
 
     /// The bytes that [`Tiered::insert`] would keep of a block in the fast tier.
@@ -166,7 +168,7 @@ impl<M: Memory> Tiered<M> {
         scratch: &mut Scratch<'_>,
     ) -> Result<(), Corrupt> {
         // SAFETY: the caller keeps the same contract.
-        self.decode(unsafe { self.store.get(r, owner) }?, dst, scratch)
+        self.decode(owner, unsafe { self.store.get(r, owner) }?, dst, scratch)
     }
 
     /// What is kept of a block, to be put into another store: the number of the codec that made it, `None` for one repeated word, and
@@ -210,15 +212,29 @@ impl<M: Memory> Tiered<M> {
         }
         let block = &mut work.block[..len];
         let old = blob.payload.len();
-        self.decode(blob, block, &mut work.decode)?;
+        self.decode(owner, blob, block, &mut work.decode)?;
         // Less than 1/16 is not worth a slower way back.
-        match dense.compress(block, work.out, old - old / 16, &mut work.dense) {
+        match compress(dense, owner, block, work.out, old - old / 16, &mut work.dense) {
             Compressed::Fits(n) => Ok(self.store.put(owner, dense.id().0 | DENSE, &work.out[..n]).ok()),
             Compressed::Incompressible => Ok(None),
         }
     }
 
-    fn decode(&self, blob: Blob<'_>, dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Corrupt> {
+    fn decode(
+        &self,
+        owner: u64,
+        blob: Blob<'_>,
+        dst: &mut [u8],
+        scratch: &mut Scratch<'_>,
+    ) -> Result<(), Corrupt> {
+        let (codec, payload) = (blob.tag & !DENSE, blob.payload.len());
+        probe!(decompress_begin, owner, dst.len(), payload, codec);
+        let decoded = self.decode_blob(blob, dst, scratch);
+        probe!(decompress, owner, dst.len(), payload, codec, if decoded.is_ok() { 1 } else { 2 });
+        decoded
+    }
+
+    fn decode_blob(&self, blob: Blob<'_>, dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Corrupt> {
         if blob.tag == SAME {
             let word = blob.payload.try_into().map_err(|_| Corrupt)?;
             fill(dst, u64::from_le_bytes(word));
@@ -237,4 +253,20 @@ impl<M: Memory> Tiered<M> {
         };
         codec.ok_or(Corrupt)?.decompress(blob.payload, dst, scratch).map_err(|_| Corrupt)
     }
+}
+
+/// Compresses a block of `owner`'s, and says so.
+fn compress(
+    codec: &dyn Codec,
+    owner: u64,
+    block: &[u8],
+    out: &mut [u8],
+    threshold: usize,
+    scratch: &mut Scratch<'_>,
+) -> Compressed {
+    probe!(compress_begin, owner, block.len(), codec.id().0);
+    let compressed = codec.compress(block, out, threshold, scratch);
+    let payload = if let Compressed::Fits(n) = compressed { n } else { block.len() };
+    probe!(compress, owner, block.len(), payload, codec.id().0);
+    compressed
 }

@@ -39,6 +39,7 @@ mod options;
 mod ordered;
 #[cfg(feature = "rayon")]
 mod parallel;
+mod probed;
 mod range;
 mod seek;
 #[cfg(feature = "serde")]
@@ -252,8 +253,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         Iter::new(self.session, &self.body, 0, self.len())
     }
 
-    /// Takes out the element with a number, and gives it back.
-    pub fn remove_at(&mut self, number: u64) -> Result<Option<Owned<E>>, Error> {
+    fn remove_number(&mut self, number: u64) -> Result<Option<Owned<E>>, Error> {
         if number >= self.len() {
             return Ok(None);
         }
@@ -317,8 +317,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         Ok(())
     }
 
-    /// Packs all elements as close as they go. Returns how many leaves that spared.
-    pub fn reap(&mut self) -> Result<usize, Error> {
+    fn pack_all(&mut self) -> Result<usize, Error> {
         match &mut self.body {
             Body::Small(elements) => {
                 elements.shrink_to_fit();
@@ -330,6 +329,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
 
     /// Takes all elements out. The list is empty afterwards, also if one of its leaves could not be freed, which is an error.
     pub fn clear(&mut self) -> Result<(), Error> {
+        crate::probe!(list_clear, std::ptr::from_ref(self), self.len());
         self.note_removed(0, self.len());
         match std::mem::replace(&mut self.body, Body::Small(Vec::new())) {
             Body::Small(_) => Ok(()),

@@ -14,8 +14,7 @@ impl<E: ?Sized + Element> SlabList<'_, E, Ordered> {
         self.append(element)
     }
 
-    /// Puts an element before the one with a number, or behind all others if the number is that of none; false if it is greater than the next one's.
-    pub fn insert_at(&mut self, number: u64, element: &E) -> Result<bool, Error> {
+    pub(super) fn insert_number(&mut self, number: u64, element: &E) -> Result<bool, Error> {
         if number > self.len() {
             return Ok(false);
         }
@@ -28,11 +27,6 @@ impl<E: ?Sized + Element> SlabList<'_, E, Ordered> {
         })?;
         self.note_inserted(Some(number));
         Ok(true)
-    }
-
-    /// Puts an element in the place of the one with a number, which comes back; `None` if there is none.
-    pub fn set_at(&mut self, number: u64, element: &E) -> Result<Option<Owned<E>>, Error> {
-        self.set_number(number, element)
     }
 
     /// Takes out the last element.
@@ -53,8 +47,7 @@ impl<E: ?Sized + Element> SlabList<'_, E, Ordered> {
 }
 
 impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
-    /// Puts an element behind all others, wherever it belongs.
-    pub(super) fn append(&mut self, element: &E) -> Result<(), Error> {
+    pub(super) fn append_element(&mut self, element: &E) -> Result<(), Error> {
         let number = self.len();
         let Body::Large(slabs) = &self.body else { return self.insert_small(number as usize, element) };
         let end = slabs.end().ok_or(Error::Damaged)?;

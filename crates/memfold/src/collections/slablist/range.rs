@@ -68,8 +68,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         Iter::new(self.session, &self.body, numbers.start.min(to), to)
     }
 
-    /// Takes out the elements with these numbers; how many there were.
-    pub fn remove_slice(&mut self, numbers: Range<u64>) -> Result<u64, Error> {
+    pub(super) fn remove_numbers(&mut self, numbers: Range<u64>) -> Result<u64, Error> {
         let to = numbers.end.min(self.len());
         let from = numbers.start.min(to);
         if from == to {

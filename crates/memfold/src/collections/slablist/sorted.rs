@@ -31,8 +31,8 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
         elements.partition_point(|other| Seek::is_before(&seek, other.borrow()))
     }
 
-    /// Adds an element; whether it was added: if the list has one that is equal, and keeps only one, that stays.
-    pub fn insert(&mut self, element: &E) -> Result<bool, Error> {
+    #[inline(always)]
+    pub(super) fn insert_element(&mut self, element: &E) -> Result<bool, Error> {
         let Body::Large(slabs) = &mut self.body else { return self.insert_first(element) };
         let (session, seek) = (self.session, Of { element, order: &self.order, behind: true });
         // The comparison is asked before anything changes.
@@ -66,12 +66,11 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
         self.insert_small(at, element).map(|()| true)
     }
 
-    /// Adds an element in place of one that is equal, which comes back; if there is none, it is added.
-    pub fn replace(&mut self, element: &E) -> Result<Option<Owned<E>>, Error> {
+    pub(super) fn replace_element(&mut self, element: &E) -> Result<Option<Owned<E>>, Error> {
         let Body::Large(slabs) = &mut self.body else {
-            return match self.find(element)? {
+            return match self.find_number(element)? {
                 Some(number) => self.set_number(number, element),
-                None => self.insert(element).map(|_| None),
+                None => self.insert_first(element).map(|_| None),
             };
         };
         let (session, seek) = (self.session, Of { element, order: &self.order, behind: true });
@@ -90,8 +89,7 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
         Ok(Some(old))
     }
 
-    /// The number of the last element that is equal.
-    pub fn find(&self, element: &E) -> Result<Option<u64>, Error> {
+    pub(super) fn find_number(&self, element: &E) -> Result<Option<u64>, Error> {
         match &self.body {
             Body::Small(elements) => {
                 let at = self.find_small(elements, element, true).checked_sub(1);
@@ -109,8 +107,8 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
         }
     }
 
-    /// The last element that is equal.
-    pub fn get(&self, element: &E) -> Result<Option<Owned<E>>, Error> {
+    #[inline(always)]
+    pub(super) fn find_element(&self, element: &E) -> Result<Option<Owned<E>>, Error> {
         match &self.body {
             Body::Large(slabs) => {
                 let (mut position, is_equal) = slabs.find(self.session, &self.seek(element, true))?;
@@ -120,24 +118,23 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
                 position.place.at -= 1;
                 slabs.get(self.session, position)
             }
-            Body::Small(_) => self.find(element)?.map_or(Ok(None), |at| self.at(at)),
+            Body::Small(_) => self.find_number(element)?.map_or(Ok(None), |at| self.at(at)),
         }
     }
 
-    /// Whether there is an element that is equal.
-    #[inline]
-    pub fn contains(&self, element: &E) -> Result<bool, Error> {
+    #[inline(always)]
+    pub(super) fn has_element(&self, element: &E) -> Result<bool, Error> {
         match &self.body {
             Body::Large(slabs) => Ok(slabs.find(self.session, &self.seek(element, true))?.1),
-            Body::Small(_) => Ok(self.find(element)?.is_some()),
+            Body::Small(_) => Ok(self.find_number(element)?.is_some()),
         }
     }
 
-    /// Takes out the last element that is equal, and gives it back.
-    pub fn remove(&mut self, element: &E) -> Result<Option<Owned<E>>, Error> {
+    #[inline(always)]
+    pub(super) fn remove_element(&mut self, element: &E) -> Result<Option<Owned<E>>, Error> {
         let Body::Large(slabs) = &self.body else {
-            return match self.find(element)? {
-                Some(at) => self.remove_at(at),
+            return match self.find_number(element)? {
+                Some(at) => self.remove_number(at),
                 None => Ok(None),
             };
         };

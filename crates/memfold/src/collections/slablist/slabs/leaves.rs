@@ -49,6 +49,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         match session.change_in_place(handle, |leaf| self.format.pack(leaf, elements, count)) {
             Ok(()) => {
                 self.stats.leaves_made += 1;
+                crate::probe!(slab_alloc, handle.to_bits(), self.bytes, count);
                 Ok(handle)
             }
             Err(error) => session.free(handle).and(Err(error)),
@@ -58,17 +59,17 @@ impl<E: ?Sized + Element> Slabs<E> {
     /// Frees leaves that were made, and are no part of the list.
     pub(super) fn unmake(&mut self, session: &Session<'_>, made: &[(Key<E>, LeafRef)]) {
         self.stats.leaves_freed += made.len() as u64;
-        made.iter().for_each(|(_, leaf)| self.release(session, leaf.handle));
+        made.iter().for_each(|(_, leaf)| self.release_leaf(session, leaf));
     }
 
     /// Frees leaves that are no part of the list any more.
     pub(super) fn free_leaves(&mut self, session: &Session<'_>, gone: &[LeafRef]) {
         self.stats.leaves_freed += gone.len() as u64;
-        gone.iter().for_each(|leaf| self.release(session, leaf.handle));
+        gone.iter().for_each(|leaf| self.release_leaf(session, leaf));
     }
 
     /// Frees a node that is no part of the list any more. The change is done: it can't fail by that.
-    pub(super) fn release(&mut self, session: &Session<'_>, node: Handle) {
+    pub(in super::super) fn release(&mut self, session: &Session<'_>, node: Handle) {
         if session.free(node).is_err() {
             self.left.push(node);
         }
@@ -107,6 +108,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         }
         self.layers.replace(Some(spot), old, &made);
         self.stats.packs += 1;
+        self.spread_done(session, &gone, made.len());
         self.free_leaves(session, &gone);
         Ok(made.len())
     }

@@ -107,6 +107,11 @@ impl<E: ?Sized + Element> Slabs<E> {
         self.len
     }
 
+    /// Bytes of a leaf's node.
+    pub fn leaf_bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The position behind the last element that is before what is looked for, and whether that element is equal to it.
     #[inline(always)]
     pub fn find<S: Seek<E>>(&self, session: &Session<'_>, seek: &S) -> Result<(Position, bool), Error> {
@@ -325,7 +330,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         // All that may fail comes before anything changes.
         let element = batch.owned(session, 0)?;
         if leaf.count == 1 {
-            session.free(leaf.handle)?;
+            self.free_leaf(session, &leaf)?;
             self.stats.leaves_freed += 1;
             self.layers.replace(Some(spot), 1, &[]);
             self.len -= 1;

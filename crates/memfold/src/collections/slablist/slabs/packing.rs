@@ -123,6 +123,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         } else {
             made.into_iter().for_each(|(first, leaf)| self.layers.push(first, leaf));
         }
+        self.spread_done(session, &[leaf], 2);
         Ok(())
     }
 

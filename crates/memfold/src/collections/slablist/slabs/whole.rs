@@ -105,7 +105,7 @@ impl<E: ?Sized + Element> Slabs<E> {
                     result = result.and(session.free(node));
                 }
             }
-            result = result.and(session.free(leaf.handle));
+            result = result.and(self.free_leaf(session, &leaf));
         }
         self.left.iter().fold(result, |result, node| result.and(session.free(*node)))
     }

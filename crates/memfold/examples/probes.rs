@@ -1,0 +1,84 @@
+//! Does known numbers of things with a slab list on a small heap, and says how many: for `tests/probes`, which counts the probes that fire meanwhile, and to try
+//! the scripts in `tools/` with.
+//!
+//! `cargo run --release --example probes -- [ELEMENTS] [ROUNDS] [LIES]`: each round adds so many numbers (one in ten is there already), looks for all, removes half of them
+//! and packs the list. A few are removed as a range, and put into an ordered list. So many elements are added at last to a list whose comparison lies meanwhile: test probes see that.
+
+use std::cell::Cell;
+use std::error::Error;
+
+use memfold::collections::SlabList;
+use memfold::heap::{Heap, Limit, Options};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<u64>());
+    let elements = arguments.next().transpose()?.unwrap_or(10_000);
+    let rounds = arguments.next().transpose()?.unwrap_or(1);
+    let lies = arguments.next().transpose()?.unwrap_or(0);
+    let heap = Heap::new(Options::new().limit(Limit::Blocks(3)).block_size(4 << 10))?;
+    let (mut adds, mut added, mut finds, mut removes) = (0u64, 0u64, 0u64, 0u64);
+    let session = heap.session()?;
+    let mut list = SlabList::new(&session);
+    for round in 0..rounds {
+        for number in 0..elements {
+            // Every tenth is the one before.
+            let number = number - u64::from(number % 10 == 9);
+            let mixed = (number + round * elements).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            added += u64::from(list.insert(&mixed)?);
+            adds += 1;
+        }
+        for number in 0..elements {
+            list.contains(&(number + round * elements).wrapping_mul(0x9e37_79b9_7f4a_7c15))?;
+            finds += 1;
+        }
+        for number in (0..elements).step_by(2) {
+            list.remove(&(number + round * elements).wrapping_mul(0x9e37_79b9_7f4a_7c15))?;
+            removes += 1;
+        }
+        list.reap()?;
+    }
+    list.remove_slice(0..10)?;
+    list.check()?;
+    drop(list);
+    let mut ordered = SlabList::<u64, _>::ordered(&session);
+    ordered.push_all([3, 1, 2])?;
+    ordered.set_at(1, &7)?;
+    ordered.pop()?;
+    (adds, added, removes) = (adds + 3, added + 3, removes + 1);
+    drop(ordered);
+    let lying = Cell::new(false);
+    let mut list = SlabList::by(&session, |a: &u64, b: &u64| if lying.get() { b.cmp(a) } else { a.cmp(b) });
+    for number in 0..lies {
+        // Two that are right, in the opposite order.
+        list.clear()?;
+        lying.set(false);
+        list.insert(&number)?;
+        list.insert(&(number + 1))?;
+        lying.set(true);
+        list.insert(&(number + 2))?;
+        (adds, added) = (adds + 3, added + 3);
+    }
+    drop(list);
+    // Some nodes, of which one is freed twice.
+    let mut nodes = Vec::new();
+    for len in [1, 100, 1000] {
+        nodes.push(session.alloc(len)?);
+    }
+    nodes.iter().try_for_each(|node| session.free(*node))?;
+    let stale = session.free(nodes[0]).is_err();
+    drop(session);
+    let stats = heap.stats();
+    println!("list_add_begin {adds}\nlist_add {adds}\nlist_add:1 {added}");
+    println!("list_find_begin {finds}\nlist_find {finds}");
+    println!(
+        "list_remove_begin {removes}\nlist_remove {removes}\nlist_reap {rounds}\nlist_clear {}",
+        2 + lies
+    );
+    println!("test_list_add:1 {lies}");
+    println!("heap_free:2 {}", u64::from(stale));
+    println!(
+        "heap_fault {}\nheap_evict {}\nheap_compress {}",
+        stats.faults, stats.evictions, stats.compressions
+    );
+    Ok(())
+}
