@@ -72,8 +72,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("list_find_begin {finds}\nlist_find {finds}");
     println!(
         "list_remove_begin {removes}\nlist_remove {removes}\nlist_reap {rounds}\nlist_clear {}",
-        2 + lies
+        3 + lies
     );
+    println!("list_remove_range_begin 1\nlist_remove_range 1\nlist_set 1");
     println!("test_list_add:1 {lies}");
     println!("heap_free:2 {}", u64::from(stale));
     println!(
