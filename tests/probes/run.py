@@ -102,11 +102,44 @@ def check_notes(kind, binary, table):
     return set(names)
 
 
-def bpftrace(*arguments, **more):
-    done = subprocess.run(["bpftrace", *map(str, arguments)], capture_output=True, text=True, timeout=120, **more)
-    errors = [line for line in done.stderr.splitlines() if not any(word in line for word in CHATTER)]
-    holds(done.returncode == 0 and not errors, f"bpftrace {arguments}: {done.returncode}: {errors} {done.stdout[-500:]}")
-    return done.stdout
+def begin_tracing(arguments, log):
+    """Starts bpftrace with a script that prints a word at its beginning, and waits until it listens."""
+    with open(log, "w") as file:
+        tracer = subprocess.Popen(["bpftrace", *map(str, arguments)], stdout=file, stderr=subprocess.STDOUT)
+    for _ in range(900):
+        if re.search("^(Tracing|Testing)", log.read_text(), re.M):
+            return tracer
+        if tracer.poll() is not None:
+            break
+        time.sleep(0.1)
+    end_tracing(tracer)
+    raise Failure(f"bpftrace {arguments} did not begin: {log.read_text()}")
+
+
+def end_tracing(tracer):
+    """What was counted is printed now."""
+    tracer.send_signal(signal.SIGINT)
+    try:
+        tracer.wait(60)
+    except subprocess.TimeoutExpired:
+        tracer.kill()
+        raise Failure("bpftrace did not end")
+
+
+def bpftrace(arguments, command):
+    """What bpftrace and a program print that runs meanwhile."""
+    with tempfile.TemporaryDirectory() as directory:
+        log = Path(directory) / "log"
+        tracer = begin_tracing(arguments, log)
+        try:
+            said = output(*map(str, command), timeout=300)
+        finally:
+            end_tracing(tracer)
+        lines = log.read_text().splitlines()
+    lines = [line for line in lines if not any(word in line for word in CHATTER)]
+    errors = [line for line in lines if "ERROR" in line or "Lost" in line]
+    holds(tracer.returncode == 0 and not errors, f"bpftrace {arguments}: {tracer.returncode}: {errors}")
+    return said + "\n".join(lines)
 
 
 def no_bpftrace(program):
@@ -128,12 +161,13 @@ def said(text):
 
 def count_with_bpftrace(program, table):
     counted = [name for name in table if not name.startswith(("runtime_", "test_")) and name not in MAY_LACK["program"]]
-    script = "".join(f"usdt:{program}:memfold:{name} {{ @n[\"{name}\"] = count(); }}\n" for name in counted)
+    script = 'BEGIN { printf("Tracing\\n"); }\n'
+    script += "".join(f"usdt:{program}:memfold:{name} {{ @n[\"{name}\"] = count(); }}\n" for name in counted)
     script += f"usdt:{program}:memfold:list_add /arg2 == 1/ {{ @n[\"list_add:1\"] = count(); }}\n"
     script += f"usdt:{program}:memfold:heap_free /arg1 == 2/ {{ @n[\"heap_free:2\"] = count(); }}\n"
     script += f"usdt:{program}:memfold:compress {{ @bytes = sum(arg1); @payload = sum(arg2); }}\n"
     script += f"usdt:{program}:memfold:slab_alloc {{ @elements = max(arg2); }}\n"
-    text = bpftrace("-c", f"{program} {ADDS} {ROUNDS}", "-e", script)
+    text = bpftrace(["-e", script], [program, ADDS, ROUNDS])
     counts = {name: int(count) for name, count in re.findall(r"^@n\[([\w:]+)\]: (\d+)$", text, re.M)}
     expected = {name: count for name, count in said(text).items() if not name.startswith("test_")}
     holds(expected["list_add"] == ADDS * ROUNDS + 3 and expected["heap_fault"] > 1000, f"the program said {expected}")
@@ -151,7 +185,7 @@ def count_with_bpftrace(program, table):
     print(f"probes: bpftrace counted what the program said: {len(expected)} numbers, {counts['list_add']} additions, {counts['heap_fault']} faults")
 
 
-def run_scripts(program):
+def run_scripts(program, library):
     shows = {
         "list-latency.bt": [r"^@add_ns\[0\]:", r"^@add_ns\[1\]:", r"^@find_ns\[1\]:", r"^@remove_ns\[1\]:", r"^@within\[faults\]: \d+"],
         "rates.bt": [r"^@per_second\[list add\]: \d+", r"^@per_second\[heap fault\]: \d+"],
@@ -164,7 +198,7 @@ def run_scripts(program):
         lies = LIES if name == "verdicts.bt" else 0
         # Rates are of whole seconds.
         rounds = 10 * ROUNDS if name == "rates.bt" else ROUNDS
-        text = bpftrace("-c", f"{program} {ADDS} {rounds} {lies}", ROOT / "tools" / name, program)
+        text = bpftrace([ROOT / "tools" / name, program], [program, ADDS, rounds, lies])
         for pattern in patterns:
             holds(re.search(pattern, text, re.M), f"tools/{name} did not show {pattern}:\n{text[-2000:]}")
         if name == "verdicts.bt":
@@ -175,17 +209,11 @@ def run_scripts(program):
             bad = {probe for probe, verdict in verdicts if verdict == "1"}
             holds(bad == {"test_list_add"}, f"wrong ones: {verdicts}")
             holds(verdicts[("test_heap_alloc", "0")] > 10 and verdicts[("test_heap_free", "0")] > 10, f"{verdicts}")
+    if library:
+        # It has no lists: what is not there is passed over.
+        holds("Tracing" in bpftrace([ROOT / "tools/rates.bt", library], ["true"]), "tools/rates.bt with a library")
+        holds("Testing" in bpftrace([ROOT / "tools/verdicts.bt", library], ["true"]), "tools/verdicts.bt with a library")
     print(f"probes: {len(shows)} scripts of tools/ show what they should, the verdicts of lists that are wrong included")
-
-
-def until_attached(tracer, log):
-    """Waits until bpftrace has printed its first line."""
-    for _ in range(600):
-        if "Tracing" in log.read_text():
-            return
-        holds(tracer.poll() is None, f"bpftrace ended: {log.read_text()}")
-        time.sleep(0.1)
-    raise Failure("bpftrace did not begin")
 
 
 def memfold_run(memfold, preload):
@@ -207,15 +235,12 @@ def memfold_run(memfold, preload):
         tracers = []
         try:
             for which, to in (([script], log), ([ROOT / "tools/paging-run.bt", preload], log_of_tool)):
-                with open(to, "w") as file:
-                    tracers.append(subprocess.Popen(["bpftrace", *which], stdout=file, stderr=subprocess.STDOUT))
-                until_attached(tracers[-1], to)
+                tracers.append(begin_tracing(which, to))
             command = [memfold, "run", "--limit", "30M", "--stats", stats, "--", sys.executable, "-c", program]
             ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
         finally:
             for tracer in tracers:
-                tracer.send_signal(signal.SIGINT)
-                tracer.wait(60)
+                end_tracing(tracer)
         if ran.returncode == 125:
             print(f"probes: SKIPPED memfold run: {ran.stderr.strip()}")
             return
@@ -294,7 +319,7 @@ def main():
             print(f"probes: SKIPPED bpftrace, and the scripts in tools/: {reason}")
         else:
             count_with_bpftrace(program, table)
-            run_scripts(program)
+            run_scripts(program, arguments.library and arguments.library.resolve())
             if arguments.memfold and arguments.preload:
                 memfold_run(arguments.memfold.resolve(), arguments.preload.resolve())
         count_with_gdb(program)
