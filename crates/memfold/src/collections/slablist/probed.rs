@@ -1,4 +1,6 @@
 //! What is done to a list, with its probes around it: see `probe/mod.rs`. Who does not listen pays for one comparison, before anything else is done.
+//!
+//! What is done is never inlined here: it is called from two places, and what a function calls is inlined into it more readily as long as there is one of it.
 
 use std::ops::Range;
 use std::ptr;

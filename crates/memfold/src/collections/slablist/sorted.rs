@@ -31,7 +31,7 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
         elements.partition_point(|other| Seek::is_before(&seek, other.borrow()))
     }
 
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn insert_element(&mut self, element: &E) -> Result<bool, Error> {
         let Body::Large(slabs) = &mut self.body else { return self.insert_first(element) };
         let (session, seek) = (self.session, Of { element, order: &self.order, behind: true });
@@ -107,7 +107,7 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
         }
     }
 
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn find_element(&self, element: &E) -> Result<Option<Owned<E>>, Error> {
         match &self.body {
             Body::Large(slabs) => {
@@ -122,7 +122,7 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
         }
     }
 
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn has_element(&self, element: &E) -> Result<bool, Error> {
         match &self.body {
             Body::Large(slabs) => Ok(slabs.find(self.session, &self.seek(element, true))?.1),
@@ -130,7 +130,7 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
         }
     }
 
-    #[inline(always)]
+    #[inline(never)]
     pub(super) fn remove_element(&mut self, element: &E) -> Result<Option<Owned<E>>, Error> {
         let Body::Large(slabs) = &self.body else {
             return match self.find_number(element)? {
