@@ -258,3 +258,27 @@ fn small_lists_of_long_strings() {
             .all(|(at, text)| text.len() == 500 && text.as_bytes()[7] == b'a' + at as u8 % 26)
     );
 }
+
+/// An empty string has no bytes that could lie anywhere, whatever comes and goes around.
+#[test]
+fn the_empty_string() {
+    let heap = heap();
+    let session = heap.session().unwrap();
+    let mut list = SlabList::<str>::new(&session);
+    let texts: Vec<_> = (0..70).map(|number| std::format!("{number:03}")).collect();
+    assert!(list.insert("").unwrap());
+    texts.iter().for_each(|text| assert!(list.insert(text).unwrap()));
+    // The last ones came last, so they lie lowest, and below all others the empty one.
+    let (first, last) = texts.split_at(60);
+    for text in last.iter().rev().chain(first) {
+        assert_eq!(list.remove(text.as_str()).unwrap().as_ref(), Some(text));
+        assert_eq!(list.check(), Ok(()));
+    }
+    for text in &texts {
+        assert!(list.insert(text).unwrap());
+        assert_eq!(list.check(), Ok(()));
+    }
+    assert_eq!(list.remove("").unwrap().as_deref(), Some(""));
+    assert_eq!(list.check(), Ok(()));
+    assert_eq!(all(&list), texts);
+}

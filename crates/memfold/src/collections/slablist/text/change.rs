@@ -258,10 +258,14 @@ pub fn measure(leaf: &[u8], natural: bool) -> Option<(usize, usize)> {
         let held = held(leaf, slot)?;
         let head = if natural { head_of(held.begin().get(prefix..).unwrap_or_default()) } else { 0 };
         let same = first.is_some_and(|first| shared(first.begin(), held.begin()) >= prefix);
-        if slot.head() != head || slot.offset() < low || natural && !same {
+        // An empty record is wherever the lowest one was when it came.
+        let is_outside = slot.bytes() > 0 && slot.offset() < low;
+        if slot.head() != head || is_outside || natural && !same {
             return None;
         }
-        records.push((slot.offset(), slot.bytes()));
+        if slot.bytes() > 0 {
+            records.push((slot.offset(), slot.bytes()));
+        }
         seen += usize::from(slot.is_long());
     }
     records.sort_unstable();
