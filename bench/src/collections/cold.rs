@@ -22,11 +22,25 @@ fn all(what: &str, elements: u64) -> Vec<u64> {
     all
 }
 
-/// A heap with frames for the part of so many elements that may be resident.
-fn heap(elements: u64, codec: &str) -> Result<Heap, String> {
-    let frames = u32::try_from(elements * 8 / RESIDENT / (32 << 10)).unwrap_or(u32::MAX).max(8);
-    let options = Options::new().codec(codec).limit(Limit::Blocks(frames));
-    Heap::new(options).map_err(|error| error.to_string())
+/// How heaps keep what is cold.
+pub struct Cold {
+    pub codec: String,
+    /// Bytes of a block.
+    pub block: usize,
+}
+
+impl Cold {
+    /// A heap with so many frames.
+    fn heap(&self, frames: u64) -> Result<Heap, String> {
+        let frames = Limit::Blocks(u32::try_from(frames).unwrap_or(u32::MAX));
+        let options = Options::new().codec(&self.codec).block_size(self.block).limit(frames);
+        Heap::new(options).map_err(|error| error.to_string())
+    }
+
+    /// Frames for the part of so many elements that may be resident.
+    fn frames(&self, elements: u64) -> u64 {
+        (elements * 8 / RESIDENT / self.block as u64).max(8)
+    }
 }
 
 fn fill<'s>(session: &'s Session<'_>, all: &mut [u64], is_random: bool) -> Result<SlabList<'s, u64>, String> {
@@ -41,13 +55,16 @@ fn fill<'s>(session: &'s Session<'_>, all: &mut [u64], is_random: bool) -> Resul
 }
 
 /// Fills lists and prints bytes for an element: all of the process, and what the heap says of it.
-pub fn table(elements: u64, codec: &str) -> Result<(), String> {
-    println!("{elements} elements, {codec}, frames for 1/{RESIDENT} of their bytes: bytes an element");
+pub fn table(elements: u64, cold: &Cold) -> Result<(), String> {
+    println!(
+        "{elements} elements, {}, blocks of {}, frames for 1/{RESIDENT} of their bytes: bytes an element",
+        cold.codec, cold.block
+    );
     println!("{:<28} {:>8} {:>8} {:>8} {:>8}", "", "all", "payload", "tables", "frames");
     for what in ["sequential", "below 16 n", "of 64 bits"] {
         let mut all = all(what, elements);
         let before = memory();
-        let heap = heap(elements, codec)?;
+        let heap = cold.heap(cold.frames(elements))?;
         let session = heap.session().map_err(|error| error.to_string())?;
         let list = fill(&session, &mut all, what != "sequential")?;
         let (len, stats) = (list.len() as f64, heap.stats());
@@ -79,19 +96,18 @@ fn wanted(finds: Finds, is_scattered: bool, len: u64, count: u64) -> Vec<u64> {
 /// Looks for elements in a list that is all resident and in one of which nearly all is cold, and prints nanoseconds of CPU for a find, and their ratio.
 ///
 /// What is wanted most lies either side by side (what came lately is wanted lately) or anywhere.
-pub fn finds(elements: u64, codec: &str, finds: Finds, repeats: usize) -> Result<(), String> {
+pub fn finds(elements: u64, cold: &Cold, finds: Finds, repeats: usize) -> Result<(), String> {
     let finds_made = elements.min(500_000);
-    println!("{elements} elements of 64 bits, {codec}, {finds_made} finds, {finds}: ns of CPU a find");
+    println!(
+        "{elements} elements of 64 bits, {}, blocks of {}, {finds_made} finds, {finds}: ns of CPU a find",
+        cold.codec, cold.block
+    );
     println!(
         "{:<28} {:>8} {:>8} {:>8} {:>12} {:>16}",
         "", "resident", "1/16", "ratio", "min..max", "faults a find"
     );
     let mut all = all("of 64 bits", elements);
-    let (warm_heap, cold_heap) = (
-        Heap::new(Options::new().codec(codec).limit(Limit::Blocks(1 << 20)))
-            .map_err(|error| error.to_string())?,
-        heap(elements, codec)?,
-    );
+    let (warm_heap, cold_heap) = (cold.heap(1 << 20)?, cold.heap(cold.frames(elements))?);
     let warm_session = warm_heap.session().map_err(|error| error.to_string())?;
     let cold_session = cold_heap.session().map_err(|error| error.to_string())?;
     let warm = fill(&warm_session, &mut all, true)?;

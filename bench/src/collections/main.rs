@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::{Parser, Subcommand, ValueEnum};
+use cold::Cold;
 use compare::{Comparison, Peer, Run};
 use load::{Finds, Load, Order};
 
@@ -72,6 +73,9 @@ enum What {
         /// The heap's codec
         #[arg(long, default_value = "zstd:1")]
         codec: String,
+        /// Bytes of a block, in both heaps
+        #[arg(long, default_value_t = 32 << 10)]
+        block: usize,
         /// Looks for elements, and compares with a list that is all resident
         #[arg(long)]
         finds: Option<Finds>,
@@ -189,9 +193,11 @@ fn run(what: What) -> Result<(), String> {
             let load = Load { elements, order: Order::Random, finds, universe: 0, per_slab: 0 };
             tables(Kind::Strings, order, load, &choice)
         }
-        What::Cold { elements, codec, finds: None, .. } => cold::table(elements, &codec),
-        What::Cold { elements, codec, finds: Some(finds), repeats } => {
-            cold::finds(elements, &codec, finds, repeats)
+        What::Cold { elements, codec, block, finds: None, .. } => {
+            cold::table(elements, &Cold { codec, block })
+        }
+        What::Cold { elements, codec, block, finds: Some(finds), repeats } => {
+            cold::finds(elements, &Cold { codec, block }, finds, repeats)
         }
         What::RandOps(args) => rand_ops::run(&args),
         What::Plots { out, elements, frames, only } => {

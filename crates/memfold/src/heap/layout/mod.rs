@@ -12,7 +12,7 @@ mod tests;
 use super::marks::Form;
 
 /// What a block's kind means.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     Mixed(mixed::Shape),
     Equal(equal::Shape),

@@ -106,6 +106,8 @@ impl Of {
 #[derive(Debug, Default)]
 pub struct Fields {
     members: Vec<Member>,
+    /// What `members` and `rests` are of, if they are those of nodes of one size: the next block's are mostly the same.
+    noted: Option<(Shape, usize)>,
     /// Headers, where nodes have different sizes.
     headers: Vec<u16>,
     /// What columns leave of nodes and free extents: where it begins and ends.
@@ -133,6 +135,7 @@ impl Fields {
     }
 
     fn clear(&mut self) {
+        self.noted = None;
         self.members.clear();
         self.headers.clear();
         self.rests.clear();
@@ -151,7 +154,11 @@ impl Fields {
 
     /// Notes the nodes of a block, if they have one size. Whether they live makes no difference.
     fn note_equal(&mut self, of: Of, shape: super::equal::Shape, columns: usize) {
+        if self.noted == Some((of.shape, columns)) {
+            return;
+        }
         self.clear();
+        self.noted = Some((of.shape, columns));
         let (stride, taken) = (shape.stride(), of.taken(columns));
         if of.shape.is_alone() {
             let (first, rows) = (shape.first(), stride / taken.max(1));

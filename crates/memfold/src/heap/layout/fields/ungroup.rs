@@ -87,22 +87,18 @@ impl Fields {
         let mut columns = [Column::default(); MOST_COLUMNS];
         for (index, &predictor) in predictors.iter().enumerate() {
             let column = &mut columns[index];
-            (column.base, column.predictor) = (word(base, index), predictor);
+            column.predictor = predictor;
+            column.base = word(base, index).to_le_bytes();
             for byte in (0..WORD).filter(|byte| varying[index] >> byte & 1 != 0) {
-                column.base &= !(0xff << (8 * byte));
-                column.planes[column.count] = (8 * byte as u32, input.take(self.members.len())?);
-                column.count += 1;
+                column.planes[byte] = Some(input.take(self.members.len())?);
             }
         }
         let mut last = [0; MOST_COLUMNS];
+        let are_together = of.shape.is_alone() && predictors.len() == 1;
         // A few nodes at a time: those and their planes stay in the cache.
         for (tile, members) in self.members.chunks(TILE).enumerate() {
             for (index, column) in columns[..predictors.len()].iter().enumerate() {
-                let mut words = [column.base; TILE];
-                for (shift, plane) in &column.planes[..column.count] {
-                    let plane = &plane[tile * TILE..][..members.len()];
-                    words.iter_mut().zip(plane).for_each(|(word, &byte)| *word |= u64::from(byte) << shift);
-                }
+                let mut words = column.words(tile * TILE, members.len());
                 self.restore(
                     of,
                     tile * TILE,
@@ -112,6 +108,15 @@ impl Fields {
                 );
                 let from = index * WORD;
                 let width = of.taken(index + 1) - from;
+                if are_together {
+                    let to = block.get_mut(members[0].at as usize..)?.get_mut(..members.len() * WORD)?;
+                    to.as_chunks_mut()
+                        .0
+                        .iter_mut()
+                        .zip(&words)
+                        .for_each(|(to, word)| *to = word.to_le_bytes());
+                    continue;
+                }
                 for (member, word) in members.iter().zip(&words) {
                     let to = block.get_mut(member.at as usize + from..)?;
                     match to.first_chunk_mut().filter(|_| width == WORD) {
@@ -142,17 +147,59 @@ impl Fields {
     }
 }
 
-/// A column that is read: its words without the bytes that vary, and the planes that have those, with how far left they belong.
+/// A column that is read: the first word, of which bytes that don't vary are those of all, and the planes of those that do.
 #[derive(Debug, Clone, Copy)]
 struct Column<'f> {
-    base: u64,
+    base: [u8; WORD],
     predictor: Predictor,
-    planes: [(u32, &'f [u8]); WORD],
-    count: usize,
+    planes: [Option<&'f [u8]>; WORD],
 }
 
 impl Default for Column<'_> {
     fn default() -> Self {
-        Column { base: 0, predictor: Predictor::Zero, planes: [(0, &[]); WORD], count: 0 }
+        Column { base: [0; WORD], predictor: Predictor::Zero, planes: [None; WORD] }
+    }
+}
+
+impl Column<'_> {
+    /// The words of so many members from `first` on.
+    #[inline]
+    fn words(&self, first: usize, count: usize) -> [u64; TILE] {
+        let mut planes = [[0; TILE]; WORD];
+        for (byte, to) in planes.iter_mut().enumerate() {
+            match self.planes[byte].and_then(|plane| plane.get(first..first + count)) {
+                None => *to = [self.base[byte]; TILE],
+                Some(plane) => match plane.first_chunk() {
+                    Some(plane) => *to = *plane,
+                    None => to[..count].copy_from_slice(plane),
+                },
+            }
+        }
+        words_of(&planes)
+    }
+}
+
+/// Words of which these are the planes. Eight bytes of each plane are a square, which is transposed: its quarters first, and then theirs (Warren, Hacker's Delight, 7-3).
+#[inline]
+fn words_of(planes: &[[u8; TILE]; WORD]) -> [u64; TILE] {
+    let mut words = [0; TILE];
+    for (square, words) in words.as_chunks_mut::<WORD>().0.iter_mut().enumerate() {
+        let mut rows = planes.map(|plane| u64::from_le_bytes(plane.as_chunks().0[square]));
+        // Each step with numbers that the compiler knows, so that all rows stay in registers.
+        swap_quarters::<4>(&mut rows, 0x0000_0000_ffff_ffff);
+        swap_quarters::<2>(&mut rows, 0x0000_ffff_0000_ffff);
+        swap_quarters::<1>(&mut rows, 0x00ff_00ff_00ff_00ff);
+        *words = rows;
+    }
+    words
+}
+
+/// Swaps the two quarters of squares of twice so many bytes that are not on the way from the first to the last.
+#[inline(always)]
+fn swap_quarters<const LEN: usize>(rows: &mut [u64; WORD], mask: u64) {
+    for low in (0..WORD).filter(|row| row & LEN == 0) {
+        let swapped = (rows[low] >> (8 * LEN) ^ rows[low + LEN]) & mask;
+        rows[low] ^= swapped << (8 * LEN);
+        rows[low + LEN] ^= swapped;
     }
 }
