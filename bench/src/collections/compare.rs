@@ -184,6 +184,14 @@ impl Comparison<'_> {
         };
         let mut rows: Vec<Row> =
             self.kind.peers().iter().filter(is_wanted).map(|peer| Row { peer, runs: Vec::new() }).collect();
+        if rows.is_empty() {
+            let names: Vec<_> = self.kind.peers().iter().map(|peer| peer.name).collect();
+            return Err(format!(
+                "no peer has {} in its name; there are {}",
+                self.only.join(" or "),
+                names.join(", ")
+            ));
+        }
         let cpp = cpp.unwrap_or_default();
         let mut truth: Option<(u64, u64, u64, u64)> = None;
         for repeat in 0..self.repeats.max(1) {

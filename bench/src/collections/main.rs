@@ -97,7 +97,7 @@ enum What {
         #[arg(long, default_value_t = 0)]
         frames: u32,
         /// Only peers with one of these in their names
-        #[arg(long)]
+        #[arg(long, value_delimiter = ',')]
         only: Vec<String>,
     },
     /// One run, in this process
@@ -119,7 +119,7 @@ enum What {
 #[derive(clap::Args)]
 struct Choice {
     /// Only peers with one of these in their names
-    #[arg(long)]
+    #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Runs of each, one peer after the other, of which the medians are printed
     #[arg(long, default_value_t = 3)]

@@ -5,6 +5,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::vec::Vec;
 
+use zerocopy::IntoBytes;
+
 use super::bytes::Bytes;
 use super::error::Error;
 use super::handle::Handle;
@@ -65,6 +67,19 @@ impl<'n> View<'n> {
         // SAFETY: within the node.
         let start = unsafe { self.bytes.spot().bytes.add(from) };
         Some(Array { start, count, node: PhantomData })
+    }
+
+    /// Appends the values of an array that begins at byte `from`; whether there are so many.
+    #[inline]
+    pub(crate) fn append<T: Plain + Copy>(self, from: usize, count: usize, to: &mut Vec<T>) -> bool {
+        to.reserve(count);
+        if let Some(array) = self.array::<T>(from, count) {
+            to.extend((0..count).map(|number| array.get(number)));
+            return true;
+        }
+        let old = to.len();
+        to.resize_with(old + count, T::new_zeroed);
+        self.copy_to(from, to[old..].as_mut_bytes())
     }
 
     /// These bytes will be looked at soon: they are fetched from memory meanwhile.

@@ -13,7 +13,7 @@ use super::way::Way;
 
 /// Places at first, and at most.
 const FIRST: usize = 256;
-const MOST: usize = 8192;
+const MOST: usize = 1 << 20;
 /// How many ways are put in before it is asked whether the table is too small.
 const OFTEN: u32 = 1024;
 /// The table may grow to this part of the memory of frames.

@@ -10,6 +10,9 @@ use super::layers::Spot;
 use super::slabs::{BatchOf, Slabs};
 use crate::heap::{Error, Session};
 
+/// Parts that are copied at a time from the front, but for the first.
+const PARTS: usize = 8;
+
 /// What was copied at one end, and is not handed out yet.
 struct End<E: ?Sized + Element> {
     /// The part of this leaf that comes next.
@@ -107,12 +110,13 @@ impl<'l, E: ?Sized + Element> Iter<'l, E> {
                 let handle = slabs.layers.get(spot).handle;
                 let (part, at) = session.view(handle, |leaf| slabs.format.part_of(leaf, index))?;
                 (end.spot, end.part) = (Some(spot), part);
-                let copied = Self::copy(session, slabs, end)?.filter(|copied| at < *copied);
+                // Who wants only a few elements does not wait for many.
+                let copied = Self::copy(session, slabs, end, 1)?.filter(|copied| at < *copied);
                 (end.part, end.from) = (part + 1, at);
                 return copied.ok_or(Error::Damaged);
             };
-            if let Some(copied) = Self::copy(session, slabs, end)? {
-                (end.part, end.from) = (end.part + 1, 0);
+            if let Some(copied) = Self::copy(session, slabs, end, PARTS)? {
+                (end.part, end.from) = (end.part + PARTS, 0);
                 return Ok(copied);
             }
             // Fewer elements than there should be.
@@ -121,12 +125,22 @@ impl<'l, E: ?Sized + Element> Iter<'l, E> {
         }
     }
 
-    /// Copies the part of an end; how many elements it has, if the leaf has so many parts.
-    fn copy(session: &Session<'_>, slabs: &Slabs<E>, end: &mut End<E>) -> Result<Option<usize>, Error> {
+    /// Copies so many parts of a leaf from that of an end on, or as many as there are; how many elements they have, if there is one.
+    fn copy(
+        session: &Session<'_>,
+        slabs: &Slabs<E>,
+        end: &mut End<E>,
+        parts: usize,
+    ) -> Result<Option<usize>, Error> {
         let Some(spot) = end.spot else { return Ok(None) };
         session.view(slabs.layers.get(spot).handle, |leaf| {
             end.batch.clear();
-            slabs.format.copy_part(leaf, end.part, &mut end.batch)
+            let mut copied = slabs.format.copy_part(leaf, end.part, &mut end.batch)?;
+            for part in end.part + 1..end.part + parts {
+                let Some(more) = slabs.format.copy_part(leaf, part, &mut end.batch) else { break };
+                copied += more;
+            }
+            Some(copied)
         })
     }
 
@@ -149,14 +163,16 @@ impl<'l, E: ?Sized + Element> Iter<'l, E> {
         end.to = match end.spot {
             Some(_) if end.part > 0 => {
                 end.part -= 1;
-                Self::copy(self.session, slabs, end)?.ok_or(Error::Damaged)?
+                Self::copy(self.session, slabs, end, 1)?.ok_or(Error::Damaged)?
             }
             _ => {
                 let (spot, index) = slabs.layers.at(self.to - 1).ok_or(Error::Damaged)?;
                 let handle = slabs.layers.get(spot).handle;
                 let (part, at) = self.session.view(handle, |leaf| slabs.format.part_of(leaf, index))?;
                 (end.spot, end.part) = (Some(spot), part);
-                Self::copy(self.session, slabs, end)?.filter(|copied| at < *copied).ok_or(Error::Damaged)?;
+                Self::copy(self.session, slabs, end, 1)?
+                    .filter(|copied| at < *copied)
+                    .ok_or(Error::Damaged)?;
                 at + 1
             }
         };

@@ -21,8 +21,8 @@ use crate::SystemMemory;
 use crate::store::Memory;
 
 /// One in so many bytes of frames may be hollow when a unit gets its memory at once: it will be filled.
-pub const HOLLOW: u64 = 32;
-/// And one in so many after frames were given back, which may be for long.
+pub const HOLLOW: u64 = 64;
+/// And one in so many after frames were given back by a heap that shrinks, which may be for long.
 pub const KEPT_HOLLOW: u64 = 1024;
 
 /// What all areas of a heap take.

@@ -13,7 +13,8 @@
 //! must not cost memory, so no more than one byte in [`HOLLOW`] may be hollow (`area.rs`). The first 64 MiB or so of a heap get small pages. From then on a unit gets its
 //! memory at once. What has small pages and is full is collapsed into huge ones, which costs no memory but time: in a heap of 16 MiB or more, while it grows slowly, so
 //! that no more than a sixteenth of its time goes into it. Frames with the lowest numbers are taken first, so one unit is
-//! filled after the other. When frames are given back, the memory of some is kept, one byte in [`KEPT_HOLLOW`]; then those units are split that have most of it.
+//! filled after the other. When frames are given back, the memory of some is kept: as much as may be hollow while the heap grows, since it will be wanted soon, and
+//! one byte in [`KEPT_HOLLOW`] when it shrinks; then those units are split that have most of it.
 
 #[cfg(test)]
 use std::ops::Range;
@@ -39,6 +40,8 @@ const LEAST_GROUP: usize = 4 << 20;
 const MOST_GROUP: usize = 64 << 20;
 /// Units of a heap that is large enough to gain by huge pages in place of small ones.
 const COLLAPSED_FROM: u64 = 8;
+/// Frames that are taken and given back with the heap neither growing nor shrinking: those of a few blocks that are put together anew.
+const SWING: u64 = 32;
 /// One collapse follows another after so many times the time that it took.
 const REST: u32 = 16;
 /// What it may take when that is not known.
@@ -76,6 +79,7 @@ struct Made {
     count: u32,
     groups: Vec<Group>,
     tally: Tally,
+    trend: Trend,
     /// Units that were full when they were put here: group and number.
     full: Vec<(usize, usize)>,
     /// When it may be that the next one is collapsed, and what all took when that was settled.
@@ -83,7 +87,34 @@ struct Made {
     before: u64,
 }
 
+/// Whether a heap grows or shrinks. Who packs blocks takes some frames and gives about as many back, again and again: that is neither.
+#[derive(Default)]
+struct Trend {
+    /// The most bytes that frames had while it grew, or the fewest since it shrinks.
+    turn: u64,
+    shrinks: bool,
+}
+
+impl Trend {
+    /// Frames have so many bytes now; so many more or fewer are nothing yet.
+    fn note(&mut self, bytes: u64, nothing: u64) {
+        let is_turn = if self.shrinks { bytes > self.turn + nothing } else { bytes + nothing < self.turn };
+        self.shrinks ^= is_turn;
+        self.turn = match self.shrinks {
+            _ if is_turn => bytes,
+            true => self.turn.min(bytes),
+            false => self.turn.max(bytes),
+        };
+    }
+}
+
 impl Made {
+    /// Notes how much frames take now.
+    fn note(&mut self, stride: usize) {
+        let Tally { committed, hollow } = self.tally;
+        self.trend.note(committed - hollow, (committed / HOLLOW).max(SWING * stride as u64));
+    }
+
     /// Group of a frame, and its number there.
     fn home(&self, number: u32) -> (usize, usize) {
         let group = self.groups.partition_point(|group| group.first <= number) - 1;
@@ -129,7 +160,8 @@ impl Made {
 
     /// Splits units until no more is hollow than may be.
     fn split(&mut self) {
-        while self.tally.hollow > self.tally.committed / KEPT_HOLLOW {
+        let part = if self.trend.shrinks { KEPT_HOLLOW } else { HOLLOW };
+        while self.tally.hollow > self.tally.committed / part {
             let each = self.groups.iter().enumerate();
             let hollowest = each
                 .filter_map(|(group, it)| {
@@ -239,6 +271,7 @@ impl Frames {
             let done = made.provide(number, area, self.huge);
             if done {
                 frame.has.store(has | bit, Relaxed);
+                made.note(self.stride());
             }
             done
         })
@@ -276,6 +309,7 @@ impl Frames {
         for area in [IMAGE, STARTS, CHECKS].into_iter().filter(|area| has >> area & 1 != 0) {
             groups[group].areas[area].give_back(item, tally);
         }
+        made.note(self.stride());
         made.split();
     }
 

@@ -3,7 +3,7 @@
 use std::vec;
 use std::vec::Vec;
 
-use super::area::HOLLOW;
+use super::area::{HOLLOW, KEPT_HOLLOW, Tally};
 use super::*;
 use crate::SystemMemory;
 use crate::heap::{Handle, Heap, Limit, Options};
@@ -198,6 +198,24 @@ fn frames_of_less_than_a_page_go_with_it() {
     assert_eq!(frames.tally().committed, 2 * page);
     frames.shrink(0);
     assert!(frames.check() && frames.tally().committed == 0);
+}
+
+#[test]
+fn a_heap_that_shrinks_keeps_little() {
+    let frames = Frames::with(BLOCK, PLACES, Some(UNIT));
+    let all: Vec<u32> = (0..4096).map(|_| frames.make().unwrap()).collect();
+    all.iter().for_each(|&number| provide(&frames, number));
+    // Blocks that are put together anew: what they leave is kept for the next ones.
+    let gone: Vec<u32> = all.iter().copied().filter(|number| number % 160 == 9).collect();
+    gone.iter().for_each(|&number| frames.shrink(number));
+    check(&frames, all.len() - gone.len());
+    assert!(frames.whole_units() == 0 || frames.tally().hollow > 0);
+    gone.iter().for_each(|&number| provide(&frames, number));
+    // Half of all.
+    all.iter().filter(|number| *number % 2 == 0).for_each(|&number| frames.shrink(number));
+    check(&frames, all.len() / 2);
+    let Tally { committed, hollow } = frames.tally();
+    assert!(hollow <= committed / KEPT_HOLLOW, "{hollow} of {committed}");
 }
 
 /// Nodes of 1000 bytes, most of which are zero.

@@ -17,8 +17,6 @@ mod change;
 use std::marker::PhantomData;
 use std::vec::Vec;
 
-use zerocopy::IntoBytes;
-
 use self::change::{Leaf, measure};
 use super::format::{Batch, Format, Gone, Place, Put, Seek};
 use super::layers::partition;
@@ -284,9 +282,10 @@ impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
         if part >= self.used(leaf) {
             return None;
         }
-        let (fill, at, old) = (self.fill(leaf, part), self.slab_at(self.slot(leaf, part)), to.len());
-        to.resize(old + fill, T::new_zeroed());
-        let _ = leaf.copy_to(at, to[old..].as_mut_bytes());
+        let (fill, at) = (self.fill(leaf, part), self.slab_at(self.slot(leaf, part)));
+        // Slabs lie in any order, so what is fetched by itself ends with this one.
+        leaf.prefetch(self.slab_at(self.slot(leaf, (part + 1).min(self.slabs - 1))), fill * Self::SIZE);
+        leaf.append(at, fill, to);
         Some(fill)
     }
 
