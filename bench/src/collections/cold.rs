@@ -1,5 +1,7 @@
 //! What elements take when nearly all of them are cold, and how long it takes to find them.
 
+use std::time::Instant;
+
 use memfold::collections::SlabList;
 use memfold::heap::{Error, Heap, Limit, Options, Session};
 
@@ -146,4 +148,64 @@ pub fn finds(elements: u64, cold: &Cold, finds: Finds, repeats: usize) -> Result
         println!("{place:<28} {warm:>8.0} {cold:>8.0} {ratio:>8.2} {range:>12} {faults:>16.4}");
     }
     Ok(())
+}
+
+/// Folds a list that is all resident, and one of which nearly all is cold, by one thread and by as many as there are processors, and prints nanoseconds for an element, and how many times as fast
+/// all are.
+pub fn folds(elements: u64, cold: &Cold, repeats: usize) -> Result<(), String> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    println!(
+        "{elements} elements of 64 bits, {}, blocks of {}: ns an element to fold",
+        cold.codec, cold.block
+    );
+    println!(
+        "{:<28} {:>8} {:>12} {:>8} {:>12}",
+        "",
+        "1 thread",
+        format!("{threads} threads"),
+        "times",
+        "min..max"
+    );
+    let mut all = all("of 64 bits", elements);
+    for (what, frames) in [("resident", 1 << 20), ("1/16 resident", cold.frames(elements))] {
+        let heap = cold.heap(frames)?;
+        let session = heap.session().map_err(|error| error.to_string())?;
+        let list = fill(&session, &mut all, true)?;
+        row(&format!("{what}, sum"), &list, repeats, |x| x)?;
+        row(&format!("{what}, sum of a hash"), &list, repeats, turned)?;
+    }
+    Ok(())
+}
+
+/// A row of `folds`.
+fn row(
+    name: &str,
+    list: &SlabList<'_, u64>,
+    repeats: usize,
+    f: impl Fn(u64) -> u64 + Sync,
+) -> Result<(), String> {
+    let mut runs = Vec::new();
+    for _ in 0..repeats.max(1) {
+        let begin = Instant::now();
+        let one = list.fold(0, |sum: u64, x| sum.wrapping_add(f(x)));
+        let between = Instant::now();
+        let many = list.par_fold(|| 0, |sum: u64, x| sum.wrapping_add(f(x)), u64::wrapping_add);
+        let (alone, together) = ((between - begin).as_secs_f64(), between.elapsed().as_secs_f64());
+        let (one, many) = one.and_then(|one| Ok((one, many?))).map_err(|error| error.to_string())?;
+        if one != many {
+            return Err(format!("{name} is {one}, and {many} with several threads"));
+        }
+        runs.push((alone / together, alone, together));
+    }
+    runs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (times, alone, together) = runs[runs.len() / 2];
+    let range = format!("{:.2}..{:.2}", runs[0].0, runs[runs.len() - 1].0);
+    let each = |time: f64| time * 1e9 / list.len() as f64;
+    println!("{name:<28} {:>8.2} {:>12.2} {times:>8.2} {range:>12}", each(alone), each(together));
+    Ok(())
+}
+
+/// A hash, so that there is something to do but waiting for memory.
+fn turned(x: u64) -> u64 {
+    (0..4).fold(x, |x, _| mix(x))
 }

@@ -83,6 +83,21 @@ enum What {
         #[arg(long, default_value_t = 3)]
         repeats: usize,
     },
+    /// Folds by one thread and by several, with lists that are resident and that are nearly all compressed
+    Folds {
+        /// How many elements
+        #[arg(long, default_value_t = 10_000_000)]
+        elements: u64,
+        /// The heap's codec
+        #[arg(long, default_value = "zstd:1")]
+        codec: String,
+        /// Bytes of a block
+        #[arg(long, default_value_t = 32 << 10)]
+        block: usize,
+        /// Runs of these, of which the medians are printed
+        #[arg(long, default_value_t = 5)]
+        repeats: usize,
+    },
     /// Random operations on many lists at a time
     RandOps(rand_ops::Args),
     /// Every insertion's time, for drawings
@@ -198,6 +213,9 @@ fn run(what: What) -> Result<(), String> {
         }
         What::Cold { elements, codec, block, finds: Some(finds), repeats } => {
             cold::finds(elements, &Cold { codec, block }, finds, repeats)
+        }
+        What::Folds { elements, codec, block, repeats } => {
+            cold::folds(elements, &Cold { codec, block }, repeats)
         }
         What::RandOps(args) => rand_ops::run(&args),
         What::Plots { out, elements, frames, only } => {
