@@ -6,6 +6,7 @@
 //! leaf is no place. Then the heap calls them again.
 
 use std::borrow::ToOwned;
+use std::ops::Range;
 use std::vec::Vec;
 
 use super::element::Element;
@@ -95,6 +96,14 @@ pub trait Batch<E: ?Sized + Element>: Default {
     fn weight(&self, at: usize) -> usize;
     /// All weights.
     fn total(&self) -> usize;
+    /// How many elements from `from` on weigh no more than `most` together, at least one if there is one, and what they weigh.
+    fn fit(&self, from: usize, most: usize) -> (usize, usize) {
+        let (mut to, mut weight) = (from, 0);
+        while to < self.len() && (to == from || weight + self.weight(to) <= most) {
+            (to, weight) = (to + 1, weight + self.weight(to));
+        }
+        (to - from, weight)
+    }
     /// The node that has the rest of one.
     fn long(&self, at: usize) -> Option<Handle>;
     /// Keeps these.
@@ -189,8 +198,8 @@ pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
     fn peek_in(self, leaf: &[u8], place: Place) -> Option<E::Owned>;
     /// What sublayers keep of the first element.
     fn first(self, leaf: &[u8]) -> Self::Key;
-    /// Makes the first `count` elements of a batch the leaf's; they fit.
-    fn pack(self, leaf: &mut [u8], batch: &Self::Batch, count: usize);
+    /// Makes these elements of a batch the leaf's; they fit.
+    fn pack(self, leaf: &mut [u8], batch: &Self::Batch, elements: Range<usize>);
     /// How many elements there are and what they weigh, if the leaf does not contradict itself.
     fn measure(self, leaf: &[u8]) -> Option<(usize, usize)>;
     fn key_is(key: &Self::Key, other: &Self::Key) -> bool;

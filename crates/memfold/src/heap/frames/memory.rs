@@ -10,7 +10,7 @@
 //! if its nodes have different sizes, checks if it is of more than one generation.
 //!
 //! **Huge pages** make a heap faster that is larger than what the processor remembers of page tables: else it reads the tables again for most nodes. They
-//! must not cost memory, so no more than one byte in [`HOLLOW`] may be hollow (`area.rs`). The first 64 MiB or so of a heap get small pages. From then on a unit gets its
+//! must not cost memory, so no more than one byte in [`HOLLOW`] may be hollow (`area.rs`). The first 128 MiB or so of a heap get small pages. From then on a unit gets its
 //! memory at once. What has small pages and is full is collapsed into huge ones, which costs no memory but time: in a heap of 16 MiB or more, while it grows slowly, so
 //! that no more than a sixteenth of its time goes into it. Frames with the lowest numbers are taken first, so one unit is
 //! filled after the other. When frames are given back, the memory of some is kept: as much as may be hollow while the heap grows, since it will be wanted soon, and

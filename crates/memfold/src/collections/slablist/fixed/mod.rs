@@ -15,6 +15,7 @@
 mod change;
 
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::vec::Vec;
 
 use self::change::{Leaf, measure};
@@ -71,6 +72,11 @@ impl<T: Plain + Copy + Send + Sync + 'static> Batch<T> for Vec<T> {
 
     fn total(&self) -> usize {
         Vec::len(self)
+    }
+
+    fn fit(&self, from: usize, most: usize) -> (usize, usize) {
+        let count = most.max(1).min(Vec::len(self) - from);
+        (count, count)
     }
 
     fn long(&self, _: usize) -> Option<Handle> {
@@ -326,8 +332,8 @@ impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
         Self::copied(leaf, self.firsts_at()).unwrap_or(T::new_zeroed())
     }
 
-    fn pack(self, leaf: &mut [u8], batch: &Vec<T>, count: usize) {
-        self.change(leaf).pack(&batch[..count]);
+    fn pack(self, leaf: &mut [u8], batch: &Vec<T>, elements: Range<usize>) {
+        self.change(leaf).pack(&batch[elements]);
     }
 
     fn measure(self, leaf: &[u8]) -> Option<(usize, usize)> {

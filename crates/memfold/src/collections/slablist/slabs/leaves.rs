@@ -2,6 +2,7 @@
 //!
 //! Leaves are not packed in place: new ones are made, put in place of the old ones, and those are freed. An error before that leaves all as it was.
 
+use std::ops::Range;
 use std::vec::Vec;
 
 use super::{BatchOf, Key, Making, Slabs};
@@ -33,20 +34,19 @@ impl<E: ?Sized + Element> Slabs<E> {
         parts: &[u64],
         made: &mut Vec<(Key<E>, LeafRef)>,
     ) -> Result<(), Error> {
-        let mut all = BatchOf::<E>::default();
-        (0..elements.len()).for_each(|at| all.push(E::Format::held(elements, at)));
-        let mut parts = Parts::new(parts);
-        self.flush(session, &mut all, &mut parts, made, true)
+        let mut rest = Rest { at: 0, total: elements.total() };
+        self.flush(session, elements, &mut rest, &mut Parts::new(parts), made, true)
     }
 
+    /// Makes a leaf of these elements of a batch.
     pub(super) fn make_leaf(
         &mut self,
         session: &Session<'_>,
         elements: &BatchOf<E>,
-        count: usize,
+        range: Range<usize>,
     ) -> Result<Handle, Error> {
-        let handle = session.alloc(self.bytes)?;
-        match session.change_in_place(handle, |leaf| self.format.pack(leaf, elements, count)) {
+        let (handle, count) = (session.alloc(self.bytes)?, range.len());
+        match session.change_in_place(handle, |leaf| self.format.pack(leaf, elements, range)) {
             Ok(()) => {
                 self.stats.leaves_made += 1;
                 crate::probe!(slab_alloc, handle.to_bits(), self.bytes, count);
@@ -91,7 +91,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         if to.len() - before == leaf.count as usize { Ok(()) } else { Err(Error::Damaged) }
     }
 
-    /// Puts leaves with so much weight each in place of some of a group, which weigh as much together. At no time more than three leaves' elements are outside of the heap.
+    /// Puts leaves with so much weight each in place of some of a group, which weigh as much together. At no time more than some leaves' elements are outside of the heap.
     /// Returns how many there are now.
     pub(super) fn spread(
         &mut self,
@@ -122,38 +122,39 @@ impl<E: ?Sized + Element> Slabs<E> {
         made: &mut Vec<(Key<E>, LeafRef)>,
     ) -> Result<(), Error> {
         made.try_reserve_exact(parts.len() + 1).map_err(|_| Error::OutOfMemory)?;
-        let (mut elements, mut parts) = (BatchOf::<E>::default(), Parts::new(parts));
+        let (mut elements, mut rest) = (BatchOf::<E>::default(), Rest { at: 0, total: 0 });
+        let mut parts = Parts::new(parts);
         for (number, leaf) in from.iter().enumerate() {
+            let before = elements.total();
             self.append_leaf(session, *leaf, &mut elements)?;
-            self.flush(session, &mut elements, &mut parts, made, number + 1 == from.len())?;
+            rest.total += elements.total() - before;
+            self.flush(session, &elements, &mut rest, &mut parts, made, number + 1 == from.len())?;
+            // Those that are in leaves now go, but not each time, since those behind them are moved.
+            if rest.at > 2 * (elements.len() - rest.at) {
+                elements.keep(rest.at, elements.len());
+                rest.at = 0;
+            }
         }
         Ok(())
     }
 
-    /// Makes leaves of the first elements of a batch, and takes those out, as long as there are enough for the next part; or of all.
-    pub(super) fn flush(
+    /// Makes leaves of the rest of a batch as long as it is enough for the next part; or of all.
+    fn flush(
         &mut self,
         session: &Session<'_>,
-        elements: &mut BatchOf<E>,
+        elements: &BatchOf<E>,
+        rest: &mut Rest,
         parts: &mut Parts<'_>,
         made: &mut Vec<(Key<E>, LeafRef)>,
         all: bool,
     ) -> Result<(), Error> {
-        while elements.len() > 0 && (all || elements.total() > parts.next()) {
-            let (wanted, room) = (parts.next(), self.format.room());
-            let (mut count, mut weight) = (0, 0);
-            while count < elements.len() {
-                let more = elements.weight(count);
-                if count > 0 && weight + more > wanted.min(room) {
-                    break;
-                }
-                (count, weight) = (count + 1, weight + more);
-            }
-            let handle = self.make_leaf(session, elements, count)?;
+        while rest.at < elements.len() && (all || rest.total > parts.next()) {
+            let (count, weight) = elements.fit(rest.at, parts.next().min(self.format.room()));
+            let handle = self.make_leaf(session, elements, rest.at..rest.at + count)?;
             let leaf = LeafRef { handle, count: count as u32, weight: weight as u32 };
-            made.push((elements.key(0), leaf));
+            made.push((elements.key(rest.at), leaf));
             parts.take(weight);
-            elements.keep(count, elements.len());
+            (rest.at, rest.total) = (rest.at + count, rest.total - weight);
         }
         Ok(())
     }
@@ -162,6 +163,12 @@ impl<E: ?Sized + Element> Slabs<E> {
     pub(super) fn weigh(&self, spot: Spot, leaves: usize) -> usize {
         self.layers.rest_of_group(spot)[..leaves].iter().map(|leaf| leaf.weight as usize).sum()
     }
+}
+
+/// The elements of a batch that are not in leaves yet: from which on, and what they weigh.
+struct Rest {
+    at: usize,
+    total: usize,
 }
 
 /// What the next leaves are to weigh. What one is lighter or heavier than it should be, the next one makes up for.

@@ -79,7 +79,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         let copied = self.append_leaf(session, leaf, &mut all);
         self.format = format;
         let done = copied.and_then(|()| {
-            let handle = self.make_leaf(session, &all, all.len())?;
+            let handle = self.make_leaf(session, &all, 0..all.len())?;
             made.push((all.key(0), LeafRef { handle, ..leaf }));
             Ok(())
         });
@@ -103,7 +103,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         })?;
         let place = place.ok_or(Error::Damaged)?;
         let weight = element.weight(0) as u32;
-        let handle = self.make_leaf(session, &element, 1)?;
+        let handle = self.make_leaf(session, &element, 0..1)?;
         let made = [(element.key(0), LeafRef { handle, count: 1, weight })];
         let rest = session.change_in_place(leaf.handle, |leaf| {
             let gone = format.remove(leaf, place);

@@ -23,6 +23,7 @@ mod find;
 
 use std::borrow::ToOwned;
 use std::boxed::Box;
+use std::ops::Range;
 use std::vec::Vec;
 
 pub use self::batch::Strings;
@@ -372,8 +373,8 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
         }
     }
 
-    fn pack(self, leaf: &mut [u8], batch: &Strings, count: usize) {
-        self.change(leaf).pack((0..count).map(|at| batch.get(at)));
+    fn pack(self, leaf: &mut [u8], batch: &Strings, elements: Range<usize>) {
+        self.change(leaf).pack(elements.map(|at| batch.get(at)));
     }
 
     fn measure(self, leaf: &[u8]) -> Option<(usize, usize)> {
