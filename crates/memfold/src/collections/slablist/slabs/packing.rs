@@ -168,7 +168,8 @@ impl<E: ?Sized + Element> Slabs<E> {
                 && spare * 100 >= slabs * usize::from(least_percent);
             return if is_worth { self.pack(session).map(|_| ()) } else { Ok(()) };
         }
-        if self.weight * 64 >= (self.layers.leaves() * room) as u64 * E::Format::DENSITY {
+        // Half a 64th fuller than leaves are when one is split: what is left of a list is as dense as one that was filled.
+        if self.weight * 128 >= (self.layers.leaves() * room) as u64 * (2 * E::Format::DENSITY + 1) {
             return Ok(());
         }
         let (before, after) = self.layers.around(spot);
