@@ -25,10 +25,14 @@ fn all(what: &str, elements: u64) -> Vec<u64> {
 }
 
 /// How heaps keep what is cold.
+#[derive(clap::Args)]
 pub struct Cold {
-    pub codec: String,
-    /// Bytes of a block.
-    pub block: usize,
+    /// The heap's codec
+    #[arg(long, default_value = "zstd:1")]
+    codec: String,
+    /// Bytes of a block
+    #[arg(long, default_value_t = 32 << 10)]
+    block: usize,
 }
 
 impl Cold {

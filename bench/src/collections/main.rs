@@ -70,12 +70,8 @@ enum What {
         /// How many elements
         #[arg(long, default_value_t = 10_000_000)]
         elements: u64,
-        /// The heap's codec
-        #[arg(long, default_value = "zstd:1")]
-        codec: String,
-        /// Bytes of a block, in both heaps
-        #[arg(long, default_value_t = 32 << 10)]
-        block: usize,
+        #[command(flatten)]
+        cold: Cold,
         /// Looks for elements, and compares with a list that is all resident
         #[arg(long)]
         finds: Option<Finds>,
@@ -88,12 +84,8 @@ enum What {
         /// How many elements
         #[arg(long, default_value_t = 10_000_000)]
         elements: u64,
-        /// The heap's codec
-        #[arg(long, default_value = "zstd:1")]
-        codec: String,
-        /// Bytes of a block
-        #[arg(long, default_value_t = 32 << 10)]
-        block: usize,
+        #[command(flatten)]
+        cold: Cold,
         /// Runs of these, of which the medians are printed
         #[arg(long, default_value_t = 5)]
         repeats: usize,
@@ -208,15 +200,11 @@ fn run(what: What) -> Result<(), String> {
             let load = Load { elements, order: Order::Random, finds, universe: 0, per_slab: 0 };
             tables(Kind::Strings, order, load, &choice)
         }
-        What::Cold { elements, codec, block, finds: None, .. } => {
-            cold::table(elements, &Cold { codec, block })
+        What::Cold { elements, cold, finds: None, .. } => cold::table(elements, &cold),
+        What::Cold { elements, cold, finds: Some(finds), repeats } => {
+            cold::finds(elements, &cold, finds, repeats)
         }
-        What::Cold { elements, codec, block, finds: Some(finds), repeats } => {
-            cold::finds(elements, &Cold { codec, block }, finds, repeats)
-        }
-        What::Folds { elements, codec, block, repeats } => {
-            cold::folds(elements, &Cold { codec, block }, repeats)
-        }
+        What::Folds { elements, cold, repeats } => cold::folds(elements, &cold, repeats),
         What::RandOps(args) => rand_ops::run(&args),
         What::Plots { out, elements, frames, only } => {
             plots::Plots { out: &out, elements, frames, only: &only }.make()

@@ -206,7 +206,8 @@ impl Frames {
     /// How many frames there can be in so many bytes.
     pub fn within(&self, bytes: u64) -> u32 {
         let frames = bytes / self.most_bytes() as u64;
-        let large = |unit| frames * self.stride() as u64 >= unit as u64 * (HOLLOW - 1);
+        // What is given back is kept hollow only where there are huge pages: not in a heap that never was so large.
+        let large = |unit| frames * self.stride() as u64 >= unit as u64 * (COLLAPSED_FROM / 2);
         let hollow = if self.huge.is_some_and(large) { frames.div_ceil(HOLLOW) } else { 0 };
         (frames - hollow).min(u32::MAX.into()) as u32
     }

@@ -218,6 +218,17 @@ fn a_heap_that_shrinks_keeps_little() {
     assert!(hollow <= committed / KEPT_HOLLOW, "{hollow} of {committed}");
 }
 
+/// What may be hollow belongs to the bytes that frames are to be within, in all heaps that can have huge pages.
+#[test]
+fn limits_have_room_for_what_is_kept() {
+    let frames = Frames::with(BLOCK, PLACES, Some(UNIT));
+    for mib in [16, 20, 50, 80, 120, 130, 1000, 5000] {
+        let bytes = (mib << 20) as u64;
+        let images = u64::from(frames.within(bytes)) * BLOCK as u64;
+        assert!(images + images / (HOLLOW - 1) <= bytes && images > bytes / 5 * 4, "{images} of {mib} MiB");
+    }
+}
+
 /// Nodes of 1000 bytes, most of which are zero.
 fn fill(heap: &Heap, nodes: &mut Vec<Handle>, count: usize) {
     let mut session = heap.session().unwrap();
