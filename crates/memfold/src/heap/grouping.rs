@@ -3,6 +3,8 @@
 //! Which way pays depends on what the nodes hold. Blocks of one kind mostly hold the same kind of thing, so plans with all numbers of columns are tried for the
 //! first block of a kind, and then, for one in [`TRY_EACH`], those near to what won last, which the others take. Whether a block is grouped is noted in it, with the bytes that
 //! were compressed; the plan stands among them.
+//!
+//! An array of ascending numbers is packed instead, if that takes about as few bytes (`layout/ascending`): then parts of it can be read without the rest.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::*};
@@ -11,16 +13,23 @@ use super::blocks::Block;
 use super::core::{Core, Shape, locked};
 use super::error::Error;
 use super::handle::{Handle, Parts};
+use super::layout::ascending;
 use super::layout::fields::{Fields, Of, Plan};
 use crate::store::{Ref, Tier, Workspace};
+use memfold_codec::CodecId;
 
 /// See the module.
 const TRY_EACH: u32 = 64;
 
 /// What a block notes of its copy: that it is the block as it was,
 pub const AS_IT_IS: u8 = 0;
+/// or an array of ascending numbers, kept without a codec,
+pub const ASCENDING: u8 = 255;
 /// or else that it is grouped, and how long that is: so many of these parts of what it is at most.
-const PARTS: usize = 255;
+const PARTS: usize = 254;
+
+/// Ascending numbers may take this part more than what a codec makes of them: it costs less to bring them back, and often they need not be.
+const MORE: usize = 32;
 
 /// Bytes of a grouped block at most: as many as it has; those of an array a quarter more, since a few rows that are unlike all others make its planes longer than itself. They are mostly
 /// zeros then.
@@ -28,7 +37,7 @@ fn most_grouped(shape: Shape, len: usize) -> usize {
     if shape.is_alone() { len + len / 4 } else { len }
 }
 
-/// Bytes that were compressed of a block of `len` bytes.
+/// Bytes that were compressed of a block of `len` bytes, if it is not one of ascending numbers.
 pub fn grouped_len(grouping: u8, shape: Shape, len: usize) -> usize {
     match grouping {
         AS_IT_IS => len,
@@ -36,11 +45,19 @@ pub fn grouped_len(grouping: u8, shape: Shape, len: usize) -> usize {
     }
 }
 
-/// What is known of the blocks of one kind. Without columns they are not grouped.
+/// What is known of the blocks of one kind.
 #[derive(Debug, Default)]
 pub struct Plans {
-    best: Mutex<Plan>,
+    best: Mutex<Best>,
     blocks: AtomicU32,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Best {
+    /// Without columns they are not grouped.
+    plan: Plan,
+    /// They are packed as ascending numbers, where they can be.
+    is_ascending: bool,
 }
 
 impl Core {
@@ -57,7 +74,15 @@ impl Core {
         let kind = block.kind.load(Relaxed);
         let of = of(number, block, self.shape_of(kind).ok_or(Error::Damaged)?);
         let plans = self.kind(kind).map_or(&self.plans, |kind| &kind.plans);
-        let plan = self.try_plans(plans, of, bytes, work, spare, fields);
+        let Best { plan, is_ascending } = self.try_plans(plans, of, bytes, work, spare, fields);
+        // One that was such an array mostly is one again, whatever others of its kind are.
+        if (is_ascending || block.grouping.load(Relaxed) == ASCENDING)
+            && let Some(packed) = self.ascending(of, bytes, spare)
+        {
+            let copy = self.store.put(number.into(), Some(CodecId::COPY), packed);
+            block.grouping.store(ASCENDING, Relaxed);
+            return copy.map_err(|_| Error::OutOfMemory);
+        }
         let grouped = if plan.columns == 0 { None } else { grouped(of, &plan, bytes, spare, fields) };
         let (grouping, bytes) = grouped.unwrap_or((AS_IT_IS, bytes));
         let copy =
@@ -66,7 +91,17 @@ impl Core {
         Ok(copy)
     }
 
-    /// The plan for a block.
+    /// The bytes of an array of ascending numbers, packed; `None` if it is none, or hardly becomes shorter, or a codec of the program's own is to have it.
+    fn ascending<'s>(&self, of: Of, bytes: &[u8], spare: &'s mut [u8]) -> Option<&'s [u8]> {
+        if !of.shape.is_alone() || self.options.codec.id() == CodecId::OWN {
+            return None;
+        }
+        let most = (bytes.len() - bytes.len() / 16).min(spare.len());
+        let len = ascending::pack(bytes, &mut spare[..most])?;
+        Some(&spare[..len])
+    }
+
+    /// How the blocks of a kind are kept: as was found out, or is now.
     fn try_plans(
         &self,
         plans: &Plans,
@@ -75,7 +110,7 @@ impl Core {
         work: &mut Workspace<'_>,
         spare: &mut [u8],
         fields: &mut Fields,
-    ) -> Plan {
+    ) -> Best {
         let blocks = plans.blocks.fetch_add(1, Relaxed);
         let old = *locked(&plans.best);
         if !blocks.is_multiple_of(TRY_EACH) {
@@ -84,7 +119,7 @@ impl Core {
         let Some(most) = fields.plan(of, bytes) else { return old };
         let mut best = (self.store.compressed_len(bytes, work), 0);
         for columns in 1..=most.columns {
-            let is_near = columns.abs_diff(old.columns) <= 1 || columns == most.columns;
+            let is_near = columns.abs_diff(old.plan.columns) <= 1 || columns == most.columns;
             let plan = Plan { columns, ..most };
             if !is_near && blocks != 0 {
                 continue;
@@ -93,9 +128,11 @@ impl Core {
                 best = best.min((self.store.compressed_len(grouped, work), columns));
             }
         }
-        let plan = Plan { columns: best.1, ..most };
-        *locked(&plans.best) = plan;
-        plan
+        let packed = self.ascending(of, bytes, spare).map(<[u8]>::len);
+        let is_ascending = packed.is_some_and(|packed| packed <= best.0 + best.0 / MORE);
+        let best = Best { plan: Plan { columns: best.1, ..most }, is_ascending };
+        *locked(&plans.best) = best;
+        best
     }
 
     /// Makes what came out of the store the block again.

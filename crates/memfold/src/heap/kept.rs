@@ -9,13 +9,15 @@ use super::blocks::Block;
 use super::core::{Core, Shape};
 use super::error::Error;
 use super::frames::Frame;
-use super::grouping::{AS_IT_IS, grouped_len};
+use super::grouping::{AS_IT_IS, ASCENDING, grouped_len};
+use super::layout::ascending::Packed;
 use super::layout::fields::Fields;
 use super::layout::image::Damaged;
 use super::layout::mixed::Mixed;
 use super::work::{Hands, room};
 use crate::probe;
 use crate::store::Workspace;
+use memfold_codec::CodecId;
 
 /// Copies are put into the store and taken out so often before it is asked whether it wants to be compacted, and bytes that are moved then.
 const UPKEEP: u64 = 64;
@@ -142,6 +144,16 @@ impl Core {
         (work, spare, fields): (&mut Workspace<'_>, &mut [u8], &mut Fields),
     ) -> Result<(), Error> {
         let grouping = block.grouping.load(Relaxed);
+        if grouping == ASCENDING {
+            // SAFETY: as below.
+            let unpack = |copy| match unsafe { self.store.get(copy, number.into()) }? {
+                (Some(CodecId::COPY), bytes) => {
+                    Packed::new(bytes, to.len()).and_then(|packed| packed.unpack(to)).ok_or(Error::Damaged)
+                }
+                _ => Err(Error::Damaged),
+            };
+            return block.with_copy(unpack).ok_or(Error::Damaged)?;
+        }
         // SAFETY: the copy is pinned, and who frees it has the block's lock.
         let mut load = |to: &mut [u8]| unsafe {
             let load = |copy| self.store.load(copy, number.into(), to, &mut work.decode);

@@ -59,7 +59,7 @@ pub(crate) fn hash(payload: &[u8]) -> u64 {
 
 /// Mixes two words into 32 bits.
 #[inline]
-pub(super) fn mix(a: u64, b: u64) -> u32 {
+pub(crate) fn mix(a: u64, b: u64) -> u32 {
     let mixed = fold(a ^ KEYS[0], b ^ KEYS[1]);
     (mixed ^ (mixed >> 32)) as u32
 }

@@ -58,7 +58,7 @@ pub use blob::{OWNER_LIMIT, Ref};
 use class::Class;
 pub use compact::{Debt, Goal, Maintained};
 #[cfg(feature = "std")]
-pub(crate) use hash::hash;
+pub(crate) use hash::{hash, mix};
 use lock::Lock;
 pub use memory::Memory;
 pub use pacer::{DEADLINE_NS, Pace, Pacer};
@@ -245,20 +245,39 @@ impl<M: Memory> Store<M> {
     /// or does not hold `r`, and nobody frees it.
     pub unsafe fn get(&self, r: Ref, owner: u64) -> Result<Blob<'_>, Corrupt> {
         let class = self.class(r.class()).ok_or(Corrupt)?;
-        if !class.is_ready(r.index()) {
-            return Err(Corrupt);
+        if class.is_ready(r.index()) {
+            // Neither header nor payload is likely to be in a cache: not one
+            // after the other.
+            cache::will_read_all(class.slot(r.index()), class.slot as usize);
         }
-        // Neither header nor payload is likely to be in a cache: not one
-        // after the other.
-        cache::will_read_all(class.slot(r.index()), class.slot as usize);
+        // SAFETY: the caller keeps the same contract.
+        let (blob, payload_hash) = unsafe { self.find(r, owner) }?;
+        if blob::payload_hash(blob.payload) == payload_hash { Ok(blob) } else { Err(Corrupt) }
+    }
+
+    /// The same without looking at all of the payload: for one with checks of
+    /// its own, of which only a part is wanted.
+    ///
+    /// # Safety
+    ///
+    /// As for `get`.
+    pub unsafe fn get_unverified(&self, r: Ref, owner: u64) -> Result<Blob<'_>, Corrupt> {
+        // SAFETY: the caller keeps the same contract.
+        unsafe { self.find(r, owner) }.map(|(blob, _)| blob)
+    }
+
+    /// A blob, and what its payload's hash should be.
+    ///
+    /// # Safety
+    ///
+    /// As for `get`.
+    unsafe fn find(&self, r: Ref, owner: u64) -> Result<(Blob<'_>, u32), Corrupt> {
+        let class = self.class(r.class()).ok_or(Corrupt)?;
         let (header, len) = header(class, r, owner)?;
         // SAFETY: the header says that the slot holds a blob of `len` bytes,
         // which fit in the slot; the caller promises that it stays.
         let payload = unsafe { core::slice::from_raw_parts(class.slot(r.index()), len) };
-        if blob::payload_hash(payload) != header.payload_hash {
-            return Err(Corrupt);
-        }
-        Ok(Blob { payload, tag: header.tag })
+        Ok((Blob { payload, tag: header.tag }, header.payload_hash))
     }
 
     /// Frees a blob. `Corrupt` if `r` is not a blob of `owner`, or its header

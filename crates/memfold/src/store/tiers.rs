@@ -179,9 +179,17 @@ impl<M: Memory> Tiered<M> {
     /// As for [`Store::get`], as long as the payload is used.
     pub unsafe fn get(&self, r: Ref, owner: u64) -> Result<(Option<CodecId>, &[u8]), Corrupt> {
         // SAFETY: the caller keeps the same contract.
-        let blob = unsafe { self.store.get(r, owner) }?;
-        let id = (blob.tag != SAME).then_some(CodecId(blob.tag & !DENSE));
-        Ok((id, blob.payload))
+        unsafe { self.store.get(r, owner) }.map(form)
+    }
+
+    /// The same without looking at all of the payload, see [`Store::get_unverified`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`Store::get`], as long as the payload is used.
+    pub unsafe fn get_unverified(&self, r: Ref, owner: u64) -> Result<(Option<CodecId>, &[u8]), Corrupt> {
+        // SAFETY: the caller keeps the same contract.
+        unsafe { self.store.get_unverified(r, owner) }.map(form)
     }
 
     /// Keeps for `owner` what [`Tiered::get`] gave of a block. Whether it is the form of a block is seen when it is loaded.
@@ -253,6 +261,11 @@ impl<M: Memory> Tiered<M> {
         };
         codec.ok_or(Corrupt)?.decompress(blob.payload, dst, scratch).map_err(|_| Corrupt)
     }
+}
+
+/// The codec that made a blob, `None` for one repeated word, and what it holds.
+fn form(blob: Blob<'_>) -> (Option<CodecId>, &[u8]) {
+    ((blob.tag != SAME).then_some(CodecId(blob.tag & !DENSE)), blob.payload)
 }
 
 /// Compresses a block of `owner`'s, and says so.

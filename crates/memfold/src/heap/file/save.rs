@@ -19,7 +19,7 @@ use crate::heap::Heap;
 use crate::heap::blocks::{Block, Place};
 use crate::heap::core::{Core, Shape as Blocks, locked};
 use crate::heap::error::Error;
-use crate::heap::grouping::grouped_len;
+use crate::heap::grouping::{ASCENDING, grouped_len};
 use crate::store::Ref;
 
 /// Bytes of payloads, or of parts of large nodes, that are worth a chunk.
@@ -224,7 +224,11 @@ impl<W: Write> Saver<'_, W> {
     /// Compresses a block again so that any process can read it.
     fn compress_again(&self, number: u32, block: &Block, copy: Ref) -> Result<(CodecId, Vec<u8>), SaveError> {
         let (shape, len) = self.core.stored_len(block)?;
-        let len = grouped_len(block.grouping.load(Relaxed), shape, len);
+        let len = match block.grouping.load(Relaxed) {
+            // Those are kept without a codec.
+            ASCENDING => return Err(Error::Damaged.into()),
+            grouping => grouped_len(grouping, shape, len),
+        };
         let codec = codec(PORTABLE).map_err(|_| Error::Damaged)?;
         let made = self.core.with_work(|work, hands| {
             let bytes = hands.spare.get_mut(..len).ok_or(Error::Damaged)?;

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows of frames, threads or compression: a block is an [`Image`](image::Image), and who changes it has the right to.
 
+pub mod ascending;
 pub mod equal;
 pub mod fields;
 pub mod image;

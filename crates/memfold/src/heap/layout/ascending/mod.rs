@@ -1,0 +1,221 @@
+//! Ascending numbers: a block that is an array of them, in runs that can be read each for itself.
+//!
+//! A **run** is words of which none is less than the one before, up to [`MOST`] of them, and perhaps the last one some more times. Of the differences to the first word, the
+//! high bits are kept in unary and the low ones as they are (Elias 1974, Fano 1971): two bits a word more than the logarithm of the mean distance, and half a bit more than there must be. So an
+//! element is found without bringing all of its block back.
+//!
+//! ```text
+//!   | words, 2 | runs, 2 | starts, 2 each | places, 2 each | runs | zeros, 8 |
+//!
+//!   starts:  the number of the run's first word
+//!   places:  where the run begins, in units of 4 bytes
+//!   run:     | check, 4 | first word, 8 | low, 1 | repeats, 1 | low bits | high bits | up to 4 |
+//!   low:     how many low bits each word has; or RAW: then whole words follow
+//!   high:    for each word but the first a one, after as many zeros as its high bits are more than those of the one before
+//! ```
+//!
+//! Words and bits have the lowest first. The check is of the run and its place: a run is read only if it is right, whatever else of the block is damaged. Where
+//! the whole block has been checked, it is not looked at. Nothing that is read can lead outside of the block.
+
+mod pack;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+pub use pack::pack;
+
+use crate::store::{hash, mix};
+
+const WORD: usize = size_of::<u64>();
+/// Words of a run at most, without repeats.
+const MOST: usize = 128;
+/// Bytes before starts.
+const HEAD: usize = 4;
+/// Bytes of a place's unit.
+const UNIT: usize = 4;
+/// Bytes of a run before its bits.
+const RUN: usize = 14;
+/// Zeros behind all runs: eight bytes can be read wherever a bit is.
+const SLACK: usize = WORD;
+/// Low bits at most: those of a word are read at once, with up to seven before them.
+const MOST_LOW: u8 = 56;
+/// In place of low bits.
+const RAW: u8 = 255;
+
+/// What `pack` made of a block.
+#[derive(Debug, Clone, Copy)]
+pub struct Packed<'p> {
+    bytes: &'p [u8],
+    words: usize,
+    runs: usize,
+}
+
+/// A run, as far as it is known without reading it.
+struct Run<'p> {
+    /// From its first word on to the end of all.
+    bytes: &'p [u8],
+    /// How many of them are the run's.
+    len: usize,
+    check: u32,
+    words: Range<usize>,
+    place: u16,
+}
+
+impl<'p> Packed<'p> {
+    /// What is kept of a block of `len` bytes, if these can be that.
+    pub fn new(bytes: &'p [u8], len: usize) -> Option<Self> {
+        let words = usize::from(number(bytes, 0)?);
+        let runs = usize::from(number(bytes, 2)?);
+        let packed = Packed { bytes, words, runs };
+        (words * WORD == len && packed.records() + SLACK <= bytes.len()).then_some(packed)
+    }
+
+    /// Where runs begin.
+    fn records(&self) -> usize {
+        HEAD + 4 * self.runs
+    }
+
+    /// The first word of a run; behind the last one, the number of words.
+    #[inline]
+    fn start(&self, run: usize) -> Option<usize> {
+        if run == self.runs { Some(self.words) } else { number(self.bytes, HEAD + 2 * run).map(usize::from) }
+    }
+
+    fn place(&self, run: usize) -> Option<u16> {
+        number(self.bytes, HEAD + 2 * self.runs + 2 * run)
+    }
+
+    fn run(&self, run: usize) -> Option<Run<'p>> {
+        let place = self.place(run)?;
+        let from = usize::from(place) * UNIT;
+        let to = if run + 1 == self.runs {
+            self.bytes.len() - SLACK
+        } else {
+            usize::from(self.place(run + 1)?) * UNIT
+        };
+        let bytes = self.bytes.get(from + 4..)?;
+        let len = to.checked_sub(from + 4).filter(|&len| len >= RUN - 4 && len <= bytes.len())?;
+        let check = u32::from_le_bytes(*self.bytes.get(from..)?.first_chunk()?);
+        Some(Run { bytes, len, check, words: self.start(run)?..self.start(run + 1)?, place })
+    }
+
+    /// Makes all of the block again, whose bytes have been checked.
+    pub fn unpack(&self, to: &mut [u8]) -> Option<()> {
+        let to = words_mut(to).get_mut(..self.words)?;
+        let mut next = 0;
+        for number in 0..self.runs {
+            let run = self.run(number)?;
+            if run.words.start != next {
+                return None;
+            }
+            next = run.words.end;
+            run.read(to.get_mut(run.words.clone())?)?;
+        }
+        (next == self.words).then_some(())
+    }
+
+    /// Makes those words again that lie in this range of bytes, and perhaps some around; each run is checked. `to` is as long as the block.
+    pub fn unpack_part(&self, range: Range<usize>, to: &mut [u8]) -> Option<()> {
+        let (from, end) = (range.start / WORD, range.end.div_ceil(WORD));
+        let to = words_mut(to).get_mut(..self.words)?;
+        let mut number = self.run_with(from)?;
+        let mut next = None;
+        loop {
+            let run = self.run(number)?;
+            let follows = next.map_or(run.words.start <= from, |next| run.words.start == next);
+            if !follows || !run.is_right() {
+                return None;
+            }
+            next = Some(run.words.end);
+            run.read(to.get_mut(run.words.clone())?)?;
+            if run.words.end >= end {
+                return Some(());
+            }
+            number += 1;
+        }
+    }
+
+    /// The run with a word, if starts are right.
+    fn run_with(&self, word: usize) -> Option<usize> {
+        let (mut low, mut high) = (0, self.runs);
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.start(middle)? <= word { low = middle + 1 } else { high = middle }
+        }
+        low.checked_sub(1)
+    }
+}
+
+impl Run<'_> {
+    fn is_right(&self) -> bool {
+        self.check == check(&self.bytes[..self.len], self.words.clone(), self.place)
+    }
+
+    #[inline]
+    fn read(&self, to: &mut [[u8; WORD]]) -> Option<()> {
+        let base = u64::from_le_bytes(*self.bytes.first_chunk()?);
+        let (low, repeats) = (self.bytes[WORD], usize::from(self.bytes[WORD + 1]));
+        let (words, repeated) = to.split_at_mut_checked(to.len().checked_sub(repeats)?)?;
+        let bits = &self.bytes[RUN - 4..];
+        if low == RAW {
+            let from = bits.get(..words.len() * WORD)?;
+            words.as_flattened_mut().copy_from_slice(from);
+        } else if low <= MOST_LOW {
+            read_bits(base, low.into(), bits, words)?;
+        } else {
+            return None;
+        }
+        repeated.fill(*words.last()?);
+        Some(())
+    }
+}
+
+/// Reads words of which the first one is `base`.
+#[inline]
+fn read_bits(base: u64, low: usize, bits: &[u8], words: &mut [[u8; WORD]]) -> Option<()> {
+    let (first, rest) = words.split_first_mut()?;
+    *first = base.to_le_bytes();
+    if rest.is_empty() {
+        return Some(());
+    }
+    let high_at = rest.len() * low;
+    // All low bits can be read.
+    bits.get(..high_at / 8 + WORD)?;
+    let mask = (1 << low) - 1;
+    let mut byte = high_at / 8;
+    let mut ones = load(bits, byte)? & (!0 << (high_at % 8));
+    // What the number of the first bit in `ones` is, behind where high bits begin, less the words that were read.
+    let mut high = ((byte * 8) as u64).wrapping_sub(high_at as u64);
+    for (i, word) in rest.iter_mut().enumerate() {
+        while ones == 0 {
+            byte += WORD;
+            ones = load(bits, byte)?;
+            high = high.wrapping_add(64);
+        }
+        let upper = high.wrapping_add(ones.trailing_zeros().into());
+        ones &= ones - 1;
+        high = high.wrapping_sub(1);
+        let at = i * low;
+        let lower = load(bits, at / 8)? >> (at % 8) & mask;
+        *word = base.wrapping_add(upper << low | lower).to_le_bytes();
+    }
+    Some(())
+}
+
+#[inline(always)]
+fn load(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..at + WORD)?.first_chunk().map(|word| u64::from_le_bytes(*word))
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..at + 2)?.first_chunk().map(|number| u16::from_le_bytes(*number))
+}
+
+fn words_mut(bytes: &mut [u8]) -> &mut [[u8; WORD]] {
+    bytes.as_chunks_mut().0
+}
+
+fn check(run: &[u8], words: Range<usize>, place: u16) -> u32 {
+    mix(hash(run), words.start as u64 | (words.end as u64) << 16 | u64::from(place) << 32)
+}

@@ -1,0 +1,160 @@
+//! Blocks of all sorts against what was packed.
+
+use std::vec;
+use std::vec::Vec;
+
+use super::{HEAD, Packed, SLACK, WORD, pack};
+use crate::random::Random;
+
+fn bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn packed(words: &[u64]) -> Vec<u8> {
+    let block = bytes(words);
+    let mut to = vec![0xa5; block.len() * 4 + 200];
+    let len = pack(&block, &mut to).unwrap();
+    to.truncate(len);
+    let mut exact = vec![0x5a; len];
+    assert_eq!(pack(&block, &mut exact), Some(len));
+    assert!(exact == to && pack(&block, &mut exact[..len - 1]).is_none());
+    to
+}
+
+/// Packs, unpacks, and unpacks parts.
+fn round(words: &[u64], random: &mut Random) -> usize {
+    let (block, kept) = (bytes(words), packed(words));
+    let form = Packed::new(&kept, block.len()).unwrap();
+    let mut whole = vec![1; block.len()];
+    form.unpack(&mut whole).unwrap();
+    assert_eq!(whole, block);
+    for _ in 0..20 {
+        let from = random.index(block.len());
+        let to = from + 1 + random.index(block.len() - from);
+        let mut part = vec![2; block.len()];
+        form.unpack_part(from..to, &mut part).unwrap();
+        assert_eq!(part[from..to], block[from..to]);
+    }
+    kept.len()
+}
+
+/// Slabs as lists have them: ascending, with copies of the last element behind it.
+fn slabs(random: &mut Random, distance: u64) -> Vec<u64> {
+    let mut words = vec![1, 7, 0x0302_0100, 0x7777];
+    let mut last = random.next() >> 8;
+    for slab in 0..30 {
+        let fill = 110 + random.index(17);
+        if slab == 17 {
+            last = random.next() >> 8;
+        }
+        for _ in 0..fill {
+            last += 1 + random.below(distance);
+            words.push(last);
+        }
+        words.extend(std::iter::repeat_n(last, 126 - fill));
+    }
+    words
+}
+
+#[test]
+fn what_is_packed_comes_back() {
+    let mut random = Random(1);
+    for distance in [1, 2, 30, 1 << 20, 1 << 41, 1 << 50] {
+        round(&slabs(&mut random, distance), &mut random);
+    }
+    for _ in 0..300 {
+        let len = 1 + random.index(1000);
+        let mut words = vec![];
+        let mut last = random.next();
+        while words.len() < len {
+            let kind = random.below(6);
+            let shift = random.below(64);
+            for _ in 0..random.below(300) {
+                last = match kind {
+                    0 => last,
+                    1 => last.wrapping_add(random.below(4) / 3),
+                    2 => random.next(),
+                    3 => last.wrapping_sub(1),
+                    _ => last.wrapping_add(random.next() >> shift),
+                };
+                words.push(last);
+            }
+        }
+        words.truncate(len);
+        round(&words, &mut random);
+    }
+    for words in [&[0][..], &[u64::MAX; 3], &[0, u64::MAX], &[5; 70_0], &[0, 0, 0, 0, 0, u64::MAX]] {
+        round(words, &mut random);
+    }
+}
+
+/// Two bits a word more than the logarithm of the mean distance, and what runs take.
+#[test]
+fn how_much_it_takes() {
+    let mut random = Random(2);
+    for (distance, most) in [(1_u64 << 41, 42.0), (32, 6.2)] {
+        let words = slabs(&mut random, distance);
+        let elements = words.len() as f64 * 118.0 / 126.0;
+        let bits = packed(&words).len() as f64 * 8.0 / elements;
+        assert!(bits < most + 1.5, "{bits} bits");
+    }
+}
+
+#[test]
+fn blocks_that_are_no_words_or_too_long() {
+    let mut to = vec![0; 1 << 21];
+    assert_eq!(pack(&[1; 9], &mut to), None);
+    assert_eq!(pack(&[], &mut to), None);
+    assert_eq!(pack(&vec![0; (1 << 16) * WORD], &mut to), None);
+    assert!(pack(&vec![0; ((1 << 16) - 1) * WORD], &mut to).is_some());
+}
+
+/// A part is right, or it is refused, whatever bit has changed.
+#[test]
+fn damage_is_noticed_where_it_matters() {
+    let mut random = Random(3);
+    let words = slabs(&mut random, 1 << 30);
+    let (block, mut kept) = (bytes(&words), packed(&words));
+    let (mut refused, mut passed) = (0, 0);
+    for bit in 0..kept.len() * 8 {
+        // All of what leads to runs, some of the rest.
+        if bit > 8 * 400 && bit % 61 != 0 {
+            continue;
+        }
+        kept[bit / 8] ^= 1 << (bit % 8);
+        let from = random.index(block.len() - 1000);
+        let mut part = vec![0; block.len()];
+        let form = Packed::new(&kept, block.len());
+        if form.and_then(|form| form.unpack_part(from..from + 1000, &mut part)).is_some() {
+            assert!(part[from..from + 1000] == block[from..from + 1000], "bit {bit}");
+            passed += 1;
+        } else {
+            refused += 1;
+        }
+        kept[bit / 8] ^= 1 << (bit % 8);
+    }
+    assert!(refused > 300 && passed > 300, "{refused} {passed}");
+}
+
+/// Bytes of anybody's: nothing panics, and nothing outside is written.
+#[test]
+fn what_was_never_packed() {
+    let mut random = Random(4);
+    let words = slabs(&mut random, 1 << 20);
+    let (len, kept) = (words.len() * WORD, packed(&words));
+    let mut to = vec![0; len];
+    for _ in 0..20_000 {
+        let mut bad = kept.clone();
+        for _ in 0..1 + random.below(5) {
+            let at = if random.below(2) == 0 { random.index(HEAD + 200) } else { random.index(bad.len()) };
+            bad[at] = random.next() as u8;
+        }
+        bad.truncate(if random.below(4) == 0 { random.index(bad.len()) } else { bad.len() });
+        if let Some(form) = Packed::new(&bad, len) {
+            let _ = form.unpack(&mut to);
+            let from = random.index(len);
+            let _ = form.unpack_part(from..len, &mut to);
+        }
+    }
+    assert!(Packed::new(&kept, len + WORD).is_none() && Packed::new(&kept[..SLACK], len).is_none());
+}
