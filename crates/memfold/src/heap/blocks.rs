@@ -177,7 +177,12 @@ impl Block {
 
     /// Whether the store has a copy.
     pub fn has_copy(&self) -> bool {
-        Ref::from_bits(self.copy.load(Relaxed)).is_some()
+        self.copy().is_some()
+    }
+
+    /// What the store has of it: it may be moved, or freed, if the block is not locked.
+    pub fn copy(&self) -> Option<Ref> {
+        Ref::from_bits(self.copy.load(Relaxed))
     }
 
     /// The store has this copy from now on.

@@ -79,6 +79,7 @@ pub struct Pool {
 #[derive(Debug, Default)]
 pub struct Counts {
     pub faults: AtomicU64,
+    pub peeks: AtomicU64,
     pub evictions: AtomicU64,
     pub compressions: AtomicU64,
     /// Blocks that were brought ahead of their use.

@@ -52,6 +52,7 @@ mod marks;
 mod options;
 mod own;
 mod pager;
+mod peek;
 mod plain;
 mod policy;
 mod probed;
@@ -160,6 +161,7 @@ impl Heap {
             payload_bytes: store.payload_bytes,
             table_bytes: other + store.overhead_bytes(),
             faults: core.counts.faults.load(Relaxed),
+            peeks: core.counts.peeks.load(Relaxed),
             evictions: core.counts.evictions.load(Relaxed),
             compressions: core.counts.compressions.load(Relaxed),
             ahead: core.counts.ahead.load(Relaxed),
@@ -191,6 +193,8 @@ pub struct Stats {
     pub table_bytes: u64,
     /// Blocks that were brought back.
     pub faults: u64,
+    /// Times that something was found in a block that stayed compressed.
+    pub peeks: u64,
     /// Those of them that were brought ahead of their use.
     pub ahead: u64,
     /// Blocks that left their frames.

@@ -15,6 +15,7 @@ use super::frames::pause;
 use super::free::PATIENCE;
 use super::guards::{Hold, Pin};
 use super::handle::Handle;
+use super::peek::Peeks;
 use super::seats::SLOTS;
 use super::way::{Freed, Spot, Way};
 use super::ways::Ways;
@@ -46,6 +47,7 @@ pub struct Session<'h> {
     guards: [Cell<u32>; SLOTS],
     /// A node is being changed in place.
     changing: Cell<bool>,
+    pub(super) peeks: Peeks,
     /// A session is one thread's.
     _one: PhantomData<Cell<()>>,
 }
@@ -77,6 +79,7 @@ impl<'h> Session<'h> {
             ways: Ways::new(core),
             guards: Default::default(),
             changing: Cell::new(false),
+            peeks: Peeks::default(),
             _one: PhantomData,
         })
     }
@@ -367,6 +370,7 @@ impl Drop for Session<'_> {
     fn drop(&mut self) {
         self.free_waiting();
         self.allocator.get_mut().disown_all();
+        self.core().counts.work_bytes.fetch_sub(self.peeks.bytes() as u64, Relaxed);
         self.access.core.seats.give(self.access.seat);
     }
 }

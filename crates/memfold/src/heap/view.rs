@@ -23,7 +23,7 @@ pub struct View<'n> {
 
 impl<'n> View<'n> {
     #[inline(always)]
-    fn new(bytes: Bytes) -> Self {
+    pub(super) fn new(bytes: Bytes) -> Self {
         View { bytes, node: PhantomData }
     }
 

@@ -165,6 +165,20 @@ pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
 
     /// The place behind the last element that is before what is looked for, and whether that element is equal to it.
     fn find<S: Seek<E>>(self, leaf: View<'_>, seek: &S, memo: &mut Self::Memo) -> (Place, bool);
+    /// The bytes of the sublayer, if it leads to slabs of which one is looked at.
+    fn sublayer(self) -> Option<Range<usize>> {
+        None
+    }
+    /// The place in the order of the slab with the last element that is before what is looked for: the sublayer tells.
+    fn slab_of<S: Seek<E>>(self, leaf: View<'_>, seek: &S) -> usize {
+        let _ = (leaf, seek);
+        0
+    }
+    /// The bytes of a slab.
+    fn slab_bytes(self, leaf: View<'_>, slab: usize) -> Range<usize> {
+        let _ = slab;
+        0..leaf.len()
+    }
     /// How many elements there are.
     fn count(self, leaf: View<'_>) -> usize;
     /// The place of an element by its number; behind the last one if there are no more.

@@ -231,10 +231,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
                 let element = usize::try_from(number).ok().and_then(|at| elements.get(at));
                 Ok(element.map(|element| element.borrow().to_owned()))
             }
-            Body::Large(slabs) => match slabs.position(self.session, number)? {
-                Some(position) if number < slabs.len() => slabs.get(self.session, position),
-                _ => Ok(None),
-            },
+            Body::Large(slabs) => slabs.at(self.session, number),
         }
     }
 

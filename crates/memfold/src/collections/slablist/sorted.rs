@@ -97,27 +97,14 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
                 let at = at.filter(|at| Seek::is_equal(&seek, elements[*at].borrow()));
                 Ok(at.map(|at| at as u64))
             }
-            Body::Large(slabs) => {
-                let (position, is_equal) = slabs.find(self.session, &self.seek(element, true))?;
-                if !is_equal {
-                    return Ok(None);
-                }
-                Ok(slabs.number(self.session, position)?.checked_sub(1))
-            }
+            Body::Large(slabs) => slabs.number_of(self.session, &self.seek(element, true)),
         }
     }
 
     #[inline(never)]
     pub(super) fn find_element(&self, element: &E) -> Result<Option<Owned<E>>, Error> {
         match &self.body {
-            Body::Large(slabs) => {
-                let (mut position, is_equal) = slabs.find(self.session, &self.seek(element, true))?;
-                if !is_equal {
-                    return Ok(None);
-                }
-                position.place.at -= 1;
-                slabs.get(self.session, position)
-            }
+            Body::Large(slabs) => slabs.element(self.session, &self.seek(element, true)),
             Body::Small(_) => self.find_number(element)?.map_or(Ok(None), |at| self.at(at)),
         }
     }
@@ -125,7 +112,7 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
     #[inline(never)]
     pub(super) fn has_element(&self, element: &E) -> Result<bool, Error> {
         match &self.body {
-            Body::Large(slabs) => Ok(slabs.find(self.session, &self.seek(element, true))?.1),
+            Body::Large(slabs) => slabs.has(self.session, &self.seek(element, true)),
             Body::Small(_) => Ok(self.find_number(element)?.is_some()),
         }
     }

@@ -244,8 +244,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
     fn find<S: Seek<T>>(self, leaf: View<'_>, seek: &S, _: &mut ()) -> (Place, bool) {
         // All lines of the sublayer at once, and then all of the slab: what is searched waits for memory twice.
         leaf.prefetch(0, self.firsts_at() + self.slabs * Self::SIZE);
-        let used = self.used(leaf);
-        let slab = Self::partition(leaf, self.firsts_at(), used, seek).saturating_sub(1);
+        let slab = self.slab_of(leaf, seek);
         let start = self.slab_at(self.slot(leaf, slab));
         leaf.prefetch(start, self.per_slab * Self::SIZE);
         let fill = self.fill(leaf, slab);
@@ -253,6 +252,20 @@ impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
         let is_equal =
             at > 0 && leaf.get(start + (at - 1) * Self::SIZE).is_some_and(|last| seek.is_equal(&last));
         (Place { slab, at }, is_equal)
+    }
+
+    fn sublayer(self) -> Option<Range<usize>> {
+        Some(0..self.firsts_at() + self.slabs * Self::SIZE)
+    }
+
+    #[inline(always)]
+    fn slab_of<S: Seek<T>>(self, leaf: View<'_>, seek: &S) -> usize {
+        Self::partition(leaf, self.firsts_at(), self.used(leaf), seek).saturating_sub(1)
+    }
+
+    fn slab_bytes(self, leaf: View<'_>, slab: usize) -> Range<usize> {
+        let start = self.slab_at(self.slot(leaf, slab));
+        start..start + self.per_slab * Self::SIZE
     }
 
     fn count(self, leaf: View<'_>) -> usize {

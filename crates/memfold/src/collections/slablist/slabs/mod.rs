@@ -14,7 +14,7 @@ use super::element::Element;
 use super::format::{Batch, Format, Memo, Place, Put, Seek};
 use super::layers::{Layers, LeafRef, Spot};
 use super::options::{Packing, Stats};
-use crate::heap::{Error, Handle, Session};
+use crate::heap::{Error, Handle, Session, View};
 
 /// Elements that go between two looks at what could be packed.
 const PATIENCE: u32 = 64;
@@ -112,14 +112,97 @@ impl<E: ?Sized + Element> Slabs<E> {
         self.bytes
     }
 
+    /// Where the leaf is in which something is looked for.
+    #[inline(always)]
+    fn leaf_with<S: Seek<E>>(&self, session: &Session<'_>, seek: &S) -> Result<Spot, Error> {
+        let mut failed = None;
+        let spot = self.layers.find(|key| E::Format::key_is_before(session, key, seek, &mut failed));
+        failed.map_or(Ok(spot), Err)
+    }
+
+    /// As `find`, only to look what is there: what `read` makes of it, where all elements have one size, and the leaf. One that is not in a frame may stay so.
+    #[inline(always)]
+    pub fn look_up<S: Seek<E>, R>(
+        &self,
+        session: &Session<'_>,
+        seek: &S,
+        mut read: impl FnMut(View<'_>, Place, bool) -> R,
+    ) -> Result<(R, Spot), Error> {
+        let spot = self.leaf_with(session, seek)?;
+        let look = |leaf: View<'_>| {
+            let (place, is_equal) = self.format.find(leaf, seek, &mut Default::default());
+            read(leaf, place, is_equal)
+        };
+        let parts = |sublayer: Option<View<'_>>| match sublayer {
+            None => self.format.sublayer(),
+            Some(leaf) => Some(self.format.slab_bytes(leaf, self.format.slab_of(leaf, seek))),
+        };
+        Ok((session.view_parts(self.layers.get(spot).handle, look, parts)?, spot))
+    }
+
+    /// The element with a number, in the same way.
+    pub fn at(&self, session: &Session<'_>, number: u64) -> Result<Option<E::Owned>, Error> {
+        let Some((spot, index)) = self.layers.at(number) else { return Ok(None) };
+        if E::Format::HAS_LONG {
+            let at = self.position(session, number)?.ok_or(Error::Damaged)?;
+            return self.get(session, at);
+        }
+        let look = |leaf: View<'_>| self.format.peek(leaf, self.format.place(leaf, index));
+        let parts = |sublayer: Option<View<'_>>| match sublayer {
+            None => self.format.sublayer(),
+            Some(leaf) => Some(self.format.slab_bytes(leaf, self.format.place(leaf, index).slab)),
+        };
+        session.view_parts(self.layers.get(spot).handle, look, parts)
+    }
+
+    /// The number of the element behind which something belongs, if they are equal.
+    pub fn number_of<S: Seek<E>>(&self, session: &Session<'_>, seek: &S) -> Result<Option<u64>, Error> {
+        if E::Format::HAS_LONG {
+            let (position, is_equal) = self.find(session, seek)?;
+            return if is_equal { Ok(self.number(session, position)?.checked_sub(1)) } else { Ok(None) };
+        }
+        let (index, spot) = self.look_up(session, seek, |leaf, place, is_equal| {
+            if is_equal { self.format.index(leaf, place).checked_sub(1) } else { None }
+        })?;
+        Ok(index.map(|index| self.layers.before(spot) + index as u64))
+    }
+
+    /// That element.
+    #[inline(always)]
+    pub fn element<S: Seek<E>>(&self, session: &Session<'_>, seek: &S) -> Result<Option<E::Owned>, Error> {
+        let last = |place: Place| Place { at: place.at.wrapping_sub(1), ..place };
+        if E::Format::HAS_LONG {
+            let (Position { spot, place }, is_equal) = self.find(session, seek)?;
+            return if is_equal {
+                self.get(session, Position { spot, place: last(place) })
+            } else {
+                Ok(None)
+            };
+        }
+        let (element, _) =
+            self.look_up(
+                session,
+                seek,
+                |leaf, place, is_equal| {
+                    if is_equal { self.format.peek(leaf, last(place)) } else { None }
+                },
+            )?;
+        Ok(element)
+    }
+
+    /// Whether there is one.
+    #[inline(always)]
+    pub fn has<S: Seek<E>>(&self, session: &Session<'_>, seek: &S) -> Result<bool, Error> {
+        if E::Format::HAS_LONG {
+            return Ok(self.find(session, seek)?.1);
+        }
+        Ok(self.look_up(session, seek, |_, _, is_equal| is_equal)?.0)
+    }
+
     /// The position behind the last element that is before what is looked for, and whether that element is equal to it.
     #[inline(always)]
     pub fn find<S: Seek<E>>(&self, session: &Session<'_>, seek: &S) -> Result<(Position, bool), Error> {
-        let mut failed = None;
-        let spot = self.layers.find(|key| E::Format::key_is_before(session, key, seek, &mut failed));
-        if let Some(error) = failed {
-            return Err(error);
-        }
+        let spot = self.leaf_with(session, seek)?;
         let handle = self.layers.get(spot).handle;
         let mut memo = <E::Format as Format<E>>::Memo::default();
         loop {
