@@ -5,10 +5,9 @@
 //! element is found without bringing all of its block back.
 //!
 //! ```text
-//!   | words, 2 | runs, 2 | starts, 2 each | places, 2 each | runs | zeros, 8 |
+//!   | words, 2 | runs, 2 | runs | starts, 4 each | zeros, 8 |
 //!
-//!   starts:  the number of the run's first word
-//!   places:  where the run begins, in units of 4 bytes
+//!   start:   of a run: the number of its first word, 2 | its place in units of 4 bytes, 2
 //!   run:     | check, 4 | first word, 8 | low, 1 | repeats, 1 | low bits | high bits | up to 4 |
 //!   low:     how many low bits each word has; or RAW: then whole words follow
 //!   high:    for each word but the first a one, after as many zeros as its high bits are more than those of the one before
@@ -28,9 +27,9 @@ pub use pack::pack;
 use crate::store::{hash, mix};
 
 const WORD: usize = size_of::<u64>();
-/// Words of a run at most, without repeats.
-const MOST: usize = 128;
-/// Bytes before starts.
+/// Words of a run at most, without repeats: a slab of the usual length is one run, and not parts of two.
+const MOST: usize = 126;
+/// Bytes before runs.
 const HEAD: usize = 4;
 /// Bytes of a place's unit.
 const UNIT: usize = 4;
@@ -49,6 +48,8 @@ pub struct Packed<'p> {
     bytes: &'p [u8],
     words: usize,
     runs: usize,
+    /// Where starts lie.
+    starts: usize,
 }
 
 /// A run, as far as it is known without reading it.
@@ -67,33 +68,28 @@ impl<'p> Packed<'p> {
     pub fn new(bytes: &'p [u8], len: usize) -> Option<Self> {
         let words = usize::from(number(bytes, 0)?);
         let runs = usize::from(number(bytes, 2)?);
-        let packed = Packed { bytes, words, runs };
-        (words * WORD == len && packed.records() + SLACK <= bytes.len()).then_some(packed)
-    }
-
-    /// Where runs begin.
-    fn records(&self) -> usize {
-        HEAD + 4 * self.runs
+        let starts = bytes.len().checked_sub(SLACK + 4 * runs).filter(|&starts| starts >= HEAD)?;
+        (words * WORD == len).then_some(Packed { bytes, words, runs, starts })
     }
 
     /// The first word of a run; behind the last one, the number of words.
     #[inline]
     fn start(&self, run: usize) -> Option<usize> {
-        if run == self.runs { Some(self.words) } else { number(self.bytes, HEAD + 2 * run).map(usize::from) }
+        if run == self.runs {
+            Some(self.words)
+        } else {
+            number(self.bytes, self.starts + 4 * run).map(usize::from)
+        }
     }
 
     fn place(&self, run: usize) -> Option<u16> {
-        number(self.bytes, HEAD + 2 * self.runs + 2 * run)
+        number(self.bytes, self.starts + 4 * run + 2)
     }
 
     fn run(&self, run: usize) -> Option<Run<'p>> {
         let place = self.place(run)?;
         let from = usize::from(place) * UNIT;
-        let to = if run + 1 == self.runs {
-            self.bytes.len() - SLACK
-        } else {
-            usize::from(self.place(run + 1)?) * UNIT
-        };
+        let to = if run + 1 == self.runs { self.starts } else { usize::from(self.place(run + 1)?) * UNIT };
         let bytes = self.bytes.get(from + 4..)?;
         let len = to.checked_sub(from + 4).filter(|&len| len >= RUN - 4 && len <= bytes.len())?;
         let check = u32::from_le_bytes(*self.bytes.get(from..)?.first_chunk()?);
@@ -180,14 +176,13 @@ fn read_bits(base: u64, low: usize, bits: &[u8], words: &mut [[u8; WORD]]) -> Op
         return Some(());
     }
     let high_at = rest.len() * low;
-    // All low bits can be read.
-    bits.get(..high_at / 8 + WORD)?;
     let mask = (1 << low) - 1;
     let mut byte = high_at / 8;
     let mut ones = load(bits, byte)? & (!0 << (high_at % 8));
     // What the number of the first bit in `ones` is, behind where high bits begin, less the words that were read.
     let mut high = ((byte * 8) as u64).wrapping_sub(high_at as u64);
-    for (i, word) in rest.iter_mut().enumerate() {
+    let mut at = 0;
+    for word in rest {
         while ones == 0 {
             byte += WORD;
             ones = load(bits, byte)?;
@@ -196,8 +191,8 @@ fn read_bits(base: u64, low: usize, bits: &[u8], words: &mut [[u8; WORD]]) -> Op
         let upper = high.wrapping_add(ones.trailing_zeros().into());
         ones &= ones - 1;
         high = high.wrapping_sub(1);
-        let at = i * low;
         let lower = load(bits, at / 8)? >> (at % 8) & mask;
+        at += low;
         *word = base.wrapping_add(upper << low | lower).to_le_bytes();
     }
     Some(())

@@ -15,17 +15,11 @@ pub fn pack(block: &[u8], to: &mut [u8]) -> Option<usize> {
     }
     let count = u16::try_from(words.len()).ok()?;
     let word = |at: usize| u64::from_le_bytes(words[at]);
-    // Where runs begin is known when all are: first how many there are, which costs a look at each word.
-    let runs = Parts { word, len: words.len(), at: 0 }.count();
-    let mut out = Writer { to, at: HEAD + 4 * runs, runs, run: 0 };
-    out.to.get_mut(..out.at)?[..HEAD]
-        .copy_from_slice([count, u16::try_from(runs).ok()?].map(u16::to_le_bytes).as_flattened());
+    let mut out = Writer { to, at: HEAD, runs: 0 };
     for part in (Parts { word, len: words.len(), at: 0 }) {
         out.put(part, word)?;
     }
-    let end = out.at;
-    out.to.get_mut(end..end + SLACK)?.fill(0);
-    Some(end + SLACK)
+    out.finish(count)
 }
 
 /// What becomes a run.
@@ -112,11 +106,11 @@ impl<W: Fn(usize) -> u64> Iterator for Parts<W> {
     }
 }
 
+/// Writes runs, and starts from the end of what there is down.
 struct Writer<'t> {
     to: &'t mut [u8],
     at: usize,
     runs: usize,
-    run: usize,
 }
 
 impl Writer<'_> {
@@ -130,35 +124,47 @@ impl Writer<'_> {
             rest * (usize::from(low) + 1) + usize::try_from((last - base) >> low).ok()?
         };
         let len = (RUN + bits.div_ceil(8)).next_multiple_of(UNIT);
-        let from = self.at;
+        let (from, noted) = (self.at, self.to.len().checked_sub(4 * (self.runs + 1))?);
         // Bits are put in eight bytes at a time.
-        let to = self.to.get_mut(from..from + len + SLACK)?;
-        to.fill(0);
+        let to = self.to[..noted].get_mut(from..from + len + SLACK)?;
         to[4..4 + WORD].copy_from_slice(&base.to_le_bytes());
         to[4 + WORD] = low;
         to[5 + WORD] = part.repeats as u8;
         let bytes = &mut to[RUN..];
+        let following = (0..rest).map(|i| word(part.at + 1 + i));
         if low == RAW {
-            for (i, to) in bytes[..part.words * WORD].as_chunks_mut().0.iter_mut().enumerate() {
-                *to = word(part.at + i).to_le_bytes();
+            for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip([base].into_iter().chain(following)) {
+                *to = word.to_le_bytes();
             }
+            bytes[part.words * WORD..].fill(0);
         } else {
-            let mask = (1 << low) - 1;
-            for i in 0..rest {
-                let difference = word(part.at + i + 1) - base;
-                put_bits(bytes, i * usize::from(low), difference & mask);
-                put_bits(bytes, rest * usize::from(low) + (difference >> low) as usize + i, 1);
-            }
+            bytes.fill(0);
+            put_bits(base, low.into(), following, bytes);
         }
         let place = u16::try_from(from / UNIT).ok()?;
         let sum = check(&to[4..len], part.at..part.at + part.len(), place);
         to[..4].copy_from_slice(&sum.to_le_bytes());
-        for (at, number) in [(0, part.at as u16), (self.runs, place)] {
-            let at = HEAD + 2 * (at + self.run);
-            self.to[at..at + 2].copy_from_slice(&number.to_le_bytes());
-        }
-        (self.at, self.run) = (from + len, self.run + 1);
+        let note = [part.at as u16, place].map(u16::to_le_bytes);
+        self.to[noted..noted + 4].copy_from_slice(note.as_flattened());
+        (self.at, self.runs) = (from + len, self.runs + 1);
         Some(())
+    }
+
+    /// Puts starts where they belong, and says how long it all is.
+    fn finish(self, words: u16) -> Option<usize> {
+        let Writer { to, at, runs } = self;
+        let head = [words, u16::try_from(runs).ok()?].map(u16::to_le_bytes);
+        to.get_mut(..HEAD)?.copy_from_slice(head.as_flattened());
+        let end = at + 4 * runs;
+        let slack = end..end + SLACK;
+        if slack.end > to.len() {
+            return None;
+        }
+        let noted = to.len() - 4 * runs;
+        to[noted..].as_chunks_mut::<4>().0.reverse();
+        to.copy_within(noted.., at);
+        to[slack.clone()].fill(0);
+        Some(slack.end)
     }
 }
 
@@ -174,9 +180,38 @@ fn low_bits(range: u64, rest: usize) -> (u8, u64) {
     }
 }
 
-#[inline]
-fn put_bits(bytes: &mut [u8], at: usize, bits: u64) {
-    let to = &mut bytes[at / 8..][..WORD];
-    let word = u64::from_le_bytes(to.try_into().unwrap_or_default()) | bits << (at % 8);
-    to.copy_from_slice(&word.to_le_bytes());
+/// Puts in the bits of words behind the first one, `base`, where there are zeros.
+fn put_bits(base: u64, low: usize, words: impl ExactSizeIterator<Item = u64>, bytes: &mut [u8]) {
+    let mask = (1 << low) - 1;
+    let high_at = words.len() * low;
+    // Low bits that are not yet put in, how many, and where they belong; ones of high bits, and where.
+    let (mut lower, mut count, mut low_byte) = (0, 0, 0);
+    let (mut ones, mut high_byte) = (0, high_at / 8);
+    for (i, word) in words.enumerate() {
+        let difference = word - base;
+        lower |= (difference & mask) << count;
+        count += low;
+        // Whole bytes go.
+        if count >= 64 {
+            bytes[low_byte..low_byte + WORD].copy_from_slice(&lower.to_le_bytes());
+            (low_byte, count) = (low_byte + WORD, count - 64);
+            lower = (difference & mask) >> (low - count);
+        }
+        let at = high_at + (difference >> low) as usize + i;
+        if at / 8 >= high_byte + WORD {
+            put_word(bytes, high_byte, ones);
+            (ones, high_byte) = (0, at / 8);
+        }
+        ones |= 1 << (at - 8 * high_byte);
+    }
+    put_word(bytes, low_byte, lower);
+    put_word(bytes, high_byte, ones);
+}
+
+/// Sets the ones of a word.
+fn put_word(bytes: &mut [u8], at: usize, ones: u64) {
+    let to = &mut bytes[at..at + WORD];
+    for (to, ones) in to.iter_mut().zip(ones.to_le_bytes()) {
+        *to |= ones;
+    }
 }

@@ -118,7 +118,8 @@ fn damage_is_noticed_where_it_matters() {
     let (mut refused, mut passed) = (0, 0);
     for bit in 0..kept.len() * 8 {
         // All of what leads to runs, some of the rest.
-        if bit > 8 * 400 && bit % 61 != 0 {
+        let starts = bit > 8 * (kept.len() - 200);
+        if !starts && bit > 8 * HEAD && bit % 61 != 0 {
             continue;
         }
         kept[bit / 8] ^= 1 << (bit % 8);
@@ -133,7 +134,7 @@ fn damage_is_noticed_where_it_matters() {
         }
         kept[bit / 8] ^= 1 << (bit % 8);
     }
-    assert!(refused > 300 && passed > 300, "{refused} {passed}");
+    assert!(refused > 200 && passed > 1000, "{refused} {passed}");
 }
 
 /// Bytes of anybody's: nothing panics, and nothing outside is written.
@@ -146,7 +147,9 @@ fn what_was_never_packed() {
     for _ in 0..20_000 {
         let mut bad = kept.clone();
         for _ in 0..1 + random.below(5) {
-            let at = if random.below(2) == 0 { random.index(HEAD + 200) } else { random.index(bad.len()) };
+            let places =
+                [random.index(HEAD + 20), bad.len() - 1 - random.index(200), random.index(bad.len())];
+            let at = places[random.index(3)];
             bad[at] = random.next() as u8;
         }
         bad.truncate(if random.below(4) == 0 { random.index(bad.len()) } else { bad.len() });
