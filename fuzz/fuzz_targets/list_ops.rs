@@ -36,20 +36,23 @@ fuzz_target!(|data: &[u8]| {
 fn numbers(session: &Session<'_>, input: &mut Input<'_>) {
     let mut list = SlabList::new(session).per_slab(2 + usize::from(input.byte()));
     let mut model = BTreeSet::new();
+    let is_far = input.byte() % 2 == 1;
+    // Far from each other: leaves are kept as ascending numbers, and searched so.
+    let put = |x: u64| if is_far { x << 40 | x.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24 } else { x };
     while !input.0.is_empty() && model.len() < MOST {
         let (what, x) = (input.byte(), u64::from(input.short()));
         match what % 8 {
-            0..3 => assert_eq!(list.insert(&x).unwrap(), model.insert(x)),
-            3 => assert_eq!(list.remove(&x).unwrap().is_some(), model.remove(&x)),
+            0..3 => assert_eq!(list.insert(&put(x)).unwrap(), model.insert(put(x))),
+            3 => assert_eq!(list.remove(&put(x)).unwrap().is_some(), model.remove(&put(x))),
             4 => {
                 // Many at once: in order, or far apart.
                 let step = 1 + u64::from(what / 8);
-                for x in (0..u64::from(input.byte())).map(|i| x + i * step) {
+                for x in (0..u64::from(input.byte())).map(|i| put(x + i * step)) {
                     assert_eq!(list.insert(&x).unwrap(), model.insert(x));
                 }
             }
             5 => {
-                let to = x + u64::from(input.byte());
+                let (x, to) = (put(x), put(x + u64::from(input.byte())));
                 let inside: Vec<u64> = model.range(x..to).copied().collect();
                 let seen: Vec<u64> = list.range(x..to).unwrap().map(Result::unwrap).collect();
                 assert_eq!(seen, inside);
@@ -61,6 +64,9 @@ fn numbers(session: &Session<'_>, input: &mut Input<'_>) {
             6 => {
                 let number = usize::from(input.short()) % (model.len() + 1);
                 assert_eq!(list.at(number as u64).unwrap(), model.iter().nth(number).copied());
+                assert_eq!(list.contains(&put(x)).unwrap(), model.contains(&put(x)));
+                let here = model.contains(&put(x)).then(|| model.range(..put(x)).count() as u64);
+                assert_eq!(list.find(&put(x)).unwrap(), here);
             }
             _ => {
                 list.reap().unwrap();

@@ -1,7 +1,7 @@
 //! Whether and how nodes are grouped before their block is compressed.
 //!
 //! Which way pays depends on what the nodes hold. Blocks of one kind mostly hold the same kind of thing, so plans with all numbers of columns are tried for the
-//! first block of a kind, and then, for one in [`TRY_EACH`], those near to what won last, which the others take. Whether a block is grouped is noted in it, with the bytes that
+//! first blocks of a kind (the first, second, fourth and so on), and then, for one in [`TRY_EACH`], those near to what won last, which the others take. Whether a block is grouped is noted in it, with the bytes that
 //! were compressed; the plan stands among them.
 //!
 //! An array of ascending numbers is packed instead, if that takes about as few bytes (`layout/ascending`): then parts of it can be read without the rest.
@@ -113,7 +113,8 @@ impl Core {
     ) -> Best {
         let blocks = plans.blocks.fetch_add(1, Relaxed);
         let old = *locked(&plans.best);
-        if !blocks.is_multiple_of(TRY_EACH) {
+        // The first ones may be those of another collection, or empty.
+        if !blocks.is_multiple_of(TRY_EACH) && !blocks.is_power_of_two() {
             return old;
         }
         let Some(most) = fields.plan(of, bytes) else { return old };

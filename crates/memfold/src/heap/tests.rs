@@ -9,6 +9,7 @@ use super::*;
 use crate::random::Random;
 
 mod parts;
+mod peek;
 mod room;
 mod threads;
 mod view;

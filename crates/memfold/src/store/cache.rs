@@ -26,7 +26,7 @@ pub(super) fn will_read<T>(at: *const T) {
 
 /// `bytes` at `at` will be read soon.
 #[inline]
-pub(super) fn will_read_all(at: *const u8, bytes: usize) {
+pub(crate) fn will_read_all(at: *const u8, bytes: usize) {
     for offset in (0..bytes.min(MOST)).step_by(LINE) {
         will_read(at.wrapping_add(offset));
     }

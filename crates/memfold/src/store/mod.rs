@@ -55,6 +55,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use blob::{Header, PAD_LIMIT};
 pub use blob::{OWNER_LIMIT, Ref};
+#[cfg(feature = "std")]
+pub(crate) use cache::will_read_all;
 use class::Class;
 pub use compact::{Debt, Goal, Maintained};
 #[cfg(feature = "std")]
@@ -73,6 +75,9 @@ const CLASSES_PER_CHUNK: usize = 8;
 const CHUNKS: usize = size::CLASSES / CLASSES_PER_CHUNK;
 const _: () = assert!(size_of::<Class>() * CLASSES_PER_CHUNK <= 4096);
 const _: () = assert!(size::CLASSES.is_multiple_of(CLASSES_PER_CHUNK));
+
+/// Bytes at each end of a blob that are fetched before a part of it is wanted.
+const ENDS: usize = 320;
 
 /// There is no room for the blob; the store is as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -262,6 +267,13 @@ impl<M: Memory> Store<M> {
     ///
     /// As for `get`.
     pub unsafe fn get_unverified(&self, r: Ref, owner: u64) -> Result<Blob<'_>, Corrupt> {
+        if let Some(class) = self.class(r.class()).filter(|class| class.is_ready(r.index())) {
+            // What leads to its parts is at its ends.
+            let (slot, bytes) = (class.slot(r.index()), class.slot as usize);
+            let ends = bytes.min(ENDS);
+            cache::will_read_all(slot, ends);
+            cache::will_read_all(slot.wrapping_add(bytes - ends), ends);
+        }
         // SAFETY: the caller keeps the same contract.
         unsafe { self.find(r, owner) }.map(|(blob, _)| blob)
     }

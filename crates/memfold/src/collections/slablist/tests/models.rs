@@ -13,9 +13,11 @@ trait Made: Element<Owned: Clone + Debug + Ord> + Ord {
     fn make(random: &mut Random) -> Owned<Self>;
 }
 
+/// Few, that lie far from each other: leaves are kept as ascending numbers, and searched so.
 impl Made for u64 {
     fn make(random: &mut Random) -> u64 {
-        random.below(5000)
+        let number = random.below(5000);
+        number << 50 | Random(number).next() >> 14
     }
 }
 
@@ -63,7 +65,7 @@ fn borrowed<E: ?Sized + Made>(bound: &Bound<Owned<E>>) -> Bound<&E> {
     }
 }
 
-fn sorted_list<E: ?Sized + Made, C: Compare<E>>(order: C, backwards: bool, turns: usize) {
+fn sorted_list<E: ?Sized + Made, C: Compare<E>>(order: C, backwards: bool, turns: usize) -> u64 {
     let heap = heap();
     let session = heap.session().unwrap();
     let random = &mut Random(turns as u64);
@@ -99,6 +101,13 @@ fn sorted_list<E: ?Sized + Made, C: Compare<E>>(order: C, backwards: bool, turns
             10..15 => {
                 assert_eq!(list.get(element.borrow()).unwrap().as_ref(), model.get::<E>(element.borrow()))
             }
+            15..17 if !backwards => {
+                let number =
+                    model.range::<E, _>((Bound::Unbounded, Bound::Excluded(element.borrow()))).count() as u64;
+                let here = model.contains::<E>(element.borrow()).then_some(number);
+                assert_eq!(list.find(element.borrow()).unwrap(), here);
+                assert_eq!(list.at(number).unwrap().as_ref(), model.iter().nth(number as usize));
+            }
             what if (what < 70) == grows => {
                 assert_eq!(list.insert(element.borrow()).unwrap(), model.insert(element));
             }
@@ -116,13 +125,15 @@ fn sorted_list<E: ?Sized + Made, C: Compare<E>>(order: C, backwards: bool, turns
     assert!(list.len() > 60, "{}", list.len());
     drop(list);
     assert_eq!(heap.stats().nodes, 0);
+    heap.stats().peeks
 }
 
 #[test]
 fn sorted_strings_and_bytes() {
     sorted_list::<str, _>(Natural, false, 12_000);
     sorted_list::<[u8], _>(Natural, false, 12_000);
-    sorted_list::<u64, _>(Natural, false, 12_000);
+    let peeks = sorted_list::<u64, _>(Natural, false, 12_000);
+    assert!(peeks > 100, "{peeks}");
     sorted_list::<str, _>(|a: &str, b: &str| b.cmp(a), true, 6000);
 }
 

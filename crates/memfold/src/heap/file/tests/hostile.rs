@@ -1,5 +1,6 @@
 //! Files that are damaged, cut, foreign, or made to do harm.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::string::ToString;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,6 +16,7 @@ use super::super::format::{
 use super::*;
 use crate::heap::Limit;
 use crate::heap::core::{Shape, locked};
+use crate::heap::grouping::ASCENDING;
 use crate::heap::handle::Parts;
 
 fn options() -> Options {
@@ -491,4 +493,56 @@ fn a_limit_that_is_too_small() {
     model.is_in(&mut load(&file, &enough).unwrap());
     let bad = Options::new().limit(Limit::Blocks(0));
     assert!(matches!(load(&file, &bad), Err(LoadError::Options(_))));
+}
+
+/// Blocks that are kept as ascending numbers.
+#[test]
+fn arrays_that_lie() {
+    let mut heap = Heap::new(options()).unwrap();
+    let mut session = heap.session().unwrap();
+    let (mut random, mut last) = (Random(5), 0);
+    let nodes: Vec<Handle> = (0..9)
+        .map(|_| {
+            let node = session.alloc(session.longest()).unwrap();
+            for word in session.write(node).unwrap().as_chunks_mut().0 {
+                last += random.below(1 << 40);
+                *word = last.to_le_bytes();
+            }
+            node
+        })
+        .collect();
+    let whole: Vec<Vec<u8>> = nodes.iter().map(|&node| session.read(node).unwrap()).collect();
+    drop(session);
+    let file = saved(&mut heap);
+    let is_array = |record: &Record| record.grouping == ASCENDING;
+    let loaded = load(&file, &options().codec("zstd:1")).unwrap();
+    let session = loaded.session().unwrap();
+    for (node, bytes) in nodes.iter().zip(&whole) {
+        assert_eq!(&session.read(*node).unwrap(), bytes);
+    }
+    let len = Cell::new(1);
+    let mut at = 0;
+    while at < len.get() {
+        let bit = 1 << random.below(8);
+        let bad = with_record(&file, is_array, |_, payload| {
+            len.set(payload.len());
+            payload[at] ^= bit;
+        });
+        use_up(load(&bad, &options()).unwrap());
+        at += 1;
+    }
+    // Something else, taken for that, and the other way round.
+    for grouping in [0, 1, 200, 254] {
+        let bad = with_record(&file, is_array, |record, _| record.grouping = grouping);
+        assert!(load(&bad, &options()).unwrap().check().is_err());
+        use_up(load(&bad, &options()).unwrap());
+    }
+    let file = open_file();
+    for is in [is_mixed as fn(&Record) -> bool, is_equal] {
+        let bad = with_record(&file, is, |record, _| record.grouping = ASCENDING);
+        let mut heap = load(&bad, &options()).unwrap();
+        assert!(heap.check().is_err());
+        let _ = heap.save_to(&mut vec![]);
+        use_up(heap);
+    }
 }

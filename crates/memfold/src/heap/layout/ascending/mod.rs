@@ -24,7 +24,7 @@ use std::ops::Range;
 
 pub use pack::pack;
 
-use crate::store::{hash, mix};
+use crate::store::{hash, mix, will_read_all};
 
 const WORD: usize = size_of::<u64>();
 /// Words of a run at most, without repeats: a slab of the usual length is one run, and not parts of two.
@@ -120,6 +120,7 @@ impl<'p> Packed<'p> {
         loop {
             let run = self.run(number)?;
             let follows = next.map_or(run.words.start <= from, |next| run.words.start == next);
+            will_read_all(run.bytes.as_ptr(), run.len);
             if !follows || !run.is_right() {
                 return None;
             }

@@ -83,7 +83,7 @@ fn what_is_packed_comes_back() {
         words.truncate(len);
         round(&words, &mut random);
     }
-    for words in [&[0][..], &[u64::MAX; 3], &[0, u64::MAX], &[5; 70_0], &[0, 0, 0, 0, 0, u64::MAX]] {
+    for words in [&[0][..], &[u64::MAX; 3], &[0, u64::MAX], &[5; 700], &[0, 0, 0, 0, 0, u64::MAX]] {
         round(words, &mut random);
     }
 }
