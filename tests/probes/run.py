@@ -176,7 +176,8 @@ def count_with_bpftrace(program, table):
     holds(counts["slab_alloc"] == counts["slab_free"], "leaves were made and not freed")
     holds(counts["heap_alloc"] == counts["heap_free"] - 1, "nodes were made and not freed")
     holds(counts["compress"] <= counts["heap_compress"] <= counts["store_put"], f"compressions: {counts}")
-    holds(counts["decompress"] == counts["heap_decompress"] == counts["heap_fault"], f"decompressions: {counts}")
+    # Arrays of ascending numbers need no codec.
+    holds(counts["decompress"] <= counts["heap_decompress"] == counts["heap_fault"], f"decompressions: {counts}")
     holds(counts["heap_block_make"] == counts["heap_block_vacate"], f"blocks: {counts}")
     numbers = dict(re.findall(r"^@(bytes|payload|elements): (\d+)$", text, re.M))
     holds(0 < int(numbers["payload"]) < int(numbers["bytes"]) and int(numbers["elements"]) > 100, f"{numbers}")

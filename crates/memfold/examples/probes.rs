@@ -10,6 +10,12 @@ use std::error::Error;
 use memfold::collections::SlabList;
 use memfold::heap::{Heap, Limit, Options};
 
+/// Numbers in no order, and at no regular distances.
+fn mixed(number: u64) -> u64 {
+    let mixed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<u64>());
     let elements = arguments.next().transpose()?.unwrap_or(10_000);
@@ -23,16 +29,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         for number in 0..elements {
             // Every tenth is the one before.
             let number = number - u64::from(number % 10 == 9);
-            let mixed = (number + round * elements).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            added += u64::from(list.insert(&mixed)?);
+            added += u64::from(list.insert(&mixed(number + round * elements))?);
             adds += 1;
         }
         for number in 0..elements {
-            list.contains(&(number + round * elements).wrapping_mul(0x9e37_79b9_7f4a_7c15))?;
+            list.contains(&mixed(number + round * elements))?;
             finds += 1;
         }
         for number in (0..elements).step_by(2) {
-            list.remove(&(number + round * elements).wrapping_mul(0x9e37_79b9_7f4a_7c15))?;
+            list.remove(&mixed(number + round * elements))?;
             removes += 1;
         }
         list.reap()?;
@@ -78,8 +83,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("test_list_add:1 {lies}");
     println!("heap_free:2 {}", u64::from(stale));
     println!(
-        "heap_fault {}\nheap_evict {}\nheap_compress {}",
-        stats.faults, stats.evictions, stats.compressions
+        "heap_fault {}\nheap_peek {}\nheap_evict {}\nheap_compress {}",
+        stats.faults, stats.peeks, stats.evictions, stats.compressions
     );
     Ok(())
 }

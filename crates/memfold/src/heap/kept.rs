@@ -54,7 +54,12 @@ impl Core {
             self.put(owner, block, bytes, work, spare, fields)
         })??;
         block.set_copy(copy);
-        probe!(heap_compress, owner, len, block.grouping.load(Relaxed) != AS_IT_IS);
+        let grouped = match block.grouping.load(Relaxed) {
+            AS_IT_IS => 0,
+            ASCENDING => 2,
+            _ => 1,
+        };
+        probe!(heap_compress, owner, len, grouped);
         frame.dirty.store(false, Relaxed);
         self.counts.compressions.fetch_add(1, Relaxed);
         self.upkeep();

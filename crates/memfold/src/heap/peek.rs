@@ -25,6 +25,7 @@ use super::layout::ascending::Packed;
 use super::session::Session;
 use super::view::View;
 use super::way::Spot;
+use crate::probe;
 use crate::store::Ref;
 
 /// See the module. With 16, who looks at the same parts until the block comes has spent as much as bringing it costs; but where all blocks are wanted, more or less often, each that comes
@@ -98,6 +99,7 @@ impl Session<'_> {
             && peek.copy(second) == Some(())
         {
             self.core().counts.peeks.fetch_add(1, Relaxed);
+            probe!(heap_peek, handle.block());
             return Ok(look(peek.view()));
         }
         self.view(handle, look)

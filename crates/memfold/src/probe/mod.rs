@@ -196,6 +196,8 @@ probes! {
     heap_fault_begin(block);
     /// It was, with so many bytes; 0 after an error.
     heap_fault(block, bytes, frame);
+    /// Something was found in a block that stays compressed.
+    heap_peek(block);
     /// A block left its frame.
     heap_evict(block, frame);
     /// A block is about to be put into the store.
