@@ -77,6 +77,13 @@ impl Core {
         Err(Error::Pinned)
     }
 
+    /// Whether a block can come without another one going.
+    pub fn has_free_frame(&self) -> bool {
+        let allowed = self.frames_allowed();
+        let pool = locked(&self.pool);
+        !pool.free.is_empty() || pool.made < allowed
+    }
+
     /// One more frame.
     fn make_frame(&self, pool: &mut Pool) -> Result<u32, Error> {
         let frame = match pool.empty.pop() {

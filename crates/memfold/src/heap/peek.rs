@@ -1,8 +1,8 @@
 //! Looking at parts of a node whose block stays compressed.
 //!
 //! Of an array of ascending numbers parts can be made again without the rest (`layout/ascending`). To search one so takes about a twelfth of the time in which its block is brought
-//! back. But who has brought it has it the next time: so once in [`BRING`] times it is brought, and those come that are wanted often, and don't make
-//! room for what is wanted once.
+//! back. But who has brought it has it the next time: so once in [`BRING`] times it is brought, sooner if nothing has to go for it. So those come that are wanted often, and don't
+//! make room for what is wanted once.
 //!
 //! What is looked at is a copy, which the session keeps the memory for. Nobody's code is called while the block is locked.
 
@@ -31,6 +31,8 @@ use crate::store::Ref;
 /// See the module. With 16, who looks at the same parts until the block comes has spent as much as bringing it costs; but where all blocks are wanted, more or less often, each that comes
 /// makes one go that was wanted too. A find by Zipf's law, what is wanted most being scattered, took 7 times as long as in a resident list with 16, and 5 times with 64.
 const BRING: u32 = 64;
+/// Once in so many times, if there is a frame without a block.
+const BRING_TO_FREE: u32 = 16;
 
 /// What a session keeps for it.
 #[derive(Default)]
@@ -42,11 +44,12 @@ pub struct Peeks {
 
 impl Peeks {
     /// Whether a block is to be brought this time: at random, since what a program wants comes in turns of its own.
-    fn brings(&self) -> bool {
+    fn brings(&self, core: &Core) -> bool {
         // Knuth, The Art of Computer Programming, 3.3.4, table 1, line 16.
         let turn = self.turn.get().wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         self.turn.set(turn);
-        turn >> 16 & (BRING - 1) == 0
+        let random = turn >> 16;
+        random.is_multiple_of(BRING) || random.is_multiple_of(BRING_TO_FREE) && core.has_free_frame()
     }
 
     /// Bytes of memory.
@@ -124,7 +127,7 @@ impl Session<'_> {
         if !is_kept
             || !is_node
             || block.incarnation.load(Relaxed) != handle.incarnation()
-            || self.peeks.brings()
+            || self.peeks.brings(core)
         {
             return None;
         }

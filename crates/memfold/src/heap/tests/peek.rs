@@ -85,6 +85,30 @@ fn a_block_stays_compressed_until_it_is_wanted_often() {
     }
 }
 
+/// Where there is room for all, all comes soon.
+#[test]
+fn what_need_not_push_others_out_comes_soon() {
+    let mut heap = heap(20);
+    let session = heap.session().unwrap();
+    let nodes: Vec<_> = (0..20).map(|version| make(&session, version)).collect();
+    drop(session);
+    let mut file = Vec::new();
+    heap.save_to(&mut file).unwrap();
+    let heap = Heap::load_from(&mut &file[..], Options::new().limit(Limit::Blocks(20))).unwrap();
+    let session = heap.session().unwrap();
+    // What came from a file is looked at as a whole first.
+    nodes.iter().for_each(|node| assert!(two(&session, *node, 5).is_ok()));
+    assert_eq!((heap.stats().faults, heap.stats().peeks), (20, 0));
+    heap.core().evict_all(0).unwrap();
+    let mut random = Random(4);
+    for _ in 0..1500 {
+        let version = random.index(20);
+        assert_eq!(two(&session, nodes[version], 5).unwrap().1, word_of(version as u64, 5));
+    }
+    let stats = heap.stats();
+    assert!(stats.faults >= 39 && stats.peeks < 600, "{stats:?}");
+}
+
 /// All damage is an error, or lies elsewhere.
 #[test]
 fn a_part_is_right_or_an_error() {
