@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::sync::MutexGuard;
 use std::sync::atomic::{Ordering::*, fence};
 use std::vec;
+use std::vec::Vec;
 
 use super::blocks::{Block, Place};
 use super::core::{Core, Pool, Shape, locked};
@@ -21,6 +22,15 @@ enum Evicted {
     Pinned,
 }
 
+/// A block whose tenancy is over, and its lock.
+struct Leaving<'a> {
+    number: u32,
+    frame: &'a Frame,
+    owner: u32,
+    block: &'a Block,
+    _lock: MutexGuard<'a, ()>,
+}
+
 /// What came of trying all frames.
 enum Round {
     /// This one is free, and the caller's.
@@ -33,6 +43,9 @@ enum Round {
 
 /// Rounds over all frames, and chances for other threads, before a heap without a free frame gives up.
 const ROUNDS: u32 = 20_000;
+/// Blocks that go at once at most where other sessions have to be told, and one in how many of those that are there.
+const AT_ONCE: u32 = 8;
+const PART_AT_ONCE: u32 = 16;
 
 impl Core {
     /// A frame without a block, which is the caller's. Evicts if need be.
@@ -49,6 +62,10 @@ impl Core {
         // What is allowed has become less.
         let kept = self.frames_kept(allowed);
         while pool.made > kept {
+            if let Some(frame) = pool.free.pop() {
+                self.give_frame_to(&mut pool, frame, kept);
+                continue;
+            }
             let round = self.evict_one(me, pool);
             pool = locked(&self.pool);
             match round {
@@ -94,30 +111,46 @@ impl Core {
         Ok(frame)
     }
 
-    /// Tries frame after frame until one is free. Those whose blocks stay are left chosen meanwhile, so that each is tried once.
+    /// Tries frames until one is free. Those whose blocks stay are left chosen meanwhile, so that each is tried once.
     fn evict_one<'a>(&'a self, me: u16, mut pool: MutexGuard<'a, Pool>) -> Result<Round, Error> {
+        // To tell other sessions interrupts their threads: then several blocks go at once.
+        let most = match self.seats.has_others(me.into()) {
+            true if self.options.paranoid => AT_ONCE,
+            true => (pool.made / PART_AT_ONCE).clamp(1, AT_ONCE),
+            false => 1,
+        };
         let mut rejected = vec![];
         let mut round = Ok(Round::Nothing);
-        while let Some(frame) = pool.choose(&self.frames) {
+        loop {
+            let chosen: Vec<u32> = (0..most).map_while(|_| pool.choose(&self.frames)).collect();
+            if chosen.is_empty() {
+                break;
+            }
             drop(pool);
-            let evicted = self.evict(me, frame);
+            let evicted = self.evict(me, &chosen);
             pool = locked(&self.pool);
-            round = match evicted {
-                Ok(Evicted::Done) => {
-                    pool.has_gone(frame);
-                    Ok(Round::Frame(frame))
+            for (frame, evicted) in chosen.into_iter().zip(evicted) {
+                let is_freed = matches!(round, Ok(Round::Frame(_)));
+                match evicted {
+                    Ok(Evicted::Done) => {
+                        pool.has_gone(frame);
+                        if is_freed {
+                            pool.free.push(frame);
+                        } else {
+                            round = Ok(Round::Frame(frame));
+                        }
+                        continue;
+                    }
+                    _ if is_freed => {}
+                    Ok(kept) => {
+                        let all_pinned = matches!(kept, Evicted::Pinned)
+                            && matches!(round, Ok(Round::Nothing | Round::Pinned));
+                        round = round.map(|_| if all_pinned { Round::Pinned } else { Round::Busy });
+                    }
+                    Err(error) => round = Err(error),
                 }
-                Ok(kept) => {
-                    rejected.push(frame);
-                    let all_pinned = matches!(kept, Evicted::Pinned)
-                        && matches!(round, Ok(Round::Nothing | Round::Pinned));
-                    Ok(if all_pinned { Round::Pinned } else { Round::Busy })
-                }
-                Err(error) => {
-                    rejected.push(frame);
-                    Err(error)
-                }
-            };
+                rejected.push(frame);
+            }
             if matches!(round, Ok(Round::Frame(_)) | Err(_)) {
                 break;
             }
@@ -162,16 +195,34 @@ impl Core {
         locked(&self.pool).policy.came(frame, &self.frames);
     }
 
-    /// Makes a block absent and its frame free.
-    fn evict(&self, me: u16, number: u32) -> Result<Evicted, Error> {
-        let Some(frame) = self.frames.get(number) else { return Ok(Evicted::Busy) };
-        let owner = frame.block.load(Acquire);
-        let Some(block) = self.blocks.get(owner).filter(|_| owner != 0) else { return Ok(Evicted::Busy) };
-        let Some(_lock) = block.try_lock() else { return Ok(Evicted::Busy) };
-        if block.state().place() != Place::Resident(number) || frame.is_held() {
-            return Ok(Evicted::Busy);
+    /// Makes blocks absent and their frames free: what came of each.
+    fn evict(&self, me: u16, frames: &[u32]) -> Vec<Result<Evicted, Error>> {
+        // Nobody waits for a block's lock while it has one of these, nor while its session is busy.
+        let leaving: Vec<_> = frames.iter().map(|&frame| self.begin_to_leave(frame)).collect();
+        if leaving.iter().any(Option::is_some) {
+            self.seats.tell_others(me.into());
         }
-        self.end(me, frame);
+        let leave = |leaving: Option<Leaving<'_>>| leaving.map_or(Ok(Evicted::Busy), |it| self.leave(me, it));
+        leaving.into_iter().map(leave).collect()
+    }
+
+    /// Ends the tenancy of a frame, whose block nobody is at just now.
+    fn begin_to_leave(&self, number: u32) -> Option<Leaving<'_>> {
+        let frame = self.frames.get(number)?;
+        let owner = frame.block.load(Acquire);
+        let block = self.blocks.get(owner).filter(|_| owner != 0)?;
+        let lock = block.try_lock()?;
+        if block.state().place() != Place::Resident(number) || frame.is_held() {
+            return None;
+        }
+        frame.end();
+        Some(Leaving { number, frame, owner, block, _lock: lock })
+    }
+
+    /// Makes a block absent, of whose end of tenancy others have been told.
+    fn leave(&self, me: u16, leaving: Leaving<'_>) -> Result<Evicted, Error> {
+        let Leaving { number, frame, owner, block, .. } = leaving;
+        self.wait_for_owner(me, frame);
         let kept = if self.seats.have_pinned(owner) {
             Ok(Evicted::Pinned)
         } else if frame.is_held() {
@@ -196,6 +247,11 @@ impl Core {
     pub fn end(&self, me: u16, frame: &Frame) {
         frame.end();
         self.seats.tell_others(me.into());
+        self.wait_for_owner(me, frame);
+    }
+
+    /// Waits until the session that may change a frame's block has left; it has been told that the tenancy is over.
+    fn wait_for_owner(&self, me: u16, frame: &Frame) {
         let owner = frame.owner.load(Relaxed);
         if owner != 0 && owner != me {
             self.seats.wait_for(owner.into());

@@ -119,9 +119,14 @@ impl Seats {
     /// What was written before is seen by every session but `me` before it uses a block again.
     pub fn tell_others(&self, me: u32) {
         fence(SeqCst);
-        if self.taken.load(Acquire) > u32::from(me != 0) {
+        if self.has_others(me) {
             self.fences.heavy();
         }
+    }
+
+    /// Whether there are sessions but `me`; 0 is none.
+    pub fn has_others(&self, me: u32) -> bool {
+        self.taken.load(Acquire) > u32::from(me != 0)
     }
 
     /// Waits until a session has left, which has been told before.

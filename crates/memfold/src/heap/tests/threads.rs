@@ -113,8 +113,11 @@ fn blocks_go_from_thread_to_thread() {
     threads_use_each_others_nodes(options(1000), &[24], 60_000);
     threads_use_each_others_nodes(options(4), &[10, 50, 50, 300], 8000);
     threads_use_each_others_nodes(options(4), &[24], 8000);
+    // Several blocks are evicted at once.
+    threads_use_each_others_nodes(options(64), &[900, 1500], 8000);
     threads_use_each_others_nodes(options(6), &[10, 200, 6000], 2000);
     threads_use_each_others_nodes(options(4).paranoid(true), &[10, 50], 300);
+    threads_use_each_others_nodes(options(64).paranoid(true), &[900, 1500], 300);
 }
 
 #[test]
