@@ -84,6 +84,7 @@ pub use file::{LoadError, SaveError};
 pub use guards::{NodeMut, Pin};
 pub use handle::Handle;
 pub use options::{Ahead, HeapKind, Limit, Options};
+pub(crate) use peek::Parts;
 pub use policy::{PolicyKind, UnknownPolicy};
 pub use session::Session;
 pub use typed::Plain;

@@ -21,7 +21,7 @@ use super::core::{Core, Shape};
 use super::error::Error;
 use super::grouping::ASCENDING;
 use super::handle::Handle;
-use super::layout::ascending::Packed;
+use super::layout::ascending::{Packed, Run};
 use super::session::Session;
 use super::view::View;
 use super::way::Spot;
@@ -58,28 +58,46 @@ impl Peeks {
     }
 }
 
-/// A node of which parts are copied.
-struct Peek<'s> {
+/// What somebody wants of a node.
+pub(crate) trait Parts {
+    /// The part that is looked at first, if parts are enough.
+    fn first(&self) -> Option<Range<usize>>;
+    /// The other one, by what the first one is.
+    fn second(&self, node: View<'_>) -> Option<Range<usize>>;
+    /// Whether of the other one only two words are wanted: the last one that is before something, and the one behind it.
+    const HAS_BORDER: bool;
+    /// Whether a word of the other one is before it. All words before it come first.
+    fn is_before(&self, word: u64) -> bool;
+}
+
+/// What is kept of a block.
+struct Kept<'s> {
     core: &'s Core,
     block: &'s Block,
     number: u32,
     /// The block is as it was as long as these are.
     state: State,
     copy: Ref,
+    /// Bytes.
+    len: usize,
+}
+
+/// A node of which parts are copied.
+struct Peek<'s> {
+    kept: Kept<'s>,
     node: Range<usize>,
-    image: usize,
     words: RefMut<'s, Vec<u64>>,
 }
 
 impl Session<'_> {
-    /// As `view`, for who wants a part of the node, and in it learns which other one: `parts` is asked for both. If the block is compressed, and this can be done,
-    /// these are all that `look` may find there; the block stays so.
+    /// As `view`, for who wants a part of the node, and in it learns which other one. If the block is compressed, and this can be done, the parts are all that
+    /// `look` may find there; the block stays so. Of a part with a border it finds the two words, and copies of them: of the first one in all places before, of the other one behind.
     #[inline(always)]
     pub(crate) fn view_parts<R>(
         &self,
         handle: Handle,
         mut look: impl FnMut(View<'_>) -> R,
-        parts: impl Fn(Option<View<'_>>) -> Option<Range<usize>>,
+        parts: &impl Parts,
     ) -> Result<R, Error> {
         match self.look_once(handle, |bytes| Some(look(View::new(bytes)))) {
             Some(result) => Ok(result),
@@ -89,17 +107,18 @@ impl Session<'_> {
 
     #[cold]
     #[inline(never)]
-    fn view_parts_hard<R>(
+    fn view_parts_hard<R, P: Parts>(
         &self,
         handle: Handle,
         mut look: impl FnMut(View<'_>) -> R,
-        parts: impl Fn(Option<View<'_>>) -> Option<Range<usize>>,
+        parts: &P,
     ) -> Result<R, Error> {
-        if let Some(first) = parts(None)
+        if let Some(first) = parts.first()
             && let Some(mut peek) = self.peek(handle)
             && peek.copy_first(first) == Some(())
-            && let Some(second) = parts(Some(peek.view()))
-            && peek.copy(second) == Some(())
+            && let Some(second) = parts.second(peek.view())
+            && (P::HAS_BORDER && peek.copy_border(second.clone(), parts) == Some(())
+                || peek.copy(second) == Some(()))
         {
             self.core().counts.peeks.fetch_add(1, Relaxed);
             probe!(heap_peek, handle.block());
@@ -133,8 +152,8 @@ impl Session<'_> {
         }
         let image = shape.image(core.options.block_size);
         let mut words = self.peeks.words.try_borrow_mut().ok()?;
-        // What is read by words may end within the last one.
-        let len = image.div_ceil(size_of::<u64>()) + 1;
+        // What is read by words may end within the last one. Behind it is room for a run.
+        let len = image.div_ceil(size_of::<u64>()) + 1 + Run::ROOM / size_of::<u64>();
         if words.len() < len {
             let (more, before) = (len - words.len(), words.capacity());
             words.try_reserve_exact(more).ok()?;
@@ -143,7 +162,28 @@ impl Session<'_> {
             core.counts.work_bytes.fetch_add(bytes as u64, Relaxed);
         }
         let node = equal.first()..equal.first() + equal.len as usize;
-        Some(Peek { core, block, number, state, copy, node, image, words })
+        Some(Peek { kept: Kept { core, block, number, state, copy, len: image }, node, words })
+    }
+}
+
+impl Kept<'_> {
+    /// Reads it, unless the block has changed.
+    fn read<R>(&self, read: impl FnOnce(Packed<'_>) -> Option<R>) -> Option<R> {
+        let _lock = self.block.try_lock()?;
+        // Whoever changes a block, or puts another into its place, brings it first.
+        if self.block.state() != self.state || self.block.unverified.load(Relaxed) {
+            return None;
+        }
+        let Kept { core, number, len, .. } = *self;
+        self.block.with_copy(|copy| {
+            if copy != self.copy {
+                return None;
+            }
+            // SAFETY: the copy is pinned, and who frees it has the block's lock.
+            let (id, bytes) = unsafe { core.store.get_unverified(copy, number.into()) }.ok()?;
+            Packed::will_read_part(bytes);
+            Packed::new(bytes, len).filter(|_| id == Some(CodecId::COPY)).and_then(read)
+        })?
     }
 }
 
@@ -154,29 +194,41 @@ impl Peek<'_> {
         (self.words[0].to_le() & 1 == 1).then_some(())
     }
 
+    /// Where a part of the node is in the image.
+    fn in_image(&self, part: &Range<usize>) -> Option<Range<usize>> {
+        let end = self.node.start.checked_add(part.end).filter(|&end| end <= self.node.end)?;
+        Some(self.node.start + part.start..end)
+    }
+
     /// Copies a part of the node.
     fn copy(&mut self, part: Range<usize>) -> Option<()> {
-        let end = self.node.start.checked_add(part.end).filter(|&end| end <= self.node.end)?;
-        self.copy_image(self.node.start + part.start..end)
+        self.copy_image(self.in_image(&part)?)
     }
 
     fn copy_image(&mut self, part: Range<usize>) -> Option<()> {
-        let Peek { core, block, number, .. } = *self;
-        let _lock = block.try_lock()?;
-        // Whoever changes a block, or puts another into its place, brings it first.
-        if block.state() != self.state || block.unverified.load(Relaxed) {
+        let to = self.words.as_mut_bytes().get_mut(..self.kept.len)?;
+        self.kept.read(|packed| packed.unpack_part(part, to))
+    }
+
+    /// Copies the words at the border of a part of the node to all places of it, if it is words of one run.
+    fn copy_border(&mut self, part: Range<usize>, parts: &impl Parts) -> Option<()> {
+        let range = self.in_image(&part).filter(|range| !range.is_empty())?;
+        let (from, to) = (range.start / size_of::<u64>(), range.end / size_of::<u64>());
+        if range != (from * size_of::<u64>()..to * size_of::<u64>()) {
             return None;
         }
-        let to = self.words.as_mut_bytes().get_mut(..self.image)?;
-        let unpack = |copy| {
-            if copy != self.copy {
-                return None;
-            }
-            // SAFETY: the copy is pinned, and who frees it has the block's lock.
-            let (id, bytes) = unsafe { core.store.get_unverified(copy, number.into()) }.ok()?;
-            Packed::new(bytes, to.len()).filter(|_| id == Some(CodecId::COPY))?.unpack_part(part, to)
-        };
-        block.with_copy(unpack)?
+        let (image, room) = self.words.split_at_mut(self.kept.len.div_ceil(size_of::<u64>()) + 1);
+        // Comparing is the program's, so it comes when the block is no longer locked.
+        let run = self.kept.read(|packed| packed.run_of(range)?.copy_to(room.as_mut_bytes()))?;
+        if !run.is_right() {
+            return None;
+        }
+        let start = run.words.start;
+        let border = run.border(from - start..to - start, |word| parts.is_before(word))?;
+        let (before, behind) = image.get_mut(from..to)?.split_at_mut_checked(start + border.before - from)?;
+        before.fill(border.last.to_le());
+        behind.fill(border.next.to_le());
+        Some(())
     }
 
     fn view(&mut self) -> View<'_> {

@@ -174,10 +174,22 @@ pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
         let _ = (leaf, seek);
         0
     }
-    /// The bytes of a slab.
+    /// The bytes of a slab's elements.
     fn slab_bytes(self, leaf: View<'_>, slab: usize) -> Range<usize> {
         let _ = slab;
         0..leaf.len()
+    }
+    /// The bytes of an element.
+    fn element_bytes(self, leaf: View<'_>, place: Place) -> Range<usize> {
+        let _ = place;
+        0..leaf.len()
+    }
+    /// Whether an element is one word of eight bytes.
+    const IS_WORD: bool = false;
+    /// Whether such a one is before what is looked for.
+    fn word_is_before<S: Seek<E>>(word: u64, seek: &S) -> bool {
+        let _ = (word, seek);
+        false
     }
     /// How many elements there are.
     fn count(self, leaf: View<'_>) -> usize;

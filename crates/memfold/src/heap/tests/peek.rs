@@ -1,5 +1,6 @@
 //! Parts of nodes whose blocks stay compressed.
 
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread;
@@ -36,14 +37,27 @@ fn word_of(version: u64, number: usize) -> u64 {
 
 /// The first word and another one, which is looked for by what the first one is.
 fn two(session: &Session<'_>, node: Handle, number: usize) -> Result<(u64, u64), Error> {
-    session.view_parts(
-        node,
-        |view| (view.get(0).unwrap(), view.get(8 * number).unwrap()),
-        |first| match first {
-            None => Some(0..8),
-            Some(view) => Some(8 * number..8 * number + 8 + view.get::<u64>(0)? as usize % 8),
-        },
-    )
+    let of = |view: View<'_>| Some(8 * number..8 * number + 8 + view.get::<u64>(0)? as usize % 8);
+    session.view_parts(node, |view| (view.get(0).unwrap(), view.get(8 * number).unwrap()), &Two(of))
+}
+
+/// The first word, and what it leads to.
+struct Two<F>(F);
+
+impl<F: Fn(View<'_>) -> Option<Range<usize>>> Parts for Two<F> {
+    const HAS_BORDER: bool = false;
+
+    fn first(&self) -> Option<Range<usize>> {
+        Some(0..8)
+    }
+
+    fn second(&self, node: View<'_>) -> Option<Range<usize>> {
+        (self.0)(node)
+    }
+
+    fn is_before(&self, _: u64) -> bool {
+        unreachable!()
+    }
 }
 
 #[test]
@@ -80,8 +94,8 @@ fn a_block_stays_compressed_until_it_is_wanted_often() {
     assert_eq!(two(&session, nodes[4], 5), Err(Error::Stale));
     // Parts that the node has not.
     for part in [0..usize::MAX, 1 << 40..1 << 41, session.longest()..session.longest() + 8] {
-        let parts = |first: Option<View<'_>>| Some(if first.is_none() { 0..8 } else { part.clone() });
-        assert_eq!(session.view_parts(nodes[0], |view| view.get::<u64>(0), parts), Ok(Some(word_of(0, 0))));
+        let parts = Two(|_: View<'_>| Some(part.clone()));
+        assert_eq!(session.view_parts(nodes[0], |view| view.get::<u64>(0), &parts), Ok(Some(word_of(0, 0))));
     }
 }
 

@@ -265,7 +265,19 @@ impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
 
     fn slab_bytes(self, leaf: View<'_>, slab: usize) -> Range<usize> {
         let start = self.slab_at(self.slot(leaf, slab));
-        start..start + self.per_slab * Self::SIZE
+        start..start + self.fill(leaf, slab) * Self::SIZE
+    }
+
+    fn element_bytes(self, leaf: View<'_>, place: Place) -> Range<usize> {
+        let at = self.slab_at(self.slot(leaf, place.slab)) + place.at.min(self.per_slab - 1) * Self::SIZE;
+        at..at + Self::SIZE
+    }
+
+    const IS_WORD: bool = Self::SIZE == size_of::<u64>();
+
+    #[inline(always)]
+    fn word_is_before<S: Seek<T>>(word: u64, seek: &S) -> bool {
+        T::read_from_bytes(&word.to_le_bytes()).is_ok_and(|element| seek.is_before(&element))
     }
 
     fn count(self, leaf: View<'_>) -> usize {

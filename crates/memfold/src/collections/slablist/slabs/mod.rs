@@ -1,15 +1,17 @@
 //! Leaves in a row, whatever their order means: what sorted and ordered lists of all formats have in common.
 //!
-//! `leaves.rs` makes leaves, `packing.rs` keeps them full, `whole.rs` goes over many of them.
+//! `leaves.rs` makes leaves, `packing.rs` keeps them full, `whole.rs` goes over many of them, `parts.rs` tells what of one is looked at.
 
 mod leaves;
 mod packing;
+mod parts;
 mod whole;
 
 use std::borrow::Borrow;
 use std::vec::Vec;
 
 use self::leaves::{alike, format_of, leaf_bytes, most_bytes};
+use self::parts::{Numbered, Sought};
 use super::element::Element;
 use super::format::{Batch, Format, Memo, Place, Put, Seek};
 use super::layers::{Layers, LeafRef, Spot};
@@ -133,11 +135,8 @@ impl<E: ?Sized + Element> Slabs<E> {
             let (place, is_equal) = self.format.find(leaf, seek, &mut Default::default());
             read(leaf, place, is_equal)
         };
-        let parts = |sublayer: Option<View<'_>>| match sublayer {
-            None => self.format.sublayer(),
-            Some(leaf) => Some(self.format.slab_bytes(leaf, self.format.slab_of(leaf, seek))),
-        };
-        Ok((session.view_parts(self.layers.get(spot).handle, look, parts)?, spot))
+        let parts = Sought::<E, S> { format: self.format, seek };
+        Ok((session.view_parts(self.layers.get(spot).handle, look, &parts)?, spot))
     }
 
     /// The element with a number, in the same way.
@@ -148,11 +147,8 @@ impl<E: ?Sized + Element> Slabs<E> {
             return self.get(session, at);
         }
         let look = |leaf: View<'_>| self.format.peek(leaf, self.format.place(leaf, index));
-        let parts = |sublayer: Option<View<'_>>| match sublayer {
-            None => self.format.sublayer(),
-            Some(leaf) => Some(self.format.slab_bytes(leaf, self.format.place(leaf, index).slab)),
-        };
-        session.view_parts(self.layers.get(spot).handle, look, parts)
+        let parts = Numbered::<E> { format: self.format, index };
+        session.view_parts(self.layers.get(spot).handle, look, &parts)
     }
 
     /// The number of the element behind which something belongs, if they are equal.

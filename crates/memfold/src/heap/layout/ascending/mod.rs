@@ -16,6 +16,7 @@
 //! Words and bits have the lowest first. The check is of the run and its place: a run is read only if it is right, whatever else of the block is damaged. Where
 //! the whole block has been checked, it is not looked at. Nothing that is read can lead outside of the block.
 
+mod border;
 mod pack;
 #[cfg(test)]
 mod tests;
@@ -33,10 +34,13 @@ const MOST: usize = 126;
 const HEAD: usize = 4;
 /// Bytes of a place's unit.
 const UNIT: usize = 4;
-/// Bytes of a run before its bits.
-const RUN: usize = 14;
+/// Bytes of a run's check, and all before its bits.
+const CHECK: usize = 4;
+const RUN: usize = CHECK + WORD + 2;
 /// Zeros behind all runs: eight bytes can be read wherever a bit is.
 const SLACK: usize = WORD;
+/// Bytes that are read soon from either end.
+const SOON: usize = 320;
 /// Low bits at most: those of a word are read at once, with up to seven before them.
 const MOST_LOW: u8 = 56;
 /// In place of low bits.
@@ -53,13 +57,14 @@ pub struct Packed<'p> {
 }
 
 /// A run, as far as it is known without reading it.
-struct Run<'p> {
-    /// From its first word on to the end of all.
+#[derive(Debug)]
+pub struct Run<'p> {
+    /// From its check on to the end of all.
     bytes: &'p [u8],
     /// How many of them are the run's.
     len: usize,
-    check: u32,
-    words: Range<usize>,
+    /// Which words of the block are in it.
+    pub words: Range<usize>,
     place: u16,
 }
 
@@ -90,10 +95,9 @@ impl<'p> Packed<'p> {
         let place = self.place(run)?;
         let from = usize::from(place) * UNIT;
         let to = if run + 1 == self.runs { self.starts } else { usize::from(self.place(run + 1)?) * UNIT };
-        let bytes = self.bytes.get(from + 4..)?;
-        let len = to.checked_sub(from + 4).filter(|&len| len >= RUN - 4 && len <= bytes.len())?;
-        let check = u32::from_le_bytes(*self.bytes.get(from..)?.first_chunk()?);
-        Some(Run { bytes, len, check, words: self.start(run)?..self.start(run + 1)?, place })
+        let bytes = self.bytes.get(from..)?;
+        let len = to.checked_sub(from).filter(|&len| len >= RUN && len <= bytes.len())?;
+        Some(Run { bytes, len, words: self.start(run)?..self.start(run + 1)?, place })
     }
 
     /// Makes all of the block again, whose bytes have been checked.
@@ -109,6 +113,13 @@ impl<'p> Packed<'p> {
             run.read(to.get_mut(run.words.clone())?)?;
         }
         (next == self.words).then_some(())
+    }
+
+    /// Says beforehand that parts of `bytes` are to be made again: it begins with what leads to the others, and starts are at its end.
+    pub fn will_read_part(bytes: &[u8]) {
+        let end = &bytes[bytes.len().saturating_sub(SOON)..];
+        will_read_all(bytes.as_ptr(), bytes.len().min(SOON));
+        will_read_all(end.as_ptr(), end.len());
     }
 
     /// Makes those words again that lie in this range of bytes, and perhaps some around; each run is checked. `to` is as long as the block.
@@ -133,6 +144,14 @@ impl<'p> Packed<'p> {
         }
     }
 
+    /// The run that has all words of a range of bytes, if one has.
+    pub fn run_of(&self, range: Range<usize>) -> Option<Run<'p>> {
+        let run = self.run(self.run_with(range.start / WORD)?)?;
+        will_read_all(run.bytes.as_ptr(), run.len);
+        let is_in_it = run.words.start <= range.start / WORD && range.end <= run.words.end * WORD;
+        is_in_it.then_some(run)
+    }
+
     /// The run with a word, if starts are right.
     fn run_with(&self, word: usize) -> Option<usize> {
         let (mut low, mut high) = (0, self.runs);
@@ -145,16 +164,18 @@ impl<'p> Packed<'p> {
 }
 
 impl Run<'_> {
-    fn is_right(&self) -> bool {
-        self.check == check(&self.bytes[..self.len], self.words.clone(), self.place)
+    /// Whether it is what was packed.
+    pub fn is_right(&self) -> bool {
+        let (kept, run) = self.bytes[..self.len].split_at(CHECK);
+        kept == check(run, self.words.clone(), self.place).to_le_bytes()
     }
 
     #[inline]
     fn read(&self, to: &mut [[u8; WORD]]) -> Option<()> {
-        let base = u64::from_le_bytes(*self.bytes.first_chunk()?);
-        let (low, repeats) = (self.bytes[WORD], usize::from(self.bytes[WORD + 1]));
+        let base = u64::from_le_bytes(*self.bytes[CHECK..].first_chunk()?);
+        let (low, repeats) = (self.bytes[CHECK + WORD], usize::from(self.bytes[CHECK + WORD + 1]));
         let (words, repeated) = to.split_at_mut_checked(to.len().checked_sub(repeats)?)?;
-        let bits = &self.bytes[RUN - 4..];
+        let bits = &self.bytes[RUN..];
         if low == RAW {
             let from = bits.get(..words.len() * WORD)?;
             words.as_flattened_mut().copy_from_slice(from);
@@ -176,6 +197,27 @@ fn read_bits(base: u64, low: usize, bits: &[u8], words: &mut [[u8; WORD]]) -> Op
     if rest.is_empty() {
         return Some(());
     }
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("bmi1")
+        && std::is_x86_feature_detected!("bmi2")
+        && std::is_x86_feature_detected!("popcnt")
+    {
+        // SAFETY: the CPU has what it takes.
+        return unsafe { read_rest_with_bmi(base, low, bits, rest) };
+    }
+    read_rest(base, low, bits, rest)
+}
+
+/// The same code, in a quarter less time.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "bmi1,bmi2,popcnt")]
+fn read_rest_with_bmi(base: u64, low: usize, bits: &[u8], rest: &mut [[u8; WORD]]) -> Option<()> {
+    read_rest(base, low, bits, rest)
+}
+
+/// Reads words behind the first one, at least one.
+#[inline(always)]
+fn read_rest(base: u64, low: usize, bits: &[u8], mut rest: &mut [[u8; WORD]]) -> Option<()> {
     let high_at = rest.len() * low;
     let mask = (1 << low) - 1;
     let mut byte = high_at / 8;
@@ -183,20 +225,24 @@ fn read_bits(base: u64, low: usize, bits: &[u8], words: &mut [[u8; WORD]]) -> Op
     // What the number of the first bit in `ones` is, behind where high bits begin, less the words that were read.
     let mut high = ((byte * 8) as u64).wrapping_sub(high_at as u64);
     let mut at = 0;
-    for word in rest {
-        while ones == 0 {
-            byte += WORD;
-            ones = load(bits, byte)?;
-            high = high.wrapping_add(64);
+    loop {
+        let (these, others) = rest.split_at_mut(rest.len().min(ones.count_ones() as usize));
+        for word in these {
+            let upper = high.wrapping_add(ones.trailing_zeros().into());
+            ones &= ones - 1;
+            high = high.wrapping_sub(1);
+            let lower = load(bits, at / 8)? >> (at % 8) & mask;
+            at += low;
+            *word = base.wrapping_add(upper << low | lower).to_le_bytes();
         }
-        let upper = high.wrapping_add(ones.trailing_zeros().into());
-        ones &= ones - 1;
-        high = high.wrapping_sub(1);
-        let lower = load(bits, at / 8)? >> (at % 8) & mask;
-        at += low;
-        *word = base.wrapping_add(upper << low | lower).to_le_bytes();
+        if others.is_empty() {
+            return Some(());
+        }
+        rest = others;
+        byte += WORD;
+        ones = load(bits, byte)?;
+        high = high.wrapping_add(64);
     }
-    Some(())
 }
 
 #[inline(always)]

@@ -1,6 +1,6 @@
 //! From a block to its runs.
 
-use super::{HEAD, MOST, MOST_LOW, RAW, RUN, SLACK, UNIT, WORD, check};
+use super::{CHECK, HEAD, MOST, MOST_LOW, RAW, RUN, SLACK, UNIT, WORD, check};
 
 /// So many equal words and more, behind the one that they are equal to, end a run.
 const REPEATS: usize = 4;
@@ -127,9 +127,9 @@ impl Writer<'_> {
         let (from, noted) = (self.at, self.to.len().checked_sub(4 * (self.runs + 1))?);
         // Bits are put in eight bytes at a time.
         let to = self.to[..noted].get_mut(from..from + len + SLACK)?;
-        to[4..4 + WORD].copy_from_slice(&base.to_le_bytes());
-        to[4 + WORD] = low;
-        to[5 + WORD] = part.repeats as u8;
+        to[CHECK..CHECK + WORD].copy_from_slice(&base.to_le_bytes());
+        to[CHECK + WORD] = low;
+        to[CHECK + WORD + 1] = part.repeats as u8;
         let bytes = &mut to[RUN..];
         let following = (0..rest).map(|i| word(part.at + 1 + i));
         if low == RAW {
@@ -142,8 +142,8 @@ impl Writer<'_> {
             put_bits(base, low.into(), following, bytes);
         }
         let place = u16::try_from(from / UNIT).ok()?;
-        let sum = check(&to[4..len], part.at..part.at + part.len(), place);
-        to[..4].copy_from_slice(&sum.to_le_bytes());
+        let sum = check(&to[CHECK..len], part.at..part.at + part.len(), place);
+        to[..CHECK].copy_from_slice(&sum.to_le_bytes());
         let note = [part.at as u16, place].map(u16::to_le_bytes);
         self.to[noted..noted + 4].copy_from_slice(note.as_flattened());
         (self.at, self.runs) = (from + len, self.runs + 1);

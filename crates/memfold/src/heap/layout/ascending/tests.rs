@@ -1,9 +1,11 @@
 //! Blocks of all sorts against what was packed.
 
+use std::cell::Cell;
+use std::ops::Range;
 use std::vec;
 use std::vec::Vec;
 
-use super::{HEAD, Packed, SLACK, WORD, pack};
+use super::{HEAD, Packed, Run, SLACK, WORD, pack};
 use crate::random::Random;
 
 fn bytes(words: &[u64]) -> Vec<u8> {
@@ -34,8 +36,44 @@ fn round(words: &[u64], random: &mut Random) -> usize {
         let mut part = vec![2; block.len()];
         form.unpack_part(from..to, &mut part).unwrap();
         assert_eq!(part[from..to], block[from..to]);
+        borders(words, &form, from / WORD..to.div_ceil(WORD), random);
     }
     kept.len()
+}
+
+/// Looks for a border where a run has all of these words, or else in the first run that has some of them.
+fn borders(words: &[u64], form: &Packed<'_>, mut range: Range<usize>, random: &mut Random) {
+    let mut room = [0; Run::ROOM];
+    let first = form.run_of(range.start * WORD..range.start * WORD + WORD).unwrap();
+    assert_eq!(form.run_of(range.start * WORD..range.end * WORD).is_some(), range.end <= first.words.end);
+    range.end = range.end.min(first.words.end);
+    let run = first.copy_to(&mut room).unwrap();
+    assert!(run.is_right());
+    let start = run.words.start;
+    for _ in 0..4 {
+        // As many words of the range come first, of which none need to be less than the others.
+        let before = random.index(range.len() + 1);
+        let asked = Cell::new(0);
+        let count = Cell::new(0);
+        let inside = &words[range.clone()];
+        let limit = inside.get(before).copied().unwrap_or(u64::MAX);
+        let is_raw = !inside.is_sorted();
+        let is_before = |word: u64| {
+            asked.set(asked.get() + 1);
+            // In order, where they are in no order all are looked at.
+            count.set(count.get() + 1);
+            if is_raw { count.get() <= before } else { word < limit }
+        };
+        let expected = if is_raw { before } else { inside.partition_point(|word| *word < limit) };
+        let border = run.border(range.start - start..range.end - start, is_before).unwrap();
+        assert_eq!(border.before + start, range.start + expected, "{range:?}");
+        assert!(expected == 0 || border.last == inside[expected - 1]);
+        assert!(expected == inside.len() || border.next == inside[expected]);
+        // Once for each 64 bits, once for each word of some.
+        assert!(asked.get() <= range.len() + 8);
+    }
+    let all = run.border(range.start - start..range.end - start, |_| true).unwrap();
+    assert_eq!((all.before + start, all.last), (range.end, words[range.end - 1]));
 }
 
 /// Slabs as lists have them: ascending, with copies of the last element behind it.
@@ -129,6 +167,11 @@ fn damage_is_noticed_where_it_matters() {
         if form.and_then(|form| form.unpack_part(from..from + 1000, &mut part)).is_some() {
             assert!(part[from..from + 1000] == block[from..from + 1000], "bit {bit}");
             passed += 1;
+            let mut room = [0; Run::ROOM];
+            let at = from / WORD;
+            let run = form.unwrap().run_of(at * WORD..at * WORD + WORD).unwrap().copy_to(&mut room).unwrap();
+            let border = run.border(at - run.words.start..at + 1 - run.words.start, |_| true);
+            assert!(run.is_right() && border.is_some_and(|border| border.last == words[at]));
         } else {
             refused += 1;
         }
@@ -157,6 +200,16 @@ fn what_was_never_packed() {
             let _ = form.unpack(&mut to);
             let from = random.index(len);
             let _ = form.unpack_part(from..len, &mut to);
+            let mut room = vec![0; 4000];
+            if let Some(run) = form.run_of(from..from + WORD)
+                && let Some(run) = run.copy_to(&mut room)
+            {
+                let limit = random.next();
+                let all = run.words.len();
+                if let Some(border) = run.border(random.index(all + 1)..all, |word| word < limit) {
+                    assert!(border.before <= all);
+                }
+            }
         }
     }
     assert!(Packed::new(&kept, len + WORD).is_none() && Packed::new(&kept[..SLACK], len).is_none());
