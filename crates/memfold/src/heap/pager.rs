@@ -44,8 +44,8 @@ enum Round {
 /// Rounds over all frames, and chances for other threads, before a heap without a free frame gives up.
 const ROUNDS: u32 = 20_000;
 /// Blocks that go at once at most where other sessions have to be told, and one in how many of those that are there.
-const AT_ONCE: u32 = 8;
-const PART_AT_ONCE: u32 = 16;
+const AT_ONCE: u32 = 16;
+const PART_AT_ONCE: u32 = 8;
 
 impl Core {
     /// A frame without a block, which is the caller's. Evicts if need be.
