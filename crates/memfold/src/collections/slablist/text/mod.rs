@@ -21,7 +21,6 @@ mod batch;
 mod change;
 mod find;
 
-use std::borrow::ToOwned;
 use std::boxed::Box;
 use std::ops::Range;
 use std::vec::Vec;
@@ -90,8 +89,29 @@ impl Held<'_> {
 /// What sublayers keep of an element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Key {
-    Inline(Box<[u8]>),
+    /// With the first eight bytes beside, the first of them highest: mostly they tell, and where the others lie need not be looked at.
+    Inline {
+        head: u64,
+        bytes: Box<[u8]>,
+    },
     Long(Handle),
+}
+
+impl Key {
+    fn inline(bytes: &[u8]) -> Self {
+        Key::Inline { head: long_head_of(bytes), bytes: bytes.into() }
+    }
+}
+
+/// Eight bytes as a number in whose order they are.
+#[inline(always)]
+fn long_head_of(bytes: &[u8]) -> u64 {
+    if let Some(head) = bytes.first_chunk() {
+        return u64::from_be_bytes(*head);
+    }
+    let mut head = [0; 8];
+    head[..bytes.len()].copy_from_slice(bytes);
+    u64::from_be_bytes(head)
 }
 
 /// What has been read on the way.
@@ -238,7 +258,7 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
 
     fn key(held: Held<'_>) -> Key {
         match held {
-            Held::Inline(bytes) => Key::Inline(bytes.into()),
+            Held::Inline(bytes) => Key::inline(bytes),
             Held::Long { node, .. } => Key::Long(node),
         }
     }
@@ -247,15 +267,22 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
         None
     }
 
+    #[inline]
     fn key_is_before<S: Seek<E>>(
         session: &Session<'_>,
         key: &Key,
         seek: &S,
         failed: &mut Option<Error>,
     ) -> bool {
+        if let (Key::Inline { head, .. }, Some((sought, _))) = (key, seek.natural()) {
+            let wanted = long_head_of(sought);
+            if *head != wanted {
+                return *head < wanted;
+            }
+        }
         let long;
         let bytes: &[u8] = match key {
-            Key::Inline(bytes) => bytes,
+            Key::Inline { bytes, .. } => bytes,
             Key::Long(node) => {
                 long = session.read(*node).unwrap_or_else(|error| {
                     *failed = Some(error);
@@ -283,7 +310,7 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
     fn key_bytes(key: &Key) -> usize {
         match key {
             // What a malloc takes for them.
-            Key::Inline(bytes) => (bytes.len() + 8).next_multiple_of(16).max(32),
+            Key::Inline { bytes, .. } => (bytes.len() + 8).next_multiple_of(16).max(32),
             Key::Long(_) => 0,
         }
     }
@@ -367,9 +394,9 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
 
     fn first(self, leaf: &[u8]) -> Key {
         match change::held(leaf, change::slot(leaf, 0)) {
-            Some(Held::Inline(bytes)) => Key::Inline(bytes.to_owned().into()),
+            Some(Held::Inline(bytes)) => Key::inline(bytes),
             Some(Held::Long { node, .. }) => Key::Long(node),
-            None => Key::Inline(Box::default()),
+            None => Key::inline(&[]),
         }
     }
 
