@@ -3,16 +3,19 @@
 //! As a soak test (`--check`) each list has a model beside it, of the standard library, and each answer is compared with the model's; at the end nothing may be left in
 //! the heap. Else each kind of operation is timed. All follows from the seed, so a failure can be repeated: `--seed`, and the same options, with `--operations` so many as it says.
 //!
-//! **More operations, or more kinds of lists**: a sorted list's operations are the table at the head of `sorted.rs`, a name, a weight and a function each. Another kind of list is
+//! **More operations, or more kinds of lists**: the operations are the tables at the heads of `sorted.rs` and `ordered.rs`, a name, a weight and a function each. Another kind of list is
 //! one more `impl Game`, put into [`games`].
 
 mod elements;
+mod ordered;
 mod sorted;
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use memfold::heap::{Heap, Limit, Options, Session};
+use memfold::heap::{Error, Heap, Limit, Options, Session};
+use ordered::InOrder;
 use sorted::Sorted;
 
 use crate::plots::clock::{self, Rate};
@@ -20,6 +23,8 @@ use crate::random::Random;
 
 /// Operations on one list before it is another's turn, at most.
 const BURST: usize = 256;
+/// Elements up to which a list is compared with its model by position each time; longer ones once in a while.
+const SHORT: u64 = 2000;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -51,6 +56,61 @@ trait Game {
     fn step(&mut self, random: &mut Random, times: &mut Times) -> Result<(), String>;
     /// Everything is compared, and each invariant looked at.
     fn check(&self) -> Result<(), String>;
+}
+
+/// What an operation is done with.
+struct Turn<'a> {
+    name: &'static str,
+    random: &'a mut Random,
+    times: &'a mut Times,
+}
+
+impl Turn<'_> {
+    /// Does it under the clock; the heap's errors are words.
+    fn time<R>(&mut self, operation: impl FnOnce() -> Result<R, Error>) -> Result<R, String> {
+        self.times.time(self.name, operation).map_err(|error| format!("{}: {error}", self.name))
+    }
+
+    /// What a list says must be what its model says.
+    fn compare<R: PartialEq + Debug>(&self, list: R, model: R) -> Result<(), String> {
+        if list == model {
+            Ok(())
+        } else {
+            Err(format!("{}: {list:?}, but the model says {model:?}", self.name))
+        }
+    }
+}
+
+/// The proportions in which things are done to a list for the moment.
+#[derive(Default)]
+struct Weights {
+    of: Vec<usize>,
+    steps: usize,
+}
+
+impl Weights {
+    /// Which operation is next. The first one adds, the second one removes, the third one is always possible.
+    ///
+    /// Now and then come new proportions: so lists grow and shrink, and there are times in which much is removed, or nothing but looked for.
+    fn next(&mut self, random: &mut Random, base: impl Iterator<Item = usize>, is_too_long: bool) -> usize {
+        if self.steps == 0 {
+            self.steps = 1 << random.below(15);
+            self.of = base.map(|weight| weight * random.below(5)).collect();
+            if is_too_long {
+                self.of[0] = 0;
+                self.of[1] = 4000;
+            }
+            self.of[2] += 1;
+        }
+        self.steps -= 1;
+        let mut at = random.below(self.of.iter().sum());
+        let is_it = |weight: &usize| {
+            let it = at < *weight;
+            at = at.saturating_sub(*weight);
+            it
+        };
+        self.of.iter().position(is_it).unwrap_or(2)
+    }
 }
 
 /// What operations of each kind took.
@@ -94,6 +154,8 @@ fn games<'s>(session: &'s Session<'_>, args: &Args) -> Vec<Box<dyn Game + 's>> {
         games.push(Box::new(Sorted::<u32>::new(session, longest, true, args.check)));
         games.push(Box::new(Sorted::<u8>::new(session, longest, true, args.check)));
         games.push(Box::new(Sorted::<[u64; 2]>::new(session, longest, false, args.check)));
+        games.push(Box::new(InOrder::<u64>::new(session, longest, args.check)));
+        games.push(Box::new(InOrder::<str>::new(session, longest / 4, args.check)));
     }
     games
 }

@@ -1,17 +1,14 @@
 //! A sorted slab list and its model: for each element how often it is there.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 
 use memfold::collections::{Packing, SlabList};
 use memfold::heap::{Error, Session};
 
 use super::elements::Number;
-use super::{Game, Times};
+use super::{Game, SHORT, Times, Turn, Weights};
 use crate::random::Random;
 
-/// Elements up to which a list is compared with its model by position each time; longer ones once in a while.
-const SHORT: u64 = 2000;
 /// Elements that are looked at when a list is not gone through to its end.
 const SOME: usize = 100;
 
@@ -41,30 +38,7 @@ pub struct Operation<'s, T: Number> {
     play: fn(&mut Sorted<'s, T>, &mut Turn<'_>) -> Result<(), String>,
 }
 
-/// What an operation is done with.
-struct Turn<'a> {
-    name: &'static str,
-    random: &'a mut Random,
-    times: &'a mut Times,
-}
-
-impl Turn<'_> {
-    /// Does it under the clock; the heap's errors are words.
-    fn time<R>(&mut self, operation: impl FnOnce() -> Result<R, Error>) -> Result<R, String> {
-        self.times.time(self.name, operation).map_err(|error| format!("{}: {error}", self.name))
-    }
-
-    /// What a list says must be what its model says.
-    fn compare<R: PartialEq + Debug>(&self, list: R, model: R) -> Result<(), String> {
-        if list == model {
-            Ok(())
-        } else {
-            Err(format!("{}: {list:?}, but the model says {model:?}", self.name))
-        }
-    }
-}
-
-/// A list, its model, and the proportions in which things are done to it for the moment.
+/// A list, and its model.
 pub struct Sorted<'s, T: Number> {
     /// Makes an empty list, with slabs of so many elements, if not 0.
     make: Box<dyn Fn(usize) -> SlabList<'s, T> + 's>,
@@ -73,8 +47,7 @@ pub struct Sorted<'s, T: Number> {
     many: bool,
     longest: usize,
     operations: Vec<Operation<'s, T>>,
-    weights: Vec<usize>,
-    steps: usize,
+    weights: Weights,
 }
 
 /// Which elements there are, and how often each.
@@ -121,8 +94,7 @@ impl<'s, T: Number> Sorted<'s, T> {
             many,
             longest,
             operations: operations(),
-            weights: Vec::new(),
-            steps: 0,
+            weights: Weights::default(),
         }
     }
 
@@ -139,18 +111,6 @@ impl<'s, T: Number> Sorted<'s, T> {
         let at = random.below(self.list.len() as usize) as u64;
         let there = self.list.at(at).map_err(|error| format!("element {at}: {error}"))?;
         there.ok_or_else(|| format!("no element {at} of {}", self.list.len()))
-    }
-
-    /// New proportions, for a while: so lists grow and shrink, and there are times in which much is removed, or nothing but looked for.
-    fn choose(&mut self, random: &mut Random) {
-        self.steps = 1 << random.below(15);
-        self.weights = self.operations.iter().map(|operation| operation.weight * random.below(5)).collect();
-        if self.list.len() as usize > self.longest {
-            self.weights[0] = 0;
-            self.weights[1] = 4000;
-        }
-        // Something is always possible.
-        self.weights[2] += 1;
     }
 
     #[cfg(test)]
@@ -174,17 +134,9 @@ impl<T: Number> Game for Sorted<'_, T> {
     }
 
     fn step(&mut self, random: &mut Random, times: &mut Times) -> Result<(), String> {
-        if self.steps == 0 {
-            self.choose(random);
-        }
-        self.steps -= 1;
-        let mut at = random.below(self.weights.iter().sum());
-        let is_it = |weight: &usize| {
-            let it = at < *weight;
-            at = at.saturating_sub(*weight);
-            it
-        };
-        let number = self.weights.iter().position(is_it).unwrap_or(2);
+        let is_too_long = self.list.len() as usize > self.longest;
+        let base = self.operations.iter().map(|operation| operation.weight);
+        let number = self.weights.next(random, base, is_too_long);
         let Operation { name, play, .. } = self.operations[number];
         let mut turn = Turn { name, random, times };
         play(self, &mut turn)?;
