@@ -80,7 +80,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match error {
             Error::Stale => Code::Stale,
-            Error::Size(_) => Code::Size,
+            Error::Size(_) | Error::Element(_) => Code::Size,
             Error::Mismatch { .. } => Code::Range,
             Error::Limit => Code::Limit,
             Error::Pinned => Code::Pinned,
@@ -92,7 +92,9 @@ impl From<Error> for Failure {
         };
         match error {
             // Those that say more than the code.
-            Error::Size(_) | Error::Mismatch { .. } => Failure::new(code, error.to_string()),
+            Error::Size(_) | Error::Element(_) | Error::Mismatch { .. } => {
+                Failure::new(code, error.to_string())
+            }
             _ => code.into(),
         }
     }

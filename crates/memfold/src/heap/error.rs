@@ -11,6 +11,8 @@ pub enum Error {
     Stale,
     /// A size of zero, or of more than [`MAX_NODE`](super::MAX_NODE).
     Size(usize),
+    /// A list's elements have so many bytes: two of them do not fit into a block.
+    Element(usize),
     /// The value to be read or written has another size than the node, or the node's alignment is less than the type's.
     Mismatch {
         /// Bytes of the node.
@@ -39,6 +41,12 @@ impl fmt::Display for Error {
             }
             Error::Size(size) => {
                 write!(f, "a node has 1 to {} bytes, not {size}", super::MAX_NODE)
+            }
+            Error::Element(size) => {
+                write!(
+                    f,
+                    "elements of {size} bytes are too long for the heap's blocks: take longer blocks (Options::block_size)"
+                )
             }
             Error::Mismatch { node, value } => {
                 write!(f, "the node has {node} bytes, which don't fit a value of {value} and its alignment")

@@ -11,7 +11,7 @@ use super::allocator::{Access, Allocator};
 use super::bytes::Bytes;
 use super::core::Core;
 use super::error::Error;
-use super::frames::pause;
+use super::frames::{Frame, Stripe, pause};
 use super::free::PATIENCE;
 use super::guards::{Hold, Pin};
 use super::handle::Handle;
@@ -115,7 +115,7 @@ impl<'h> Session<'h> {
     /// The way that may lead to the handle's block.
     #[inline(always)]
     fn way(&self, handle: Handle) -> &Way<'h> {
-        // SAFETY: a session is one thread's, and nothing changes ways while one is used: `find_way` is called afterwards.
+        // SAFETY: a session is one thread's, and nothing changes ways while one is used: `find_way` is called afterwards, and no code of a program's before that.
         unsafe { self.ways.get(handle) }
     }
 
@@ -140,15 +140,36 @@ impl<'h> Session<'h> {
         if let Some(plain) = self.core().plain() {
             return plain.look(handle, read);
         }
-        let mut turn = 0;
-        loop {
+        match self.look_times(handle, u32::MAX, &mut read)? {
+            Some(result) => Ok(result),
+            None => Err(Error::Busy),
+        }
+    }
+
+    /// As `look`, but `read` looks no more than `most` times; `None` if something had changed each time. What it looks at itself may make the node's block go.
+    pub(super) fn look_times<R>(
+        &self,
+        handle: Handle,
+        most: u32,
+        read: &mut impl FnMut(Bytes) -> R,
+    ) -> Result<Option<R>, Error> {
+        let (mut turn, mut looked) = (0, 0);
+        while looked < most {
+            let mut look = |bytes| {
+                looked += 1;
+                Some(read(bytes))
+            };
             let way = self.way(handle);
-            if let Some(result) = look_by(way, handle, || Some(read(Bytes::in_frame(way.find(handle)?)))) {
-                self.access.touch(way.frame);
-                return Ok(result);
+            let (seen, frame) = (Seen::of(way, handle), way.frame);
+            if let Some(spot) = way.find(handle)
+                && let Some(result) = seen.look(|| look(Bytes::in_frame(spot)))
+            {
+                self.access.touch(frame);
+                return Ok(Some(result));
             }
             self.look_for(handle, &mut turn)?;
         }
+        Ok(None)
     }
 
     /// As `look`, if the node can be looked at just now, lies at a multiple of eight bytes, and the use of its block is noted already.
@@ -158,7 +179,9 @@ impl<'h> Session<'h> {
         if way.frame.last() != self.clock.load(Relaxed) {
             return None;
         }
-        look_by(way, handle, || read(Bytes::in_words(way.find_words(handle)?)))
+        let seen = Seen::of(way, handle);
+        let spot = way.find_words(handle)?;
+        seen.look(|| read(Bytes::in_words(spot)))
     }
 
     /// Finds out why a node could not be looked at, and finds the way to it.
@@ -348,13 +371,31 @@ impl<'h> Session<'h> {
     }
 }
 
-/// Lets `look` look at a node by the way to its block; `None` if it does not find it, or somebody else changed something meanwhile.
-#[inline(always)]
-fn look_by<R>(way: &Way<'_>, handle: Handle, look: impl FnOnce() -> Option<R>) -> Option<R> {
-    let stripe = way.frame.stripe(handle.place());
-    let sequence = stripe.sequence_or_past();
-    let result = look()?;
-    if stripe.is_still(sequence) && way.is_good() { Some(result) } else { None }
+/// What must be as it was after a node has been looked at. It is none of the session's: who looks may use the session too, and ways come and go by that.
+struct Seen<'c> {
+    frame: &'c Frame,
+    tenancy: u64,
+    stripe: Stripe<'c>,
+    sequence: u32,
+}
+
+impl<'c> Seen<'c> {
+    #[inline(always)]
+    fn of(way: &Way<'c>, handle: Handle) -> Self {
+        let stripe = way.frame.stripe(handle.place());
+        Seen { frame: way.frame, tenancy: way.tenancy(), stripe, sequence: stripe.sequence_or_past() }
+    }
+
+    /// Lets `look` look; `None` if somebody changed something meanwhile.
+    #[inline(always)]
+    fn look<R>(self, look: impl FnOnce() -> Option<R>) -> Option<R> {
+        let result = look()?;
+        if self.stripe.is_still(self.sequence) && self.frame.is_tenancy(self.tenancy) {
+            Some(result)
+        } else {
+            None
+        }
+    }
 }
 
 /// See [`Session::change_alone`].

@@ -14,6 +14,10 @@ use super::session::Session;
 use super::typed::Plain;
 use super::way::Spot;
 
+/// How often a node is looked at where it lies, if something changes it each time, or takes its block away: then a copy is. More often would not do where who looks uses so many other
+/// nodes meanwhile that the block has to go.
+const TIMES: u32 = 2;
+
 /// The bytes of a node where they lie. Others may be writing to them: what was seen then is thrown away, and looked at again.
 #[derive(Clone, Copy)]
 pub struct View<'n> {
@@ -145,7 +149,7 @@ fn prefetch(at: *const u8) {
 }
 
 impl<'h> Session<'h> {
-    /// Lets `look` look at a node where it lies. What it sees may be no node at all while another thread writes to it: then it is
+    /// Lets `look` look at a node where it lies, or at a copy. What it sees may be no node at all while another thread writes to it, or if `look` itself uses the heap: then it is
     /// called again, and what it returns last counts.
     ///
     /// ```
@@ -168,9 +172,13 @@ impl<'h> Session<'h> {
     #[cold]
     #[inline(never)]
     fn view_hard<R>(&self, handle: Handle, mut look: impl FnMut(View<'_>) -> R) -> Result<R, Error> {
-        if !self.is_large(handle) {
-            return self.look(handle, |bytes| look(View::new(bytes)));
+        let is_copied = self.core().plain().is_some() || self.is_large(handle);
+        if !is_copied
+            && let Some(result) = self.look_times(handle, TIMES, &mut |bytes| look(View::new(bytes)))?
+        {
+            return Ok(result);
         }
+        // A copy stays as it is, whatever comes and goes meanwhile.
         let mut copy: Vec<u8> = self.read(handle)?;
         let len = copy.len();
         let Some(bytes) = NonNull::new(copy.as_mut_ptr()) else { return Err(Error::OutOfMemory) };

@@ -146,6 +146,12 @@ impl<'c> Way<'c> {
         self.frame.is_tenancy(self.tenancy)
     }
 
+    /// The tenancy of the frame in which all that is known of the block is true.
+    #[inline(always)]
+    pub fn tenancy(&self) -> u64 {
+        self.tenancy
+    }
+
     /// Whether the session may change the block without its lock while it is busy, and need tell nobody that it does.
     #[inline(always)]
     pub fn is_own(&self) -> bool {

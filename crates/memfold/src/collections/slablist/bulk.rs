@@ -106,7 +106,7 @@ impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
         self.sort_by(&Natural)
     }
 
-    /// The same by an order of the program's own.
+    /// The same by an order of the program's own. Cursors stay at their numbers, where other elements are then.
     pub fn sort_by(&mut self, order: &impl Compare<E>) -> Result<(), Error> {
         let mut sorted = self.another(Ordered);
         self.merge_to(&mut sorted, order)?;

@@ -101,6 +101,9 @@ impl Element for [u8] {
 }
 
 /// The order of a list.
+///
+/// It may look at anything, other lists of the same heap too. Where it does, or where other sessions use the heap, it may be asked about elements that were never put in: bytes that something else had just then
+/// taken the place of. What it answers then counts for nothing; but it must not panic, as by taking an element for an index without looking.
 pub trait Compare<T: ?Sized> {
     /// It is the type's own: then strings are found by their first bytes, which is faster.
     #[doc(hidden)]

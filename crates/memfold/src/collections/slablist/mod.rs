@@ -281,6 +281,10 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
     fn insert_small(&mut self, at: usize, element: &E) -> Result<(), Error> {
         let Body::Small(elements) = &mut self.body else { return Err(Error::Damaged) };
         if elements.len() < SMALL && fits_small(self.session, elements.iter(), element) {
+            if elements.is_empty() {
+                // Now, and not when the list gets long.
+                Slabs::<E>::may_have(self.session, self.making)?;
+            }
             let more = if elements.len() < 8 { 4 } else { 8 };
             if elements.len() == elements.capacity() {
                 elements.try_reserve_exact(more).map_err(|_| Error::OutOfMemory)?;

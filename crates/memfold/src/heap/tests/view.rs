@@ -5,6 +5,7 @@ use std::vec;
 use std::vec::Vec;
 
 use crate::heap::{Error, Heap, HeapKind, Limit, Options};
+use crate::random::Random;
 
 #[test]
 fn nodes_of_all_lengths_where_they_lie() {
@@ -82,4 +83,45 @@ fn nodes_that_fill_blocks_of_all_kinds() {
         }
         assert_eq!(heap.stats().blocks, 0);
     }
+}
+
+/// Who looks at a node looks at others meanwhile, for which its block goes.
+#[test]
+fn looking_while_looking() {
+    for (blocks, kind) in
+        [1, 2, 3, 8].map(|blocks| (blocks, HeapKind::Compressed)).into_iter().chain([(1, HeapKind::Plain)])
+    {
+        let options = Options::new().kind(kind).block_size(1024).limit(Limit::Blocks(blocks));
+        let heap = Heap::new(options).unwrap();
+        let mut session = heap.session().unwrap();
+        let nodes: Vec<_> = (0..1000u64).map(|i| session.put(&[i; 20]).unwrap()).collect();
+        let mut random = Random(blocks.into());
+        for _ in 0..5000 {
+            let (at, others) = (random.index(1000), random.index(4));
+            let found = session.view(nodes[at], |view| {
+                for _ in 0..others {
+                    let other = random.index(1000);
+                    assert_eq!(session.view(nodes[other], |view| view.get::<u64>(8)), Ok(Some(other as u64)));
+                }
+                view.get::<u64>(8)
+            });
+            assert_eq!(found, Ok(Some(at as u64)), "{blocks} blocks");
+        }
+    }
+}
+
+/// The session learns of so many blocks meanwhile that it keeps what it knows of them elsewhere.
+#[test]
+fn looking_while_all_is_looked_at() {
+    let heap = Heap::new(Options::new().block_size(16 << 10).limit(Limit::Blocks(20_000))).unwrap();
+    let mut session = heap.session().unwrap();
+    let nodes: Vec<_> = (0..1500u64).map(|i| session.put(&[i; 1200]).unwrap()).collect();
+    drop(session);
+    let session = heap.session().unwrap();
+    let look = |at: usize| session.view(nodes[at], |view| view.get::<u64>(8));
+    let found = session.view(nodes[0], |view| {
+        (1..1500).for_each(|at| assert_eq!(look(at), Ok(Some(at as u64))));
+        view.get::<u64>(8)
+    });
+    assert_eq!(found, Ok(Some(0)));
 }

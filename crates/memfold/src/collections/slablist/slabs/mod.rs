@@ -77,7 +77,7 @@ impl<E: ?Sized + Element> Slabs<E> {
             format = format_of::<E>(session, bytes, making);
         }
         if format.room() == 0 {
-            return Err(Error::Size(most.saturating_add(1)));
+            return Err(Error::Element(E::Format::ELEMENT));
         }
         let bytes = leaf_bytes::<E>(session, format, making);
         let mut slabs = Slabs {
@@ -102,6 +102,12 @@ impl<E: ?Sized + Element> Slabs<E> {
         slabs.layers.replace(None, 0, &made);
         (slabs.len, slabs.weight) = (elements.len() as u64, total as u64);
         Ok(slabs)
+    }
+
+    /// An error if leaves can't have such elements.
+    pub fn may_have(session: &Session<'_>, making: Making) -> Result<(), Error> {
+        let format = format_of::<E>(session, most_bytes(session), making);
+        if format.room() == 0 { Err(Error::Element(E::Format::ELEMENT)) } else { Ok(()) }
     }
 
     /// How many elements there are.

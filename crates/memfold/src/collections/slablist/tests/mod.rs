@@ -181,6 +181,50 @@ fn orders_that_panic_or_lie() {
     assert_eq!(heap.stats().nodes, 0);
 }
 
+/// A comparison that finds something in another list, for which the blocks go that are just searched.
+#[test]
+fn orders_that_use_the_heap() {
+    for (blocks, often) in [(1, 20), (2, 5), (3, 1)] {
+        let options = Options::new().block_size(1024).limit(Limit::Blocks(blocks));
+        let heap = Heap::new(options).unwrap();
+        let session = heap.session().unwrap();
+        let mut other = SlabList::new(&session);
+        other.extend((0..2000u64).map(|number| 3 * number)).unwrap();
+        let turn = std::cell::Cell::new(1u64);
+        let mut list = SlabList::by(&session, |a: &u64, b: &u64| {
+            turn.set(turn.get().wrapping_mul(6364136223846793005).wrapping_add(1));
+            let number = (turn.get() >> 33) % 6000;
+            if number.is_multiple_of(often) {
+                assert_eq!(other.contains(&number), Ok(number.is_multiple_of(3)));
+            }
+            a.cmp(b)
+        });
+        let (mut model, random) = (BTreeSet::new(), &mut Random(blocks.into()));
+        for _ in 0..3000 {
+            let number = random.below(2000);
+            match random.below(4) {
+                0 => assert_eq!(list.remove(&number).unwrap(), model.take(&number)),
+                1 => assert_eq!(list.contains(&number), Ok(model.contains(&number))),
+                2 => assert_eq!(list.get(&number), Ok(model.get(&number).copied())),
+                _ => assert_eq!(list.insert(&number), Ok(model.insert(number))),
+            }
+        }
+        assert!(all(&list).iter().eq(model.iter()));
+        assert_eq!(list.check(), Ok(()));
+    }
+}
+
+#[test]
+fn elements_that_no_block_has_room_for() {
+    let heap = Heap::new(Options::new().block_size(1024)).unwrap();
+    let session = heap.session().unwrap();
+    let mut list = SlabList::new(&session);
+    assert_eq!(list.insert(&[1u8; 600]), Err(crate::heap::Error::Element(600)));
+    assert!(list.is_empty());
+    let mut list = SlabList::new(&session);
+    (0..200).for_each(|number: u8| assert_eq!(list.insert(&[number; 300]), Ok(true)));
+}
+
 #[test]
 fn elements_of_all_sizes() {
     let heap = heap();
