@@ -109,8 +109,8 @@ pub fn finds(elements: u64, cold: &Cold, finds: Finds, repeats: usize) -> Result
         cold.codec, cold.block
     );
     println!(
-        "{:<28} {:>8} {:>8} {:>8} {:>12} {:>16}",
-        "", "resident", "1/16", "ratio", "min..max", "faults a find"
+        "{:<28} {:>8} {:>8} {:>8} {:>12} {:>16} {:>16}",
+        "", "resident", "1/16", "ratio", "min..max", "faults a find", "peeks a find"
     );
     let mut all = all("of 64 bits", elements);
     let (warm_heap, cold_heap) = (cold.heap(1 << 20)?, cold.heap(cold.frames(elements))?);
@@ -140,16 +140,18 @@ pub fn finds(elements: u64, cold: &Cold, finds: Finds, repeats: usize) -> Result
         let mut runs = Vec::new();
         // Once before, so that those are resident that are wanted.
         time(&cold)?;
-        let faults = cold_heap.stats().faults;
+        let before = cold_heap.stats();
         for _ in 0..repeats.max(1) {
             let (warm, cold) = (time(&warm)?, time(&cold)?);
             runs.push((cold / warm, warm, cold));
         }
-        let faults = (cold_heap.stats().faults - faults) as f64 / (repeats.max(1) as u64 * finds_made) as f64;
+        let (after, all_finds) = (cold_heap.stats(), (repeats.max(1) as u64 * finds_made) as f64);
+        let faults = (after.faults - before.faults) as f64 / all_finds;
+        let peeks = (after.peeks - before.peeks) as f64 / all_finds;
         runs.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (ratio, warm, cold) = runs[runs.len() / 2];
         let range = format!("{:.1}..{:.1}", runs[0].0, runs[runs.len() - 1].0);
-        println!("{place:<28} {warm:>8.0} {cold:>8.0} {ratio:>8.2} {range:>12} {faults:>16.4}");
+        println!("{place:<28} {warm:>8.0} {cold:>8.0} {ratio:>8.2} {range:>12} {faults:>16.4} {peeks:>16.2}");
     }
     Ok(())
 }

@@ -125,6 +125,20 @@ pub struct Comparison<'a> {
     pub out: Option<&'a Path>,
 }
 
+/// Whether the peer of this name is one of those that are wanted: some part of its name says so, or none is asked for.
+pub fn is_wanted(peer: &str, only: &[String]) -> bool {
+    only.is_empty() || only.iter().any(|part| peer.contains(&part.to_lowercase()))
+}
+
+/// An error for what is in no peer's name.
+pub fn all_known<'n>(peers: impl Iterator<Item = &'n str> + Clone, only: &[String]) -> Result<(), String> {
+    let is_unknown = |part: &&String| !peers.clone().any(|peer| is_wanted(peer, std::slice::from_ref(part)));
+    let names = || peers.clone().collect::<Vec<_>>().join(", ");
+    only.iter()
+        .find(is_unknown)
+        .map_or(Ok(()), |part| Err(format!("no peer has {part} in its name; there are {}", names())))
+}
+
 /// A peer that runs, and its runs so far.
 struct Row {
     peer: &'static Peer,
@@ -178,19 +192,12 @@ impl Comparison<'_> {
         if let Err(why) = &cpp {
             println!("without peers in C++: {why}");
         }
-        let is_wanted = |peer: &&Peer| {
-            (self.only.is_empty() || self.only.iter().any(|part| peer.name.contains(part.as_str())))
-                && (!peer.cpp || cpp.is_ok())
-        };
+        all_known(self.kind.peers().iter().map(|peer| peer.name), self.only)?;
+        let is_wanted = |peer: &&Peer| is_wanted(peer.name, self.only) && (!peer.cpp || cpp.is_ok());
         let mut rows: Vec<Row> =
             self.kind.peers().iter().filter(is_wanted).map(|peer| Row { peer, runs: Vec::new() }).collect();
         if rows.is_empty() {
-            let names: Vec<_> = self.kind.peers().iter().map(|peer| peer.name).collect();
-            return Err(format!(
-                "no peer has {} in its name; there are {}",
-                self.only.join(" or "),
-                names.join(", ")
-            ));
+            return Err(format!("{} can't run here", self.only.join(" and ")));
         }
         let cpp = cpp.unwrap_or_default();
         let mut truth: Option<(u64, u64, u64, u64)> = None;

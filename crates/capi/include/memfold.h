@@ -415,7 +415,8 @@ int memfold_slablist_set_at(memfold_slablist *list, uint64_t position, const voi
 int memfold_slablist_push(memfold_slablist *list, const void *element, size_t len);
 
 /* Sorts the elements, by `compare` if the list has one; those that are equal stay as they are to each other. The list does not stay sorted by
- * itself. It may be done and still fail, if nodes of the old order can't be freed. */
+ * itself. Cursors stay at their positions, where other elements are then. It may be done and still fail, if nodes of the old order can't be
+ * freed. */
 int memfold_slablist_sort(memfold_slablist *list);
 
 /* Puts the elements into the opposite order, and may fail as memfold_slablist_sort does. */

@@ -10,7 +10,7 @@ use core::ffi::{c_char, c_int, c_void};
 
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
 
-// The library that build.rs links. The signatures are those of lz4.h 1.10;
+// SAFETY: the library that build.rs links. The signatures are those of lz4.h 1.10;
 // the first has been there since 1.6, the others since before.
 unsafe extern "C" {
     fn LZ4_compress_fast_extState(

@@ -16,7 +16,7 @@ use crate::libs::staged;
 use crate::lz4::{Lz4, MAX_INPUT};
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
 
-// As in lz4.rs; lz4hc.h of 1.10.
+// SAFETY: the signatures are those of lz4hc.h 1.10, as in lz4.rs.
 unsafe extern "C" {
     fn LZ4_compress_HC_extStateHC(
         state: *mut c_void,

@@ -81,6 +81,7 @@ pub(crate) fn level(level: i32) -> Option<&'static Zstd> {
 mod untraced {
     //! Brings `zstd_untraced.c` into whatever this crate is linked into: the
     //! library refers to the functions there weakly, which is not enough.
+    // SAFETY: as `zstd_untraced.c` has it; it is never called from here.
     unsafe extern "C" {
         fn ZSTD_trace_compress_begin();
     }

@@ -15,7 +15,7 @@ use memfold_codec::{ScratchBuf, all, codec};
 
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-// The names under which glibc offers its allocator to those who replace it.
+// SAFETY: the signatures are those of malloc and its kin. The names under which glibc offers its allocator to those who replace it.
 unsafe extern "C" {
     fn __libc_malloc(size: usize) -> *mut c_void;
     fn __libc_calloc(count: usize, size: usize) -> *mut c_void;

@@ -13,6 +13,7 @@ use std::process::Command;
 
 use serde::Serialize;
 
+use super::compare::{all_known, is_wanted};
 use super::cpp_peers;
 use super::load::Order;
 
@@ -92,6 +93,7 @@ pub struct Plots<'a> {
 impl Plots<'_> {
     /// Traces all and leaves `plots.json`.
     pub fn make(&self) -> Result<(), String> {
+        all_known(PEERS.iter().map(|peer| peer.name), self.only)?;
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let cpp = cpp_peers(directory.path());
         if let Err(why) = &cpp {
@@ -118,8 +120,7 @@ impl Plots<'_> {
         for order in [Order::Random, Order::Sequential] {
             let mut left = None;
             for peer in PEERS {
-                let is_wanted =
-                    self.only.is_empty() || self.only.iter().any(|part| peer.name.contains(part.as_str()));
+                let is_wanted = is_wanted(peer.name, self.only);
                 let program = match (&cpp, peer.cpp) {
                     (Err(_), true) => continue,
                     (Ok(cpp), true) => Some(cpp),

@@ -113,6 +113,20 @@ impl Weights {
     }
 }
 
+/// All that a list has must be what its model has.
+fn compare_all<T: PartialEq + Debug>(
+    list: impl Iterator<Item = Result<T, Error>>,
+    mut model: impl Iterator<Item = T>,
+) -> Result<(), String> {
+    for (number, x) in list.enumerate() {
+        let (x, other) = (x.map_err(|error| format!("element {number}: {error}"))?, model.next());
+        if Some(&x) != other.as_ref() {
+            return Err(format!("element {number} is {x:?}, but the model says {other:?}"));
+        }
+    }
+    model.next().map_or(Ok(()), |x| Err(format!("{x:?} is missing")))
+}
+
 /// What operations of each kind took.
 #[derive(Default)]
 struct Times {

@@ -8,7 +8,7 @@ use memfold::collections::{Cursor, Element, Ordered, SlabList};
 use memfold::heap::{Error, Session};
 
 use super::elements::Number;
-use super::{Game, SHORT, Times, Turn, Weights};
+use super::{Game, SHORT, Times, Turn, Weights, compare_all};
 use crate::random::Random;
 
 /// Elements that are put in at once, or looked at when a list is not gone through to its end.
@@ -142,14 +142,7 @@ impl<E: ?Sized + Made> Game for InOrder<'_, E> {
     fn check(&self) -> Result<(), String> {
         self.list.check_leaves()?;
         let Some(model) = &self.model else { return Ok(()) };
-        let mut wanted = model.iter();
-        for (number, x) in self.list.iter().enumerate() {
-            let (x, other) = (x.map_err(|error| format!("element {number}: {error}"))?, wanted.next());
-            if Some(&x) != other.map(|(_, other)| other) {
-                return Err(format!("element {number} is {x:?}, but the model says {other:?}"));
-            }
-        }
-        wanted.next().map_or(Ok(()), |x| Err(format!("{x:?} is missing")))
+        compare_all(self.list.iter(), model.iter().map(|(_, x)| x.clone()))
     }
 }
 

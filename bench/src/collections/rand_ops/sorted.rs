@@ -6,7 +6,7 @@ use memfold::collections::{Packing, SlabList};
 use memfold::heap::{Error, Session};
 
 use super::elements::Number;
-use super::{Game, SHORT, Times, Turn, Weights};
+use super::{Game, SHORT, Times, Turn, Weights, compare_all};
 use crate::random::Random;
 
 /// Elements that are looked at when a list is not gone through to its end.
@@ -149,14 +149,7 @@ impl<T: Number> Game for Sorted<'_, T> {
     fn check(&self) -> Result<(), String> {
         self.list.check()?;
         let Some(model) = &self.model else { return Ok(()) };
-        let mut wanted = model.iter();
-        for (number, x) in self.list.iter().enumerate() {
-            let (x, other) = (x.map_err(|error| format!("element {number}: {error}"))?, wanted.next());
-            if Some(x) != other {
-                return Err(format!("element {number} is {x:?}, but the model says {other:?}"));
-            }
-        }
-        wanted.next().map_or(Ok(()), |x| Err(format!("{x:?} is missing")))
+        compare_all(self.list.iter(), model.iter())
     }
 }
 

@@ -34,6 +34,7 @@ fn compress_memory(len: usize) -> usize {
 /// 100 kB and four times a block; the block is what the stream says it is.
 const DECOMPRESS_MEMORY: usize = (256 << 10) + 4 * UNIT * 9;
 
+// SAFETY: called by the library only, as long as the call goes on that hands it the arena.
 unsafe extern "C" fn alloc(opaque: *mut c_void, count: c_int, size: c_int) -> *mut c_void {
     let (Ok(count), Ok(size)) = (usize::try_from(count), usize::try_from(size)) else {
         return core::ptr::null_mut();

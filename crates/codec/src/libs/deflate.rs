@@ -46,11 +46,13 @@ thread_local! {
     static HANDED: Cell<(*mut u8, usize)> = const { Cell::new((null_mut(), 0)) };
 }
 
+// SAFETY: needs nothing of its caller; `unsafe` is the type that the library asks for.
 unsafe extern "C" fn hand_out(size: usize) -> *mut c_void {
     let (memory, there) = HANDED.replace((null_mut(), size));
     if size <= there { memory.cast() } else { null_mut() }
 }
 
+// SAFETY: as above.
 unsafe extern "C" fn free(_memory: *mut c_void) {}
 
 const OPTIONS: libdeflate_options = libdeflate_options {

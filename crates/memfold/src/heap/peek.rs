@@ -39,9 +39,10 @@ const BRING_AGAIN: u32 = 8;
 /// What a session keeps for it.
 #[derive(Default)]
 pub struct Peeks {
-    /// As many words as a block has, and one more.
+    /// As many words as a block has, one more, and room for a run.
     words: RefCell<Vec<u64>>,
     turn: Cell<u32>,
+    /// The block that was looked at last.
     last: Cell<u32>,
 }
 
@@ -186,7 +187,6 @@ impl Kept<'_> {
             }
             // SAFETY: the copy is pinned, and who frees it has the block's lock.
             let (id, bytes) = unsafe { core.store.get_unverified(copy, number.into()) }.ok()?;
-            Packed::will_read_part(bytes);
             Packed::new(bytes, len).filter(|_| id == Some(CodecId::COPY)).and_then(read)
         })?
     }

@@ -70,6 +70,7 @@ mod kernel {
         unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) == 0 }
     }
 
+    // SAFETY: these three are called as `Huge`'s functions say.
     pub unsafe fn prefer_huge(start: NonNull<u8>, bytes: usize) -> bool {
         advise(start, bytes, libc::MADV_HUGEPAGE)
     }

@@ -86,7 +86,7 @@ impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
         elements.into_iter().try_for_each(|element| self.append(element.borrow()))
     }
 
-    /// Sorts the elements; those that are equal stay as they are to each other. Meanwhile there are up to three of each, two of them compressed if need be.
+    /// Sorts the elements; those that are equal stay as they are to each other. Cursors stay at their numbers, where other elements are then. Meanwhile there are up to three of each, two of them compressed if need be.
     ///
     /// ```
     /// # use memfold::collections::SlabList;
@@ -106,7 +106,7 @@ impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
         self.sort_by(&Natural)
     }
 
-    /// The same by an order of the program's own. Cursors stay at their numbers, where other elements are then.
+    /// The same by an order of the program's own.
     pub fn sort_by(&mut self, order: &impl Compare<E>) -> Result<(), Error> {
         let mut sorted = self.another(Ordered);
         self.merge_to(&mut sorted, order)?;

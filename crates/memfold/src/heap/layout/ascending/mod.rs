@@ -39,8 +39,6 @@ const CHECK: usize = 4;
 const RUN: usize = CHECK + WORD + 2;
 /// Zeros behind all runs: eight bytes can be read wherever a bit is.
 const SLACK: usize = WORD;
-/// Bytes that are read soon from either end.
-const SOON: usize = 320;
 /// Low bits at most: those of a word are read at once, with up to seven before them.
 const MOST_LOW: u8 = 56;
 /// In place of low bits.
@@ -113,13 +111,6 @@ impl<'p> Packed<'p> {
             run.read(to.get_mut(run.words.clone())?)?;
         }
         (next == self.words).then_some(())
-    }
-
-    /// Says beforehand that parts of `bytes` are to be made again: it begins with what leads to the others, and starts are at its end.
-    pub fn will_read_part(bytes: &[u8]) {
-        let end = &bytes[bytes.len().saturating_sub(SOON)..];
-        will_read_all(bytes.as_ptr(), bytes.len().min(SOON));
-        will_read_all(end.as_ptr(), end.len());
     }
 
     /// Makes those words again that lie in this range of bytes, and perhaps some around; each run is checked. `to` is as long as the block.

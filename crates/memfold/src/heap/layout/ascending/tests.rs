@@ -54,15 +54,13 @@ fn borders(words: &[u64], form: &Packed<'_>, mut range: Range<usize>, random: &m
         // As many words of the range come first, of which none need to be less than the others.
         let before = random.index(range.len() + 1);
         let asked = Cell::new(0);
-        let count = Cell::new(0);
         let inside = &words[range.clone()];
         let limit = inside.get(before).copied().unwrap_or(u64::MAX);
         let is_raw = !inside.is_sorted();
         let is_before = |word: u64| {
             asked.set(asked.get() + 1);
-            // In order, where they are in no order all are looked at.
-            count.set(count.get() + 1);
-            if is_raw { count.get() <= before } else { word < limit }
+            // Where they are in no order, each is asked for in its turn.
+            if is_raw { asked.get() <= before } else { word < limit }
         };
         let expected = if is_raw { before } else { inside.partition_point(|word| *word < limit) };
         let border = run.border(range.start - start..range.end - start, is_before).unwrap();
