@@ -1,0 +1,17 @@
+//! Disk usage of trees with more files than fit into memory.
+//!
+//! A tree is kept in a compressed heap and nowhere else: [`tree`]. It comes from a [`scan`] of directories, and can be looked at entry by entry.
+//!
+//! ```text
+//!   scan ──┐
+//!   import ┴─> listing ─> parts in the heap ─> tree (rows of directories, hard links, sums) ─> browser, export, summaries
+//! ```
+
+pub mod entry;
+pub mod error;
+pub mod part;
+pub mod scan;
+pub mod source;
+pub mod tree;
+
+pub use error::Error;

@@ -1,0 +1,264 @@
+//! One directory after the other.
+
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::SyncSender;
+
+use memfold::heap::{Heap, Session};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstatfs, openat, statat};
+use rustix::io::Errno;
+
+use super::Shared;
+use super::open::Open;
+use super::stack::{Level, Place, Task};
+use crate::Error;
+use crate::entry::{Entry, Extended, Kind, Link};
+use crate::tree::{Batch, Directory, Listing, Name, Row, flags};
+
+/// Bytes of names that the system hands over at once.
+const BUFFER: usize = 32 << 10;
+/// Directories, and names of linked files, that make a batch.
+const DIRECTORIES: usize = 64;
+const LINKS: usize = 1024;
+
+/// How a cache's tag begins (<https://bford.info/cachedir/>).
+const SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
+
+/// File systems that hold no files (linux/magic.h).
+const KERNEL: [u64; 12] = [
+    0x4249_4e4d, // binfmt_misc
+    0xcafe_4a11, // bpf
+    0x0027_e0eb, // cgroup
+    0x6367_7270, // cgroup2
+    0x6462_6720, // debugfs
+    0x1cd1,      // devpts
+    0x9fa0,      // proc
+    0x6165_676c, // pstore
+    0x7363_6673, // securityfs
+    0xf97c_ff8c, // selinux
+    0x6265_6572, // sysfs
+    0x7472_6163, // tracefs
+];
+
+/// A thread that reads.
+pub struct Worker<'a, 's> {
+    shared: &'a Shared<'a>,
+    nodes: Session<'s>,
+    send: SyncSender<Batch>,
+    batch: Batch,
+    listing: Listing,
+    buffer: Vec<MaybeUninit<u8>>,
+}
+
+impl<'a, 's> Worker<'a, 's> {
+    pub fn new(shared: &'a Shared<'a>, heap: &'s Heap, send: SyncSender<Batch>) -> Result<Self, Error> {
+        Ok(Worker {
+            shared,
+            nodes: heap.session()?,
+            send,
+            batch: Batch::default(),
+            listing: Listing::default(),
+            buffer: vec![MaybeUninit::uninit(); BUFFER],
+        })
+    }
+
+    /// Until all is read.
+    pub fn work(&mut self) -> Result<(), Error> {
+        let stack = &self.shared.stack;
+        while let Some(task) = stack.take(&self.nodes, || flush(&self.send, &mut self.batch))? {
+            let level = self.read(task);
+            stack.done(level?);
+            if self.batch.directories.len() >= DIRECTORIES {
+                flush(&self.send, &mut self.batch)?;
+            }
+        }
+        flush(&self.send, &mut self.batch)
+    }
+
+    fn read(&mut self, task: Task) -> Result<Option<Level>, Error> {
+        let (mut row, mut above, mut slot) = (Row::default(), 0, 0);
+        let opened = match task.place {
+            Place::Root(open) => Ok(open),
+            Place::Below { above: open, name, slot: at } => {
+                (above, slot) = (open.number, at);
+                open.below(name, task.number).map(Arc::new)
+            }
+        };
+        let level = match opened.and_then(|open| Ok((open.file()?, open))) {
+            Ok((file, open)) => self.enter(&open, &file, &mut row)?,
+            Err(error) => {
+                fail(&mut row, error);
+                None
+            }
+        };
+        if row.flags & flags::FAILED != 0 {
+            self.shared.progress.failures.fetch_add(1, Relaxed);
+        }
+        self.batch.directories.push(Directory { number: task.number, above, slot, row });
+        Ok(level)
+    }
+
+    /// Reads a directory, if nothing says not to.
+    fn enter(&mut self, open: &Arc<Open>, file: &OwnedFd, row: &mut Row) -> Result<Option<Level>, Error> {
+        row.device = self.shared.device(open.device);
+        if let Some(flag) = self.left_out(open, file) {
+            row.flags |= flag;
+            return Ok(None);
+        }
+        if self.shared.progress.wants_path.swap(false, Relaxed)
+            && let Ok(mut path) = self.shared.progress.path.lock()
+        {
+            *path = open.path();
+        }
+        let names = self.names(file, row)?;
+        self.shared.progress.items.fetch_add(names, Relaxed);
+        let mut has_directories = false;
+        let (number, device) = (open.number, row.device);
+        let (shared, batch, send) = (self.shared, &mut self.batch, &self.send);
+        let contents = self.listing.finish(&mut self.nodes, &mut |slot, entry: &mut Entry<'_>| {
+            if entry.kind.is_directory() {
+                has_directories = true;
+                entry.kind = Kind::Directory(shared.number()?);
+            }
+            row.count(entry);
+            if let Some(Link { inode, names }) = entry.link {
+                let Entry { size, blocks, .. } = *entry;
+                batch.links.push(Name { inode, device, directory: number, slot, names, size, blocks });
+                if batch.links.len() >= LINKS {
+                    flush(send, batch)?;
+                }
+            }
+            Ok(())
+        })?;
+        row.set_contents(contents);
+        self.shared.progress.blocks.fetch_add(row.blocks, Relaxed);
+        self.shared.progress.failures.fetch_add(row.failures.into(), Relaxed);
+        Ok(has_directories.then(|| Level::new(open.clone(), contents)))
+    }
+
+    /// Why a directory is not read.
+    fn left_out(&self, open: &Open, file: &OwnedFd) -> Option<u16> {
+        let options = self.shared.options;
+        // Nothing but a mount leads from a directory to itself.
+        if open.is_mounted && open.above().any(|above| above.is(open)) {
+            return Some(flags::LOOP);
+        }
+        let is_other = open.above().next().is_none_or(|above| above.device != open.device);
+        if options.exclude_kernel
+            && is_other
+            && let Ok(system) = fstatfs(file)
+            && KERNEL.contains(&(system.f_type as u64 & 0xffff_ffff))
+        {
+            return Some(flags::KERNEL);
+        }
+        (options.exclude_caches && is_cache(file)).then_some(flags::CACHE)
+    }
+
+    /// Adds a directory's names to the listing; how many there are.
+    fn names(&mut self, file: &OwnedFd, row: &mut Row) -> Result<u64, Error> {
+        let mut count = 0;
+        let mut names = RawDir::new(file.as_fd(), &mut self.buffer);
+        while let Some(name) = names.next() {
+            let name = match name {
+                Ok(name) => name,
+                Err(error) => {
+                    fail(row, error);
+                    break;
+                }
+            };
+            let name = name.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            count += 1;
+            let entry = self.shared.entry(file, name);
+            self.listing.add(&entry, &mut self.nodes)?;
+        }
+        Ok(count)
+    }
+}
+
+fn flush(send: &SyncSender<Batch>, batch: &mut Batch) -> Result<(), Error> {
+    if batch.directories.is_empty() && batch.links.is_empty() {
+        return Ok(());
+    }
+    send.send(std::mem::take(batch)).map_err(|_| Error::Stopped)
+}
+
+fn fail(row: &mut Row, error: Errno) {
+    row.flags |= flags::FAILED;
+    row.error = error.raw_os_error() as u16;
+}
+
+fn is_cache(directory: &OwnedFd) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let Ok(tag) = openat(directory, c"CACHEDIR.TAG", flags, Mode::empty()) else { return false };
+    let mut begins = [0; SIGNATURE.len()];
+    matches!(rustix::io::read(&tag, &mut begins), Ok(len) if &begins[..len] == SIGNATURE)
+}
+
+impl Shared<'_> {
+    /// A number for a directory: larger than those of all above it.
+    fn number(&self) -> Result<u32, Error> {
+        u32::try_from(self.next.fetch_add(1, Relaxed)).map_err(|_| Error::TooMany)
+    }
+
+    fn device(&self, device: u64) -> u32 {
+        let mut devices = self.devices.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let known = devices.iter().position(|known| *known == device);
+        known.unwrap_or_else(|| {
+            devices.push(device);
+            devices.len() - 1
+        }) as u32
+    }
+
+    /// What there is to know of a name.
+    fn entry<'n>(&self, directory: &OwnedFd, name: &'n CStr) -> Entry<'n> {
+        let nothing = Entry {
+            name: name.to_bytes(),
+            kind: Kind::Other,
+            size: 0,
+            blocks: 0,
+            link: None,
+            extended: None,
+        };
+        let stat = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(error) => return Entry { kind: Kind::Failed(error.raw_os_error() as u16), ..nothing },
+        };
+        let mut has_link = stat.st_nlink > 1;
+        let mut stat = stat;
+        if self.options.follow_links
+            && FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
+            && let Ok(target) = statat(directory, name, AtFlags::empty())
+            && FileType::from_raw_mode(target.st_mode) != FileType::Directory
+        {
+            // Each counts for itself, as in ncdu: its target may be anywhere.
+            (stat, has_link) = (target, false);
+        }
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory(0),
+            _ => Kind::Other,
+        };
+        if kind.is_directory() && self.options.one_file_system && stat.st_dev != self.device {
+            return Entry { kind: Kind::OtherFileSystem, ..nothing };
+        }
+        let link =
+            (has_link && !kind.is_directory()).then(|| Link { inode: stat.st_ino, names: names(&stat) });
+        let extended = self.options.extended.then_some(Extended {
+            modified: stat.st_mtime as i64,
+            user: stat.st_uid,
+            group: stat.st_gid,
+            mode: stat.st_mode as u16,
+        });
+        Entry { kind, size: stat.st_size as u64, blocks: stat.st_blocks as u64, link, extended, ..nothing }
+    }
+}
+
+fn names(stat: &Stat) -> u32 {
+    u32::try_from(stat.st_nlink).unwrap_or(u32::MAX)
+}

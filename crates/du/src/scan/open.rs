@@ -1,0 +1,184 @@
+//! Directories that are open, and those above them.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, StatxAttributes, StatxFlags, makedev, openat, statx};
+use rustix::io::Errno;
+
+use crate::entry::{Extended, Kind};
+use crate::tree::OwnEntry;
+
+/// How directories are opened: whatever is in a directory's place by then, it is no link and nothing that waits.
+const FLAGS: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK);
+
+/// A directory that is read, or in which some wait to be.
+#[derive(Debug)]
+pub struct Open {
+    /// It may be closed if too many are open.
+    file: Mutex<Option<Arc<OwnedFd>>>,
+    above: Option<Arc<Open>>,
+    /// In the one above; of the root, its path.
+    name: CString,
+    /// Its number in the tree.
+    pub number: u32,
+    pub device: u64,
+    inode: u64,
+    /// Something is mounted here, if the system tells.
+    pub is_mounted: bool,
+}
+
+fn device(stat: &Statx) -> u64 {
+    makedev(stat.stx_dev_major, stat.stx_dev_minor)
+}
+
+fn look(file: &OwnedFd) -> Result<Statx, Errno> {
+    statx(file, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_SYNC_AS_STAT, StatxFlags::BASIC_STATS)
+}
+
+fn is_mounted(stat: &Statx) -> bool {
+    // Where it is not told, it may be.
+    !stat.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT)
+        || stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+}
+
+impl Open {
+    /// Where all begins. Here links are followed: the user named it.
+    pub fn root(path: &Path, extended: bool) -> io::Result<(Open, OwnEntry)> {
+        let file = openat(CWD, path, FLAGS.difference(OFlags::NOFOLLOW), Mode::empty())?;
+        let stat = look(&file)?;
+        let name = CString::new(path.as_os_str().as_bytes())?;
+        let entry = OwnEntry {
+            name: name.to_bytes().to_vec(),
+            kind: Kind::Directory(0),
+            size: stat.stx_size,
+            blocks: stat.stx_blocks,
+            link: None,
+            extended: extended.then_some(Extended {
+                modified: stat.stx_mtime.tv_sec,
+                user: stat.stx_uid,
+                group: stat.stx_gid,
+                mode: stat.stx_mode,
+            }),
+        };
+        let open = Open {
+            file: Mutex::new(Some(Arc::new(file))),
+            above: None,
+            name,
+            number: 0,
+            device: device(&stat),
+            inode: stat.stx_ino,
+            is_mounted: true,
+        };
+        Ok((open, entry))
+    }
+
+    /// One of its directories.
+    pub fn below(self: &Arc<Self>, name: CString, number: u32) -> Result<Open, Errno> {
+        let file = openat(self.file()?.as_fd(), &name, FLAGS, Mode::empty())?;
+        let stat = look(&file)?;
+        Ok(Open {
+            file: Mutex::new(Some(Arc::new(file))),
+            above: Some(self.clone()),
+            name,
+            number,
+            device: device(&stat),
+            inode: stat.stx_ino,
+            is_mounted: is_mounted(&stat),
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<OwnedFd>>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is the same directory as another one.
+    pub fn is(&self, other: &Open) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
+    /// Those above it.
+    pub fn above(&self) -> impl Iterator<Item = &Open> {
+        std::iter::successors(self.above.as_deref(), |open| open.above.as_deref())
+    }
+
+    /// Its path, from the root's on.
+    pub fn path(&self) -> Vec<u8> {
+        let mut names: Vec<&CStr> = self.above().map(|open| &*open.name).collect();
+        names.reverse();
+        let mut path = Vec::new();
+        for name in names.into_iter().chain([&*self.name]) {
+            if !path.is_empty() && !path.ends_with(b"/") {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name.to_bytes());
+        }
+        path
+    }
+
+    /// What it is opened by. If it had to be closed, it is opened again, from the nearest above that is open.
+    pub fn file(&self) -> Result<Arc<OwnedFd>, Errno> {
+        if let Some(file) = &*self.lock() {
+            return Ok(file.clone());
+        }
+        let mut closed = vec![self];
+        let mut file = loop {
+            let Some(open) = closed[closed.len() - 1].above.as_deref() else { return Err(Errno::STALE) };
+            if let Some(file) = &*open.lock() {
+                break file.clone();
+            }
+            closed.push(open);
+        };
+        for open in closed.into_iter().rev() {
+            file = Arc::new(openat(file.as_fd(), &open.name, FLAGS, Mode::empty())?);
+            open.must_be(&file)?;
+        }
+        *self.lock() = Some(file.clone());
+        Ok(file)
+    }
+
+    fn must_be(&self, file: &OwnedFd) -> Result<(), Errno> {
+        let stat = look(file)?;
+        let is_same = (device(&stat), stat.stx_ino) == (self.device, self.inode);
+        if is_same { Ok(()) } else { Err(Errno::STALE) }
+    }
+
+    /// Closes it, if nobody uses it just now, and it is not the root.
+    pub fn close(&self) -> bool {
+        let mut file = self.lock();
+        let is_free = self.above.is_some() && file.as_ref().is_some_and(|file| Arc::strong_count(file) == 1);
+        if is_free {
+            *file = None;
+        }
+        is_free
+    }
+
+    /// Before it is forgotten: opens the one above, if that had to be closed, which is one step from here.
+    pub fn leave(&self) {
+        if let (Some(above), Some(file)) = (&self.above, &*self.lock())
+            && above.lock().is_none()
+            && let Ok(up) = openat(file.as_fd(), c"..", FLAGS, Mode::empty())
+            && above.must_be(&up).is_ok()
+        {
+            *above.lock() = Some(Arc::new(up));
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // A chain of any length: not one inside of the other.
+        let mut above = self.above.take();
+        while let Some(mut open) = above.and_then(Arc::into_inner) {
+            above = open.above.take();
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Files with several names: each is counted once in each directory, whatever number of its names is below.
+//!
+//! Every name was counted where it is. So for each name but the first one the file is taken off again from the first directory above it that has another name below, and
+//! with the sums from all above that:
+//!
+//! ```text
+//!          a        the file is counted at c and at d, and taken off at b: b and a have it once
+//!          |
+//!          b        all its names are below b: there, and above, it is shared with nobody
+//!         / \
+//!        c   d
+//! ```
+
+use std::collections::HashMap;
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::Tree;
+use crate::Error;
+use crate::entry::Sum;
+use crate::source::Source;
+
+/// A name of a file that has several. They are in the order of their files.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Name {
+    /// The file's number in its file system,
+    pub inode: u64,
+    /// and which of the tree's file systems that is.
+    pub device: u32,
+    /// The directory.
+    pub directory: u32,
+    /// Which of its entries.
+    pub slot: u32,
+    /// How many names the file has.
+    pub names: u32,
+    /// Its bytes,
+    pub size: u64,
+    /// and units of 512 bytes.
+    pub blocks: u64,
+}
+
+/// Directories that are corrected at a time, in the order of their rows.
+const AT_ONCE: usize = 8192;
+
+/// What is known while links are counted.
+#[derive(Default)]
+struct Count {
+    /// Directories above names of one file, and how far each is above the first name; of those above others only, nothing.
+    above: HashMap<u32, Option<u32>>,
+    /// What is to be added to directories' sums, and to what they share.
+    changes: HashMap<u32, (Sum, Sum)>,
+}
+
+impl Count {
+    fn change(&mut self, directory: u32) -> &mut (Sum, Sum) {
+        self.changes.entry(directory).or_default()
+    }
+}
+
+impl Tree<'_> {
+    /// Corrects sums of directories, which have each name counted, before they are summed up.
+    pub(super) fn count_links(&mut self) -> Result<(), Error> {
+        let (mut names, mut count) = (Vec::<Name>::new(), Count::default());
+        // The list can't be gone through while rows are changed: a piece of it at a time.
+        let mut next = 0;
+        while next < self.links.len() {
+            let piece: Vec<Name> = self.links.slice(next..next + 1024).collect::<Result<_, _>>()?;
+            next += piece.len() as u64;
+            for name in piece {
+                let file = |name: &Name| (name.inode, name.device);
+                if names.first().is_some_and(|first| file(first) != file(&name)) {
+                    self.count_file(&names, &mut count)?;
+                    names.clear();
+                }
+                names.push(name);
+            }
+            if count.changes.len() >= AT_ONCE {
+                self.correct(&mut count)?;
+            }
+        }
+        self.count_file(&names, &mut count)?;
+        self.correct(&mut count)
+    }
+
+    fn count_file(&self, names: &[Name], count: &mut Count) -> Result<(), Error> {
+        let Some(first) = names.first() else { return Ok(()) };
+        let file = Sum { size: first.size, blocks: first.blocks };
+        let share = |count: &mut Count, directory, add: bool| {
+            let (_, shared) = count.change(directory);
+            *shared = if add { shared.plus(file) } else { shared.minus(file) };
+        };
+        share(count, first.directory, true);
+        count.above.clear();
+        if names.len() > 1 {
+            let (mut at, mut far) = (first.directory, 0);
+            while count.above.insert(at, Some(far)).is_none() {
+                (at, far) = (self.above(at)?, far + 1);
+            }
+            // The root is above itself, and at the end of all ways.
+            count.above.insert(at, Some(far - 1));
+        }
+        // The uppermost of those where names meet, seen from the first one.
+        let mut top = 0;
+        for name in &names[1..] {
+            let mut at = name.directory;
+            let met = loop {
+                match count.above.get(&at) {
+                    Some(far) => break *far,
+                    None => count.above.insert(at, None),
+                };
+                at = self.above(at)?;
+            };
+            top = top.max(met.unwrap_or(0));
+            share(count, name.directory, true);
+            share(count, at, false);
+            let (all, _) = count.change(at);
+            *all = all.minus(Sum { size: name.size, blocks: name.blocks });
+        }
+        if names.len() as u64 >= u64::from(first.names) {
+            let mut at = first.directory;
+            for _ in 0..top {
+                at = self.above(at)?;
+            }
+            share(count, at, false);
+        }
+        Ok(())
+    }
+
+    fn correct(&mut self, count: &mut Count) -> Result<(), Error> {
+        let mut changes: Vec<_> = count.changes.drain().collect();
+        changes.sort_unstable_by_key(|(directory, _)| *directory);
+        for (directory, (all, shared)) in changes {
+            let mut row = self.row(directory)?;
+            row.set_sum(row.sum().plus(all));
+            row.set_shared(row.shared().plus(shared));
+            self.set_row(directory, &row)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,293 @@
+//! A directory's entries on their way into the heap: put in order by name, cut into parts, and stored.
+//!
+//! ```text
+//!   contents ───> part                              64 entries or fewer
+//!   contents ───> | part, 8 | part, 8 | .. |        more: a node that leads to all of them
+//!                     └──> 64 entries, the last one has what is left
+//! ```
+//!
+//! So the entry of a **slot** is found by its number, and stays there: one that is deleted leaves an empty slot.
+//!
+//! However many entries a directory has, few are in plain memory: when there are [`RUN`], they are put in order and go into the heap as a run, and at the end all runs are merged.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use memfold::heap::{Handle, Session};
+
+use crate::Error;
+use crate::entry::{Entry, Extended, Kind, Link};
+use crate::part::{MOST, Reader, Writer};
+
+/// Entries that are put in order in plain memory.
+const RUN: usize = 4096;
+
+/// Where a directory's entries are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// How many slots there are, empty ones too.
+    pub slots: u32,
+    /// The part, or the node that leads to the parts.
+    pub node: Option<Handle>,
+}
+
+impl Contents {
+    /// How many parts there are.
+    pub fn parts(self) -> usize {
+        (self.slots as usize).div_ceil(MOST)
+    }
+
+    /// A part's node.
+    pub fn part(self, nodes: &Session<'_>, number: usize) -> Result<Handle, Error> {
+        let node = self.node.filter(|_| number < self.parts()).ok_or(Error::Damaged)?;
+        if self.parts() == 1 {
+            return Ok(node);
+        }
+        Handle::from_bits(nodes.get_at(node, number * 8)?).ok_or(Error::Damaged)
+    }
+
+    /// Frees all nodes.
+    pub fn free(self, nodes: &mut Session<'_>) -> Result<(), Error> {
+        let Some(node) = self.node else { return Ok(()) };
+        if self.parts() > 1 {
+            for number in 0..self.parts() {
+                let part = self.part(nodes, number)?;
+                nodes.free(part)?;
+            }
+        }
+        Ok(nodes.free(node)?)
+    }
+}
+
+/// An entry in a batch.
+#[derive(Clone, Copy)]
+struct Record {
+    name: u32,
+    len: u32,
+    kind: Kind,
+    size: u64,
+    blocks: u64,
+    link: Option<Link>,
+    extended: Option<Extended>,
+}
+
+/// Entries in plain memory.
+#[derive(Default)]
+struct Batch {
+    names: Vec<u8>,
+    records: Vec<Record>,
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.names.clear();
+        self.records.clear();
+    }
+
+    fn push(&mut self, entry: &Entry<'_>) {
+        self.records.push(Record {
+            name: self.names.len() as u32,
+            len: entry.name.len() as u32,
+            kind: entry.kind,
+            size: entry.size,
+            blocks: entry.blocks,
+            link: entry.link,
+            extended: entry.extended,
+        });
+        self.names.extend_from_slice(entry.name);
+    }
+
+    fn name(&self, number: usize) -> &[u8] {
+        let Record { name, len, .. } = self.records[number];
+        &self.names[name as usize..][..len as usize]
+    }
+
+    fn get(&self, number: usize) -> Entry<'_> {
+        let Record { kind, size, blocks, link, extended, .. } = self.records[number];
+        Entry { name: self.name(number), kind, size, blocks, link, extended }
+    }
+}
+
+/// The first eight bytes of a name, so that most comparisons look at nothing else.
+fn head(name: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let len = name.len().min(8);
+    head[..len].copy_from_slice(&name[..len]);
+    u64::from_be_bytes(head)
+}
+
+/// Cuts what comes in order into parts.
+#[derive(Default)]
+struct Cutter {
+    writer: Writer,
+    bytes: Vec<u8>,
+    parts: Vec<Handle>,
+    slots: u32,
+}
+
+impl Cutter {
+    fn begin(&mut self) {
+        self.writer.begin();
+        self.parts.clear();
+        self.slots = 0;
+    }
+
+    fn add(&mut self, entry: &Entry<'_>, nodes: &mut Session<'_>) -> Result<(), Error> {
+        self.writer.add(entry);
+        self.slots = self.slots.checked_add(1).ok_or(Error::TooMany)?;
+        if self.writer.is_full() { self.cut(nodes) } else { Ok(()) }
+    }
+
+    fn cut(&mut self, nodes: &mut Session<'_>) -> Result<(), Error> {
+        self.bytes.clear();
+        self.writer.end(&mut self.bytes);
+        self.parts.push(nodes.put_bytes(&self.bytes)?);
+        self.writer.begin();
+        Ok(())
+    }
+
+    /// The parts, with what has not been cut yet.
+    fn end(&mut self, nodes: &mut Session<'_>) -> Result<(), Error> {
+        if self.writer.count() > 0 { self.cut(nodes) } else { Ok(()) }
+    }
+
+    fn contents(&mut self, nodes: &mut Session<'_>) -> Result<Contents, Error> {
+        self.end(nodes)?;
+        let node = match &self.parts[..] {
+            [] => None,
+            [part] => Some(*part),
+            parts => {
+                self.bytes.clear();
+                parts.iter().for_each(|part| self.bytes.extend_from_slice(&part.to_bits().to_ne_bytes()));
+                Some(nodes.put_bytes(&self.bytes)?)
+            }
+        };
+        Ok(Contents { slots: self.slots, node })
+    }
+}
+
+/// A run in the heap, from which the next entry is taken.
+struct Run {
+    /// Its parts, the next one last.
+    parts: Vec<Handle>,
+    batch: Batch,
+    at: usize,
+}
+
+impl Run {
+    fn new(mut parts: Vec<Handle>) -> Self {
+        parts.reverse();
+        Run { parts, batch: Batch::default(), at: 0 }
+    }
+
+    /// Sees to it that there is an entry, if any is left; parts are freed as they are read.
+    fn fill(&mut self, nodes: &mut Session<'_>) -> Result<bool, Error> {
+        if self.at < self.batch.records.len() {
+            return Ok(true);
+        }
+        let Some(part) = self.parts.pop() else { return Ok(false) };
+        let bytes = nodes.read(part)?;
+        nodes.free(part)?;
+        self.batch.clear();
+        let mut entries = Reader::new(&bytes)?;
+        while let Some(entry) = entries.read()? {
+            self.batch.push(&entry);
+        }
+        self.at = 0;
+        Ok(!self.batch.records.is_empty())
+    }
+}
+
+/// What is told of each entry, when it has its slot; a directory gets its number there.
+pub trait Place: FnMut(u32, &mut Entry<'_>) -> Result<(), Error> {}
+impl<F: FnMut(u32, &mut Entry<'_>) -> Result<(), Error>> Place for F {}
+
+/// Takes a directory's entries in any order. It can be used for one directory after the other.
+#[derive(Default)]
+pub struct Listing {
+    batch: Batch,
+    order: Vec<(u64, u32)>,
+    cutter: Cutter,
+    runs: Vec<Vec<Handle>>,
+}
+
+impl Listing {
+    /// One more entry. No other one has the same name.
+    pub fn add(&mut self, entry: &Entry<'_>, nodes: &mut Session<'_>) -> Result<(), Error> {
+        self.batch.push(entry);
+        if self.batch.records.len() == RUN { self.spill(nodes) } else { Ok(()) }
+    }
+
+    /// Bytes of plain memory that entries take just now.
+    pub fn own_bytes(&self) -> usize {
+        self.batch.names.len() + self.batch.records.len() * size_of::<Record>()
+    }
+
+    /// Lets entries go to the heap.
+    pub fn spill(&mut self, nodes: &mut Session<'_>) -> Result<(), Error> {
+        self.cutter.begin();
+        self.sort();
+        for (_, number) in &self.order {
+            self.cutter.add(&self.batch.get(*number as usize), nodes)?;
+        }
+        self.cutter.end(nodes)?;
+        self.runs.push(self.cutter.parts.clone());
+        self.batch = Batch::default();
+        Ok(())
+    }
+
+    fn sort(&mut self) {
+        self.order.clear();
+        let batch = &self.batch;
+        self.order.extend((0..batch.records.len()).map(|number| (head(batch.name(number)), number as u32)));
+        self.order.sort_unstable_by(|a, b| {
+            a.0.cmp(&b.0).then_with(|| batch.name(a.1 as usize).cmp(batch.name(b.1 as usize)))
+        });
+    }
+
+    /// All entries, in their order; afterwards there are none. If it fails, the entries are lost, and runs stay in the heap.
+    pub fn finish(&mut self, nodes: &mut Session<'_>, place: &mut impl Place) -> Result<Contents, Error> {
+        let result = if self.runs.is_empty() { self.all(nodes, place) } else { self.merge(nodes, place) };
+        self.batch.clear();
+        self.runs.clear();
+        result
+    }
+
+    fn all(&mut self, nodes: &mut Session<'_>, place: &mut impl Place) -> Result<Contents, Error> {
+        self.cutter.begin();
+        self.sort();
+        for (_, number) in &self.order {
+            let mut entry = self.batch.get(*number as usize);
+            place(self.cutter.slots, &mut entry)?;
+            self.cutter.add(&entry, nodes)?;
+        }
+        self.cutter.contents(nodes)
+    }
+
+    fn merge(&mut self, nodes: &mut Session<'_>, place: &mut impl Place) -> Result<Contents, Error> {
+        if !self.batch.records.is_empty() {
+            self.spill(nodes)?;
+        }
+        self.cutter.begin();
+        let mut runs: Vec<Run> = self.runs.drain(..).map(Run::new).collect();
+        let mut next = BinaryHeap::with_capacity(runs.len());
+        for (number, run) in runs.iter_mut().enumerate() {
+            if run.fill(nodes)? {
+                next.push(Reverse((run.batch.name(run.at).to_vec(), number)));
+            }
+        }
+        while let Some(Reverse((mut name, number))) = next.pop() {
+            let run = &mut runs[number];
+            let mut entry = run.batch.get(run.at);
+            place(self.cutter.slots, &mut entry)?;
+            self.cutter.add(&entry, nodes)?;
+            run.at += 1;
+            if run.fill(nodes)? {
+                name.clear();
+                name.extend_from_slice(run.batch.name(run.at));
+                next.push(Reverse((name, number)));
+            }
+        }
+        self.cutter.contents(nodes)
+    }
+}
