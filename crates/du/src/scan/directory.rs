@@ -79,12 +79,11 @@ impl<'a, 's> Worker<'a, 's> {
     }
 
     fn read(&mut self, task: Task) -> Result<Option<Level>, Error> {
-        let (mut row, mut above, mut slot) = (Row::default(), 0, 0);
-        let opened = match task.place {
-            Place::Root(open) => Ok(open),
-            Place::Below { above: open, name, slot: at } => {
-                (above, slot) = (open.number, at);
-                open.below(name, task.number).map(Arc::new)
+        let mut row = Row::default();
+        let (opened, above, slot) = match task.place {
+            Place::Start { open, above, slot } => (Ok(open), above, slot),
+            Place::Below { above, name, slot } => {
+                (above.below(name, task.number).map(Arc::new), above.number, slot)
             }
         };
         let level = match opened.and_then(|open| Ok((open.file()?, open))) {

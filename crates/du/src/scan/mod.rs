@@ -11,9 +11,11 @@
 //! What can't be read stands in the tree. Only what makes all of it worthless ends a scan: the root can't be read, or the heap is full.
 
 mod directory;
-mod open;
+pub(crate) mod open;
 mod stack;
 
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -22,8 +24,10 @@ use std::thread;
 use std::time::Duration;
 
 use memfold::heap::{Heap, Session};
+use rustix::io::Errno;
 
 use crate::Error;
+use crate::source::{ROOT, Source};
 use crate::tree::{Batch, Tree};
 use directory::Worker;
 use open::Open;
@@ -98,17 +102,84 @@ pub fn scan<'s>(
     heap: &'s Heap,
     session: &'s Session<'_>,
     progress: &Progress,
-    mut tick: impl FnMut(&Progress) -> bool,
+    tick: impl FnMut(&Progress) -> bool,
 ) -> Result<Tree<'s>, Error> {
     let (root, entry) = Open::root(path, options.extended).map_err(Error::Root)?;
     let mut tree = Tree::new(heap, session, entry)?;
+    let device = root.device;
+    let start = Start { open: Arc::new(root), device, above: ROOT, slot: 0, next: 1, devices: vec![device] };
+    let devices = read(start, options, heap, progress, tick, |batch| tree.put(&batch))?;
+    tree.set_devices(devices);
+    tree.sum_up()?;
+    Ok(tree)
+}
+
+/// Reads a directory of a tree again, and all below it. The tree's root must be where its name says. If reading is stopped, or fails, the directory stands in the tree as one that was not read.
+pub fn rescan(
+    tree: &mut Tree<'_>,
+    directory: u32,
+    options: &Options,
+    progress: &Progress,
+    tick: impl FnMut(&Progress) -> bool,
+) -> Result<(), Error> {
+    let path = Path::new(OsStr::from_bytes(&tree.root().name)).to_owned();
+    let (mut open, mut own) = Open::root(&path, options.extended).map_err(Error::Root)?;
+    let device = open.device;
+    let mut names = Vec::new();
+    let mut at = directory;
+    while at != ROOT {
+        names.push((at, CString::new(tree.own_entry(at)?.name).map_err(|_| Error::Damaged)?));
+        at = tree.above(at)?;
+    }
+    for (number, name) in names.into_iter().rev() {
+        open = Arc::new(open).below(name, number).map_err(|error| Error::Root(error.into()))?;
+        own = open.entry(options.extended).map_err(|error| Error::Root(error.into()))?;
+    }
+    let (above, slot) = (tree.above(directory)?, tree.slot(directory)?);
+    let (heap, devices) = (tree.heap(), tree.devices().to_vec());
+    let mut refresh = tree.refresh(directory)?;
+    let start = Start { open: Arc::new(open), device, above, slot, next: refresh.first(), devices };
+    match read(start, options, heap, progress, tick, |batch| refresh.put(batch)) {
+        Ok(devices) => {
+            refresh.set_devices(devices);
+            refresh.finish(own)
+        }
+        Err(error) => {
+            refresh.abandon(Errno::INTR.raw_os_error() as u16)?;
+            Err(error)
+        }
+    }
+}
+
+/// Where reading starts.
+struct Start {
+    open: Arc<Open>,
+    /// The root's file system.
+    device: u64,
+    /// Where its directory is in the tree.
+    above: u32,
+    slot: u32,
+    /// Numbers of directories below it begin here.
+    next: u32,
+    devices: Vec<u64>,
+}
+
+/// Reads all below a directory; what comes out is handed to `put`. Returns which file systems there are.
+fn read(
+    start: Start,
+    options: &Options,
+    heap: &Heap,
+    progress: &Progress,
+    mut tick: impl FnMut(&Progress) -> bool,
+    mut put: impl FnMut(Batch) -> Result<(), Error>,
+) -> Result<Vec<u64>, Error> {
     let shared = Shared {
         options,
         progress,
-        device: root.device,
-        stack: Stack::new(Arc::new(root)),
-        next: AtomicU64::new(1),
-        devices: Mutex::default(),
+        device: start.device,
+        next: AtomicU64::new(start.next.into()),
+        devices: Mutex::new(start.devices),
+        stack: Stack::new(start.open, start.above, start.slot),
     };
     let (send, receive) = sync_channel::<Batch>(WAITING);
     thread::scope(|scope| {
@@ -134,9 +205,8 @@ pub fn scan<'s>(
         let mut result = Ok(());
         loop {
             match receive.recv_timeout(TICK) {
-                Ok(batch) if result.is_ok() => result = tree.put(&batch),
-                Ok(_) => (),
-                Err(RecvTimeoutError::Timeout) => (),
+                Ok(batch) if result.is_ok() => result = put(batch),
+                Ok(_) | Err(RecvTimeoutError::Timeout) => (),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             if result.is_ok() && !tick(progress) {
@@ -153,7 +223,5 @@ pub fn scan<'s>(
         }
         result
     })?;
-    tree.set_devices(shared.devices.into_inner().unwrap_or_default());
-    tree.sum_up()?;
-    Ok(tree)
+    Ok(shared.devices.into_inner().unwrap_or_default())
 }

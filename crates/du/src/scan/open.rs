@@ -50,25 +50,35 @@ fn is_mounted(stat: &Statx) -> bool {
         || stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
 }
 
+/// What a directory is by itself.
+fn entry(stat: &Statx, extended: bool) -> OwnEntry {
+    OwnEntry {
+        name: Vec::new(),
+        kind: Kind::Directory(0),
+        size: stat.stx_size,
+        blocks: stat.stx_blocks,
+        link: None,
+        extended: extended.then_some(Extended {
+            modified: stat.stx_mtime.tv_sec,
+            user: stat.stx_uid,
+            group: stat.stx_gid,
+            mode: stat.stx_mode,
+        }),
+    }
+}
+
 impl Open {
+    /// Its own entry as it is now, without a name.
+    pub fn entry(&self, extended: bool) -> Result<OwnEntry, Errno> {
+        Ok(entry(&look(&*self.file()?)?, extended))
+    }
+
     /// Where all begins. Here links are followed: the user named it.
     pub fn root(path: &Path, extended: bool) -> io::Result<(Open, OwnEntry)> {
         let file = openat(CWD, path, FLAGS.difference(OFlags::NOFOLLOW), Mode::empty())?;
         let stat = look(&file)?;
         let name = CString::new(path.as_os_str().as_bytes())?;
-        let entry = OwnEntry {
-            name: name.to_bytes().to_vec(),
-            kind: Kind::Directory(0),
-            size: stat.stx_size,
-            blocks: stat.stx_blocks,
-            link: None,
-            extended: extended.then_some(Extended {
-                modified: stat.stx_mtime.tv_sec,
-                user: stat.stx_uid,
-                group: stat.stx_gid,
-                mode: stat.stx_mode,
-            }),
-        };
+        let entry = OwnEntry { name: name.to_bytes().to_vec(), ..entry(&stat, extended) };
         let open = Open {
             file: Mutex::new(Some(Arc::new(file))),
             above: None,

@@ -16,15 +16,23 @@ const OPEN: usize = 200;
 
 /// A directory to be read.
 pub struct Task {
-    /// The one above it; none if it is the root itself, which is open.
     pub place: Place,
     pub number: u32,
 }
 
 /// Where a directory is.
 pub enum Place {
-    Root(Arc<Open>),
-    Below { above: Arc<Open>, name: CString, slot: u32 },
+    /// Where reading starts; and where that is in the tree.
+    Start {
+        open: Arc<Open>,
+        above: u32,
+        slot: u32,
+    },
+    Below {
+        above: Arc<Open>,
+        name: CString,
+        slot: u32,
+    },
 }
 
 /// A directory that was read, and in which some wait.
@@ -65,7 +73,7 @@ impl Level {
 }
 
 struct State {
-    root: Option<Arc<Open>>,
+    start: Option<Task>,
     levels: Vec<Level>,
     /// Levels below this one, from the root, may be closed.
     closed: usize,
@@ -81,8 +89,9 @@ pub struct Stack {
 }
 
 impl Stack {
-    pub fn new(root: Arc<Open>) -> Self {
-        let state = State { root: Some(root), levels: Vec::new(), closed: 0, busy: 0, is_stopped: false };
+    pub fn new(open: Arc<Open>, above: u32, slot: u32) -> Self {
+        let start = Task { number: open.number, place: Place::Start { open, above, slot } };
+        let state = State { start: Some(start), levels: Vec::new(), closed: 0, busy: 0, is_stopped: false };
         Stack { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -143,8 +152,8 @@ impl Stack {
 
 impl State {
     fn next(&mut self, nodes: &Session<'_>) -> Result<Option<Task>, Error> {
-        if let Some(root) = self.root.take() {
-            return Ok(Some(Task { place: Place::Root(root), number: 0 }));
+        if let Some(start) = self.start.take() {
+            return Ok(Some(start));
         }
         while let Some(level) = self.levels.last_mut() {
             if let Some(task) = level.next(nodes)? {

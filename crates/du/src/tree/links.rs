@@ -117,7 +117,10 @@ impl Tree<'_> {
             share(count, name.directory, true);
             share(count, at, false);
             let (all, _) = count.change(at);
-            *all = all.minus(Sum { size: name.size, blocks: name.blocks });
+            *all = all.minus(file);
+            // It may have changed since the first name was looked at, and must count the same wherever it counts.
+            let (all, _) = count.change(name.directory);
+            *all = all.plus(file).minus(Sum { size: name.size, blocks: name.blocks });
         }
         if names.len() as u64 >= u64::from(first.names) {
             let mut at = first.directory;

@@ -11,9 +11,12 @@
 //! **Hard links** are counted once in each directory, and in all: a row's sums have each file once, however many of its names are below. Of these, the file is **shared** if some of its names are
 //! elsewhere, else it is the directory's alone (links.rs).
 
+pub mod below;
 mod build;
 mod links;
 pub mod listing;
+mod refresh;
+mod remove;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -248,6 +251,11 @@ impl<'s> Tree<'s> {
     /// Which file systems directories are on, by the numbers in their rows.
     pub fn set_devices(&mut self, devices: Vec<u64>) {
         self.devices = devices;
+    }
+
+    /// Numbers of file systems; a row's [`device`](Row::device) is a place among them.
+    pub fn devices(&self) -> &[u64] {
+        &self.devices
     }
 
     /// Puts in what was read. [`sum_up`](Self::sum_up) comes when all is.

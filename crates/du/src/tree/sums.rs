@@ -23,14 +23,20 @@ impl Tree<'_> {
         self.new_links = Vec::new();
         self.count_links()?;
         for number in (1..self.numbers).rev() {
-            let (above, row) = (self.above(number)?, self.row(number)?);
+            let above = self.above(number)?;
             if above >= number {
                 return Err(Error::Damaged);
             }
-            let mut sums = self.row(above)?;
-            sums.count_below(&row);
-            self.set_row(above, &sums)?;
+            self.count_below(above, number)?;
         }
         Ok(())
+    }
+
+    /// Counts a directory in the one above it.
+    pub(super) fn count_below(&mut self, above: u32, number: u32) -> Result<(), Error> {
+        let row = self.row(number)?;
+        let mut sums = self.row(above)?;
+        sums.count_below(&row);
+        self.set_row(above, &sums)
     }
 }

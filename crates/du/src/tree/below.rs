@@ -1,0 +1,73 @@
+//! Directories of a subtree, each one before those in it, or behind them; nothing calls itself, and little of wide directories is in memory.
+
+use super::Contents;
+use crate::Error;
+use crate::entry::Kind;
+use crate::part::Reader;
+use crate::source::Source;
+
+struct Level {
+    number: u32,
+    contents: Contents,
+    part: usize,
+    /// Directories of the parts so far, the next one last.
+    next: Vec<u32>,
+}
+
+/// A step on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// A directory, before those in it.
+    Into(u32),
+    /// The same behind them.
+    OutOf(u32),
+}
+
+/// A way through a subtree. What was passed on the way out may be gone when the next step is asked for.
+pub struct Below {
+    start: Option<u32>,
+    levels: Vec<Level>,
+    bytes: Vec<u8>,
+}
+
+impl Below {
+    /// Begins with a directory itself.
+    pub fn new(directory: u32) -> Self {
+        Below { start: Some(directory), levels: Vec::new(), bytes: Vec::new() }
+    }
+
+    /// The next step.
+    pub fn step(&mut self, source: &dyn Source) -> Result<Option<Step>, Error> {
+        if let Some(number) = self.start.take() {
+            return self.enter(source, number).map(Some);
+        }
+        let Some(level) = self.levels.last_mut() else { return Ok(None) };
+        while level.next.is_empty() && level.part < level.contents.parts() {
+            source.part(level.contents, level.part, &mut self.bytes)?;
+            let mut entries = Reader::new(&self.bytes)?;
+            while let Some(entry) = entries.read()? {
+                if let Kind::Directory(number) = entry.kind {
+                    level.next.push(number);
+                }
+            }
+            level.next.reverse();
+            level.part += 1;
+        }
+        let number = level.number;
+        match level.next.pop() {
+            // Numbers grow on the way in, so it ends, whoever wrote them.
+            Some(next) if next <= number => Err(Error::Damaged),
+            Some(next) => self.enter(source, next).map(Some),
+            None => {
+                self.levels.pop();
+                Ok(Some(Step::OutOf(number)))
+            }
+        }
+    }
+
+    fn enter(&mut self, source: &dyn Source, number: u32) -> Result<Step, Error> {
+        let contents = source.row(number)?.contents();
+        self.levels.push(Level { number, contents, part: 0, next: Vec::new() });
+        Ok(Step::Into(number))
+    }
+}
