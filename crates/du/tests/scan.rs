@@ -1,0 +1,406 @@
+//! Scans of real directories, beside what `du` says of them.
+
+use std::ffi::{CString, OsStr};
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use memfold::heap::{Heap, Options};
+use memfold_du::entry::{BLOCK, Entry, Kind, Sum};
+use memfold_du::scan::{self, Progress};
+use memfold_du::source::{ROOT, Source};
+use memfold_du::tree::{Row, Tree, flags};
+use rustix::fs::{Mode, OFlags, mkdirat, openat};
+
+fn options() -> scan::Options {
+    scan::Options { threads: 2, ..scan::Options::default() }
+}
+
+/// Scans a directory and lets `look` look at the tree.
+fn scanned<R>(path: &Path, options: &scan::Options, look: impl FnOnce(&mut Tree<'_>) -> R) -> R {
+    let heap = Heap::new(Options::new().block_size(16 << 10)).unwrap();
+    let session = heap.session().unwrap();
+    let tree = scan::scan(path, options, &heap, &session, &Progress::default(), |_| true);
+    look(&mut tree.unwrap())
+}
+
+/// What `du` says of a path: bytes apparently, and on disk.
+fn du(path: &[u8], extra: &[&str]) -> (u64, u64) {
+    let size = |apparent: &[&str]| {
+        let path = OsStr::from_bytes(path);
+        let output = Command::new("du")
+            .args(["-s", "-0", "-B1"])
+            .args(extra)
+            .args(apparent)
+            .arg(path)
+            .output()
+            .unwrap();
+        let digits: String =
+            output.stdout.iter().map(|byte| char::from(*byte)).take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap_or_else(|_| panic!("du: {}", String::from_utf8_lossy(&output.stderr)))
+    };
+    (size(&["--apparent-size"]), size(&[]))
+}
+
+fn bytes(sum: Sum) -> (u64, u64) {
+    (sum.size, sum.blocks * BLOCK)
+}
+
+/// The entries of a directory.
+fn entries(tree: &Tree<'_>, number: u32) -> Vec<(Vec<u8>, Kind)> {
+    let mut all = Vec::new();
+    let mut look = |_, entry: &Entry<'_>| {
+        all.push((entry.name.to_vec(), entry.kind));
+        Ok(())
+    };
+    tree.each(tree.row(number).unwrap().contents(), &mut look).unwrap();
+    all
+}
+
+/// The kind of one.
+fn kind(tree: &Tree<'_>, number: u32, name: &str) -> Kind {
+    let all = entries(tree, number);
+    all.iter().find(|(other, _)| other == name.as_bytes()).unwrap_or_else(|| panic!("{name} in {all:?}")).1
+}
+
+fn row(tree: &Tree<'_>, number: u32, name: &str) -> Row {
+    let Kind::Directory(number) = kind(tree, number, name) else { panic!("{name} is no directory") };
+    tree.row(number).unwrap()
+}
+
+/// Every directory's number.
+fn directories(tree: &Tree<'_>) -> Vec<u32> {
+    let mut all = vec![ROOT];
+    let mut next = 0;
+    while next < all.len() {
+        let below = entries(tree, all[next]);
+        all.extend(below.iter().filter_map(|(_, kind)| match kind {
+            Kind::Directory(number) => Some(*number),
+            _ => None,
+        }));
+        next += 1;
+    }
+    all
+}
+
+/// Compares each directory with what `du` says of it.
+fn compare_with_du(tree: &Tree<'_>) {
+    for number in directories(tree) {
+        let sum = tree.own_entry(number).unwrap().entry().sum().plus(tree.row(number).unwrap().sum());
+        let path = tree.path(number).unwrap();
+        assert_eq!(bytes(sum), du(&path, &[]), "{}", path.escape_ascii());
+    }
+}
+
+/// Names of all kinds, files that are sparse, linked and empty, and what is no file.
+fn make_mixed(at: &Path) {
+    let write = |name: &[u8], len: usize| fs::write(at.join(OsStr::from_bytes(name)), vec![7; len]).unwrap();
+    for (name, len) in
+        [(&b"plain"[..], 5000), (b"new\nline", 1), (b"\xff\xfe not utf-8", 4096), (b"-rf", 0), (b" ", 17)]
+    {
+        write(name, len);
+    }
+    write(&[b'n'; 255], 3);
+    File::create(at.join("sparse")).unwrap().set_len(10 << 30).unwrap();
+    for below in ["a", "a/b", "a/b/c", "d", "d/empty", "wide"] {
+        fs::create_dir(at.join(below)).unwrap();
+    }
+    fs::write(at.join("a/linked"), vec![1; 100_000]).unwrap();
+    for name in ["a/linked too", "a/b/c/l", "d/l"] {
+        fs::hard_link(at.join("a/linked"), at.join(name)).unwrap();
+    }
+    fs::write(at.join("a/b/two"), vec![1; 50_000]).unwrap();
+    fs::hard_link(at.join("a/b/two"), at.join("a/b/c/two")).unwrap();
+    symlink("nowhere", at.join("dangling")).unwrap();
+    symlink("../a/linked", at.join("d/to a file")).unwrap();
+    symlink("..", at.join("d/up")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, at.join("pipe"), rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+    for number in 0..300 {
+        fs::write(at.join(format!("wide/{number}")), vec![0; number]).unwrap();
+    }
+}
+
+#[test]
+fn sizes_are_those_of_du() {
+    let directory = tempfile::tempdir().unwrap();
+    make_mixed(directory.path());
+    for threads in [1, 4] {
+        let options = scan::Options { threads, extended: threads == 4, ..options() };
+        scanned(directory.path(), &options, |tree| {
+            compare_with_du(tree);
+            let found = fs::metadata(directory.path().join("a")).unwrap();
+            let Kind::Directory(a) = kind(tree, ROOT, "a") else { panic!() };
+            let entry = tree.own_entry(a).unwrap();
+            assert_eq!(
+                entry.extended.map(|extended| extended.modified),
+                (threads == 4).then_some(found.mtime())
+            );
+        });
+    }
+}
+
+#[test]
+fn links_are_known_by_all_their_names() {
+    let directory = tempfile::tempdir().unwrap();
+    make_mixed(directory.path());
+    scanned(directory.path(), &options(), |tree| {
+        let inode = fs::metadata(directory.path().join("d/l")).unwrap().ino();
+        let names = tree.names(inode, row(tree, ROOT, "a").device).unwrap();
+        let mut paths: Vec<Vec<u8>> = names
+            .iter()
+            .map(|name| {
+                let entry = tree.entry(tree.row(name.directory).unwrap().contents(), name.slot).unwrap();
+                [&tree.path(name.directory).unwrap()[directory.path().as_os_str().len()..], b"/", &entry.name]
+                    .concat()
+            })
+            .collect();
+        paths.sort();
+        let expected =
+            ["/a/b/c/l", "/a/linked", "/a/linked too", "/d/l"].map(|path| path.as_bytes().to_vec());
+        assert_eq!(paths, expected);
+        // "a" has all names of one file, and three of another one's four.
+        assert_eq!(row(tree, ROOT, "a").shared().size, 100_000);
+        assert_eq!(tree.row(ROOT).unwrap().shared().size, 0);
+    });
+}
+
+/// Makes directories below each other, and says how each is opened.
+fn make_deep(at: &Path, depth: usize, name: &[u8], beside: bool) {
+    let mut open: OwnedFd = File::open(at).unwrap().into();
+    let name = CString::new(name).unwrap();
+    for _ in 0..depth {
+        let all = Mode::RWXU;
+        mkdirat(&open, &name, all).unwrap();
+        if beside {
+            mkdirat(&open, c"beside", all).unwrap();
+            let flags = OFlags::CREATE | OFlags::WRONLY;
+            let file = openat(&open, c"beside/file", flags, Mode::RUSR).unwrap();
+            rustix::io::write(&file, b"12345").unwrap();
+        }
+        open = openat(&open, &name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    }
+}
+
+#[test]
+fn paths_may_be_longer_than_the_system_takes() {
+    let directory = tempfile::tempdir().unwrap();
+    make_deep(directory.path(), 60, &[b'd'; 200], false);
+    scanned(directory.path(), &options(), |tree| {
+        assert_eq!(
+            bytes(tree.root().entry().sum().plus(tree.row(ROOT).unwrap().sum())),
+            du(&tree.root().name, &[])
+        );
+        let deepest = *directories(tree).last().unwrap();
+        assert_eq!(tree.path(deepest).unwrap().len(), directory.path().as_os_str().len() + 60 * 201);
+    });
+}
+
+#[test]
+fn more_directories_wait_than_may_be_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let depth = 700;
+    make_deep(directory.path(), depth, b"n", true);
+    // Names in order decide which comes first: now the deep ones do, now those beside them.
+    for threads in [1, 3] {
+        let options = scan::Options { threads, ..options() };
+        scanned(directory.path(), &options, |tree| {
+            let row = tree.row(ROOT).unwrap();
+            assert_eq!((row.items, row.failures), (3 * depth as u64, 0));
+            assert_eq!(bytes(tree.root().entry().sum().plus(row.sum())), du(&tree.root().name, &[]));
+        });
+    }
+    // The tests' own removal calls itself for each level.
+    let _ = Command::new("rm").arg("-rf").arg(directory.path().join("n")).status();
+}
+
+/// Runs `f` in a thread that may mount what nobody else sees; `None` if the system doesn't allow that.
+fn with_mounts<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            use rustix::mount::{MountPropagationFlags as Flags, mount_change};
+            // SAFETY: of the things that threads can share no longer, this takes mounts only, which nobody relies on.
+            let unshared = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) };
+            let result = unshared.and_then(|()| mount_change("/", Flags::PRIVATE | Flags::REC));
+            if let Err(error) = result {
+                eprintln!("skipped, since nothing can be mounted here: {error}");
+                return None;
+            }
+            Some(f())
+        });
+        thread.join().unwrap()
+    })
+}
+
+#[test]
+fn mounts_are_entered_once_or_not_at_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    make_mixed(at);
+    for name in ["loop", "other", "proc"] {
+        fs::create_dir(at.join(name)).unwrap();
+    }
+    with_mounts(|| {
+        use rustix::mount::{MountFlags, mount, mount_bind_recursive};
+        mount_bind_recursive(at, at.join("a/b")).unwrap();
+        mount("none", at.join("other"), "tmpfs", MountFlags::empty(), c"").unwrap();
+        mount("none", at.join("proc"), "proc", MountFlags::empty(), c"").unwrap();
+        fs::write(at.join("other/file"), "1234").unwrap();
+        let all = scan::Options { exclude_kernel: true, ..options() };
+        scanned(at, &all, |tree| {
+            assert_eq!(row(tree, ROOT, "proc").flags, flags::KERNEL);
+            assert_eq!(row(tree, ROOT, "other").items, 1);
+            let Kind::Directory(a) = kind(tree, ROOT, "a") else { panic!() };
+            assert_eq!(row(tree, a, "b").flags, flags::LOOP);
+        });
+        let one = scan::Options { one_file_system: true, ..options() };
+        scanned(at, &one, |tree| {
+            assert_eq!(kind(tree, ROOT, "proc"), Kind::OtherFileSystem);
+            assert_eq!(kind(tree, ROOT, "other"), Kind::OtherFileSystem);
+        });
+    });
+}
+
+#[test]
+fn what_may_not_be_read_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    make_mixed(directory.path());
+    let closed = directory.path().join("d");
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(directory.path().join("a"), fs::Permissions::from_mode(0o744)).unwrap();
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            if rustix::process::getuid().is_root() {
+                // Of this thread only, and those that it starts.
+                let nobody = rustix::process::Uid::from_raw(65534);
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+            }
+            scanned(directory.path(), &options(), |tree| {
+                let d = row(tree, ROOT, "d");
+                assert_eq!((d.flags, d.error, d.items), (flags::FAILED, libc_eacces(), 0));
+                // Names in "a" can be read, but nothing else of them.
+                let Kind::Directory(a) = kind(tree, ROOT, "a") else { panic!() };
+                if !rustix::process::getuid().is_root() {
+                    assert_eq!(entries(tree, a).len(), 3);
+                }
+                let root = tree.row(ROOT).unwrap();
+                assert!(root.failures >= 1, "{root:?}");
+                assert_eq!(root.failures, 1 + tree.row(a).unwrap().failures);
+            });
+        });
+        thread.join().unwrap();
+    });
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn libc_eacces() -> u16 {
+    rustix::io::Errno::ACCESS.raw_os_error() as u16
+}
+
+#[test]
+fn caches_are_left_out_and_links_followed_on_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    make_mixed(at);
+    fs::write(at.join("wide/CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55\n# a cache")
+        .unwrap();
+    fs::write(at.join("a/CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc56").unwrap();
+    let options = scan::Options { exclude_caches: true, follow_links: true, ..options() };
+    scanned(at, &options, |tree| {
+        assert_eq!((row(tree, ROOT, "wide").flags, row(tree, ROOT, "wide").items), (flags::CACHE, 0));
+        assert_eq!(row(tree, ROOT, "a").flags, 0);
+        let Kind::Directory(d) = kind(tree, ROOT, "d") else { panic!() };
+        assert_eq!(kind(tree, d, "to a file"), Kind::File);
+        assert_eq!(kind(tree, d, "up"), Kind::Other);
+        // Both the file, which has a name there, and the link to it.
+        assert_eq!(tree.row(d).unwrap().size, 200_000 + 2 + fs::metadata(at.join("d/empty")).unwrap().len());
+        assert_eq!(kind(tree, ROOT, "dangling"), Kind::Other);
+    });
+}
+
+#[test]
+fn directories_may_come_and_go_meanwhile() {
+    let directory = tempfile::tempdir().unwrap();
+    let (at, stop) = (directory.path(), AtomicBool::new(false));
+    make_mixed(at);
+    std::thread::scope(|scope| {
+        let stop = &stop;
+        scope.spawn(move || {
+            let mut turn = 0;
+            while !stop.load(Relaxed) {
+                turn += 1;
+                let path = at.join(format!("a/b/c/{}", turn % 7));
+                let _ = fs::create_dir_all(path.join("x/y/z"));
+                let _ = fs::write(path.join("x/y/file"), "1");
+                let _ = fs::remove_dir_all(at.join(format!("a/b/c/{}", (turn + 3) % 7)));
+            }
+        });
+        for _ in 0..200 {
+            scanned(at, &options(), |tree| {
+                for number in directories(tree) {
+                    let (mut sum, mut items) = (Sum::default(), 0);
+                    tree.each(tree.row(number).unwrap().contents(), &mut |_, entry| {
+                        // What counts once is beside the point here.
+                        sum = sum.plus(if entry.link.is_some() { Sum::default() } else { entry.sum() });
+                        items += 1;
+                        if let Kind::Directory(below) = entry.kind {
+                            items += tree.row(below)?.items;
+                        }
+                        Ok(())
+                    })
+                    .unwrap();
+                    assert_eq!(tree.row(number).unwrap().items, items);
+                    assert!(tree.row(number).unwrap().size >= sum.size);
+                }
+            });
+        }
+        stop.store(true, Relaxed);
+    });
+}
+
+#[test]
+fn a_directory_is_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    make_mixed(at);
+    scanned(at, &options(), |tree| {
+        let changes: [&dyn Fn(); 6] = [
+            &|| fs::write(at.join("a/b/more"), vec![1; 70_000]).unwrap(),
+            &|| fs::remove_file(at.join("a/b/c/l")).unwrap(),
+            &|| fs::hard_link(at.join("d/l"), at.join("a/b/again")).unwrap(),
+            &|| fs::remove_dir_all(at.join("a/b/c")).unwrap(),
+            &|| (0..500).for_each(|number| fs::create_dir(at.join(format!("a/b/{number}"))).unwrap()),
+            &|| fs::write(at.join("a/b/499/x"), "x").unwrap(),
+        ];
+        for change in changes {
+            change();
+            let b = {
+                let Kind::Directory(a) = kind(tree, ROOT, "a") else { panic!() };
+                let Kind::Directory(b) = kind(tree, a, "b") else { panic!() };
+                b
+            };
+            scan::rescan(tree, b, &options(), &Progress::default(), |_| true).unwrap();
+            compare_with_du(tree);
+        }
+        // The root, too, and what is stopped.
+        fs::remove_dir_all(at.join("a")).unwrap();
+        scan::rescan(tree, ROOT, &options(), &Progress::default(), |_| true).unwrap();
+        compare_with_du(tree);
+        let Kind::Directory(d) = kind(tree, ROOT, "d") else { panic!() };
+        let before = tree.row(ROOT).unwrap();
+        let linked = tree.row(d).unwrap();
+        assert!(scan::rescan(tree, d, &options(), &Progress::default(), |_| false).is_err());
+        let after = tree.row(ROOT).unwrap();
+        assert_eq!(tree.row(d).unwrap().flags, flags::FAILED);
+        assert_eq!((after.failures, after.items + linked.items), (1, before.items));
+        assert_eq!(after.size + linked.size, before.size);
+        scan::rescan(tree, d, &options(), &Progress::default(), |_| true).unwrap();
+        compare_with_du(tree);
+        let sums = |row: Row| (row.sum(), row.shared(), row.items, row.failures);
+        assert_eq!(sums(tree.row(ROOT).unwrap()), sums(before));
+    });
+}
