@@ -7,7 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Statx, StatxAttributes, StatxFlags, makedev, openat, statx};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, Statx, StatxAttributes, StatxFlags, makedev, openat, statx, unlinkat,
+};
 use rustix::io::Errno;
 
 use crate::entry::{Extended, Kind};
@@ -169,6 +171,12 @@ impl Open {
             *file = None;
         }
         is_free
+    }
+
+    /// Deletes it, when it is empty.
+    pub fn remove(&self) -> Result<(), Errno> {
+        let above = self.above.as_ref().ok_or(Errno::BUSY)?;
+        unlinkat(above.file()?.as_fd(), &self.name, AtFlags::REMOVEDIR)
     }
 
     /// Before it is forgotten: opens the one above, if that had to be closed, which is one step from here.
