@@ -12,6 +12,10 @@ pub enum Error {
     Heap(memfold::heap::Error),
     /// What is stored is not what was stored.
     Damaged,
+    /// What is in a file is not what was written there.
+    BadFile,
+    /// A file can't be read or written.
+    Io(std::io::Error),
     /// More directories, or more entries in one, than 32 bits can count.
     TooMany,
     /// The directory from which all begins can't be read.
@@ -23,6 +27,12 @@ pub enum Error {
 impl From<memfold::heap::Error> for Error {
     fn from(error: memfold::heap::Error) -> Self {
         Error::Heap(error)
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        Error::Io(error)
     }
 }
 
@@ -42,6 +52,8 @@ impl fmt::Display for Error {
             Error::Damaged => {
                 f.write_str("the tree in memory is damaged: the machine's memory may be at fault; scan again")
             }
+            Error::BadFile => f.write_str("the file is damaged: make it again, or take another copy"),
+            Error::Io(error) => error.fmt(f),
             Error::TooMany => f.write_str("there are more directories, or entries in one, than 4 billion"),
             Error::Root(error) => error.fmt(f),
             Error::Stopped => f.write_str("stopped"),

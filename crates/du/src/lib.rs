@@ -10,6 +10,7 @@
 pub mod delete;
 pub mod entry;
 pub mod error;
+pub mod file;
 pub mod part;
 pub mod scan;
 pub mod source;

@@ -13,6 +13,12 @@ pub trait Source {
     /// The root's entry, whose name is its path.
     fn root(&self) -> &OwnEntry;
 
+    /// Numbers of directories are less than this.
+    fn numbers(&self) -> u32;
+
+    /// Numbers of file systems; a row's [`device`](Row::device) is a place among them.
+    fn devices(&self) -> &[u64];
+
     /// What is known of a directory.
     fn row(&self, number: u32) -> Result<Row, Error>;
 
@@ -27,6 +33,9 @@ pub trait Source {
 
     /// All names of a file that has several, as far as they are in the tree: by the file's number, and the number in its directory's row of its file system.
     fn names(&self, inode: u64, device: u32) -> Result<Vec<Name>, Error>;
+
+    /// Lets `look` look at all names of files that have several, in the order of their files.
+    fn each_name(&self, look: &mut dyn FnMut(&Name) -> Result<(), Error>) -> Result<(), Error>;
 
     /// Lets `look` look at the entries of a directory, in the order of their names' bytes, those in empty slots too.
     fn each(

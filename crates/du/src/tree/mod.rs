@@ -19,7 +19,7 @@ mod refresh;
 mod remove;
 mod sums;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 
@@ -79,6 +79,16 @@ impl Row {
     /// Where its entries are.
     pub fn contents(&self) -> Contents {
         Contents { slots: self.slots, node: Handle::from_bits(self.node) }
+    }
+
+    /// The node to which it leads, as a number; 0 if none.
+    pub(crate) fn node(&self) -> u64 {
+        self.node
+    }
+
+    /// The same, put in, with the number of slots.
+    pub(crate) fn set_node(&mut self, node: u64, slots: u32) {
+        (self.node, self.slots) = (node, slots);
     }
 
     /// The same, put in.
@@ -243,19 +253,9 @@ impl<'s> Tree<'s> {
         self.heap
     }
 
-    /// Numbers of directories are less than this.
-    pub fn numbers(&self) -> u32 {
-        self.numbers
-    }
-
     /// Which file systems directories are on, by the numbers in their rows.
     pub fn set_devices(&mut self, devices: Vec<u64>) {
         self.devices = devices;
-    }
-
-    /// Numbers of file systems; a row's [`device`](Row::device) is a place among them.
-    pub fn devices(&self) -> &[u64] {
-        &self.devices
     }
 
     /// Puts in what was read. [`sum_up`](Self::sum_up) comes when all is.
@@ -349,6 +349,14 @@ impl Source for Tree<'_> {
         &self.root
     }
 
+    fn numbers(&self) -> u32 {
+        self.numbers
+    }
+
+    fn devices(&self) -> &[u64] {
+        &self.devices
+    }
+
     fn row(&self, number: u32) -> Result<Row, Error> {
         self.cell(number, self.row)
     }
@@ -371,5 +379,9 @@ impl Source for Tree<'_> {
         let names =
             if device == u32::MAX { self.links.range(first..) } else { self.links.range(first..behind) };
         Ok(names?.collect::<Result<_, _>>()?)
+    }
+
+    fn each_name(&self, look: &mut dyn FnMut(&Name) -> Result<(), Error>) -> Result<(), Error> {
+        self.links.iter().try_for_each(|name| look(&name?))
     }
 }

@@ -9,10 +9,10 @@ use crate::entry::BLOCK;
 use crate::part::MOST;
 
 /// A generator of numbers that look random (xorshift64*).
-struct Random(u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, end: usize) -> usize {
+    pub fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -22,7 +22,7 @@ impl Random {
 
 /// An entry of the model; a directory has its contents.
 #[derive(Clone, Debug)]
-struct Node {
+pub(crate) struct Node {
     entry: OwnEntry,
     below: Option<BTreeMap<Vec<u8>, Node>>,
     failed: bool,
@@ -119,8 +119,8 @@ fn build(builder: &mut Builder<'_>, at: &BTreeMap<Vec<u8>, Node>, random: &mut R
 }
 
 /// Compares a directory and all below it with the model.
-fn compare(
-    tree: &Tree<'_>,
+pub(crate) fn compare(
+    tree: &dyn Source,
     number: u32,
     path: &[u8],
     at: &BTreeMap<Vec<u8>, Node>,
@@ -158,7 +158,7 @@ fn compare(
     }
 }
 
-fn heap(paranoid: bool) -> Heap {
+pub(crate) fn heap(paranoid: bool) -> Heap {
     Heap::new(Options::new().block_size(16 << 10).limit(Limit::Blocks(8)).paranoid(paranoid)).unwrap()
 }
 
@@ -167,7 +167,7 @@ fn root() -> OwnEntry {
 }
 
 /// How many names each file has: those in the tree, and some elsewhere.
-fn names(at: &BTreeMap<Vec<u8>, Node>, elsewhere: &[u64]) -> BTreeMap<u64, u32> {
+pub(crate) fn names(at: &BTreeMap<Vec<u8>, Node>, elsewhere: &[u64]) -> BTreeMap<u64, u32> {
     let mut all = BTreeMap::new();
     each(at, &[], &mut |_, node| {
         if let Some(link) = node.entry.link {
@@ -178,7 +178,12 @@ fn names(at: &BTreeMap<Vec<u8>, Node>, elsewhere: &[u64]) -> BTreeMap<u64, u32> 
 }
 
 /// A random tree, in which links know how many names there are.
-fn made(random: &mut Random, depth: usize, most: usize, elsewhere: &[u64]) -> BTreeMap<Vec<u8>, Node> {
+pub(crate) fn made(
+    random: &mut Random,
+    depth: usize,
+    most: usize,
+    elsewhere: &[u64],
+) -> BTreeMap<Vec<u8>, Node> {
     let files: Vec<_> = (1..20).map(|inode| (inode, 0)).collect();
     let mut model = contents(random, depth, most, &files);
     let all = names(&model, elsewhere);
@@ -197,7 +202,7 @@ fn set_names(at: &mut BTreeMap<Vec<u8>, Node>, all: &BTreeMap<u64, u32>) {
     }
 }
 
-fn tree<'s>(
+pub(crate) fn tree<'s>(
     heap: &'s Heap,
     session: &'s Session<'_>,
     model: &BTreeMap<Vec<u8>, Node>,

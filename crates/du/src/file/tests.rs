@@ -1,0 +1,137 @@
+//! Files of random trees: as the trees are; and damaged ones.
+
+use std::io::Write;
+
+use super::*;
+use crate::entry::Entry;
+use crate::source::Source;
+use crate::tree::tests::{Random, compare, heap, made, names, tree};
+
+/// The bytes of a random tree's file; `look` compares it.
+fn written(seed: u64, codec: &str, look: impl FnOnce(&[u8], &dyn Fn(&dyn Source))) {
+    let mut random = Random(seed);
+    let (depth, most) = (random.below(5), random.below(40) + 2);
+    let model = made(&mut random, depth, most, &[3, 5]);
+    let heap = heap(false);
+    let session = heap.session().unwrap();
+    let tree = tree(&heap, &session, &model, &mut random);
+    let mut bytes = Vec::new();
+    write(&tree, codec, &mut bytes, &mut |_| true).unwrap();
+    look(&bytes, &|source| compare(source, 0, b"/t", &model, false, &names(&model, &[3, 5])));
+}
+
+fn opened(bytes: &[u8]) -> Result<File, BadFile> {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    File::of(file)
+}
+
+/// Looks at everything, as whoever browses may.
+fn walk(source: &dyn Source) -> Result<(), Error> {
+    let mut way = crate::tree::below::Below::new(0);
+    let mut steps = 0;
+    while let Some(step) = way.step(source)? {
+        let crate::tree::below::Step::Into(number) = step else { continue };
+        // Whoever made it up: a directory that is in several places is no loop.
+        steps += 1;
+        if steps > 5000 {
+            break;
+        }
+        source.path(number)?;
+        let row = source.row(number)?;
+        source.each(row.contents(), &mut |slot, entry: &Entry<'_>| {
+            if let Some(link) = entry.link {
+                source.names(link.inode, row.device)?;
+            }
+            if slot % 7 == 0 { source.entry(row.contents(), slot).map(|_| ()) } else { Ok(()) }
+        })?;
+    }
+    source.each_name(&mut |_| Ok(()))
+}
+
+#[test]
+fn a_file_is_as_its_tree() {
+    for seed in 1..30 {
+        for codec in ["zstd:3", "lz4", "copy"] {
+            written(seed, codec, |bytes, compare| {
+                let file = opened(bytes).unwrap();
+                compare(&file);
+                walk(&file).unwrap();
+                // Once more, from the file.
+                let mut again = Vec::new();
+                write(&file, codec, &mut again, &mut |_| true).unwrap();
+                assert!(again == bytes);
+            });
+        }
+    }
+}
+
+#[test]
+fn damage_is_noticed() {
+    written(5, "zstd:3", |bytes, compare| {
+        for len in 0..bytes.len() {
+            assert!(opened(&bytes[..len]).is_err(), "{len} bytes");
+        }
+        let mut noticed = 0;
+        for at in 0..bytes.len() {
+            let mut other = bytes.to_vec();
+            other[at] ^= 1 << (at % 8);
+            match opened(&other) {
+                Ok(file) if walk(&file).is_ok() => compare(&file),
+                _ => noticed += 1,
+            }
+        }
+        // All but bits that mean nothing.
+        assert!(noticed > bytes.len() * 95 / 100, "{noticed} of {}", bytes.len());
+    });
+}
+
+/// Whoever makes up a file can make its checksums, too: without a codec and with the checks made anew, its contents are changed.
+#[test]
+fn made_up_files_are_errors_or_other_trees() {
+    written(5, "copy", |bytes, _| {
+        let index_len = (bytes.len() - HEADER - TRAILER).div_ceil(BLOCK + INDEX) * INDEX;
+        let end = bytes.len() - TRAILER;
+        let mut random = Random(99);
+        for _ in 0..3000 {
+            let mut other = bytes.to_vec();
+            for _ in 0..random.below(4) + 1 {
+                let at = HEADER + random.below(end - HEADER - index_len);
+                other[at] = random.below(256) as u8;
+            }
+            if random.below(3) == 0 {
+                let at = end + random.below(48);
+                other[at] = random.below(256) as u8;
+            }
+            let blocks: Vec<u8> = other[HEADER..end - index_len].to_vec();
+            for (number, block) in blocks.chunks(BLOCK).enumerate() {
+                let at = end - index_len + number * INDEX + 4;
+                other[at..at + 8].copy_from_slice(&space::check(block).to_le_bytes());
+            }
+            let sum = space::check(&other[end - index_len..end]);
+            other[end + 64..end + 72].copy_from_slice(&sum.to_le_bytes());
+            let sum = space::check(&other[end..end + 72]);
+            other[end + 72..end + 80].copy_from_slice(&sum.to_le_bytes());
+            if let Ok(file) = opened(&other) {
+                let _ = walk(&file);
+            }
+        }
+    });
+}
+
+#[test]
+fn other_files_are_refused_with_what_to_do() {
+    assert!(matches!(opened(b""), Err(BadFile::NotOurs)));
+    assert!(matches!(opened(b"[1,0,{},[]]"), Err(BadFile::NotOurs)));
+    written(3, "copy", |bytes, _| {
+        let mut later = bytes.to_vec();
+        later[8] = 2;
+        assert!(matches!(opened(&later), Err(BadFile::Version(2))));
+        let mut codec = bytes.to_vec();
+        let end = codec.len() - TRAILER;
+        codec[end + 48..end + 52].copy_from_slice(b"xz:9");
+        let sum = space::check(&codec[end..end + 72]);
+        codec[end + 72..end + 80].copy_from_slice(&sum.to_le_bytes());
+        assert!(matches!(opened(&codec), Err(BadFile::Codec(name)) if name == "xz:9"));
+    });
+}
