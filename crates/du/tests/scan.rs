@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use memfold::heap::{Heap, Options};
 use memfold_du::entry::{BLOCK, Entry, Kind, Sum};
+use memfold_du::scan::exclude::Exclude;
 use memfold_du::scan::{self, Progress};
 use memfold_du::source::{ROOT, Source};
 use memfold_du::tree::{Row, Tree, flags};
@@ -319,6 +320,24 @@ fn caches_are_left_out_and_links_followed_on_request() {
         // Both the file, which has a name there, and the link to it.
         assert_eq!(tree.row(d).unwrap().size, 200_000 + 2 + fs::metadata(at.join("d/empty")).unwrap().len());
         assert_eq!(kind(tree, ROOT, "dangling"), Kind::Other);
+    });
+}
+
+#[test]
+fn patterns_leave_names_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    make_mixed(at);
+    let place = format!("{}/a/*", at.to_str().unwrap());
+    let exclude = Exclude::new(["*1", "b/c", "d", &place[..]]).unwrap();
+    scanned(at, &scan::Options { exclude, ..options() }, |tree| {
+        assert_eq!(kind(tree, ROOT, "d"), Kind::Excluded);
+        assert_eq!(row(tree, ROOT, "wide").items, 300);
+        let Kind::Directory(wide) = kind(tree, ROOT, "wide") else { panic!() };
+        assert_eq!((kind(tree, wide, "31"), kind(tree, wide, "32")), (Kind::Excluded, Kind::File));
+        let Kind::Directory(a) = kind(tree, ROOT, "a") else { panic!() };
+        assert!(entries(tree, a).iter().all(|(_, kind)| *kind == Kind::Excluded));
+        assert_eq!(tree.row(a).unwrap().sum(), Sum::default());
     });
 }
 

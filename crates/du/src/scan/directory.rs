@@ -112,7 +112,7 @@ impl<'a, 's> Worker<'a, 's> {
         {
             *path = open.path();
         }
-        let names = self.names(file, row)?;
+        let names = self.names(open, file, row)?;
         self.shared.progress.items.fetch_add(names, Relaxed);
         let mut has_directories = false;
         let (number, device) = (open.number, row.device);
@@ -157,8 +157,13 @@ impl<'a, 's> Worker<'a, 's> {
     }
 
     /// Adds a directory's names to the listing; how many there are.
-    fn names(&mut self, file: &OwnedFd, row: &mut Row) -> Result<u64, Error> {
-        let mut count = 0;
+    fn names(&mut self, open: &Open, file: &OwnedFd, row: &mut Row) -> Result<u64, Error> {
+        let exclude = Some(&self.shared.options.exclude).filter(|exclude| !exclude.is_empty());
+        let (mut count, mut path) = (0, exclude.map_or_else(Vec::new, |_| open.path()));
+        if exclude.is_some() && !path.ends_with(b"/") {
+            path.push(b'/');
+        }
+        let directory = path.len();
         let mut names = RawDir::new(file.as_fd(), &mut self.buffer);
         while let Some(name) = names.next() {
             let name = match name {
@@ -173,7 +178,13 @@ impl<'a, 's> Worker<'a, 's> {
                 continue;
             }
             count += 1;
-            let entry = self.shared.entry(file, name);
+            path.truncate(directory);
+            let is_excluded = exclude.is_some_and(|exclude| {
+                path.extend_from_slice(name.to_bytes());
+                exclude.matches(&path)
+            });
+            let entry =
+                if is_excluded { nothing(name, Kind::Excluded) } else { self.shared.entry(file, name) };
             self.listing.add(&entry, &mut self.nodes)?;
         }
         Ok(count)
@@ -216,17 +227,9 @@ impl Shared<'_> {
 
     /// What there is to know of a name.
     fn entry<'n>(&self, directory: &OwnedFd, name: &'n CStr) -> Entry<'n> {
-        let nothing = Entry {
-            name: name.to_bytes(),
-            kind: Kind::Other,
-            size: 0,
-            blocks: 0,
-            link: None,
-            extended: None,
-        };
         let stat = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
-            Err(error) => return Entry { kind: Kind::Failed(error.raw_os_error() as u16), ..nothing },
+            Err(error) => return nothing(name, Kind::Failed(error.raw_os_error() as u16)),
         };
         let mut has_link = stat.st_nlink > 1;
         let mut stat = stat;
@@ -244,7 +247,7 @@ impl Shared<'_> {
             _ => Kind::Other,
         };
         if kind.is_directory() && self.options.one_file_system && stat.st_dev != self.device {
-            return Entry { kind: Kind::OtherFileSystem, ..nothing };
+            return nothing(name, Kind::OtherFileSystem);
         }
         let link =
             (has_link && !kind.is_directory()).then(|| Link { inode: stat.st_ino, names: names(&stat) });
@@ -254,10 +257,16 @@ impl Shared<'_> {
             group: stat.st_gid,
             mode: stat.st_mode as u16,
         });
-        Entry { kind, size: stat.st_size as u64, blocks: stat.st_blocks as u64, link, extended, ..nothing }
+        let (size, blocks) = (stat.st_size as u64, stat.st_blocks as u64);
+        Entry { name: name.to_bytes(), kind, size, blocks, link, extended }
     }
 }
 
 fn names(stat: &Stat) -> u32 {
     u32::try_from(stat.st_nlink).unwrap_or(u32::MAX)
+}
+
+/// A name of which nothing is known but what it is.
+fn nothing(name: &CStr, kind: Kind) -> Entry<'_> {
+    Entry { name: name.to_bytes(), kind, size: 0, blocks: 0, link: None, extended: None }
 }

@@ -11,6 +11,7 @@
 //! What can't be read stands in the tree. Only what makes all of it worthless ends a scan: the root can't be read, or the heap is full.
 
 mod directory;
+pub mod exclude;
 pub(crate) mod open;
 mod stack;
 
@@ -30,6 +31,7 @@ use crate::Error;
 use crate::source::{ROOT, Source};
 use crate::tree::{Batch, Tree};
 use directory::Worker;
+use exclude::Exclude;
 use open::Open;
 use stack::Stack;
 
@@ -45,6 +47,8 @@ pub struct Options {
     pub threads: usize,
     /// Other file systems than the root's are left out.
     pub one_file_system: bool,
+    /// Names that are left out.
+    pub exclude: Exclude,
     /// Directories that say to be caches are left out.
     pub exclude_caches: bool,
     /// File systems that the kernel makes up are left out.
@@ -60,6 +64,7 @@ impl Default for Options {
         Options {
             threads: 1,
             one_file_system: false,
+            exclude: Exclude::default(),
             exclude_caches: false,
             exclude_kernel: false,
             follow_links: false,
