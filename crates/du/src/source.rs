@@ -22,6 +22,9 @@ pub trait Source {
     /// Which entry of the directory above it a directory is.
     fn slot(&self, number: u32) -> Result<u32, Error>;
 
+    /// The system's numbers of file systems, by the numbers in rows.
+    fn devices(&self) -> &[u64];
+
     /// Bytes of one of the parts of a directory's entries ([`part`](crate::part)).
     fn part(&self, contents: Contents, number: usize, to: &mut Vec<u8>) -> Result<(), Error>;
 

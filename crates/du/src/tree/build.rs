@@ -26,6 +26,8 @@ pub struct Builder<'s> {
     next: u32,
     /// Of plain memory that entries take.
     bytes: usize,
+    /// The name before, where a directory's are looked at in their order.
+    last: Vec<u8>,
 }
 
 impl<'s> Builder<'s> {
@@ -34,7 +36,14 @@ impl<'s> Builder<'s> {
         let mut tree = Tree::new(heap, session, root)?;
         tree.put(&Batch { directories: vec![Directory { row, ..Directory::default() }], links: Vec::new() })?;
         let root = Level { number: ROOT, row, listing: Listing::default() };
-        Ok(Builder { tree, levels: vec![root], spare: Listing::default(), next: 1, bytes: 0 })
+        Ok(Builder {
+            tree,
+            levels: vec![root],
+            spare: Listing::default(),
+            next: 1,
+            bytes: 0,
+            last: Vec::new(),
+        })
     }
 
     /// How many directories are not at their ends.
@@ -74,7 +83,13 @@ impl<'s> Builder<'s> {
         self.bytes = self.bytes.saturating_sub(listing.own_bytes());
         let (mut slots, mut links) = (Vec::new(), Vec::new());
         let nodes = &mut self.tree.nodes;
+        let last = &mut self.last;
         let contents = listing.finish(nodes, &mut |slot, entry: &mut Entry<'_>| {
+            if slot > 0 && *last == entry.name {
+                return Err(Error::Twice(last.clone()));
+            }
+            last.clear();
+            last.extend_from_slice(entry.name);
             row.count(entry);
             if let Kind::Directory(number) = entry.kind {
                 slots.push((number, slot));

@@ -353,6 +353,10 @@ impl Source for Tree<'_> {
         self.cell(number, self.slot)
     }
 
+    fn devices(&self) -> &[u64] {
+        &self.devices
+    }
+
     fn part(&self, contents: Contents, number: usize, to: &mut Vec<u8>) -> Result<(), Error> {
         Ok(self.nodes.read_into(contents.part(&self.nodes, number)?, to)?)
     }
