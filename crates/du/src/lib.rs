@@ -9,6 +9,7 @@
 
 pub mod entry;
 pub mod error;
+pub mod json;
 pub mod part;
 pub mod scan;
 pub mod source;
