@@ -18,6 +18,8 @@ pub enum Error {
     Io(std::io::Error),
     /// More directories, or more entries in one, than 32 bits can count.
     TooMany,
+    /// A directory would have two entries of this name.
+    Twice(Vec<u8>),
     /// The directory from which all begins can't be read.
     Root(std::io::Error),
     /// It was asked to stop.
@@ -55,6 +57,9 @@ impl fmt::Display for Error {
             Error::BadFile => f.write_str("the file is damaged: make it again, or take another copy"),
             Error::Io(error) => error.fmt(f),
             Error::TooMany => f.write_str("there are more directories, or entries in one, than 4 billion"),
+            Error::Twice(name) => {
+                write!(f, "a directory has two entries \"{}\": give each one once", name.escape_ascii())
+            }
             Error::Root(error) => error.fmt(f),
             Error::Stopped => f.write_str("stopped"),
         }

@@ -11,6 +11,7 @@ pub mod delete;
 pub mod entry;
 pub mod error;
 pub mod file;
+pub mod json;
 pub mod part;
 pub mod scan;
 pub mod source;

@@ -1,14 +1,28 @@
 //! A tree out of what comes entry by entry, each directory with all below it, as files do that were exported.
+//!
+//! Of the directories that are not at their ends, the innermost ones are in plain memory. The others **sleep**: a node of the heap has what is known of each, so that a tree may be as
+//! deep as it likes.
+//!
+//! ```text
+//!   asleep: handle ──> | number, LEB | row | runs, LEB | for each: parts, LEB | part, 8 | .. |
+//! ```
 
-use memfold::heap::{Heap, Session};
+use memfold::heap::{Handle, Heap, Session};
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Batch, Directory, Listing, Name, OwnEntry, Row, Tree};
 use crate::Error;
 use crate::entry::{Entry, Kind, Link};
+use crate::part::{Bytes, put_leb};
 use crate::source::ROOT;
 
 /// Bytes of plain memory that entries of all directories may take which are not at their ends.
 const MOST_BYTES: usize = 2 << 20;
+
+/// Directories in plain memory: of twice as many, the outer half goes to sleep.
+const AWAKE: usize = 128;
+/// Names of linked files that go to the tree at a time.
+const LINKS: usize = 1024;
 
 /// A directory that is not at its end.
 struct Level {
@@ -17,15 +31,54 @@ struct Level {
     listing: Listing,
 }
 
+impl Level {
+    fn sleep(mut self, nodes: &mut Session<'_>) -> Result<Handle, Error> {
+        let runs = self.listing.sleep(nodes)?;
+        let mut bytes = Vec::new();
+        put_leb(&mut bytes, self.number.into());
+        bytes.extend_from_slice(self.row.as_bytes());
+        put_leb(&mut bytes, runs.len() as u64);
+        for parts in &runs {
+            put_leb(&mut bytes, parts.len() as u64);
+            parts.iter().for_each(|part| bytes.extend_from_slice(&part.to_bits().to_ne_bytes()));
+        }
+        Ok(nodes.put_bytes(&bytes)?)
+    }
+
+    fn wake(node: Handle, nodes: &mut Session<'_>) -> Result<Self, Error> {
+        let bytes = nodes.read(node)?;
+        nodes.free(node)?;
+        let mut bytes = Bytes(&bytes);
+        let number = u32::try_from(bytes.leb()?).map_err(|_| Error::Damaged)?;
+        let row = Row::read_from_bytes(bytes.take(size_of::<Row>())?).map_err(|_| Error::Damaged)?;
+        let mut runs = Vec::new();
+        for _ in 0..bytes.leb()? {
+            let mut parts = Vec::new();
+            for _ in 0..bytes.leb()? {
+                let part = u64::read_from_bytes(bytes.take(8)?).map_err(|_| Error::Damaged)?;
+                parts.push(Handle::from_bits(part).ok_or(Error::Damaged)?);
+            }
+            runs.push(parts);
+        }
+        Ok(Level { number, row, listing: Listing::wake(runs) })
+    }
+}
+
 /// Takes entries in the order: a directory, what is in it in any order, its end.
 pub struct Builder<'s> {
     tree: Tree<'s>,
+    nodes: Session<'s>,
+    /// The outer directories.
+    asleep: Vec<Handle>,
+    /// The inner ones.
     levels: Vec<Level>,
     /// Not in use.
     spare: Listing,
     next: u32,
     /// Of plain memory that entries take.
     bytes: usize,
+    /// The name before, where a directory's are looked at in their order.
+    last: Vec<u8>,
 }
 
 impl<'s> Builder<'s> {
@@ -34,12 +87,21 @@ impl<'s> Builder<'s> {
         let mut tree = Tree::new(heap, session, root)?;
         tree.put(&Batch { directories: vec![Directory { row, ..Directory::default() }], links: Vec::new() })?;
         let root = Level { number: ROOT, row, listing: Listing::default() };
-        Ok(Builder { tree, levels: vec![root], spare: Listing::default(), next: 1, bytes: 0 })
+        Ok(Builder {
+            tree,
+            nodes: heap.session()?,
+            asleep: Vec::new(),
+            levels: vec![root],
+            spare: Listing::default(),
+            next: 1,
+            bytes: 0,
+            last: Vec::new(),
+        })
     }
 
     /// How many directories are not at their ends.
     pub fn depth(&self) -> usize {
-        self.levels.len()
+        self.asleep.len() + self.levels.len()
     }
 
     /// The innermost directory that is not at its end: its device, for what is in it.
@@ -51,7 +113,7 @@ impl<'s> Builder<'s> {
     pub fn add(&mut self, entry: &Entry<'_>) -> Result<(), Error> {
         let Some(level) = self.levels.last_mut() else { return Err(Error::Damaged) };
         let before = level.listing.own_bytes();
-        level.listing.add(entry, &mut self.tree.nodes)?;
+        level.listing.add(entry, &mut self.nodes)?;
         self.bytes = (self.bytes + level.listing.own_bytes()).saturating_sub(before);
         if self.bytes > MOST_BYTES { self.spill() } else { Ok(()) }
     }
@@ -63,6 +125,13 @@ impl<'s> Builder<'s> {
         self.add(&Entry { kind: Kind::Directory(number), ..*entry })?;
         let listing = std::mem::take(&mut self.spare);
         self.levels.push(Level { number, row, listing });
+        if self.levels.len() < 2 * AWAKE {
+            return Ok(());
+        }
+        for level in self.levels.drain(..AWAKE) {
+            self.bytes = self.bytes.saturating_sub(level.listing.own_bytes());
+            self.asleep.push(level.sleep(&mut self.nodes)?);
+        }
         Ok(())
     }
 
@@ -72,25 +141,39 @@ impl<'s> Builder<'s> {
             return Err(Error::Damaged);
         };
         self.bytes = self.bytes.saturating_sub(listing.own_bytes());
-        let (mut slots, mut links) = (Vec::new(), Vec::new());
-        let nodes = &mut self.tree.nodes;
-        let contents = listing.finish(nodes, &mut |slot, entry: &mut Entry<'_>| {
+        let mut batch = Batch::default();
+        let (tree, last) = (&mut self.tree, &mut self.last);
+        let contents = listing.finish(&mut self.nodes, &mut |slot, entry: &mut Entry<'_>| {
+            if slot > 0 && *last == entry.name {
+                return Err(Error::Twice(last.clone()));
+            }
+            last.clear();
+            last.extend_from_slice(entry.name);
             row.count(entry);
             if let Kind::Directory(number) = entry.kind {
-                slots.push((number, slot));
+                tree.set_slot(number, slot)?;
             }
             if let Some(Link { inode, names }) = entry.link {
                 let Entry { size, blocks, .. } = *entry;
-                links.push(Name { inode, device: row.device, directory: number, slot, names, size, blocks });
+                let device = row.device;
+                batch.links.push(Name { inode, device, directory: number, slot, names, size, blocks });
+                if batch.links.len() == LINKS {
+                    tree.put(&batch)?;
+                    batch.links.clear();
+                }
             }
             Ok(())
         })?;
         row.set_contents(contents);
         self.spare = listing;
+        if self.levels.is_empty()
+            && let Some(node) = self.asleep.pop()
+        {
+            self.levels.push(Level::wake(node, &mut self.nodes)?);
+        }
         let above = self.levels.last().map_or(ROOT, |level| level.number);
-        let directory = Directory { number, above, slot: 0, row };
-        self.tree.put(&Batch { directories: vec![directory], links })?;
-        slots.into_iter().try_for_each(|(number, slot)| self.tree.set_slot(number, slot))?;
+        batch.directories.push(Directory { number, above, slot: 0, row });
+        self.tree.put(&batch)?;
         Ok(self.levels.is_empty())
     }
 
@@ -110,7 +193,7 @@ impl<'s> Builder<'s> {
             return Ok(());
         };
         let before = level.listing.own_bytes();
-        level.listing.spill(&mut self.tree.nodes)?;
+        level.listing.spill(&mut self.nodes)?;
         self.bytes = (self.bytes + level.listing.own_bytes()).saturating_sub(before);
         Ok(())
     }

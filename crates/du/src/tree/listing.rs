@@ -236,6 +236,19 @@ impl Listing {
         Ok(())
     }
 
+    /// Lets all entries go to the heap, and tells where they are; [`wake`](Self::wake) takes that.
+    pub fn sleep(&mut self, nodes: &mut Session<'_>) -> Result<Vec<Vec<Handle>>, Error> {
+        if !self.batch.records.is_empty() {
+            self.spill(nodes)?;
+        }
+        Ok(std::mem::take(&mut self.runs))
+    }
+
+    /// A listing that slept; more entries may come.
+    pub fn wake(runs: Vec<Vec<Handle>>) -> Self {
+        Listing { runs, ..Listing::default() }
+    }
+
     fn sort(&mut self) {
         self.order.clear();
         let batch = &self.batch;

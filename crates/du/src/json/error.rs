@@ -1,0 +1,168 @@
+//! What can be wrong with an export.
+
+use std::{fmt, io};
+
+use crate::Error;
+
+/// What was found where something else belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wrong {
+    /// There is nothing at all.
+    Empty,
+    /// It ends in the middle.
+    Ends,
+    /// It goes on behind the end.
+    Trailing,
+    /// Not this, which has to be here.
+    Expected(&'static str),
+    /// An unknown version of the format.
+    Version(u64),
+    /// It is compressed by gzip.
+    Gzip,
+    /// It is ncdu's binary export.
+    Binary,
+    /// A number is larger than what it counts can be.
+    Number(&'static str),
+    /// An entry without a name.
+    NoName,
+    /// No entry of a directory can have this name, for the reason given.
+    Name(Vec<u8>, &'static str),
+    /// A directory has two entries of this name.
+    Twice(Vec<u8>),
+    /// All sizes together can't be counted.
+    Sizes,
+    /// More file systems than can be.
+    Devices,
+    /// Something unknown has too many levels.
+    Deep,
+}
+
+/// Why an export could not be read.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// It could not be read at all.
+    Io(io::Error),
+    /// What is read is wrong.
+    Input {
+        /// How many bytes come before; of a compressed one, decompressed.
+        offset: u64,
+        /// What is wrong there.
+        wrong: Wrong,
+    },
+    /// The tree could not be made.
+    Tree(Error),
+}
+
+impl From<Error> for ReadError {
+    fn from(error: Error) -> Self {
+        ReadError::Tree(error)
+    }
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |name: &[u8]| name.escape_ascii().to_string();
+        match self {
+            Wrong::Empty => f.write_str("there is nothing: did what should write the export fail?"),
+            Wrong::Ends => f.write_str(
+                "the export ends in the middle: it was not written or copied to its end; make it again",
+            ),
+            Wrong::Trailing => {
+                f.write_str("more comes behind the end: give one export only, as it was written")
+            }
+            Wrong::Expected(what) => {
+                write!(
+                    f,
+                    "{what} is expected here: this is no export of ncdu's, or it is damaged; make it again with ncdu -o"
+                )
+            }
+            Wrong::Version(version) => {
+                write!(
+                    f,
+                    "the format's version is {version}, and 1 is the one known: export with an ncdu of today"
+                )
+            }
+            Wrong::Gzip => f.write_str(
+                "it is compressed by gzip: decompress it first, as in zcat FILE | memfold du -f -",
+            ),
+            Wrong::Binary => f.write_str(
+                "it is ncdu's binary export: make JSON of it first, with ncdu -f FILE -o FILE.json",
+            ),
+            Wrong::Number(key) => {
+                write!(f, "\"{key}\" is larger than it can be: the export is damaged; make it again")
+            }
+            Wrong::NoName => f.write_str("an entry has no \"name\": the export is damaged; make it again"),
+            Wrong::Name(bytes, why) => {
+                let shown = &bytes[..bytes.len().min(100)];
+                write!(f, "\"{}\" is no name: {why}; the export is damaged, make it again", name(shown))
+            }
+            Wrong::Twice(bytes) => {
+                write!(
+                    f,
+                    "the directory that ends here has two entries \"{}\": make the export again",
+                    name(bytes)
+                )
+            }
+            Wrong::Sizes => f.write_str(
+                "all sizes together are more than 2^63 bytes: the export is damaged; make it again",
+            ),
+            Wrong::Devices => {
+                f.write_str("there are more than 65,536 file systems: the export is damaged; make it again")
+            }
+            Wrong::Deep => f.write_str(
+                "something unknown has more than 1,000 levels: the export is damaged; make it again",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::Io(error) => write!(f, "the export can't be read: {error}"),
+            ReadError::Input { offset: 0, wrong } => wrong.fmt(f),
+            ReadError::Input { offset, wrong } => write!(f, "at byte {offset}: {wrong}"),
+            ReadError::Tree(Error::Heap(memfold::heap::Error::Limit)) => {
+                f.write_str("the tree does not fit into the limit: give more with --limit")
+            }
+            ReadError::Tree(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// Why an export could not be written.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// It could not be written.
+    Io(io::Error),
+    /// The tree could not be read.
+    Tree(Error),
+}
+
+impl From<Error> for WriteError {
+    fn from(error: Error) -> Self {
+        WriteError::Tree(error)
+    }
+}
+
+impl From<io::Error> for WriteError {
+    fn from(error: io::Error) -> Self {
+        WriteError::Io(error)
+    }
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WriteError::Io(error) => write!(f, "the export can't be written: {error}"),
+            WriteError::Tree(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}

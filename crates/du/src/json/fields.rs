@@ -1,0 +1,191 @@
+//! What an export says of one entry: `{"name":..,"asize":..}`.
+
+use super::lex::Lexer;
+use super::{LONGEST_PATH, ReadError, Wrong};
+use crate::entry::{BLOCK, Entry, Extended, Kind, Link};
+use crate::part::LONGEST_NAME;
+use crate::tree::{Row, flags};
+
+/// Bytes of a key that is known, and of what is excluded why.
+const WORD: usize = 16;
+
+/// Why it was left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Excluded {
+    Pattern,
+    OtherFileSystem,
+    Kernel,
+}
+
+/// What is said of an entry, except its name.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Said {
+    pub size: u64,
+    /// Bytes.
+    pub disk: u64,
+    pub device: Option<u64>,
+    inode: Option<u64>,
+    is_linked: bool,
+    names: u32,
+    is_other: bool,
+    failed: bool,
+    error: u16,
+    is_loop: bool,
+    pub excluded: Option<Excluded>,
+    extended: Option<Extended>,
+}
+
+/// The last entry's, whose memory is used for the next one's.
+#[derive(Default)]
+pub struct Fields {
+    pub name: Vec<u8>,
+    pub said: Said,
+    word: Vec<u8>,
+}
+
+/// A number that fits.
+fn fitting<T: TryFrom<u64>>(lexer: &mut Lexer<'_>, key: &'static str) -> Result<T, ReadError> {
+    let number = lexer.number(key)?;
+    T::try_from(number).or_else(|_| lexer.wrong(Wrong::Number(key)))
+}
+
+impl Fields {
+    /// Reads them, from the brace that opens to the one that closes.
+    pub fn read(&mut self, lexer: &mut Lexer<'_>) -> Result<(), ReadError> {
+        lexer.need(b'{', "an entry, as {\"name\":..},")?;
+        self.said = Said::default();
+        let mut has_name = false;
+        let mut is_first = true;
+        while !lexer.take(b'}')? {
+            if !is_first {
+                lexer.need(b',', "a comma or the end of the entry")?;
+            }
+            is_first = false;
+            self.word.clear();
+            let is_short = lexer.string(&mut self.word, WORD)?;
+            lexer.need(b':', "a colon")?;
+            let (said, lexer) = (&mut self.said, &mut *lexer);
+            match &self.word[..] {
+                _ if !is_short => lexer.skip()?,
+                b"name" if has_name => return lexer.wrong(Wrong::Expected("one \"name\" only")),
+                b"name" => {
+                    has_name = true;
+                    self.name.clear();
+                    if !lexer.string(&mut self.name, LONGEST_PATH)? {
+                        return lexer.wrong(Wrong::Name(self.name.clone(), "it is too long"));
+                    }
+                }
+                b"asize" => said.size = lexer.number("asize")?,
+                b"dsize" => said.disk = lexer.number("dsize")?,
+                b"dev" => said.device = Some(lexer.number("dev")?),
+                b"ino" => said.inode = Some(lexer.number("ino")?),
+                b"hlnkc" => said.is_linked = lexer.boolean()?,
+                b"nlink" => said.names = fitting(lexer, "nlink")?,
+                b"notreg" => said.is_other = lexer.boolean()?,
+                b"read_error" => said.failed = lexer.boolean()?,
+                b"errno" => said.error = fitting(lexer, "errno")?,
+                b"loop" => said.is_loop = lexer.boolean()?,
+                b"uid" => said.extended().user = fitting(lexer, "uid")?,
+                b"gid" => said.extended().group = fitting(lexer, "gid")?,
+                b"mode" => said.extended().mode = fitting(lexer, "mode")?,
+                b"mtime" => said.extended().modified = lexer.time("mtime")?,
+                b"excluded" => {
+                    self.word.clear();
+                    lexer.string(&mut self.word, WORD)?;
+                    said.excluded = Some(match &self.word[..] {
+                        b"otherfs" | b"othfs" => Excluded::OtherFileSystem,
+                        b"kernfs" => Excluded::Kernel,
+                        // "pattern", and "frmlnk" of macOS; whatever else there will be was left out too.
+                        _ => Excluded::Pattern,
+                    });
+                }
+                _ => lexer.skip()?,
+            }
+        }
+        if has_name { Ok(()) } else { lexer.wrong(Wrong::NoName) }
+    }
+
+    /// Sees to it that a directory can have an entry of this name.
+    pub fn check_name(&self, lexer: &Lexer<'_>) -> Result<(), ReadError> {
+        let why = match &self.name[..] {
+            b"" => "it is empty",
+            b"." | b".." => "it stands for a directory itself or the one above",
+            name if name.len() > LONGEST_NAME => "it has more than 32,768 bytes",
+            name if name.contains(&0) => "it has a zero byte",
+            name if name.contains(&b'/') => "it has a slash, and only the first one is a path",
+            _ => return Ok(()),
+        };
+        lexer.wrong(Wrong::Name(self.name.clone(), why))
+    }
+
+    /// Sees to it that it can be the path of the root.
+    pub fn check_path(&self, lexer: &Lexer<'_>) -> Result<(), ReadError> {
+        let why = match &self.name[..] {
+            b"" => "it is empty",
+            name if name.contains(&0) => "it has a zero byte",
+            _ => return Ok(()),
+        };
+        lexer.wrong(Wrong::Name(self.name.clone(), why))
+    }
+
+    /// The entry; `above` is the file system's number of the directory in which it is.
+    pub fn entry(&self, kind: Kind, above: u64, is_extended: bool) -> Entry<'_> {
+        let said = &self.said;
+        let link = match (kind, said.inode) {
+            // The tree knows file systems of directories only: a file of another one counts for itself, before it is taken for one that has its number here.
+            (Kind::File | Kind::Other, Some(inode))
+                if (said.is_linked || said.names > 1) && said.device.is_none_or(|device| device == above) =>
+            {
+                Some(Link { inode, names: said.names })
+            }
+            _ => None,
+        };
+        Entry {
+            name: &self.name,
+            kind,
+            size: said.size,
+            blocks: said.disk.div_ceil(BLOCK),
+            link,
+            extended: said.extended.filter(|_| is_extended),
+        }
+    }
+}
+
+impl Said {
+    #[inline]
+    fn extended(&mut self) -> &mut Extended {
+        self.extended.get_or_insert_default()
+    }
+
+    /// What it is, if it is no directory.
+    pub fn kind(&self) -> Kind {
+        match self.excluded {
+            Some(Excluded::Pattern) => Kind::Excluded,
+            Some(Excluded::OtherFileSystem) => Kind::OtherFileSystem,
+            Some(Excluded::Kernel) => Kind::KernelFileSystem,
+            None if self.failed => Kind::Failed(self.error),
+            None if self.is_other => Kind::Other,
+            None => Kind::File,
+        }
+    }
+
+    /// What is known of it, if it is a directory.
+    pub fn row(&self, device: u32) -> Row {
+        let mut row = Row::default();
+        row.device = device;
+        if self.failed {
+            row.flags |= flags::FAILED;
+            row.error = self.error;
+        }
+        if self.is_loop {
+            row.flags |= flags::LOOP;
+        }
+        row.flags |= match self.excluded {
+            // A directory that a pattern names is not looked at, so no export says that it is one: this one was, and says to be a cache.
+            Some(Excluded::Pattern) => flags::CACHE,
+            Some(Excluded::Kernel) => flags::KERNEL,
+            Some(Excluded::OtherFileSystem) | None => 0,
+        };
+        row
+    }
+}

@@ -1,0 +1,369 @@
+//! JSON byte by byte, as it comes: what is next, and no tree of values.
+//!
+//! A reader of its own, since names may be no UTF-8 and errors tell where they are, since directories are nested as deep as a tree is, and since it takes half of the time that
+//! serde_json takes for entries that are cut out first (docs/du.md).
+
+use std::io::{self, Cursor, ErrorKind, Read};
+
+use super::{ReadError, Wrong};
+
+/// Bytes that are read at once.
+const BUFFER: usize = 128 << 10;
+/// Levels of something unknown.
+const LEVELS: usize = 1000;
+
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+const GZIP: &[u8] = &[0x1f, 0x8b];
+const BINARY: &[u8] = b"\xbfncduEX1";
+
+/// What is read, and how far it is.
+pub struct Lexer<'r> {
+    from: Box<dyn Read + 'r>,
+    buffer: Box<[u8]>,
+    at: usize,
+    end: usize,
+    /// Bytes before those in the buffer.
+    before: u64,
+}
+
+/// Reads until the buffer is full or there is no more.
+fn fill(from: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut len = 0;
+    while len < buffer.len() {
+        match from.read(&mut buffer[len..]) {
+            Ok(0) => break,
+            Ok(count) => len += count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => (),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(len)
+}
+
+impl<'r> Lexer<'r> {
+    /// Looks at how it begins; what is compressed by zstd is decompressed.
+    pub fn new(mut from: impl Read + 'r) -> Result<Self, ReadError> {
+        let mut head = [0; BINARY.len()];
+        let len = fill(&mut from, &mut head).map_err(ReadError::Io)?;
+        let head = &head[..len];
+        let wrong = |wrong| Err(ReadError::Input { offset: 0, wrong });
+        if head.is_empty() {
+            return wrong(Wrong::Empty);
+        }
+        if head.starts_with(GZIP) {
+            return wrong(Wrong::Gzip);
+        }
+        if head == BINARY {
+            return wrong(Wrong::Binary);
+        }
+        let is_zstd = head.starts_with(ZSTD);
+        let from = Cursor::new(head.to_vec()).chain(from);
+        let from: Box<dyn Read + 'r> = match is_zstd {
+            true => Box::new(zstd::Decoder::new(from).map_err(ReadError::Io)?),
+            false => Box::new(from),
+        };
+        let buffer = vec![0; BUFFER].into_boxed_slice();
+        Ok(Lexer { from, buffer, at: 0, end: 0, before: 0 })
+    }
+
+    /// How many bytes were taken.
+    pub fn offset(&self) -> u64 {
+        self.before + self.at as u64
+    }
+
+    /// An error here.
+    #[cold]
+    pub fn wrong<T>(&self, wrong: Wrong) -> Result<T, ReadError> {
+        Err(ReadError::Input { offset: self.offset(), wrong })
+    }
+
+    /// This is not here; if nothing is, that is what is wrong.
+    #[cold]
+    fn expected<T>(&mut self, what: &'static str) -> Result<T, ReadError> {
+        match self.peek()? {
+            None => self.wrong(Wrong::Ends),
+            Some(_) => self.wrong(Wrong::Expected(what)),
+        }
+    }
+
+    #[cold]
+    fn refill(&mut self) -> Result<Option<u8>, ReadError> {
+        self.before += self.end as u64;
+        (self.at, self.end) = (0, 0);
+        loop {
+            match self.from.read(&mut self.buffer) {
+                Ok(0) => return Ok(None),
+                Ok(len) => {
+                    self.end = len;
+                    return Ok(Some(self.buffer[0]));
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => (),
+                // Of a compressed one that is cut off.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return self.wrong(Wrong::Ends),
+                Err(error) => return Err(ReadError::Io(error)),
+            }
+        }
+    }
+
+    /// The next byte, which stays.
+    #[inline]
+    fn peek(&mut self) -> Result<Option<u8>, ReadError> {
+        if self.at < self.end { Ok(Some(self.buffer[self.at])) } else { self.refill() }
+    }
+
+    /// The next byte that is not white space, which stays.
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<u8>, ReadError> {
+        loop {
+            match self.peek()? {
+                Some(b' ' | b'\t' | b'\n' | b'\r') => self.at += 1,
+                other => return Ok(other),
+            }
+        }
+    }
+
+    /// Takes this byte, if it is the next one behind white space.
+    #[inline]
+    pub fn take(&mut self, byte: u8) -> Result<bool, ReadError> {
+        let is_next = self.next()? == Some(byte);
+        self.at += usize::from(is_next);
+        Ok(is_next)
+    }
+
+    /// Takes this byte.
+    #[inline]
+    pub fn need(&mut self, byte: u8, what: &'static str) -> Result<(), ReadError> {
+        if self.take(byte)? { Ok(()) } else { self.expected(what) }
+    }
+
+    fn word(&mut self, word: &'static str) -> Result<(), ReadError> {
+        for byte in word.bytes() {
+            if self.peek()? != Some(byte) {
+                return self.expected("true, false or null");
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    /// `true` or `false`.
+    pub fn boolean(&mut self) -> Result<bool, ReadError> {
+        match self.next()? {
+            Some(b't') => self.word("true").map(|()| true),
+            Some(b'f') => self.word("false").map(|()| false),
+            _ => self.expected("true or false"),
+        }
+    }
+
+    /// A whole number from 0 on; `key` is what it counts.
+    #[inline]
+    pub fn number(&mut self, key: &'static str) -> Result<u64, ReadError> {
+        let number = self.digits(key)?;
+        match self.peek()? {
+            Some(b'.' | b'e' | b'E') => self.expected("a whole number"),
+            _ => Ok(number),
+        }
+    }
+
+    #[inline]
+    fn digits(&mut self, key: &'static str) -> Result<u64, ReadError> {
+        let Some(first @ b'0'..=b'9') = self.next()? else { return self.expected("a number from 0 on") };
+        self.at += 1;
+        let mut number = u64::from(first - b'0');
+        while let Some(digit @ b'0'..=b'9') = self.peek()? {
+            if first == b'0' {
+                return self.expected("a number that does not begin with 0");
+            }
+            let more = number.checked_mul(10).and_then(|number| number.checked_add(u64::from(digit - b'0')));
+            let Some(more) = more else { return self.wrong(Wrong::Number(key)) };
+            number = more;
+            self.at += 1;
+        }
+        Ok(number)
+    }
+
+    /// A time: parts of a second are left out, and one before 1970 is less than 0 or that and 2^64.
+    pub fn time(&mut self, key: &'static str) -> Result<i64, ReadError> {
+        let is_negative = self.take(b'-')?;
+        let number = self.digits(key)?;
+        if self.peek()? == Some(b'.') {
+            self.at += 1;
+            let Some(b'0'..=b'9') = self.peek()? else { return self.expected("a digit") };
+            while let Some(b'0'..=b'9') = self.peek()? {
+                self.at += 1;
+            }
+        }
+        match (self.peek()?, is_negative) {
+            (Some(b'e' | b'E'), _) => self.expected("a number without exponent"),
+            (_, false) => Ok(number as i64),
+            (_, true) if number <= 1 << 63 => Ok((number as i64).wrapping_neg()),
+            (_, true) => self.wrong(Wrong::Number(key)),
+        }
+    }
+
+    /// A string. Of its bytes, `most` are put behind those in `to`; whether that is all of them.
+    #[inline]
+    pub fn string(&mut self, to: &mut Vec<u8>, most: usize) -> Result<bool, ReadError> {
+        self.need(b'"', "a string")?;
+        let (begin, mut is_whole) = (to.len(), true);
+        loop {
+            let there = &self.buffer[self.at..self.end];
+            let is_plain = |byte: &u8| *byte >= 0x20 && *byte != b'"' && *byte != b'\\';
+            let len = there.iter().position(|byte| !is_plain(byte)).unwrap_or(there.len());
+            let fits = len.min(most - (to.len() - begin));
+            to.extend_from_slice(&there[..fits]);
+            is_whole &= fits == len;
+            self.at += len;
+            match self.peek()? {
+                None => return self.wrong(Wrong::Ends),
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(is_whole);
+                }
+                Some(b'\\') => {
+                    self.at += 1;
+                    let (bytes, len) = self.escape()?;
+                    if to.len() - begin + len <= most {
+                        to.extend_from_slice(&bytes[..len]);
+                    } else {
+                        is_whole = false;
+                    }
+                }
+                Some(byte) if byte < 0x20 => {
+                    return self.expected("no control byte but an escape, as \\u000a,");
+                }
+                // The buffer was at its end.
+                Some(_) => (),
+            }
+        }
+    }
+
+    /// What stands behind a backslash: up to four bytes.
+    fn escape(&mut self) -> Result<([u8; 4], usize), ReadError> {
+        let byte = match self.peek()? {
+            Some(byte @ (b'"' | b'\\' | b'/')) => byte,
+            Some(b'b') => 0x08,
+            Some(b'f') => 0x0c,
+            Some(b'n') => b'\n',
+            Some(b'r') => b'\r',
+            Some(b't') => b'\t',
+            Some(b'u') => {
+                self.at += 1;
+                return self.unicode();
+            }
+            _ => return self.expected("an escape"),
+        };
+        self.at += 1;
+        Ok(([byte, 0, 0, 0], 1))
+    }
+
+    fn unicode(&mut self) -> Result<([u8; 4], usize), ReadError> {
+        let mut unit = self.hex()?;
+        // Half of a pair: the other one may come next, or else each stands for itself, in three bytes like others of its size.
+        if unit & 0xfc00 == 0xd800 && self.is_next(b"\\u")? {
+            let second = self.hex_ahead(2)?;
+            if let Some(second) = second.filter(|second| second & 0xfc00 == 0xdc00) {
+                self.at += 6;
+                unit = 0x1_0000 + ((unit & 0x3ff) << 10 | second & 0x3ff);
+            }
+        }
+        let low = |shift: u32| (unit >> shift & 0x3f) as u8 | 0x80;
+        Ok(match unit {
+            0..0x80 => ([unit as u8, 0, 0, 0], 1),
+            0x80..0x800 => ([(unit >> 6) as u8 | 0xc0, low(0), 0, 0], 2),
+            0x800..0x1_0000 => ([(unit >> 12) as u8 | 0xe0, low(6), low(0), 0], 3),
+            _ => ([(unit >> 18) as u8 | 0xf0, low(12), low(6), low(0)], 4),
+        })
+    }
+
+    fn hex(&mut self) -> Result<u32, ReadError> {
+        match self.hex_ahead(0)? {
+            Some(unit) => {
+                self.at += 4;
+                Ok(unit)
+            }
+            None if self.end - self.at < 4 => {
+                self.at = self.end;
+                self.wrong(Wrong::Ends)
+            }
+            None => self.expected("four hexadecimal digits"),
+        }
+    }
+
+    /// Four hexadecimal digits behind the next `skip` bytes, which all stay.
+    fn hex_ahead(&mut self, skip: usize) -> Result<Option<u32>, ReadError> {
+        self.ahead(skip + 4)?;
+        let Some(digits) = self.buffer[self.at..self.end].get(skip..skip + 4) else { return Ok(None) };
+        let digit = |unit: u32, byte: &u8| Some(unit << 4 | char::from(*byte).to_digit(16)?);
+        Ok(digits.iter().try_fold(0, digit))
+    }
+
+    fn is_next(&mut self, bytes: &[u8]) -> Result<bool, ReadError> {
+        self.ahead(bytes.len())?;
+        Ok(self.buffer[self.at..self.end].starts_with(bytes))
+    }
+
+    /// Sees to it that so many bytes are in the buffer, if there are.
+    fn ahead(&mut self, count: usize) -> Result<(), ReadError> {
+        if self.end - self.at < count {
+            self.before += self.at as u64;
+            self.buffer.copy_within(self.at..self.end, 0);
+            (self.at, self.end) = (0, self.end - self.at);
+            match fill(&mut *self.from, &mut self.buffer[self.end..][..count - self.end]) {
+                Ok(len) => self.end += len,
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return self.wrong(Wrong::Ends),
+                Err(error) => return Err(ReadError::Io(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes over a value, whatever it is.
+    pub fn skip(&mut self) -> Result<(), ReadError> {
+        let (mut closing, mut nothing) = (Vec::<u8>::new(), Vec::new());
+        loop {
+            let mut is_open = false;
+            match self.next()? {
+                Some(b'"') => _ = self.string(&mut nothing, 0)?,
+                Some(b't') => self.word("true")?,
+                Some(b'f') => self.word("false")?,
+                Some(b'n') => self.word("null")?,
+                Some(b'-' | b'0'..=b'9') => self.skip_number()?,
+                Some(open @ (b'[' | b'{')) => {
+                    if closing.len() == LEVELS {
+                        return self.wrong(Wrong::Deep);
+                    }
+                    self.at += 1;
+                    closing.push(if open == b'[' { b']' } else { b'}' });
+                    is_open = true;
+                }
+                _ => return self.expected("a value"),
+            }
+            // Behind it: ends, or what comes next.
+            loop {
+                let Some(close) = closing.last().copied() else { return Ok(()) };
+                if self.take(close)? {
+                    closing.pop();
+                    is_open = false;
+                    continue;
+                }
+                if !is_open {
+                    self.need(b',', "a comma or the end of a list or an object")?;
+                }
+                if close == b'}' {
+                    self.string(&mut nothing, 0)?;
+                    self.need(b':', "a colon")?;
+                }
+                break;
+            }
+        }
+    }
+
+    fn skip_number(&mut self) -> Result<(), ReadError> {
+        // What it is worth is not asked for.
+        while let Some(b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9') = self.peek()? {
+            self.at += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,33 @@
+//! ncdu's JSON export, version 1.2 (<https://dev.yorhel.nl/ncdu/jsonfmt>): written for it, and read from it and from others that write it.
+//!
+//! ```text
+//!   [1,2,{"progname":..,"timestamp":..},
+//!   [{"name":"/root",..},             a directory: itself first,
+//!   {"name":"file",..},               then what is in it
+//!   [{"name":"sub",..}]]]
+//!
+//!   asize, dsize                bytes; none is not said
+//!   dev                         the file system's number, where it is not that of the directory above
+//!   uid, gid, mode, mtime       with extended information; a time before 1970 is written as 2^64 less
+//!   ino, hlnkc, nlink           a file with other names; nlink came with 1.2, and without it the count is 0: nobody knows
+//!   notreg                      neither file nor directory
+//!   read_error, excluded        "pattern", "otherfs" ("othfs" says ncdu, and does not read it again), "kernfs", "frmlnk"
+//!   errno, loop                 memfold's own, which others pass over: why it could not be read; a directory that is above itself
+//! ```
+//!
+//! A name is any bytes: what is not UTF-8 stands as it is, so the file may be no valid JSON. ncdu does the same, and readers that care take it.
+//!
+//! Both ways need little plain memory, however large the tree or deep: what is read goes to the heap at once, and what is written is found by the rows.
+
+mod error;
+mod fields;
+mod lex;
+mod read;
+mod write;
+
+pub use error::{ReadError, WriteError, Wrong};
+pub use read::{Import, read};
+pub use write::{Export, write, write_zstd};
+
+/// Bytes of the root's path at most.
+pub const LONGEST_PATH: usize = 1 << 20;

@@ -1,0 +1,208 @@
+//! A tree out of an export.
+
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use memfold::heap::{Heap, Session};
+
+use super::fields::{Excluded, Fields};
+use super::lex::Lexer;
+use super::{ReadError, Wrong};
+use crate::Error;
+use crate::entry::{BLOCK, Kind};
+use crate::scan::Progress;
+use crate::source::ROOT;
+use crate::tree::{Builder, OwnEntry, Tree, flags};
+
+/// File systems at most.
+const DEVICES: usize = 1 << 16;
+/// Bytes of all files together at most: what is added to them does not overflow.
+const MOST_BYTES: u64 = 1 << 63;
+/// Entries from one look at the clock to the next.
+const CLOCK: u64 = 1024;
+/// How often the caller may show progress.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How an export is read.
+#[derive(Debug, Clone)]
+pub struct Import {
+    /// Times, owners and permissions are kept, if it has them.
+    pub extended: bool,
+}
+
+impl Default for Import {
+    fn default() -> Self {
+        Import { extended: true }
+    }
+}
+
+/// File systems, by the order in which they came.
+#[derive(Default)]
+struct Devices {
+    all: Vec<u64>,
+    known: HashMap<u64, u32>,
+}
+
+impl Devices {
+    fn number(&mut self, device: u64, lexer: &Lexer<'_>) -> Result<u32, ReadError> {
+        if let Some(number) = self.known.get(&device) {
+            return Ok(*number);
+        }
+        if self.all.len() == DEVICES {
+            return lexer.wrong(Wrong::Devices);
+        }
+        let number = self.all.len() as u32;
+        self.all.push(device);
+        self.known.insert(device, number);
+        Ok(number)
+    }
+}
+
+struct Reader<'a, 's, 'r> {
+    lexer: Lexer<'r>,
+    fields: Fields,
+    builder: Builder<'s>,
+    devices: Devices,
+    options: &'a Import,
+    /// Of all that came, bytes,
+    size: u64,
+    /// and those that are taken.
+    disk: u64,
+    items: u64,
+    failures: u64,
+}
+
+impl<'s> Reader<'_, 's, '_> {
+    /// Some more entries, or ends of directories; whether there is more.
+    fn some(&mut self) -> Result<bool, ReadError> {
+        for _ in 0..CLOCK {
+            if self.lexer.take(b']')? {
+                if self.end()? {
+                    return Ok(false);
+                }
+                continue;
+            }
+            self.lexer.need(b',', "a comma or the end of the directory")?;
+            let is_directory = self.lexer.take(b'[')?;
+            self.entry(is_directory)?;
+        }
+        Ok(true)
+    }
+
+    fn end(&mut self) -> Result<bool, ReadError> {
+        match self.builder.end() {
+            Err(Error::Twice(name)) => self.lexer.wrong(Wrong::Twice(name)),
+            ended => Ok(ended?),
+        }
+    }
+
+    fn entry(&mut self, is_directory: bool) -> Result<(), ReadError> {
+        let Reader { lexer, fields, builder, .. } = self;
+        fields.read(lexer)?;
+        fields.check_name(lexer)?;
+        count(lexer, fields, &mut self.size, &mut self.disk)?;
+        self.items += 1;
+        let above = builder.device();
+        let device = self.devices.all.get(above as usize).copied().unwrap_or(0);
+        // One of another file system has nothing in it; if it does, that counts more than what was said.
+        let is_left_out = fields.said.excluded == Some(Excluded::OtherFileSystem);
+        if is_directory && !(is_left_out && lexer.take(b']')?) {
+            let number = match fields.said.device {
+                Some(own) if own != device => self.devices.number(own, lexer)?,
+                _ => above,
+            };
+            let row = fields.said.row(number);
+            self.failures += u64::from(row.flags & flags::FAILED != 0);
+            let entry = fields.entry(Kind::Directory(0), device, self.options.extended);
+            return Ok(builder.begin(&entry, row)?);
+        }
+        let kind = fields.said.kind();
+        self.failures += u64::from(matches!(kind, Kind::Failed(_)));
+        Ok(builder.add(&fields.entry(kind, device, self.options.extended))?)
+    }
+
+    /// Nothing comes behind the root.
+    fn finish(mut self) -> Result<Tree<'s>, ReadError> {
+        self.lexer.need(b']', "the end of the export, ],")?;
+        match self.lexer.next()? {
+            None => Ok(self.builder.finish(self.devices.all)?),
+            Some(_) => self.lexer.wrong(Wrong::Trailing),
+        }
+    }
+}
+
+/// Counts an entry's sizes with those of all before.
+fn count(lexer: &Lexer<'_>, fields: &Fields, size: &mut u64, disk: &mut u64) -> Result<(), ReadError> {
+    let add = |sum: &mut u64, more: u64| {
+        *sum = sum.checked_add(more)?;
+        (*sum <= MOST_BYTES).then_some(())
+    };
+    let whole = fields.said.disk.div_ceil(BLOCK).checked_mul(BLOCK);
+    match add(size, fields.said.size).and(whole).and_then(|whole| add(disk, whole)) {
+        Some(()) => Ok(()),
+        None => lexer.wrong(Wrong::Sizes),
+    }
+}
+
+/// Reads an export: any of ncdu 1.9 and later, also one that is compressed by zstd. It is read to its end, as it comes, so it may be a pipe.
+/// `tick` is called some times a second while something comes; if it says no, that is the end.
+pub fn read<'s>(
+    from: impl Read,
+    options: &Import,
+    heap: &'s Heap,
+    session: &'s Session<'_>,
+    progress: &Progress,
+    mut tick: impl FnMut(&Progress) -> bool,
+) -> Result<Tree<'s>, ReadError> {
+    let mut lexer = Lexer::new(from)?;
+    begin(&mut lexer)?;
+    let mut fields = Fields::default();
+    lexer.need(b'[', "the root's directory, as [{\"name\":..},..],")?;
+    fields.read(&mut lexer)?;
+    fields.check_path(&lexer)?;
+    let (mut size, mut disk) = (0, 0);
+    count(&lexer, &fields, &mut size, &mut disk)?;
+    let mut devices = Devices::default();
+    let device = fields.said.device.unwrap_or(0);
+    let row = fields.said.row(devices.number(device, &lexer)?);
+    let root = OwnEntry::from(fields.entry(Kind::Directory(ROOT), device, options.extended));
+    let builder = Builder::new(heap, session, root, row)?;
+    let mut reader = Reader { lexer, fields, builder, devices, options, size, disk, items: 0, failures: 0 };
+    let mut last = Instant::now();
+    loop {
+        let (items, disk, failures) = (reader.items, reader.disk, reader.failures);
+        let is_more = reader.some()?;
+        progress.items.fetch_add(reader.items - items, Relaxed);
+        progress.blocks.fetch_add((reader.disk - disk) / BLOCK, Relaxed);
+        progress.failures.fetch_add(reader.failures - failures, Relaxed);
+        if !is_more {
+            return reader.finish();
+        }
+        if last.elapsed() >= TICK {
+            last = Instant::now();
+            if !tick(progress) {
+                return Err(Error::Stopped.into());
+            }
+        }
+    }
+}
+
+/// What comes before the root: versions and who wrote it.
+fn begin(lexer: &mut Lexer<'_>) -> Result<(), ReadError> {
+    lexer.need(b'[', "[ as the first byte")?;
+    let major = lexer.number("version")?;
+    if major != 1 {
+        return lexer.wrong(Wrong::Version(major));
+    }
+    lexer.need(b',', "a comma")?;
+    // What is added to the format is ignored.
+    lexer.number("version")?;
+    lexer.need(b',', "a comma")?;
+    if lexer.next()? != Some(b'{') {
+        return lexer.need(b'{', "an object that says who wrote it");
+    }
+    lexer.skip()?;
+    lexer.need(b',', "a comma")
+}

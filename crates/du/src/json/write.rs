@@ -1,0 +1,312 @@
+//! An export of a tree.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use super::WriteError;
+use crate::Error;
+use crate::entry::{BLOCK, Entry, Extended, Kind, Link};
+use crate::part::{MOST, Reader};
+use crate::source::{ROOT, Source};
+use crate::tree::{Contents, OwnEntry, Row, flags};
+
+/// Bytes that are written at once.
+const BUFFER: usize = 64 << 10;
+/// Directories on the way to where it is whose entries are at hand. For those above them, entries are read again, so that the depth takes no memory.
+const AT_HAND: usize = 32;
+/// How often the caller may show progress.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How an export is written.
+#[derive(Debug, Clone)]
+pub struct Export {
+    /// When the tree was looked at, in seconds since 1970: readers show it or pass over it.
+    pub timestamp: u64,
+    /// Times, owners and permissions are written, if the tree has them.
+    pub extended: bool,
+}
+
+/// A directory that is being written.
+struct Level {
+    number: u32,
+    device: u64,
+    contents: Contents,
+    /// The part that comes next.
+    part: usize,
+    /// Directories of the parts before it, the next one last.
+    waiting: Vec<(u32, OwnEntry)>,
+}
+
+struct Writer<'a, W> {
+    source: &'a dyn Source,
+    to: W,
+    options: &'a Export,
+    /// What is not written yet.
+    out: Vec<u8>,
+    levels: VecDeque<Level>,
+    /// A part, and a name.
+    bytes: Vec<u8>,
+    name: Vec<u8>,
+    items: u64,
+}
+
+/// Writes an export. `tick` is told some times a second how many entries are written; if it says no, that is the end.
+pub fn write(
+    source: &dyn Source,
+    to: impl Write,
+    options: &Export,
+    mut tick: impl FnMut(u64) -> bool,
+) -> Result<(), WriteError> {
+    let mut writer = Writer {
+        source,
+        to,
+        options,
+        out: Vec::with_capacity(BUFFER * 2),
+        levels: VecDeque::new(),
+        bytes: Vec::new(),
+        name: Vec::new(),
+        items: 0,
+    };
+    let version = env!("CARGO_PKG_VERSION");
+    write!(writer.out, r#"[1,2,{{"progname":"memfold","progver":"{version}","timestamp":"#)?;
+    number(&mut writer.out, options.timestamp);
+    writer.out.extend_from_slice(b"},\n");
+    let row = source.row(ROOT)?;
+    writer.begin(ROOT, &source.root().entry(), &row, None)?;
+    let mut last = Instant::now();
+    while writer.step()? {
+        if writer.out.len() >= BUFFER {
+            writer.flush()?;
+            if last.elapsed() >= TICK {
+                last = Instant::now();
+                if !tick(writer.items) {
+                    return Err(Error::Stopped.into());
+                }
+            }
+        }
+    }
+    writer.out.extend_from_slice(b"]\n");
+    writer.flush()?;
+    Ok(writer.to.flush()?)
+}
+
+/// The same, compressed by zstd: from level 1, which is fast, to 22.
+pub fn write_zstd(
+    source: &dyn Source,
+    to: impl Write,
+    level: i32,
+    options: &Export,
+    tick: impl FnMut(u64) -> bool,
+) -> Result<(), WriteError> {
+    if !(1..=22).contains(&level) {
+        let error = format!("the level of compression is {level}: give one from 1 to 22");
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, error).into());
+    }
+    let mut compressor = zstd::Encoder::new(to, level)?;
+    // So that damage is seen.
+    compressor.include_checksum(true)?;
+    write(source, &mut compressor, options, tick)?;
+    Ok(compressor.finish()?.flush()?)
+}
+
+impl<W: Write> Writer<'_, W> {
+    fn flush(&mut self) -> Result<(), WriteError> {
+        self.to.write_all(&self.out)?;
+        self.out.clear();
+        Ok(())
+    }
+
+    fn device(&self, row: &Row) -> u64 {
+        self.source.devices().get(row.device as usize).copied().unwrap_or(0)
+    }
+
+    /// A directory's beginning: itself. `above` is the file system of the one above.
+    fn begin(
+        &mut self,
+        number: u32,
+        entry: &Entry<'_>,
+        row: &Row,
+        above: Option<u64>,
+    ) -> Result<(), WriteError> {
+        let device = self.device(row);
+        self.out.push(b'[');
+        self.items += 1;
+        let own = Some(device).filter(|device| above.unwrap_or(0) != *device);
+        put(&mut self.out, entry, own, Some(row), self.options.extended);
+        if self.levels.len() == AT_HAND {
+            self.levels.pop_front();
+        }
+        self.levels.push_back(Level {
+            number,
+            device,
+            contents: row.contents(),
+            part: 0,
+            waiting: Vec::new(),
+        });
+        Ok(())
+    }
+
+    /// One more directory's beginning or end, or a part's entries; whether there is more.
+    fn step(&mut self) -> Result<bool, WriteError> {
+        let Some(level) = self.levels.back_mut() else { return Ok(false) };
+        if let Some((child, entry)) = level.waiting.pop() {
+            if child <= level.number {
+                return Err(Error::Damaged.into());
+            }
+            let device = level.device;
+            self.out.extend_from_slice(b",\n");
+            let row = self.source.row(child)?;
+            self.begin(child, &entry.entry(), &row, Some(device))?;
+            return Ok(true);
+        }
+        if level.part < level.contents.parts() {
+            self.part(None)?;
+            return Ok(true);
+        }
+        self.out.push(b']');
+        let number = level.number;
+        self.levels.pop_back();
+        if number == ROOT {
+            return Ok(false);
+        }
+        if self.levels.is_empty() {
+            self.resume(self.source.above(number)?, self.source.slot(number)?)?;
+        }
+        Ok(true)
+    }
+
+    /// Comes back to a directory that is not at hand, behind the directory in a slot.
+    fn resume(&mut self, number: u32, slot: u32) -> Result<(), WriteError> {
+        let row = self.source.row(number)?;
+        let (device, contents) = (self.device(&row), row.contents());
+        let part = slot as usize / MOST;
+        self.levels.push_back(Level { number, device, contents, part, waiting: Vec::new() });
+        self.part(Some(slot))
+    }
+
+    /// The next part: writes what is no directory, and lets directories wait. If it was written up to the directory in a slot, those behind it wait.
+    fn part(&mut self, written: Option<u32>) -> Result<(), WriteError> {
+        let Writer { source, options, out, levels, bytes, name, items, .. } = self;
+        let Some(level) = levels.back_mut() else { return Ok(()) };
+        source.part(level.contents, level.part, bytes)?;
+        let mut entries = Reader::with(bytes, std::mem::take(name)).map_err(Error::from)?;
+        let mut slot = (level.part * MOST) as u32;
+        while let Some(entry) = entries.read().map_err(Error::from)? {
+            match entry.kind {
+                Kind::Directory(number) if written.is_none_or(|written| written < slot) => {
+                    level.waiting.push((number, entry.into()));
+                }
+                Kind::Directory(_) | Kind::Gone => (),
+                _ if written.is_some() => (),
+                // It is a directory, of which no more is known.
+                Kind::OtherFileSystem => {
+                    out.extend_from_slice(b",\n[");
+                    put(out, &entry, None, None, options.extended);
+                    out.push(b']');
+                    *items += 1;
+                }
+                _ => {
+                    out.extend_from_slice(b",\n");
+                    put(out, &entry, None, None, options.extended);
+                    *items += 1;
+                }
+            }
+            slot += 1;
+        }
+        *name = entries.into_name();
+        level.waiting.reverse();
+        level.part += 1;
+        Ok(())
+    }
+}
+
+/// An entry, and the row if it is a directory; its file system, if that is to be said.
+fn put(out: &mut Vec<u8>, entry: &Entry<'_>, device: Option<u64>, row: Option<&Row>, is_extended: bool) {
+    out.extend_from_slice(b"{\"name\":\"");
+    name(out, entry.name);
+    out.push(b'"');
+    let mut field = |key: &str, value: u64| {
+        out.extend_from_slice(key.as_bytes());
+        number(out, value);
+    };
+    if entry.size > 0 {
+        field(",\"asize\":", entry.size);
+    }
+    if entry.blocks > 0 {
+        field(",\"dsize\":", entry.blocks.saturating_mul(BLOCK));
+    }
+    if let Some(device) = device {
+        field(",\"dev\":", device);
+    }
+    if let Some(Extended { modified, user, group, mode }) = entry.extended.filter(|_| is_extended) {
+        field(",\"uid\":", user.into());
+        field(",\"gid\":", group.into());
+        field(",\"mode\":", mode.into());
+        field(",\"mtime\":", modified as u64);
+    }
+    if let Some(Link { inode, names }) = entry.link {
+        field(",\"ino\":", inode);
+        out.extend_from_slice(b",\"hlnkc\":true");
+        if names > 0 {
+            out.extend_from_slice(b",\"nlink\":");
+            number(out, names.into());
+        }
+    }
+    let of_row = |flag| row.is_some_and(|row| row.flags & flag != 0);
+    let (failed, error) = match (entry.kind, row) {
+        (Kind::Failed(error), _) => (true, error),
+        (_, Some(row)) => (of_row(flags::FAILED), row.error),
+        _ => (false, 0),
+    };
+    if failed {
+        out.extend_from_slice(b",\"read_error\":true");
+        if error != 0 {
+            out.extend_from_slice(b",\"errno\":");
+            number(out, error.into());
+        }
+    }
+    let words: &[u8] = match entry.kind {
+        Kind::Other => b",\"notreg\":true",
+        Kind::OtherFileSystem => b",\"excluded\":\"otherfs\"",
+        Kind::KernelFileSystem => b",\"excluded\":\"kernfs\"",
+        Kind::Excluded => b",\"excluded\":\"pattern\"",
+        _ if of_row(flags::KERNEL) => b",\"excluded\":\"kernfs\"",
+        _ if of_row(flags::CACHE) => b",\"excluded\":\"pattern\"",
+        _ => b"",
+    };
+    out.extend_from_slice(words);
+    if of_row(flags::LOOP) {
+        out.extend_from_slice(b",\"loop\":true");
+    }
+    out.push(b'}');
+}
+
+fn number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// A name as a string's contents. What is no UTF-8 stays as it is.
+fn name(out: &mut Vec<u8>, mut name: &[u8]) {
+    let is_special = |byte: &u8| matches!(byte, 0..0x20 | b'"' | b'\\' | 0x7f);
+    while let Some(at) = name.iter().position(is_special) {
+        out.extend_from_slice(&name[..at]);
+        let short = match name[at] {
+            0x08 => b'b',
+            0x0c => b'f',
+            b'\n' => b'n',
+            b'\r' => b'r',
+            b'\t' => b't',
+            byte @ (b'"' | b'\\') => byte,
+            byte => {
+                let digit = |digit: u8| b"0123456789abcdef"[usize::from(digit)];
+                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte & 15)]);
+                name = &name[at + 1..];
+                continue;
+            }
+        };
+        out.extend_from_slice(&[b'\\', short]);
+        name = &name[at + 1..];
+    }
+    out.extend_from_slice(name);
+}
