@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::du::args::{self as du, DuArgs};
+
 /// Run any program in less memory: cold pages are kept compressed and come
 /// back when they are touched.
 #[derive(Debug, Parser)]
@@ -26,6 +28,9 @@ pub enum Command {
     /// Measure codecs on files of memory, or take such a file from a process
     #[command(after_help = BENCH_HELP)]
     Bench(BenchArgs),
+    /// Say what takes room in a directory, however many files there are
+    #[command(after_help = du::HELP)]
+    Du(Box<DuArgs>),
 }
 
 const RUN_HELP: &str = "\

@@ -1,7 +1,8 @@
 //! The `memfold` command.
 //!
 //! `run` starts a program with the preload library and stays as its
-//! supervisor; `doctor` says what the machine offers; `bench` measures codecs.
+//! supervisor; `doctor` says what the machine offers; `bench` measures codecs;
+//! `du` says what takes room on a disk.
 //! Everything that is said about memory and faults comes out of the shared
 //! counters page (`memfold_runtime::shared`).
 //!
@@ -23,6 +24,7 @@ mod chart;
 mod codecs;
 mod cpu;
 mod doctor;
+mod du;
 mod elf;
 mod failure;
 mod forks;
@@ -80,6 +82,7 @@ fn command(words: Vec<OsString>) -> i32 {
         args::Command::Run(args) => run::run(args),
         args::Command::Doctor(args) => doctor::doctor(&args),
         args::Command::Bench(args) => bench::bench(&args),
+        args::Command::Du(args) => du::du(*args),
     });
     result.unwrap_or_else(|failure| {
         say(&failure.text);
@@ -98,7 +101,7 @@ fn usage(error: &clap::Error) -> i32 {
     }
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         say(
-            "nothing to do; try 'memfold run --limit 512M -- PROGRAM', 'memfold doctor', 'memfold bench FILE' or 'memfold --help'",
+            "nothing to do; try 'memfold run --limit 512M -- PROGRAM', 'memfold doctor', 'memfold bench FILE', 'memfold du DIR' or 'memfold --help'",
         );
         return FAILED;
     }

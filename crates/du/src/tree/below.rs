@@ -27,13 +27,20 @@ pub enum Step {
 pub struct Below {
     start: Option<u32>,
     levels: Vec<Level>,
+    /// How many levels are entered below the first directory.
+    depth: u32,
     bytes: Vec<u8>,
 }
 
 impl Below {
     /// Begins with a directory itself.
     pub fn new(directory: u32) -> Self {
-        Below { start: Some(directory), levels: Vec::new(), bytes: Vec::new() }
+        Below { start: Some(directory), levels: Vec::new(), depth: u32::MAX, bytes: Vec::new() }
+    }
+
+    /// Directories more than so many levels below the first one are left out.
+    pub fn down_to(self, depth: u32) -> Self {
+        Below { depth, ..self }
     }
 
     /// The next step.
@@ -66,7 +73,8 @@ impl Below {
     }
 
     fn enter(&mut self, source: &dyn Source, number: u32) -> Result<Step, Error> {
-        let contents = source.row(number)?.contents();
+        let is_last = self.levels.len() as u64 >= self.depth.into();
+        let contents = if is_last { Contents::default() } else { source.row(number)?.contents() };
         self.levels.push(Level { number, contents, part: 0, next: Vec::new() });
         Ok(Step::Into(number))
     }

@@ -1,0 +1,121 @@
+//! Where a tree comes from.
+
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+
+use memfold::heap::{Heap, Session};
+use memfold_du::file::{self, File};
+use memfold_du::json;
+use memfold_du::scan::exclude::Exclude;
+use memfold_du::scan::{self, Progress};
+use memfold_du::source::Source;
+use memfold_du::tree::Tree;
+
+use super::args::DuArgs;
+use super::progress::Line;
+use crate::failure::Failure;
+
+/// Threads that read directories, if nobody says how many: where more wait for a disk, they help little.
+const THREADS: usize = 8;
+
+/// A tree, and where it is.
+pub enum Input<'s> {
+    /// In the heap; what it shows can be changed.
+    Scanned(Box<Tree<'s>>),
+    /// In the heap, from a file.
+    Imported(Box<Tree<'s>>),
+    /// In a file.
+    Opened(Box<File>),
+}
+
+impl Input<'_> {
+    /// To be looked at.
+    pub fn source(&self) -> &dyn Source {
+        match self {
+            Input::Scanned(tree) | Input::Imported(tree) => &**tree,
+            Input::Opened(file) => &**file,
+        }
+    }
+}
+
+/// The tree that is asked for.
+pub fn get<'s>(
+    args: &DuArgs,
+    heap: &'s Heap,
+    session: &'s Session<'_>,
+    line: &mut Line,
+) -> Result<Input<'s>, Failure> {
+    match &args.import {
+        Some(path) => import(args, path, heap, session, line),
+        None => scanned(args, heap, session, line),
+    }
+}
+
+fn scanned<'s>(
+    args: &DuArgs,
+    heap: &'s Heap,
+    session: &'s Session<'_>,
+    line: &mut Line,
+) -> Result<Input<'s>, Failure> {
+    let given = args.path.as_deref().unwrap_or(Path::new("."));
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::new(format!("cannot read the directory '{}': {error}", given.display()))
+    };
+    let path = given.canonicalize().map_err(|error| failed(&error))?;
+    let options = options(args)?;
+    let progress = Progress::default();
+    let tree = scan::scan(&path, &options, heap, session, &progress, |progress| line.show(progress))
+        .map_err(|error| failed(&error))?;
+    Ok(Input::Scanned(Box::new(tree)))
+}
+
+/// How directories are read.
+pub fn options(args: &DuArgs) -> Result<scan::Options, Failure> {
+    let mut patterns = args.exclude.clone();
+    for path in &args.exclude_from {
+        let text = fs::read_to_string(path).map_err(|error| {
+            Failure::new(format!("cannot read the patterns in '{}': {error}", path.display()))
+        })?;
+        patterns.extend(text.lines().filter(|line| !line.is_empty()).map(str::to_owned));
+    }
+    let exclude = Exclude::new(patterns.iter().map(String::as_str))
+        .map_err(|error| Failure::new(format!("{error}; put a backslash before what is meant as it is")))?;
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().min(THREADS));
+    Ok(scan::Options {
+        threads: args.threads.unwrap_or(cpus).clamp(1, 256),
+        one_file_system: args.one_file_system,
+        exclude,
+        exclude_caches: args.exclude_caches,
+        exclude_kernel: args.exclude_kernfs,
+        follow_links: args.follow_symlinks,
+        extended: args.extended,
+    })
+}
+
+fn import<'s>(
+    args: &DuArgs,
+    path: &Path,
+    heap: &'s Heap,
+    session: &'s Session<'_>,
+    line: &mut Line,
+) -> Result<Input<'s>, Failure> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::new(format!("cannot read the tree in '{}': {error}", path.display()))
+    };
+    let mut from: Box<dyn Read> = Box::new(io::stdin());
+    if path.as_os_str() != "-" {
+        let file = fs::File::open(path).map_err(|error| failed(&error))?;
+        let mut begins = [0; 8];
+        if std::os::unix::fs::FileExt::read_exact_at(&file, &mut begins, 0).is_ok() && file::is_ours(&begins)
+        {
+            let file = File::of(file).map_err(|error| failed(&error))?;
+            return Ok(Input::Opened(Box::new(file)));
+        }
+        from = Box::new(file);
+    }
+    let (options, progress) = (json::Import { extended: args.extended }, Progress::default());
+    let tree = json::read(from, &options, heap, session, &progress, |progress| line.show(progress))
+        .map_err(|error| failed(&error))?;
+    Ok(Input::Imported(Box::new(tree)))
+}
