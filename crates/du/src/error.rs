@@ -16,6 +16,8 @@ pub enum Error {
     TooMany,
     /// The directory from which all begins can't be read.
     Root(std::io::Error),
+    /// The terminal can't be used.
+    Terminal(std::io::Error),
     /// It was asked to stop.
     Stopped,
 }
@@ -44,6 +46,7 @@ impl fmt::Display for Error {
             }
             Error::TooMany => f.write_str("there are more directories, or entries in one, than 4 billion"),
             Error::Root(error) => error.fmt(f),
+            Error::Terminal(error) => write!(f, "the terminal can't be used: {error}"),
             Error::Stopped => f.write_str("stopped"),
         }
     }
