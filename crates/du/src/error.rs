@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::delete::Failure;
 use crate::part::Malformed;
 
 /// Why something could not be done. What could not be read in a file system is no such error: it stands in the tree.
@@ -22,6 +23,10 @@ pub enum Error {
     Twice(Vec<u8>),
     /// The directory from which all begins can't be read.
     Root(std::io::Error),
+    /// The terminal can't be used.
+    Terminal(std::io::Error),
+    /// Something was not deleted.
+    NotDeleted(Box<Failure>),
     /// It was asked to stop.
     Stopped,
 }
@@ -35,6 +40,15 @@ impl From<memfold::heap::Error> for Error {
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
         Error::Io(error)
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Tree(error) => error,
+            failure => Error::NotDeleted(Box::new(failure)),
+        }
     }
 }
 
@@ -52,7 +66,7 @@ impl fmt::Display for Error {
             ),
             Error::Heap(error) => error.fmt(f),
             Error::Damaged => {
-                f.write_str("the tree in memory is damaged: the machine's memory may be at fault; scan again")
+                f.write_str("the tree is damaged: scan again, or make its file again; if that does not help, the machine's memory may be at fault")
             }
             Error::BadFile => f.write_str("the file is damaged: make it again, or take another copy"),
             Error::Io(error) => error.fmt(f),
@@ -61,6 +75,8 @@ impl fmt::Display for Error {
                 write!(f, "a directory has two entries \"{}\": give each one once", name.escape_ascii())
             }
             Error::Root(error) => error.fmt(f),
+            Error::Terminal(error) => write!(f, "the terminal can't be used: {error}"),
+            Error::NotDeleted(failure) => failure.fmt(f),
             Error::Stopped => f.write_str("stopped"),
         }
     }

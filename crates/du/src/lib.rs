@@ -7,6 +7,7 @@
 //!   import ┴─> listing ─> parts in the heap ─> tree (rows of directories, hard links, sums) ─> browser, export, summaries
 //! ```
 
+pub mod browse;
 pub mod delete;
 pub mod entry;
 pub mod error;

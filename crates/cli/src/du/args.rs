@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use memfold_du::browse::Column;
 
 pub const HELP: &str = "\
 Without an option for output, the tree is browsed on the whole screen; '?' there
@@ -82,19 +83,76 @@ pub struct DuArgs {
     #[arg(long, overrides_with = "disk_usage", help_heading = "Looks")]
     pub apparent_size: bool,
     /// What files take on the disk (the default)
-    #[arg(long, help_heading = "Looks")]
+    #[arg(long, overrides_with = "apparent_size", help_heading = "Looks")]
     pub disk_usage: bool,
     /// Powers of 1000, not of 1024
     #[arg(long, help_heading = "Looks")]
     pub si: bool,
+    /// The order: disk-usage, name, apparent-size, itemcount or mtime; with -asc or -desc behind it
+    #[arg(long, value_name = "COLUMN", default_value = "disk-usage", value_parser = sort, help_heading = "Looks")]
+    pub sort: Sort,
+    /// Directories before files
+    #[arg(long, help_heading = "Looks")]
+    pub group_directories_first: bool,
+    /// Names by their bytes: a10 before a9
+    #[arg(long, help_heading = "Looks")]
+    pub disable_natsort: bool,
+    /// Leave out hidden and excluded files (key e)
+    #[arg(long, help_heading = "Looks")]
+    pub hide_hidden: bool,
+    /// Show counts of items (key c)
+    #[arg(long, help_heading = "Looks")]
+    pub show_itemcount: bool,
+    /// Show times, with -e (key m)
+    #[arg(long, help_heading = "Looks")]
+    pub show_mtime: bool,
+    /// No bars (key g)
+    #[arg(long, help_heading = "Looks")]
+    pub hide_graph: bool,
+    /// Percentages (key g)
+    #[arg(long, help_heading = "Looks")]
+    pub show_percent: bool,
+    /// What hard links share (key u)
+    #[arg(long, value_name = "WHICH", value_enum, default_value = "off", help_heading = "Looks")]
+    pub shared_column: SharedColumn,
+    /// Colours [default: dark-bg, or off if NO_COLOR is set]
+    #[arg(long, value_name = "SCHEME", value_enum, help_heading = "Looks")]
+    pub color: Option<Color>,
+    /// Ask before it ends
+    #[arg(long, help_heading = "Keys")]
+    pub confirm_quit: bool,
+    /// Delete without asking
+    #[arg(long, help_heading = "Keys")]
+    pub no_confirm_delete: bool,
+    /// Nothing can be deleted; twice: and no shell started
+    #[arg(short = 'r', action = clap::ArgAction::Count, help_heading = "Keys")]
+    pub read_only: u8,
+    /// Nothing can be deleted
+    #[arg(long, help_heading = "Keys")]
+    pub disable_delete: bool,
+    /// Deleting is possible in spite of -r
+    #[arg(long, overrides_with = "disable_delete", help_heading = "Keys")]
+    pub enable_delete: bool,
+    /// No shell can be started
+    #[arg(long, help_heading = "Keys")]
+    pub disable_shell: bool,
+    /// A shell is possible in spite of -rr
+    #[arg(long, overrides_with = "disable_shell", help_heading = "Keys")]
+    pub enable_shell: bool,
+    /// Nothing can be read again
+    #[arg(long, help_heading = "Keys")]
+    pub disable_refresh: bool,
+    /// Show progress every two seconds only
+    #[arg(long = "slow-ui-updates", short = 'q', help_heading = "Looks")]
+    pub slow: bool,
     /// No progress
-    #[arg(short = '0', group = "progress", help_heading = "Looks")]
+    #[arg(short = '0', overrides_with_all = ["line", "screen"], help_heading = "Looks")]
     pub quiet: bool,
     /// Progress in one line (the default if nothing is browsed)
-    #[arg(short = '1', group = "progress", help_heading = "Looks")]
+    #[arg(short = '1', overrides_with_all = ["quiet", "screen"], help_heading = "Looks")]
     pub line: bool,
     /// Progress on the whole screen (the default if the tree is browsed)
-    #[arg(short = '2', group = "progress", help_heading = "Looks")]
+    #[arg(short = '2', overrides_with_all = ["quiet", "line"], help_heading = "Looks")]
     pub screen: bool,
 }
 
@@ -107,4 +165,43 @@ pub enum Color {
     Dark,
     /// For any, with a background of its own
     DarkBg,
+}
+
+/// What is shown of hard links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SharedColumn {
+    /// Nothing
+    Off,
+    /// What has names elsewhere
+    Shared,
+    /// What has not
+    Unique,
+}
+
+/// A column, and whether the largest comes first, or the last name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sort {
+    pub column: Column,
+    pub descending: bool,
+}
+
+fn sort(text: &str) -> Result<Sort, String> {
+    let (name, descending) = match text.rsplit_once('-') {
+        Some((name, "asc")) => (name, Some(false)),
+        Some((name, "desc")) => (name, Some(true)),
+        _ => (text, None),
+    };
+    let column = match name {
+        "disk-usage" => Column::DiskUsage,
+        "name" => Column::Name,
+        "apparent-size" => Column::ApparentSize,
+        "itemcount" => Column::Items,
+        "mtime" => Column::Modified,
+        _ => {
+            return Err(String::from(
+                "give disk-usage, name, apparent-size, itemcount or mtime, with -asc or -desc behind it if need be",
+            ));
+        }
+    };
+    Ok(Sort { column, descending: descending.unwrap_or(column != Column::Name) })
 }

@@ -13,7 +13,7 @@ use memfold_du::source::Source;
 use memfold_du::tree::Tree;
 
 use super::args::DuArgs;
-use super::progress::Line;
+use super::progress::Shown;
 use crate::failure::Failure;
 
 /// Threads that read directories, if nobody says how many: where more wait for a disk, they help little.
@@ -44,11 +44,11 @@ pub fn get<'s>(
     args: &DuArgs,
     heap: &'s Heap,
     session: &'s Session<'_>,
-    line: &mut Line,
+    shown: &mut Shown,
 ) -> Result<Input<'s>, Failure> {
     match &args.import {
-        Some(path) => import(args, path, heap, session, line),
-        None => scanned(args, heap, session, line),
+        Some(path) => import(args, path, heap, session, shown),
+        None => scanned(args, heap, session, shown),
     }
 }
 
@@ -56,7 +56,7 @@ fn scanned<'s>(
     args: &DuArgs,
     heap: &'s Heap,
     session: &'s Session<'_>,
-    line: &mut Line,
+    shown: &mut Shown,
 ) -> Result<Input<'s>, Failure> {
     let given = args.path.as_deref().unwrap_or(Path::new("."));
     let failed = |error: &dyn std::fmt::Display| {
@@ -65,8 +65,9 @@ fn scanned<'s>(
     let path = given.canonicalize().map_err(|error| failed(&error))?;
     let options = options(args)?;
     let progress = Progress::default();
-    let tree = scan::scan(&path, &options, heap, session, &progress, |progress| line.show(progress))
-        .map_err(|error| failed(&error))?;
+    let tree =
+        scan::scan(&path, &options, heap, session, &progress, |progress| shown.show("Scanning...", progress))
+            .map_err(|error| failed(&error))?;
     Ok(Input::Scanned(Box::new(tree)))
 }
 
@@ -98,7 +99,7 @@ fn import<'s>(
     path: &Path,
     heap: &'s Heap,
     session: &'s Session<'_>,
-    line: &mut Line,
+    shown: &mut Shown,
 ) -> Result<Input<'s>, Failure> {
     let failed = |error: &dyn std::fmt::Display| {
         Failure::new(format!("cannot read the tree in '{}': {error}", path.display()))
@@ -115,7 +116,8 @@ fn import<'s>(
         from = Box::new(file);
     }
     let (options, progress) = (json::Import { extended: args.extended }, Progress::default());
-    let tree = json::read(from, &options, heap, session, &progress, |progress| line.show(progress))
-        .map_err(|error| failed(&error))?;
+    let tree =
+        json::read(from, &options, heap, session, &progress, |progress| shown.show("Importing...", progress))
+            .map_err(|error| failed(&error))?;
     Ok(Input::Imported(Box::new(tree)))
 }

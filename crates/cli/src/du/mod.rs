@@ -8,6 +8,7 @@
 
 pub mod args;
 mod input;
+mod live;
 mod progress;
 mod summary;
 
@@ -16,6 +17,8 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use memfold::heap::{Heap, Limit, Options};
+use memfold_du::Error;
+use memfold_du::browse::{self, Colours, End, Graph, Links, ReadOnly};
 use memfold_du::file;
 use memfold_du::json::{self, Export};
 use memfold_du::source::Source;
@@ -24,8 +27,10 @@ use crate::cgroup;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::size::{self, Size};
-use args::DuArgs;
-use progress::Line;
+use args::{Color, DuArgs, SharedColumn};
+use input::Input;
+use live::Live;
+use progress::Shown;
 
 /// Bytes that are compressed together: longer blocks are denser, and take longer to bring back.
 const BLOCK: usize = 64 << 10;
@@ -42,22 +47,86 @@ pub fn du(args: DuArgs) -> Result<i32, Failure> {
     };
     let output = output.map(|(path, option)| Target::prepare(path, option)).transpose()?;
     let browses = output.is_none() && !args.json && args.top.is_none() && args.depth.is_none();
-    if browses {
-        return Err(Failure::new("the browser is not there yet"));
-    }
     let heap = heap(&args)?;
     let session = heap.session().map_err(|error| Failure::new(error.to_string()))?;
-    let mut line = Line::new(!args.quiet);
-    let input = input::get(&args, &heap, &session, &mut line)?;
-    line.end();
+    let look = look(&args);
+    let mut shown = Shown::new(&args, &look, browses)?;
+    let mut input = input::get(&args, &heap, &session, &mut shown)?;
     match output {
         Some(mut target) => {
             write(&args, input.source(), target.to())?;
             target.finish()?;
         }
-        None => summary::print(&args, &input, &heap)?,
+        None if browses => return browse(&args, &mut input, &heap, shown, look),
+        None => {
+            drop(shown);
+            summary::print(&args, &input, &heap)?;
+        }
     }
     Ok(0)
+}
+
+fn browse(
+    args: &DuArgs,
+    input: &mut Input<'_>,
+    heap: &Heap,
+    shown: Shown,
+    look: browse::Options,
+) -> Result<i32, Failure> {
+    let failed = |error: Error| Failure::new(error.to_string());
+    let options = input::options(args)?;
+    let mut screen = shown.into_screen(&look).map_err(failed)?;
+    let order = heap.session().map_err(|error| failed(error.into()))?;
+    let end = match input {
+        Input::Scanned(tree) => browse::run(&mut screen, &mut Live::new(tree, options, args), &order, look),
+        Input::Imported(tree) => browse::run(&mut screen, &mut ReadOnly(&**tree), &order, look),
+        Input::Opened(file) => browse::run(&mut screen, &mut ReadOnly(&**file), &order, look),
+    };
+    drop(screen);
+    match end.map_err(failed)? {
+        End::Quit => Ok(0),
+        End::Signal(signal) => Ok(128 + signal),
+    }
+}
+
+/// How the browser looks.
+fn look(args: &DuArgs) -> browse::Options {
+    let sort = browse::Sort {
+        column: args.sort.column,
+        descending: args.sort.descending,
+        directories_first: args.group_directories_first,
+        natural: !args.disable_natsort,
+        hidden: !args.hide_hidden,
+    };
+    let colours = match args.color {
+        None => Colours::default(),
+        Some(Color::Off) => Colours::Off,
+        Some(Color::Dark) => Colours::Dark,
+        Some(Color::DarkBg) => Colours::DarkBackground,
+    };
+    browse::Options {
+        sort,
+        apparent: args.apparent_size,
+        graph: match (args.hide_graph, args.show_percent) {
+            (true, false) => Graph::None,
+            (true, true) => Graph::Percent,
+            (false, false) => Graph::Bar,
+            (false, true) => Graph::Both,
+        },
+        links: match args.shared_column {
+            SharedColumn::Off => Links::None,
+            SharedColumn::Shared => Links::Shared,
+            SharedColumn::Unique => Links::Unique,
+        },
+        items: args.show_itemcount,
+        modified: args.show_mtime,
+        si: args.si,
+        colours,
+        confirm_quit: args.confirm_quit,
+        confirm_delete: !args.no_confirm_delete,
+        note: String::from(if args.import.is_some() { "imported" } else { "" }),
+        slow: args.slow,
+    }
 }
 
 /// The heap, with the limit that was asked for.

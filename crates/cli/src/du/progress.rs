@@ -1,51 +1,58 @@
-//! One line that says how far it is.
+//! How far it is, before there is anything to be browsed: on the whole screen, in a line, or not at all.
 
-use std::io::{IsTerminal, Write};
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::io::Stderr;
 
-use memfold_du::entry::BLOCK;
+use memfold_du::Error;
+use memfold_du::browse::{Options, ProgressLine, Screen, Step};
 use memfold_du::scan::Progress;
 
-use crate::size::Human;
+use super::args::DuArgs;
+use crate::failure::Failure;
 
-/// How often it is written.
-const EACH: Duration = Duration::from_millis(200);
-
-/// A line on standard error that is written over and over, if that is a terminal.
-pub struct Line {
-    is_on: bool,
-    last: Instant,
-    len: usize,
+/// Where it is shown.
+pub enum Shown {
+    /// On the screen on which the tree is browsed then.
+    Screen(Box<Screen>),
+    /// On standard error.
+    Line(ProgressLine<Stderr>),
+    /// Nowhere.
+    Nowhere,
 }
 
-impl Line {
-    /// `is_on`: it is wanted.
-    pub fn new(is_on: bool) -> Self {
-        Line { is_on: is_on && std::io::stderr().is_terminal(), last: Instant::now(), len: 0 }
-    }
-
-    /// Shows it; always says to go on.
-    pub fn show(&mut self, progress: &Progress) -> bool {
-        if self.is_on && self.last.elapsed() >= EACH {
-            self.last = Instant::now();
-            let (items, blocks) = (progress.items.load(Relaxed), progress.blocks.load(Relaxed));
-            let failures = match progress.failures.load(Relaxed) {
-                0 => String::new(),
-                failures => format!(", {failures} could not be read"),
-            };
-            let text = format!("{items} items, {}{failures}", Human(blocks.saturating_mul(BLOCK)));
-            let _ = write!(std::io::stderr(), "\r{text}{:1$}", "", self.len.saturating_sub(text.len()));
-            self.len = text.len();
+impl Shown {
+    /// As is asked for, or else fits what comes then. A terminal that the browser can't use is an error now, not after the scan.
+    pub fn new(args: &DuArgs, look: &Options, browses: bool) -> Result<Self, Failure> {
+        let wants_screen = args.screen || (browses && !args.line && !args.quiet);
+        if wants_screen || browses {
+            let screen = Screen::new(look).map_err(|error| Failure::new(error.to_string()))?;
+            if wants_screen {
+                return Ok(Shown::Screen(Box::new(screen)));
+            }
         }
-        true
+        let line = if args.quiet { None } else { ProgressLine::stderr(args.si, args.slow) };
+        Ok(line.map_or(Shown::Nowhere, Shown::Line))
     }
 
-    /// Takes the line away.
-    pub fn end(&mut self) {
-        if self.len > 0 {
-            let _ = write!(std::io::stderr(), "\r{:1$}\r", "", self.len);
-            self.len = 0;
+    /// Shows it; whether to go on.
+    pub fn show(&mut self, title: &str, progress: &Progress) -> bool {
+        match self {
+            Shown::Screen(screen) => screen.progress(title, || Step::from(progress)),
+            Shown::Line(line) => {
+                line.show(|| Step::from(progress));
+                true
+            }
+            Shown::Nowhere => true,
+        }
+    }
+
+    /// The screen on which the tree is browsed.
+    pub fn into_screen(self, look: &Options) -> Result<Screen, Error> {
+        match self {
+            Shown::Screen(screen) => Ok(*screen),
+            Shown::Line(_) | Shown::Nowhere => {
+                drop(self);
+                Screen::new(look)
+            }
         }
     }
 }

@@ -1,0 +1,104 @@
+//! A tree that was scanned just now: what it shows can be deleted, and read again.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Command;
+
+use memfold_du::browse::{Actions, Control, Event, Step};
+use memfold_du::delete::{self, Failure};
+use memfold_du::entry::Kind;
+use memfold_du::scan::{self, Progress};
+use memfold_du::source::Source;
+use memfold_du::tree::Tree;
+use memfold_du::{Error, browse};
+
+use super::args::DuArgs;
+
+/// Says how deep shells are in each other, as ncdu does.
+const LEVEL: &str = "NCDU_LEVEL";
+
+/// See the module.
+pub struct Live<'t, 's> {
+    tree: &'t mut Tree<'s>,
+    options: scan::Options,
+    may_delete: bool,
+    may_refresh: bool,
+    may_shell: bool,
+}
+
+impl<'t, 's> Live<'t, 's> {
+    /// With what may be done.
+    pub fn new(tree: &'t mut Tree<'s>, options: scan::Options, args: &DuArgs) -> Self {
+        Live {
+            tree,
+            options,
+            may_delete: args.enable_delete || !(args.disable_delete || args.read_only > 0),
+            may_refresh: !args.disable_refresh,
+            may_shell: args.enable_shell || !(args.disable_shell || args.read_only > 1),
+        }
+    }
+
+    fn rescan(&mut self, directory: u32, tick: impl FnMut(&Progress) -> bool) -> Result<(), Error> {
+        scan::rescan(self.tree, directory, &self.options, &Progress::default(), tick)
+    }
+}
+
+impl Actions for Live<'_, '_> {
+    fn source(&self) -> &dyn Source {
+        self.tree
+    }
+
+    fn no_delete(&self) -> Option<&str> {
+        (!self.may_delete).then_some("Deleting is switched off (-r or --disable-delete).")
+    }
+
+    fn no_refresh(&self) -> Option<&str> {
+        (!self.may_refresh).then_some("Refreshing is switched off (--disable-refresh).")
+    }
+
+    fn no_shell(&self) -> Option<&str> {
+        (!self.may_shell).then_some("The shell is switched off (-rr or --disable-shell).")
+    }
+
+    fn delete(
+        &mut self,
+        directory: u32,
+        slot: u32,
+        progress: &mut dyn FnMut(Event<'_>) -> Control,
+    ) -> Result<(), Error> {
+        let entry = self.tree.entry(self.tree.row(directory)?.contents(), slot)?;
+        let deleted = delete::delete(self.tree, directory, slot, &mut |step| {
+            let step =
+                Step { items: step.deleted.max(step.seen), path: step.path.clone(), ..Step::default() };
+            progress(Event::Step(&step)) == Control::Go
+        });
+        match deleted {
+            Ok(()) => return Ok(()),
+            // Nothing was deleted yet.
+            Err(failure @ (Failure::Tree(_) | Failure::Changed(_))) => return Err(failure.into()),
+            Err(failure) => {
+                // What is left is read again, if there is anything.
+                if let Kind::Directory(number) = entry.kind {
+                    self.rescan(number, |_| true).ok();
+                }
+                Err(failure.into())
+            }
+        }
+    }
+
+    fn refresh(&mut self, directory: u32, progress: &mut dyn FnMut(&Step) -> Control) -> Result<(), Error> {
+        self.rescan(directory, |read| progress(&Step::from(read)) == Control::Go)
+    }
+
+    fn shell(&mut self, directory: u32) -> io::Result<()> {
+        let path = self.tree.path(directory).map_err(io::Error::other)?;
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let shell = set("NCDU_SHELL").or_else(|| set("SHELL")).unwrap_or_else(|| "/bin/sh".into());
+        let level = set(LEVEL).and_then(|level| level.to_str()?.parse::<u32>().ok()).unwrap_or(0);
+        println!("{}", browse::shown(&path));
+        let level = level.saturating_add(1).to_string();
+        // How it ends is its own affair.
+        Command::new(shell).current_dir(OsStr::from_bytes(&path)).env(LEVEL, level).status().map(|_| ())
+    }
+}

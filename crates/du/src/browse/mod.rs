@@ -1,0 +1,44 @@
+//! The full-screen browser: a tree is looked at directory by directory, as in ncdu.
+//!
+//! ```text
+//!   keys ──> Browser ── acts ──> Actions: delete, refresh, shell
+//!               |
+//!               ├── View: the opened directory in its order, in the heap
+//!               └── draw: what is on the screen, and nothing else
+//! ```
+//!
+//! [`run`] has the terminal ([`Screen`]); [`Browser`] knows nothing of it: it takes keys, and draws to any frame.
+//! Of a tree that is browsed, plain memory holds what is on the screen.
+
+mod actions;
+mod boxes;
+mod draw;
+mod format;
+mod help;
+mod item;
+mod keys;
+mod line;
+mod natural;
+mod options;
+mod paths;
+mod run;
+mod screen;
+mod signals;
+mod state;
+#[cfg(test)]
+mod tests;
+mod text;
+mod theme;
+mod view;
+mod windows;
+
+pub use actions::{Actions, Control, Event, ReadOnly, Step};
+pub use item::Item;
+pub use keys::Act;
+pub use line::ProgressLine;
+pub use options::{Colours, Graph, Links, Options};
+pub use run::{End, run};
+pub use screen::Screen;
+pub use state::Browser;
+pub use text::shown;
+pub use view::{Column, Sort, View};

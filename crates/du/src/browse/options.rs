@@ -1,0 +1,121 @@
+//! How the browser begins; keys change most of it.
+
+use super::view::Sort;
+
+/// What stands beside sizes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Graph {
+    /// Nothing.
+    None,
+    /// The part of the directory that it is.
+    Percent,
+    /// How it is to the largest one.
+    #[default]
+    Bar,
+    /// Both.
+    Both,
+}
+
+impl Graph {
+    /// The next one that the key shows.
+    pub(super) fn next(self) -> Self {
+        match self {
+            Graph::Bar => Graph::Percent,
+            Graph::Percent => Graph::Both,
+            Graph::Both => Graph::None,
+            Graph::None => Graph::Bar,
+        }
+    }
+}
+
+/// What is shown of sizes that hard links share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Links {
+    /// Nothing.
+    #[default]
+    None,
+    /// What has names elsewhere.
+    Shared,
+    /// What has not.
+    Unique,
+}
+
+impl Links {
+    /// The next one that the key shows.
+    pub(super) fn next(self) -> Self {
+        match self {
+            Links::None => Links::Shared,
+            Links::Shared => Links::Unique,
+            Links::Unique => Links::None,
+        }
+    }
+}
+
+/// Which colours there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Colours {
+    /// None.
+    Off,
+    /// For terminals with a dark background.
+    Dark,
+    /// The same, with the background.
+    DarkBackground,
+}
+
+impl Default for Colours {
+    /// None if `NO_COLOR` is set to anything (<https://no-color.org>).
+    fn default() -> Self {
+        match std::env::var_os("NO_COLOR") {
+            Some(value) if !value.is_empty() => Colours::Off,
+            _ => Colours::DarkBackground,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The order, and what is left out.
+    pub sort: Sort,
+    /// What files say to be is shown, not what they take.
+    pub apparent: bool,
+    /// Beside sizes.
+    pub graph: Graph,
+    /// Of hard links.
+    pub links: Links,
+    /// Counts of names are shown.
+    pub items: bool,
+    /// Times are shown, if they are known.
+    pub modified: bool,
+    /// Units are powers of 1000.
+    pub si: bool,
+    /// Which there are.
+    pub colours: Colours,
+    /// It asks before it ends.
+    pub confirm_quit: bool,
+    /// It asks before it deletes.
+    pub confirm_delete: bool,
+    /// What is said about the tree at the right of the first line, as "imported".
+    pub note: String,
+    /// The screen is drawn every two seconds only, while something takes long.
+    pub slow: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            sort: Sort::default(),
+            apparent: false,
+            graph: Graph::default(),
+            links: Links::default(),
+            items: false,
+            modified: false,
+            si: false,
+            colours: Colours::default(),
+            confirm_quit: false,
+            confirm_delete: true,
+            note: String::new(),
+            slow: false,
+        }
+    }
+}

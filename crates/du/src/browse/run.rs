@@ -1,0 +1,156 @@
+//! Keys and screen, until the user has enough.
+
+use crossterm::event::KeyCode;
+use jiff::tz::TimeZone;
+use memfold::heap::Session;
+
+use super::actions::{Actions, Control, Event, failure};
+use super::boxes;
+use super::keys::Act;
+use super::options::Options;
+use super::screen::{Input, Screen};
+use super::state::Browser;
+use super::windows::Window;
+use crate::Error;
+
+/// How the browser ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The user had enough.
+    Quit,
+    /// A signal came: its number.
+    Signal(i32),
+}
+
+/// Browses a tree. `session` is one that nothing else uses: it keeps what is in order. An error is one that leaves nothing to be shown: of the terminal, or of the tree's root.
+pub fn run(
+    screen: &mut Screen,
+    actions: &mut dyn Actions,
+    session: &Session<'_>,
+    options: Options,
+) -> Result<End, Error> {
+    let mut browser = Browser::new(session, actions.source(), options, TimeZone::system())?;
+    loop {
+        let size = screen.size().map_err(Error::Terminal)?;
+        browser.prepare(actions.source(), size);
+        screen.draw(|frame| browser.draw(frame)).map_err(Error::Terminal)?;
+        let act = match screen.input().map_err(Error::Terminal)? {
+            Input::Key(key) => browser.key(actions, key),
+            Input::Resize => Act::Nothing,
+            Input::Signal(signal) => return Ok(End::Signal(signal)),
+        };
+        match act {
+            Act::Nothing => (),
+            Act::Quit => return Ok(End::Quit),
+            Act::Delete { directory, slot } => delete(screen, &mut browser, actions, directory, slot)?,
+            Act::Refresh => refresh(screen, &mut browser, actions)?,
+            Act::Shell => {
+                let directory = browser.directory();
+                let ended = screen.without(|| actions.shell(directory)).map_err(Error::Terminal)?;
+                if let Err(error) = ended {
+                    browser.window = Window::error(&format!("The shell could not be started: {error}"));
+                }
+            }
+            Act::Suspend => screen.without(suspend).map_err(Error::Terminal)?,
+        }
+    }
+}
+
+fn suspend() {
+    use rustix::process::{Signal, kill_current_process_group};
+    // Where that is not possible, it goes on.
+    let _ = kill_current_process_group(Signal::TSTP);
+}
+
+/// What a failure is answered with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Failures {
+    Ask,
+    Ignore,
+}
+
+fn delete(
+    screen: &mut Screen,
+    browser: &mut Browser<'_, '_>,
+    actions: &mut dyn Actions,
+    directory: u32,
+    slot: u32,
+) -> Result<(), Error> {
+    screen.begin();
+    let mut failures = Failures::Ask;
+    let deleted = actions.delete(directory, slot, &mut |event| match event {
+        Event::Step(step) => screen.show("Deleting...", || step.clone(), |frame| browser.draw(frame)),
+        Event::Failed { .. } if failures == Failures::Ignore => Control::Go,
+        Event::Failed { path, error } => match ask(screen, browser, &failure(path, error)) {
+            Some(answer) => {
+                failures = answer;
+                Control::Go
+            }
+            None => Control::Stop,
+        },
+    });
+    browser.deleted(actions, slot, deleted);
+    Ok(())
+}
+
+/// Asks whether something goes on that partly failed; if so, what is done the next time.
+fn ask(screen: &mut Screen, browser: &Browser<'_, '_>, text: &str) -> Option<Failures> {
+    let mut answer = 0;
+    loop {
+        let colours = browser.options.colours;
+        let drawn = screen.draw(|frame| {
+            browser.draw(frame);
+            boxes::failed(frame.buffer_mut(), colours, text, answer);
+        });
+        let Ok(Input::Key(key)) = drawn.and_then(|()| screen.input()) else { return None };
+        match key.code {
+            KeyCode::Left | KeyCode::BackTab | KeyCode::Char('h') => answer = answer.saturating_sub(1),
+            KeyCode::Right | KeyCode::Tab | KeyCode::Char('l') => answer = 2.min(answer + 1),
+            KeyCode::Enter => return [None, Some(Failures::Ask), Some(Failures::Ignore)][answer],
+            KeyCode::Esc | KeyCode::Char('q') => return None,
+            _ => (),
+        }
+    }
+}
+
+fn refresh(
+    screen: &mut Screen,
+    browser: &mut Browser<'_, '_>,
+    actions: &mut dyn Actions,
+) -> Result<(), Error> {
+    let name = browser.item().map(|item| item.entry.name.clone()).unwrap_or_default();
+    screen.begin();
+    let read = actions.refresh(browser.directory(), &mut |step| {
+        screen.show("Scanning...", || step.clone(), |frame| browser.draw(frame))
+    });
+    browser.refreshed(actions, name, read);
+    Ok(())
+}
+
+impl Browser<'_, '_> {
+    /// After something was deleted, or not, or partly.
+    pub fn deleted(&mut self, actions: &dyn Actions, slot: u32, result: Result<(), Error>) {
+        let source = actions.source();
+        // What is gone is not shown, so the next one is in its row.
+        let select = if result.is_ok() {
+            super::state::Select::Row(self.selected)
+        } else {
+            super::state::Select::Slot(slot)
+        };
+        let opened = self.open(source, self.directory(), select);
+        self.say_failure(result.and(opened));
+    }
+
+    /// After the opened directory was read again, or not. `name` was selected.
+    pub fn refreshed(&mut self, actions: &dyn Actions, name: Vec<u8>, result: Result<(), Error>) {
+        let opened = self.reopen(actions.source(), name);
+        self.say_failure(result.and(opened));
+    }
+
+    fn say_failure(&mut self, result: Result<(), Error>) {
+        match result {
+            Ok(()) | Err(Error::Stopped) => (),
+            Err(error) => self.window = Window::error(&error),
+        }
+    }
+}

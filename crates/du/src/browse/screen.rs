@@ -1,0 +1,207 @@
+//! The terminal, while it shows the browser or how far something is.
+//!
+//! However the program ends, the terminal is as it was: [`Screen`] sees to it when it is dropped, a panic's hook if there is a panic, and signals end the program as keys do.
+
+use std::io::{self, BufWriter, IsTerminal, Stdout, stdout};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+use crossterm::cursor::{Hide, Show};
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, poll, read};
+use crossterm::execute;
+use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use ratatui::backend::CrosstermBackend;
+use ratatui::layout::Size;
+use ratatui::{Frame, Terminal};
+
+use super::boxes;
+use super::options::{Colours, Options};
+use super::signals::Signals;
+use super::{Control, Step};
+use crate::Error;
+
+/// How long a signal may wait.
+const WAIT: Duration = Duration::from_millis(200);
+/// How often it is said how far something is.
+const FAST: Duration = Duration::from_millis(100);
+const SLOW: Duration = Duration::from_secs(2);
+
+/// What the terminal says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Input {
+    Key(KeyEvent),
+    Resize,
+    /// A signal that ends the program.
+    Signal(i32),
+}
+
+/// See the module.
+pub struct Screen {
+    terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    signals: Signals,
+    colours: Colours,
+    si: bool,
+    every: Duration,
+    /// When something began that takes long, and when that was shown last.
+    began: Option<(Instant, Instant)>,
+}
+
+fn enter() -> io::Result<()> {
+    enable_raw_mode()?;
+    execute!(stdout(), EnterAlternateScreen, Hide)
+}
+
+/// As it was. What fails here can't be mended.
+fn leave() {
+    let _ = disable_raw_mode();
+    let _ = execute!(stdout(), LeaveAlternateScreen, Show);
+}
+
+/// Before a panic says what it has to say, it must be seen.
+fn hook() {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            leave();
+            before(panic);
+        }));
+    });
+}
+
+/// Keys that stop what takes long.
+fn stops(key: KeyEvent) -> bool {
+    let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+    matches!(key.code, KeyCode::Esc | KeyCode::Char('q')) || is_control && key.code == KeyCode::Char('c')
+}
+
+impl Screen {
+    /// Takes the terminal. Of the options, those count that say how things look.
+    pub fn new(options: &Options) -> Result<Self, Error> {
+        if !stdout().is_terminal() {
+            let text =
+                "standard output is no terminal: ask for --json or another output that is not full-screen";
+            return Err(Error::Terminal(io::Error::other(text)));
+        }
+        Self::open(options).map_err(Error::Terminal)
+    }
+
+    fn open(options: &Options) -> io::Result<Self> {
+        // Whether there are colours was decided before.
+        crossterm::style::force_color_output(options.colours != Colours::Off);
+        let signals = Signals::new()?;
+        hook();
+        let backend = CrosstermBackend::new(BufWriter::new(stdout()));
+        if let Err(error) = enter() {
+            leave();
+            return Err(error);
+        }
+        let terminal = match Terminal::new(backend) {
+            Ok(terminal) => terminal,
+            Err(error) => {
+                leave();
+                return Err(error);
+            }
+        };
+        let every = if options.slow { SLOW } else { FAST };
+        Ok(Screen { terminal, signals, colours: options.colours, si: options.si, every, began: None })
+    }
+
+    /// How large it is.
+    pub(super) fn size(&self) -> io::Result<Size> {
+        self.terminal.size()
+    }
+
+    /// Draws it anew.
+    pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        self.terminal.draw(draw).map(|_| ())
+    }
+
+    /// What comes next, if it comes within this time.
+    fn poll(&mut self, time: Duration) -> io::Result<Option<Input>> {
+        if let Some(signal) = self.signals.came() {
+            return Ok(Some(Input::Signal(signal)));
+        }
+        if !poll(time)? {
+            return Ok(None);
+        }
+        Ok(match read()? {
+            Event::Key(key) if key.kind != KeyEventKind::Release => Some(Input::Key(key)),
+            Event::Resize(..) => Some(Input::Resize),
+            _ => None,
+        })
+    }
+
+    /// Waits for what comes next.
+    pub(super) fn input(&mut self) -> io::Result<Input> {
+        loop {
+            if let Some(input) = self.poll(WAIT)? {
+                return Ok(input);
+            }
+        }
+    }
+
+    /// Lets something else use the terminal.
+    pub(super) fn without<R>(&mut self, f: impl FnOnce() -> R) -> io::Result<R> {
+        leave();
+        let result = f();
+        enter()?;
+        self.terminal.clear()?;
+        Ok(result)
+    }
+
+    /// Something begins that takes long.
+    pub(super) fn begin(&mut self) {
+        self.began = None;
+    }
+
+    /// Shows how far something is, before what `draw` draws, and asks keys whether it shall go on.
+    pub(super) fn show(
+        &mut self,
+        title: &str,
+        step: impl FnOnce() -> Step,
+        draw: impl FnOnce(&mut Frame<'_>),
+    ) -> Control {
+        let now = Instant::now();
+        let (began, last) = self.began.unwrap_or((now, now));
+        if self.began.is_some() && now.duration_since(last) < self.every {
+            return Control::Go;
+        }
+        self.began = Some((began, now));
+        let (colours, si, seconds) = (self.colours, self.si, now.duration_since(began).as_secs());
+        let step = step();
+        let drawn = self.draw(|frame| {
+            draw(frame);
+            boxes::progress(frame.buffer_mut(), colours, si, title, &step, seconds);
+        });
+        // A terminal that is gone stops it as well.
+        if drawn.is_ok() { self.asked_to_stop() } else { Control::Stop }
+    }
+
+    fn asked_to_stop(&mut self) -> Control {
+        loop {
+            match self.poll(Duration::ZERO) {
+                Ok(Some(Input::Key(key))) if stops(key) => return Control::Stop,
+                Ok(Some(Input::Signal(_))) | Err(_) => return Control::Stop,
+                Ok(Some(_)) => (),
+                Ok(None) => return Control::Go,
+            }
+        }
+    }
+
+    /// Shows how far a scan or an import is; whether it shall go on. It may be called as often as there is something new.
+    pub fn progress(&mut self, title: &str, step: impl FnOnce() -> Step) -> bool {
+        let colours = self.colours;
+        let draw = |frame: &mut Frame<'_>| {
+            let area = frame.area();
+            frame.buffer_mut().set_style(area, colours.style(super::theme::Part::Text, false));
+        };
+        self.show(title, step, draw) == Control::Go
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        leave();
+    }
+}

@@ -1,0 +1,65 @@
+//! Colours of what is shown.
+
+use ratatui::style::{Color, Modifier, Style};
+
+use super::options::Colours;
+
+/// What is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Anything else.
+    Text,
+    /// The first line, and the last one.
+    Head,
+    /// A number there.
+    HeadNumber,
+    /// A window's title.
+    Title,
+    /// A number.
+    Number,
+    /// A key that can be pressed.
+    Key,
+    /// A directory's name.
+    Directory,
+    /// What is special about an entry.
+    Flag,
+    /// The bar.
+    Bar,
+    /// Something went wrong.
+    Trouble,
+}
+
+impl Colours {
+    /// What a part looks like, where it is selected or not.
+    pub(super) fn style(self, part: Part, selected: bool) -> Style {
+        if self == Colours::Off {
+            return Style::new().add_modifier(match part {
+                Part::Head | Part::HeadNumber => Modifier::REVERSED,
+                _ if selected => Modifier::REVERSED,
+                Part::Title | Part::Key => Modifier::BOLD,
+                _ => Modifier::empty(),
+            });
+        }
+        let style = match part {
+            Part::Text if selected => Style::new().fg(Color::White).add_modifier(Modifier::BOLD),
+            Part::Text => match self {
+                Colours::DarkBackground => Style::new().fg(Color::White),
+                _ => Style::new(),
+            },
+            Part::Head => return Style::new().fg(Color::Black).bg(Color::Cyan),
+            Part::HeadNumber => {
+                return Style::new().fg(Color::Yellow).bg(Color::Cyan).add_modifier(Modifier::BOLD);
+            }
+            Part::Title | Part::Directory => Style::new().fg(Color::Blue).add_modifier(Modifier::BOLD),
+            Part::Number | Part::Key => Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD),
+            Part::Flag => Style::new().fg(Color::Red),
+            Part::Bar => Style::new().fg(Color::Magenta),
+            Part::Trouble => Style::new().fg(Color::Red).add_modifier(Modifier::BOLD),
+        };
+        match self {
+            _ if selected => style.bg(Color::Green),
+            Colours::DarkBackground => style.bg(Color::Black),
+            _ => style,
+        }
+    }
+}

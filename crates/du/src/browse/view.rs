@@ -1,0 +1,286 @@
+//! A directory that is opened: its entries in the order in which they are shown.
+//!
+//! Entries stay where they are, in the [`Source`]; the view has their slots only, and those in the heap, since there may be millions of them:
+//!
+//! ```text
+//!   position ──> element of a sorted list ──> slot ──> entry
+//!
+//!     by numbers     | 0 if before others, 1 bit | what is sorted by, 63 | slot, 64 |
+//!     by names       | the same, 64 bits | the name in natural order | 0 | slot, 32 |
+//! ```
+//!
+//! Slots are in the order of the names' bytes. So a list by numbers has those that are equal by name as well; one by names is needed for natural order only.
+//! In a list, what is sorted by is upside down if the largest comes first. Only names that come last first are told from the list's end, each group for itself.
+
+use std::ops::{Bound, Range};
+
+use memfold::collections::SlabList;
+use memfold::heap::Session;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::item::{Item, is_hidden, modified, row, sum};
+use super::natural::put_key;
+use crate::Error;
+use crate::entry::{Entry, Kind, Sum};
+use crate::source::Source;
+use crate::tree::{Contents, Row};
+
+/// What entries are sorted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    /// Names.
+    Name,
+    /// What they take.
+    DiskUsage,
+    /// How long they say to be.
+    ApparentSize,
+    /// Names below.
+    Items,
+    /// The latest time, if it is known.
+    Modified,
+}
+
+/// An order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sort {
+    /// What counts; where it is equal, names do.
+    pub column: Column,
+    /// The largest comes first, or the last name.
+    pub descending: bool,
+    /// Directories come before all others.
+    pub directories_first: bool,
+    /// `a9` comes before `a10`.
+    pub natural: bool,
+    /// Those are there too that say they are hidden, or were left out.
+    pub hidden: bool,
+}
+
+impl Default for Sort {
+    fn default() -> Self {
+        Sort {
+            column: Column::DiskUsage,
+            descending: true,
+            directories_first: false,
+            natural: true,
+            hidden: true,
+        }
+    }
+}
+
+/// An element of a list by numbers.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+struct Spot {
+    rank: u64,
+    slot: u64,
+}
+
+/// Elements that are put in order in plain memory, and bytes of names: a list takes those fast that come in order.
+const RUN: usize = 16 << 10;
+const RUN_BYTES: usize = 512 << 10;
+
+/// The set bit of ranks: not in the group that comes first.
+const BEHIND: u64 = 1 << 63;
+
+enum Order<'s> {
+    Numbers(SlabList<'s, Spot>),
+    Names(SlabList<'s, [u8]>),
+}
+
+/// See the module.
+pub struct View<'s> {
+    /// The directory's number.
+    pub directory: u32,
+    /// How it is sorted.
+    pub sort: Sort,
+    /// The most that one of those which are shown takes, and says to be.
+    pub most: Sum,
+    contents: Contents,
+    order: Order<'s>,
+    /// How many are in the group that comes first.
+    first: u64,
+}
+
+impl Sort {
+    /// What is compared first.
+    fn rank(&self, entry: &Entry<'_>, row: Option<&Row>) -> u64 {
+        let sum = sum(entry, row);
+        let value = match self.column {
+            Column::Name => 0,
+            Column::DiskUsage => sum.blocks,
+            Column::ApparentSize => sum.size,
+            Column::Items => row.map_or(0, |row| row.items),
+            // Those of which none is known are the oldest.
+            Column::Modified => {
+                modified(entry, row).map_or(0, |time| (time.saturating_add(1 << 62)).max(0) as u64)
+            }
+        };
+        let value = value.min(BEHIND - 1);
+        let is_down = self.descending && self.column != Column::Name;
+        let value = if is_down { BEHIND - 1 - value } else { value };
+        if self.directories_first && !entry.kind.is_directory() { BEHIND | value } else { value }
+    }
+
+    fn shows(&self, entry: &Entry<'_>, row: Option<&Row>) -> bool {
+        entry.kind != Kind::Gone && (self.hidden || !is_hidden(entry, row))
+    }
+}
+
+/// The element of a list by names.
+fn put_element(to: &mut Vec<u8>, rank: u64, name: &[u8], slot: u32) {
+    to.extend_from_slice(&rank.to_be_bytes());
+    put_key(to, name);
+    to.push(0);
+    to.extend_from_slice(&slot.to_be_bytes());
+}
+
+/// What goes into a list next.
+#[derive(Default)]
+struct Run {
+    spots: Vec<Spot>,
+    /// Elements of a list by names, one behind the other, and their ends.
+    bytes: Vec<u8>,
+    names: Vec<Range<usize>>,
+}
+
+impl Run {
+    fn is_full(&self) -> bool {
+        self.spots.len() + self.names.len() >= RUN || self.bytes.len() >= RUN_BYTES
+    }
+
+    fn flush(&mut self, order: &mut Order<'_>) -> Result<(), Error> {
+        match order {
+            Order::Numbers(list) => {
+                self.spots.sort_unstable();
+                list.extend(&self.spots)?;
+            }
+            Order::Names(list) => {
+                let bytes = &self.bytes;
+                self.names.sort_unstable_by(|a, b| bytes[a.clone()].cmp(&bytes[b.clone()]));
+                list.extend(self.names.iter().map(|name| &bytes[name.clone()]))?;
+            }
+        }
+        self.spots.clear();
+        self.bytes.clear();
+        self.names.clear();
+        Ok(())
+    }
+}
+
+impl<'s> View<'s> {
+    /// Opens a directory. The list is kept by `session`.
+    pub fn open(
+        session: &'s Session<'_>,
+        source: &dyn Source,
+        directory: u32,
+        sort: Sort,
+    ) -> Result<Self, Error> {
+        let contents = source.row(directory)?.contents();
+        let mut order = match sort.natural {
+            true => Order::Names(SlabList::new(session)),
+            false => Order::Numbers(SlabList::new(session)),
+        };
+        let (mut run, mut first, mut most) = (Run::default(), 0, Sum::default());
+        source.each(contents, &mut |slot, entry| {
+            let row = row(source, entry)?;
+            if !sort.shows(entry, row.as_ref()) {
+                return Ok(());
+            }
+            let all = sum(entry, row.as_ref());
+            most = Sum { size: most.size.max(all.size), blocks: most.blocks.max(all.blocks) };
+            let rank = sort.rank(entry, row.as_ref());
+            first += u64::from(rank & BEHIND == 0);
+            if sort.natural {
+                let begin = run.bytes.len();
+                put_element(&mut run.bytes, rank, entry.name, slot);
+                run.names.push(begin..run.bytes.len());
+            } else {
+                run.spots.push(Spot { rank, slot: slot.into() });
+            }
+            if run.is_full() { run.flush(&mut order) } else { Ok(()) }
+        })?;
+        run.flush(&mut order)?;
+        Ok(View { directory, sort, most, contents, order, first })
+    }
+
+    /// How many entries are shown.
+    pub fn len(&self) -> u64 {
+        match &self.order {
+            Order::Numbers(list) => list.len(),
+            Order::Names(list) => list.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// From a position to the number of an element, and back.
+    fn turned(&self, number: u64) -> u64 {
+        if self.sort.column != Column::Name || !self.sort.descending {
+            number
+        } else if number < self.first {
+            self.first - 1 - number
+        } else {
+            self.first + (self.len() - 1 - number)
+        }
+    }
+
+    /// The slot of the entry at a position.
+    pub fn slot(&self, position: u64) -> Result<u32, Error> {
+        if position >= self.len() {
+            return Err(Error::Damaged);
+        }
+        let number = self.turned(position);
+        let slot = match &self.order {
+            Order::Numbers(list) => list.at(number)?.and_then(|spot| u32::try_from(spot.slot).ok()),
+            Order::Names(list) => {
+                list.at(number)?.and_then(|key| Some(u32::from_be_bytes(*key.last_chunk()?)))
+            }
+        };
+        slot.ok_or(Error::Damaged)
+    }
+
+    /// The entry at a position.
+    pub fn item(&self, source: &dyn Source, position: u64) -> Result<Item, Error> {
+        Item::new(source, source.entry(self.contents, self.slot(position)?)?)
+    }
+
+    /// Where the entry of a slot is, if it is shown.
+    pub fn position(&self, source: &dyn Source, slot: u32) -> Result<Option<u64>, Error> {
+        if slot >= self.contents.slots {
+            return Ok(None);
+        }
+        let item = Item::new(source, source.entry(self.contents, slot)?)?;
+        let entry = item.entry.entry();
+        let rank = self.sort.rank(&entry, item.row.as_ref());
+        let numbers = match &self.order {
+            Order::Numbers(list) => {
+                let spot = Spot { rank, slot: slot.into() };
+                list.numbers(spot..=spot)?
+            }
+            Order::Names(list) => {
+                let mut key = Vec::new();
+                put_element(&mut key, rank, entry.name, slot);
+                let only = Bound::Included(&key[..]);
+                list.numbers((only, only))?
+            }
+        };
+        Ok((!numbers.is_empty()).then(|| self.turned(numbers.start)))
+    }
+
+    /// Where the entry with a name is, if there is one and it is shown. It looks at all of them.
+    pub fn find(&self, source: &dyn Source, name: &[u8]) -> Result<Option<u64>, Error> {
+        let mut found = None;
+        source.each(self.contents, &mut |slot, entry| {
+            if entry.name == name && entry.kind != Kind::Gone {
+                found = Some(slot);
+            }
+            Ok(())
+        })?;
+        found.map_or(Ok(None), |slot| self.position(source, slot))
+    }
+}
