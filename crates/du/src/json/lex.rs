@@ -1,7 +1,7 @@
 //! JSON byte by byte, as it comes: what is next, and no tree of values.
 //!
-//! A reader of its own, since names may be no UTF-8 and errors tell where they are, since directories are nested as deep as a tree is, and since it takes half of the time that
-//! serde_json takes for entries that are cut out first (docs/du.md).
+//! A reader of its own: names may be no UTF-8, directories are nested as deep as a tree is, and errors tell where they are. Cutting out entries for serde_json takes a third more time
+//! (2 million entries: 0.19 µs each, and 0.14 here).
 
 use std::io::{self, Cursor, ErrorKind, Read};
 

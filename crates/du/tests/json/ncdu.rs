@@ -67,8 +67,24 @@ fn memfold_scan(path: &Path, options: &scan::Options, is_nobody: bool) -> Vec<u8
     thread::scope(|scope| scope.spawn(scan).join().unwrap())
 }
 
+/// A directory that is gone afterwards.
+struct Scratch(TempDir);
+
+impl Scratch {
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // So that it can be removed by who is not root.
+        let _ = fs::set_permissions(self.path().join("closed"), fs::Permissions::from_mode(0o755));
+    }
+}
+
 /// Everything that a directory may hold.
-fn scratch() -> TempDir {
+fn scratch() -> Scratch {
     let scratch = tempfile::Builder::new().prefix("memfold-json-").tempdir().unwrap();
     let root = scratch.path();
     fs::set_permissions(root, fs::Permissions::from_mode(0o755)).unwrap();
@@ -116,7 +132,7 @@ fn scratch() -> TempDir {
         directory = openat(&directory, &name[..], OFlags::DIRECTORY, Mode::empty()).unwrap();
     }
     openat(&directory, "deep", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).unwrap();
-    scratch
+    Scratch(scratch)
 }
 
 fn same(left: &[u8], right: &[u8]) {
