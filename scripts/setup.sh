@@ -6,6 +6,7 @@
 # usage: setup.sh build            a Rust toolchain (precondition), cc, make, python3
 #        setup.sh capi            a C++ compiler, binutils and pkg-config; valgrind, wished for
 #        setup.sh probes          binutils; bpftrace and gdb, wished for
+#        setup.sh ncdu            ncdu, against which memfold du is tested
 #        setup.sh packages NAME..  these Debian packages, wished for: their lack is no failure
 set -eu
 
@@ -80,6 +81,15 @@ probes)
     # shellcheck disable=SC2086 # a list of names
     "$0" packages $packages
     ;;
+ncdu)
+    command -v ncdu >/dev/null 2>&1 && exit 0
+    if may_install; then
+        install_packages ncdu
+    else
+        echo "setup: missing: ncdu; as root: apt-get install ncdu" >&2
+        exit 1
+    fi
+    ;;
 packages)
     shift
     [ $# = 0 ] && exit 0
@@ -90,7 +100,7 @@ packages)
     fi
     ;;
 *)
-    sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
     exit 2
     ;;
 esac

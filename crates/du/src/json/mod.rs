@@ -22,7 +22,9 @@
 mod error;
 mod fields;
 mod lex;
+mod put;
 mod read;
+mod text;
 mod write;
 
 pub use error::{ReadError, WriteError, Wrong};

@@ -23,6 +23,8 @@ const MOST_BYTES: usize = 2 << 20;
 const AWAKE: usize = 128;
 /// Names of linked files that go to the tree at a time.
 const LINKS: usize = 1024;
+/// Directories in one directory that are told their slots at a time, in the order of their rows.
+const SLOTS: usize = 1 << 15;
 
 /// A directory that is not at its end.
 struct Level {
@@ -62,6 +64,11 @@ impl Level {
         }
         Ok(Level { number, row, listing: Listing::wake(runs) })
     }
+}
+
+fn set_slots(tree: &mut Tree<'_>, slots: &mut Vec<(u32, u32)>) -> Result<(), Error> {
+    slots.sort_unstable();
+    slots.drain(..).try_for_each(|(number, slot)| tree.set_slot(number, slot))
 }
 
 /// Takes entries in the order: a directory, what is in it in any order, its end.
@@ -141,7 +148,7 @@ impl<'s> Builder<'s> {
             return Err(Error::Damaged);
         };
         self.bytes = self.bytes.saturating_sub(listing.own_bytes());
-        let mut batch = Batch::default();
+        let (mut batch, mut slots) = (Batch::default(), Vec::new());
         let (tree, last) = (&mut self.tree, &mut self.last);
         let contents = listing.finish(&mut self.nodes, &mut |slot, entry: &mut Entry<'_>| {
             if slot > 0 && *last == entry.name {
@@ -151,7 +158,10 @@ impl<'s> Builder<'s> {
             last.extend_from_slice(entry.name);
             row.count(entry);
             if let Kind::Directory(number) = entry.kind {
-                tree.set_slot(number, slot)?;
+                slots.push((number, slot));
+                if slots.len() == SLOTS {
+                    set_slots(tree, &mut slots)?;
+                }
             }
             if let Some(Link { inode, names }) = entry.link {
                 let Entry { size, blocks, .. } = *entry;
@@ -164,6 +174,7 @@ impl<'s> Builder<'s> {
             }
             Ok(())
         })?;
+        set_slots(tree, &mut slots)?;
         row.set_contents(contents);
         self.spare = listing;
         if self.levels.is_empty()
