@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn sizes_have_nine_columns() {
-        assert_eq!(size(0, false), "    0.0   B");
+        assert_eq!(size(0, false), "  0.0   B");
         assert_eq!(size(4096, false), "  4.0 KiB");
         assert_eq!(size(999, false), "999.0   B");
         assert_eq!(size(1000, false), "  1.0 KiB");

@@ -102,6 +102,6 @@ mod tests {
         drop(line);
         let text = String::from_utf8(written).unwrap();
         let parts: Vec<_> = text.split('\r').collect();
-        assert_eq!(parts, ["", "1,234 items, 4.0 KiB, 2 not read /a...ng", &" ".repeat(39), ""]);
+        assert_eq!(parts, ["", "1,234 items, 4.0 KiB, 2 not read /...ng", &" ".repeat(39), ""]);
     }
 }

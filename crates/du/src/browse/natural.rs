@@ -68,7 +68,8 @@ mod tests {
             b"a10b10",
         ];
         for pair in names.windows(2) {
-            assert!(key(pair[0]) < key(pair[1]), "{:?}", pair.map(String::from_utf8_lossy));
+            let shown = || pair.iter().map(|name| name.escape_ascii().to_string()).collect::<Vec<_>>();
+            assert!(key(pair[0]) < key(pair[1]), "{:?}", shown());
         }
         assert_eq!(key(b"a007"), key(b"a7"));
         assert_ne!(key(b"a70"), key(b"a7"));

@@ -115,6 +115,14 @@ impl<'s, 'h> Browser<'s, 'h> {
         self.view.directory
     }
 
+    /// The number of the selected directory, if it is one, and on the screen.
+    pub fn selected_directory(&self) -> Option<u32> {
+        match self.item()?.entry.kind {
+            crate::entry::Kind::Directory(number) => Some(number),
+            _ => None,
+        }
+    }
+
     /// Rows before the first entry.
     fn above_rows(&self) -> u64 {
         u64::from(self.view.directory != ROOT)

@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(cut("/usr/share/doc", 20), "/usr/share/doc");
         assert_eq!(cut("/usr/share/doc", 11), "/usr.../doc");
         assert_eq!(cut("abcdef", 2), "ab");
-        assert_eq!(cut("文件文件文件", 9), "文...文");
+        assert_eq!(cut("文件文件文件", 9), "文...文件");
         assert_eq!(cut("文件文件文件", 3), "...");
         assert_eq!(cut("文件", 1), "");
         let texts =

@@ -29,6 +29,13 @@ fn directory(name: &str) -> Entry<'_> {
     file(name, 4096)
 }
 
+/// A directory's row that says what is wrong with it.
+fn row(flags: u16, error: u16) -> Row {
+    let mut row = Row::default();
+    (row.flags, row.error) = (flags, error);
+    row
+}
+
 fn heap() -> Heap {
     Heap::new(HeapOptions::new()).unwrap()
 }

@@ -112,7 +112,7 @@ fn fill(builder: &mut Builder<'_>, chance: &mut Chance, count: u64, has_times: b
         }
         let entry = Entry { kind: Kind::Directory(0), size: 4096, blocks: 8, ..entry };
         let flags = [0, 0, flags::FAILED, flags::CACHE][chance.below(4) as usize];
-        builder.begin(&entry, Row { flags, ..Row::default() })?;
+        builder.begin(&entry, row(flags, 0))?;
         for number in 0..chance.below(4) {
             let name = number.to_string();
             builder.add(&Entry { name: name.as_bytes(), extended: entry.extended, ..file("", 100) })?;

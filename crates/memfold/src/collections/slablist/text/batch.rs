@@ -54,7 +54,12 @@ impl Strings {
         let _ = leaf.copy_to(0, &mut copy);
         self.items.reserve(count);
         self.data.reserve(bytes);
+        let most = self.data.len() + bytes;
         for at in 0..count {
+            // Records are not in each other: who has more of them looks at something that is no leaf any more, and will look again.
+            if self.data.len() > most {
+                break;
+            }
             // What leads nowhere becomes an empty one.
             match held(&copy, slot(&copy, at)) {
                 Some(held) => self.push_held(held),
