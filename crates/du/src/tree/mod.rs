@@ -17,6 +17,7 @@ mod links;
 pub mod listing;
 mod refresh;
 mod remove;
+mod runs;
 mod sums;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -34,6 +35,7 @@ use crate::source::Source;
 pub use build::Builder;
 pub use links::Name;
 pub use listing::{Contents, Listing};
+use runs::Runs;
 
 /// What could not be read, was left out, or is wrong with a directory.
 pub mod flags {
@@ -199,9 +201,6 @@ const GROUP: usize = 64;
 /// Groups that wait at most: mostly one waits for each level of the tree.
 const WAITING: usize = 64;
 
-/// Names of linked files that are put into their list at a time.
-const LINKS: usize = 4096;
-
 /// A tree: see the module.
 pub struct Tree<'s> {
     heap: &'s Heap,
@@ -216,8 +215,8 @@ pub struct Tree<'s> {
     /// By the number of their first rows.
     waiting: BTreeMap<u32, Group>,
     links: SlabList<'s, Name>,
-    /// Those that come next: they come by directories, and go by files.
-    new_links: Vec<Name>,
+    /// Those that are not there yet.
+    new_links: Runs<'s>,
     /// Numbers of file systems.
     devices: Vec<u64>,
     root: OwnEntry,
@@ -241,7 +240,7 @@ impl<'s> Tree<'s> {
             slot,
             waiting: BTreeMap::new(),
             links,
-            new_links: Vec::new(),
+            new_links: Runs::new(session),
             devices: Vec::new(),
             root,
             numbers: 0,
@@ -277,15 +276,7 @@ impl<'s> Tree<'s> {
                 middle.map_or(Ok(()), |first| self.put_group(first))?;
             }
         }
-        self.new_links.extend_from_slice(&batch.links);
-        if self.new_links.len() >= LINKS { self.put_links() } else { Ok(()) }
-    }
-
-    fn put_links(&mut self) -> Result<(), Error> {
-        self.new_links.sort_unstable();
-        self.links.extend(&self.new_links)?;
-        self.new_links.clear();
-        Ok(())
+        self.new_links.add(&batch.links)
     }
 
     fn put_group(&mut self, first: u32) -> Result<(), Error> {

@@ -19,8 +19,7 @@ impl Tree<'_> {
     /// When all was put in: makes the sums of directories, which hold their own entries only, from the last one to the first. Each file counts once in each of them.
     pub fn sum_up(&mut self) -> Result<(), Error> {
         self.put_groups()?;
-        self.put_links()?;
-        self.new_links = Vec::new();
+        self.new_links.finish(&mut self.links)?;
         self.count_links()?;
         for number in (1..self.numbers).rev() {
             let above = self.above(number)?;
