@@ -57,7 +57,7 @@ fn naive(source: &dyn Source, sort: Sort) -> Vec<u32> {
     let mut items = Vec::new();
     let contents = source.row(0).unwrap().contents();
     let each = source.each(contents, &mut |slot, entry| {
-        items.push((slot, Item::new(source, entry.clone().into())?));
+        items.push((slot, Item::new(source, (*entry).into())?));
         Ok(())
     });
     each.unwrap();
