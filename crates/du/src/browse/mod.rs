@@ -24,6 +24,7 @@ mod paths;
 mod run;
 mod screen;
 mod signals;
+mod sorter;
 mod state;
 #[cfg(test)]
 mod tests;

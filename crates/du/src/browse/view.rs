@@ -9,10 +9,11 @@
 //!     by names       | the same, 64 bits | the name in natural order | 0 | slot, 32 |
 //! ```
 //!
+//! Lists are made in their order ([`sorter`](super::sorter)).
 //! Slots are in the order of the names' bytes. So a list by numbers has those that are equal by name as well; one by names is needed for natural order only.
 //! In a list, what is sorted by is upside down if the largest comes first. Only names that come last first are told from the list's end, each group for itself.
 
-use std::ops::{Bound, Range};
+use std::ops::Bound;
 
 use memfold::collections::SlabList;
 use memfold::heap::Session;
@@ -20,6 +21,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::item::{Item, is_hidden, modified, row, sum};
 use super::natural::put_key;
+use super::sorter::{Sorter, Texts, Values};
 use crate::Error;
 use crate::entry::{Entry, Kind, Sum};
 use crate::source::Source;
@@ -69,7 +71,7 @@ impl Default for Sort {
 
 /// An element of a list by numbers.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
 struct Spot {
@@ -77,9 +79,8 @@ struct Spot {
     slot: u64,
 }
 
-/// Elements that are put in order in plain memory, and bytes of names: a list takes those fast that come in order.
-const RUN: usize = 16 << 10;
-const RUN_BYTES: usize = 512 << 10;
+/// Takes what is compared first of an entry, its name and its slot.
+type Add<'a> = dyn FnMut(u64, &[u8], u32) -> Result<(), Error> + 'a;
 
 /// The set bit of ranks: not in the group that comes first.
 const BEHIND: u64 = 1 << 63;
@@ -136,39 +137,6 @@ fn put_element(to: &mut Vec<u8>, rank: u64, name: &[u8], slot: u32) {
     to.extend_from_slice(&slot.to_be_bytes());
 }
 
-/// What goes into a list next.
-#[derive(Default)]
-struct Run {
-    spots: Vec<Spot>,
-    /// Elements of a list by names, one behind the other, and their ends.
-    bytes: Vec<u8>,
-    names: Vec<Range<usize>>,
-}
-
-impl Run {
-    fn is_full(&self) -> bool {
-        self.spots.len() + self.names.len() >= RUN || self.bytes.len() >= RUN_BYTES
-    }
-
-    fn flush(&mut self, order: &mut Order<'_>) -> Result<(), Error> {
-        match order {
-            Order::Numbers(list) => {
-                self.spots.sort_unstable();
-                list.extend(&self.spots)?;
-            }
-            Order::Names(list) => {
-                let bytes = &self.bytes;
-                self.names.sort_unstable_by(|a, b| bytes[a.clone()].cmp(&bytes[b.clone()]));
-                list.extend(self.names.iter().map(|name| &bytes[name.clone()]))?;
-            }
-        }
-        self.spots.clear();
-        self.bytes.clear();
-        self.names.clear();
-        Ok(())
-    }
-}
-
 impl<'s> View<'s> {
     /// Opens a directory. The list is kept by `session`.
     pub fn open(
@@ -178,30 +146,35 @@ impl<'s> View<'s> {
         sort: Sort,
     ) -> Result<Self, Error> {
         let contents = source.row(directory)?.contents();
-        let mut order = match sort.natural {
-            true => Order::Names(SlabList::new(session)),
-            false => Order::Numbers(SlabList::new(session)),
+        let (mut first, mut most) = (0, Sum::default());
+        let mut each = |add: &mut Add<'_>| {
+            source.each(contents, &mut |slot, entry| {
+                let row = row(source, entry)?;
+                if !sort.shows(entry, row.as_ref()) {
+                    return Ok(());
+                }
+                let all = sum(entry, row.as_ref());
+                most = Sum { size: most.size.max(all.size), blocks: most.blocks.max(all.blocks) };
+                let rank = sort.rank(entry, row.as_ref());
+                first += u64::from(rank & BEHIND == 0);
+                add(rank, entry.name, slot)
+            })
         };
-        let (mut run, mut first, mut most) = (Run::default(), 0, Sum::default());
-        source.each(contents, &mut |slot, entry| {
-            let row = row(source, entry)?;
-            if !sort.shows(entry, row.as_ref()) {
-                return Ok(());
-            }
-            let all = sum(entry, row.as_ref());
-            most = Sum { size: most.size.max(all.size), blocks: most.blocks.max(all.blocks) };
-            let rank = sort.rank(entry, row.as_ref());
-            first += u64::from(rank & BEHIND == 0);
-            if sort.natural {
-                let begin = run.bytes.len();
-                put_element(&mut run.bytes, rank, entry.name, slot);
-                run.names.push(begin..run.bytes.len());
-            } else {
-                run.spots.push(Spot { rank, slot: slot.into() });
-            }
-            if run.is_full() { run.flush(&mut order) } else { Ok(()) }
-        })?;
-        run.flush(&mut order)?;
+        let order = if sort.natural {
+            let mut sorter = Sorter::<Texts>::new(session);
+            each(&mut |rank, name, slot| {
+                sorter.batch.push(|to| put_element(to, rank, name, slot));
+                sorter.added()
+            })?;
+            Order::Names(sorter.finish()?)
+        } else {
+            let mut sorter = Sorter::<Values<Spot>>::new(session);
+            each(&mut |rank, _, slot| {
+                sorter.batch.push(Spot { rank, slot: slot.into() });
+                sorter.added()
+            })?;
+            Order::Numbers(sorter.finish()?)
+        };
         Ok(View { directory, sort, most, contents, order, first })
     }
 
