@@ -29,7 +29,7 @@ fn size(rows: u16, cols: u16) -> PtySize {
     PtySize { rows, cols, pixel_width: 0, pixel_height: 0 }
 }
 
-/// The example `browse`, which stands beside the tests.
+/// The example `browse`, which stands beside the tests: `cargo test` builds it, `cargo test --test browser` does not.
 fn program() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     tests.parent().and_then(Path::parent).unwrap().join("examples/browse")
@@ -228,6 +228,41 @@ fn windows_open_and_close() {
     terminal.has_no("Deleting");
     terminal.press("m");
     terminal.has(" +0000 /docs");
+    terminal.press("q");
+    assert!(terminal.end().success());
+}
+
+#[test]
+fn what_takes_long_can_be_stopped() {
+    let (_scratch, root) = scratch();
+    let mut terminal = open(&["--pretend"], &root);
+    // Failures are asked about, until nobody wants to know.
+    terminal.press(&[DOWN, "d", LEFT, ENTER].concat());
+    terminal.has("/first: permission denied");
+    terminal.press(&[RIGHT, ENTER].concat());
+    terminal.has("/second: permission denied");
+    terminal.press(&[RIGHT, RIGHT, ENTER].concat());
+    terminal.has("Deleting...");
+    terminal.has("Current: /where/it/is");
+    terminal.press("q");
+    terminal.has_no("Deleting...");
+    terminal.press(&["d", LEFT, ENTER].concat());
+    terminal.has("/first: permission denied");
+    terminal.press("q");
+    terminal.has_no("/first");
+    terminal.press("r");
+    terminal.has("Scanning...");
+    terminal.press("q");
+    terminal.has_no("Scanning...");
+    // The shell has the terminal as it was before.
+    terminal.press("l");
+    terminal.press(&["\x1b[H", ENTER].concat());
+    terminal.has("/..");
+    terminal.press("b");
+    terminal.has("shell of directory 1");
+    assert!(terminal.is_as_before());
+    terminal.press("\n");
+    terminal.has("/..");
     terminal.press("q");
     assert!(terminal.end().success());
 }

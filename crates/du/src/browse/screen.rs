@@ -146,7 +146,8 @@ impl Screen {
         leave();
         let result = f();
         enter()?;
-        self.terminal.clear()?;
+        // The screen is empty, and so is what is known of it. To clear it would ask the terminal where its cursor is, and not all answer.
+        self.terminal = Terminal::new(CrosstermBackend::new(BufWriter::new(stdout())))?;
         Ok(result)
     }
 
