@@ -5,8 +5,9 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use memfold::heap::{Heap, Session};
+use memfold_du::Error;
 use memfold_du::file::{self, File};
-use memfold_du::json;
+use memfold_du::json::{self, ReadError};
 use memfold_du::scan::exclude::Exclude;
 use memfold_du::scan::{self, Progress};
 use memfold_du::source::Source;
@@ -67,7 +68,10 @@ fn scanned<'s>(
     let progress = Progress::default();
     let tree =
         scan::scan(&path, &options, heap, session, &progress, |progress| shown.show("Scanning...", progress))
-            .map_err(|error| failed(&error))?;
+            .map_err(|error| match error {
+                Error::Root(error) => failed(&error),
+                error => Failure::new(error.to_string()),
+            })?;
     Ok(Input::Scanned(Box::new(tree)))
 }
 
@@ -118,6 +122,9 @@ fn import<'s>(
     let (options, progress) = (json::Import { extended: args.extended }, Progress::default());
     let tree =
         json::read(from, &options, heap, session, &progress, |progress| shown.show("Importing...", progress))
-            .map_err(|error| failed(&error))?;
+            .map_err(|error| match error {
+                ReadError::Tree(Error::Stopped) => Failure::new("stopped"),
+                error => failed(&error),
+            })?;
     Ok(Input::Imported(Box::new(tree)))
 }

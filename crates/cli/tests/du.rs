@@ -1,0 +1,163 @@
+//! `memfold du` as a command: where trees come from and go, what is refused, and how much memory it takes.
+
+mod common;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn du(args: &[&str]) -> Output {
+    Command::new(common::MEMFOLD).arg("du").args(args).output().unwrap()
+}
+
+fn json(args: &[&str]) -> Value {
+    let output = du(&[&["--json"], args].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn make(at: &Path) {
+    fs::create_dir_all(at.join("a/b")).unwrap();
+    fs::write(at.join("a/large"), vec![1; 300_000]).unwrap();
+    fs::write(at.join("a/b/small"), "x").unwrap();
+    fs::write(at.join("line\nbreak"), vec![1; 5000]).unwrap();
+    fs::hard_link(at.join("a/large"), at.join("a/b/again")).unwrap();
+}
+
+/// What `du` of the system says.
+fn apparent(path: &Path) -> u64 {
+    let output = Command::new("du").args(["-s", "-B1", "--apparent-size"]).arg(path).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().split('\t').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn summaries_say_what_du_says() {
+    let scratch = tempfile::tempdir().unwrap();
+    make(scratch.path());
+    let path = text(scratch.path());
+    let page = json(&["--depth", "1", "--top", "2", path]);
+    assert_eq!(page["version"], 1);
+    assert_eq!(page["apparent_bytes"], apparent(scratch.path()));
+    assert_eq!((&page["items"], &page["failures"]), (&6.into(), &0.into()));
+    assert_eq!(page["directories"].as_array().unwrap().len(), 2);
+    assert_eq!(page["directories"][1]["apparent_bytes"], apparent(&scratch.path().join("a")));
+    let files: Vec<_> =
+        page["files"].as_array().unwrap().iter().map(|file| file["apparent_bytes"].clone()).collect();
+    assert_eq!(files, [300_000, 300_000]);
+    assert!(page["memory"]["peak_resident_bytes"].as_u64().unwrap() > 1 << 20);
+
+    let output = du(&["--apparent-size", "--top", "9", path]);
+    let lines = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(lines.lines().count(), 4, "{lines}");
+    assert!(lines.contains(&format!("4.88 KiB  {path}/line\\nbreak\n")), "{lines}");
+}
+
+#[test]
+fn a_tree_goes_through_files_unchanged() {
+    let scratch = tempfile::tempdir().unwrap();
+    let tree = scratch.path().join("tree");
+    make(&tree);
+    let file = |name: &str| scratch.path().join(name);
+    let page = |args: &[&str]| {
+        let mut page = json(&[args, &["--depth", "9", "--top", "9"]].concat());
+        page.as_object_mut().unwrap().remove("memory");
+        page
+    };
+    let scanned = page(&[text(&tree)]);
+    for (name, options) in [("json", &["-o"][..]), ("zst", &["-c", "-o"]), ("own", &["--save"])] {
+        let path = file(name);
+        let written = du(&[options, &[text(&path), text(&tree)]].concat());
+        assert!(written.status.success() && written.stdout.is_empty() && written.stderr.is_empty());
+        assert_eq!(page(&["-f", text(&path)]), scanned, "{name}");
+        // And from there to the others.
+        for (other, options) in [("json", "-o"), ("own", "-O")] {
+            let again = file(&format!("{name}-{other}"));
+            assert!(du(&["-f", text(&path), options, text(&again)]).status.success());
+            assert_eq!(page(&["-f", text(&again)]), scanned, "{name} {other}");
+        }
+    }
+    let piped = du(&["-o", "-", text(&tree)]);
+    assert!(
+        piped.stdout.starts_with(b"[1,2,{\"progname\":\"memfold\""),
+        "{}",
+        String::from_utf8_lossy(&piped.stdout)
+    );
+}
+
+#[test]
+fn what_is_wrong_is_said_with_what_to_do() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = text(scratch.path());
+    let bad = scratch.path().join("bad");
+    fs::write(&bad, "[1,0,{},[{\"name\":\"/\"},").unwrap();
+    let cases: [(&[&str], &str); 8] = [
+        (&["--json", "/nowhere"], "cannot read the directory '/nowhere'"),
+        (&["--json", "--limit", "1X", path], "--limit 64M"),
+        (&["--json", "--exclude", "[a", path], "the pattern '[a'"),
+        (&["--json", "-X", "/nowhere", path], "cannot read the patterns in '/nowhere'"),
+        (&["--json", "-f", text(&bad)], "cannot read the tree in"),
+        (&["-o", "/nowhere/x", path], "of -o"),
+        (&[path], "no terminal"),
+        (&["--sort", "colour", path], "apparent-size"),
+    ];
+    for (args, what) in cases {
+        let output = du(args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(125), "{args:?}: {said}");
+        assert!(said.starts_with("memfold: ") && said.contains(what), "{args:?}: {said}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+/// A tree of this many files, as ncdu exports one.
+fn export(files: usize) -> String {
+    let mut text = String::from("[1,2,{},[{\"name\":\"/made/up\"}");
+    for number in 0..files {
+        if number % 50 == 0 {
+            let end = if number == 0 { "" } else { "]" };
+            write!(text, "{end},[{{\"name\":\"directory of number {}\"}}", number / 50).unwrap();
+        }
+        let size = number * 7919 % 100_000;
+        write!(
+            text,
+            ",{{\"name\":\"a-file.{:x}.{number}.txt\",\"asize\":{size},\"dsize\":{}}}",
+            number * 31,
+            size.next_multiple_of(4096)
+        )
+        .unwrap();
+    }
+    text + "]]]"
+}
+
+#[test]
+fn memory_stays_small() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (text_file, own) = (scratch.path().join("x.json"), scratch.path().join("x.own"));
+    let files = 400_000;
+    fs::write(&text_file, export(files)).unwrap();
+    let peak = |page: &Value| page["memory"]["peak_resident_bytes"].as_u64().unwrap();
+    let read = json(&["-f", text(&text_file)]);
+    assert_eq!(read["items"], (files + files / 50) as u64);
+    assert!(peak(&read) < 20 * files as u64 + (8 << 20), "{read}");
+
+    // The limit is one, and what does not fit is said.
+    let limited = json(&["--limit", "9M", "-f", text(&text_file)]);
+    assert!(limited["memory"]["heap_bytes"].as_u64().unwrap() <= 9 << 20, "{limited}");
+    let refused = du(&["--json", "--limit", "2M", "-f", text(&text_file)]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--limit"), "{refused:?}");
+
+    // A file of our own is looked at, all of it even, without being in memory.
+    assert!(du(&["-f", text(&text_file), "--save", text(&own)]).status.success());
+    let looked = json(&["-f", text(&own), "--top", "5", "--depth", "1"]);
+    assert_eq!(looked["directories"].as_array().unwrap().len(), 1 + files / 50);
+    let without = json(&["-f", text(&own)]);
+    assert!(peak(&without) < 8 << 20, "{without}");
+    assert!(peak(&looked) < 24 << 20, "{}", peak(&looked));
+}
