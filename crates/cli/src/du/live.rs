@@ -74,9 +74,9 @@ impl Actions for Live<'_, '_> {
             progress(Event::Step(&step)) == Control::Go
         });
         match deleted {
-            Ok(()) => return Ok(()),
+            Ok(()) => Ok(()),
             // Nothing was deleted yet.
-            Err(failure @ (Failure::Tree(_) | Failure::Changed(_))) => return Err(failure.into()),
+            Err(failure @ (Failure::Tree(_) | Failure::Changed(_))) => Err(failure.into()),
             Err(failure) => {
                 // What is left is read again, if there is anything.
                 if let Kind::Directory(number) = entry.kind {

@@ -43,7 +43,7 @@ pub struct Name {
 }
 
 /// Directories that are corrected at a time, in the order of their rows.
-const AT_ONCE: usize = 8192;
+const AT_ONCE: usize = 2048;
 
 /// What is known while links are counted.
 #[derive(Default)]

@@ -19,8 +19,10 @@ use crate::Error;
 use crate::entry::{Entry, Extended, Kind, Link};
 use crate::part::{MOST, Reader, Writer};
 
-/// Entries that are put in order in plain memory.
+/// Entries that are put in order in plain memory,
 const RUN: usize = 4096;
+/// or as many as have so many bytes of names.
+const RUN_BYTES: usize = 256 << 10;
 
 /// Where a directory's entries are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -59,16 +61,14 @@ impl Contents {
     }
 }
 
-/// An entry in a batch.
+/// An entry in a batch, without what few have.
 #[derive(Clone, Copy)]
 struct Record {
-    name: u32,
-    len: u32,
-    kind: Kind,
     size: u64,
     blocks: u64,
-    link: Option<Link>,
-    extended: Option<Extended>,
+    /// Where its name begins; it ends where the next one's does.
+    name: u32,
+    kind: Kind,
 }
 
 /// Entries in plain memory.
@@ -76,34 +76,54 @@ struct Record {
 struct Batch {
     names: Vec<u8>,
     records: Vec<Record>,
+    /// Of records by their numbers, in order.
+    links: Vec<(u32, Link)>,
+    extended: Vec<(u32, Extended)>,
+}
+
+/// What a record has of those that few have.
+fn found<T: Copy>(all: &[(u32, T)], number: usize) -> Option<T> {
+    // Mostly all have it, or few.
+    if let Some((other, value)) = all.get(number)
+        && *other as usize == number
+    {
+        return Some(*value);
+    }
+    all.binary_search_by_key(&(number as u32), |(number, _)| *number).ok().map(|at| all[at].1)
 }
 
 impl Batch {
     fn clear(&mut self) {
         self.names.clear();
         self.records.clear();
+        self.links.clear();
+        self.extended.clear();
+    }
+
+    fn bytes(&self) -> usize {
+        self.names.len()
+            + size_of_val(&self.records[..])
+            + size_of_val(&self.links[..])
+            + size_of_val(&self.extended[..])
     }
 
     fn push(&mut self, entry: &Entry<'_>) {
-        self.records.push(Record {
-            name: self.names.len() as u32,
-            len: entry.name.len() as u32,
-            kind: entry.kind,
-            size: entry.size,
-            blocks: entry.blocks,
-            link: entry.link,
-            extended: entry.extended,
-        });
+        let number = self.records.len() as u32;
+        let Entry { kind, size, blocks, .. } = *entry;
+        self.records.push(Record { size, blocks, name: self.names.len() as u32, kind });
         self.names.extend_from_slice(entry.name);
+        self.links.extend(entry.link.map(|link| (number, link)));
+        self.extended.extend(entry.extended.map(|extended| (number, extended)));
     }
 
     fn name(&self, number: usize) -> &[u8] {
-        let Record { name, len, .. } = self.records[number];
-        &self.names[name as usize..][..len as usize]
+        let end = self.records.get(number + 1).map_or(self.names.len(), |next| next.name as usize);
+        &self.names[self.records[number].name as usize..end]
     }
 
     fn get(&self, number: usize) -> Entry<'_> {
-        let Record { kind, size, blocks, link, extended, .. } = self.records[number];
+        let Record { kind, size, blocks, .. } = self.records[number];
+        let (link, extended) = (found(&self.links, number), found(&self.extended, number));
         Entry { name: self.name(number), kind, size, blocks, link, extended }
     }
 }
@@ -215,12 +235,13 @@ impl Listing {
     /// One more entry. No other one has the same name.
     pub fn add(&mut self, entry: &Entry<'_>, nodes: &mut Session<'_>) -> Result<(), Error> {
         self.batch.push(entry);
-        if self.batch.records.len() == RUN { self.spill(nodes) } else { Ok(()) }
+        let is_run = self.batch.records.len() == RUN || self.batch.names.len() >= RUN_BYTES;
+        if is_run { self.spill(nodes) } else { Ok(()) }
     }
 
     /// Bytes of plain memory that entries take just now.
     pub fn own_bytes(&self) -> usize {
-        self.batch.names.len() + self.batch.records.len() * size_of::<Record>()
+        self.batch.bytes()
     }
 
     /// Lets entries go to the heap.

@@ -199,7 +199,7 @@ struct Group {
 /// Rows of a group: a bit each.
 const GROUP: usize = 64;
 /// Groups that wait at most: mostly one waits for each level of the tree.
-const WAITING: usize = 64;
+const WAITING: usize = 32;
 
 /// A tree: see the module.
 pub struct Tree<'s> {

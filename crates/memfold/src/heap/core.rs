@@ -22,7 +22,7 @@ use super::policy::Policy;
 use super::rooms::Rooms;
 use super::seats::Seats;
 use super::segments::Segments;
-use super::work::Work;
+use super::work::Works;
 use crate::SystemMemory;
 use crate::store::{MAX_PAYLOAD, Tiered, Tuning};
 
@@ -48,8 +48,8 @@ pub struct Core {
     pub store: Tiered<SystemMemory>,
     /// Bytes of what is kept of a block at most, before it is compressed.
     pub most_kept: usize,
-    /// Memory to compress in, as many as threads did at once.
-    pub work: Mutex<Vec<Work>>,
+    /// Memory to compress in.
+    pub works: Works,
     /// Moves on when a block is brought back.
     pub clock: AtomicU32,
     pub counts: Counts,
@@ -142,7 +142,7 @@ impl Core {
             rooms: Mutex::new(Rooms::new()),
             seats: Seats::new(),
             store,
-            work: Mutex::default(),
+            works: Works::default(),
             clock: AtomicU32::new(1),
             counts: Counts::default(),
             nowhere: Box::new((Frame::new(), Block::default())),

@@ -1,11 +1,14 @@
 //! Memory to compress and decompress in.
 //!
-//! Codecs keep in it what is costly to set up, so it is made once and handed from thread to thread.
+//! Codecs keep in it what is costly to set up, so it is made once and handed from thread to thread. There is no more of it than there are CPUs: who comes then waits for one that works. It
+//! needs nothing that such a one has: what is done with it takes no block's lock, nor more memory of this kind.
 
 use std::boxed::Box;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::thread::available_parallelism;
 use std::vec::Vec;
 
 use super::core::{Core, locked};
@@ -82,21 +85,83 @@ impl Core {
         Ok(Work { space: ManuallyDrop::new(space), memory, fields: Fields::default(), joined: Vec::new() })
     }
 
+    /// Memory to work in, made or handed over.
+    fn take_work(&self) -> Result<Lent<'_>, Error> {
+        static CPUS: OnceLock<usize> = OnceLock::new();
+        let lent = |work| Ok(Lent { works: &self.works, work: Some(work), is_whole: false });
+        let mut stock = locked(&self.works.stock);
+        loop {
+            if let Some(work) = stock.free.pop() {
+                return lent(work);
+            }
+            let most = || *CPUS.get_or_init(|| available_parallelism().map_or(1, usize::from));
+            if stock.made == 0 || stock.made < most() {
+                stock.made += 1;
+                drop(stock);
+                let made = self.make_work();
+                if let Ok(work) = made {
+                    return lent(work);
+                }
+                stock = locked(&self.works.stock);
+                stock.made -= 1;
+                if stock.made == 0 {
+                    return made.and_then(lent);
+                }
+                if !stock.free.is_empty() {
+                    continue;
+                }
+            }
+            stock = self.works.returned.wait(stock).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     /// Runs `f` with memory to compress in.
     pub fn with_work<R>(&self, f: impl FnOnce(&mut Workspace<'_>, Hands<'_>) -> R) -> Result<R, Error> {
-        let taken = locked(&self.work).pop();
-        let mut work = match taken {
-            Some(work) => work,
-            None => self.make_work()?,
-        };
+        let mut lent = self.take_work()?;
+        let Some(work) = &mut lent.work else { return Err(Error::Damaged) };
         let spare = std::mem::take(&mut work.block);
         let before = work.fields.bytes() + work.joined.capacity();
-        let Work { space, fields, joined, .. } = &mut work;
+        let Work { space, fields, joined, .. } = &mut *work;
         let result = f(space, Hands { spare, fields, joined });
         work.block = spare;
         let after = work.fields.bytes() + work.joined.capacity();
         self.counts.work_bytes.fetch_add((after - before) as u64, Relaxed);
-        locked(&self.work).push(work);
+        lent.is_whole = true;
         Ok(result)
+    }
+}
+
+/// What there is to work in.
+#[derive(Default)]
+pub struct Works {
+    stock: Mutex<Stock>,
+    /// Something came back.
+    returned: Condvar,
+}
+
+#[derive(Default)]
+struct Stock {
+    free: Vec<Work>,
+    /// Those that are lent, too.
+    made: usize,
+}
+
+/// Memory to work in, until this is dropped.
+struct Lent<'c> {
+    works: &'c Works,
+    work: Option<Work>,
+    /// It was used to the end: else it is not used again.
+    is_whole: bool,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        let mut stock = locked(&self.works.stock);
+        match self.work.take().filter(|_| self.is_whole) {
+            Some(work) => stock.free.push(work),
+            None => stock.made -= 1,
+        }
+        drop(stock);
+        self.works.returned.notify_one();
     }
 }
