@@ -311,3 +311,36 @@ fn what_is_no_directory_is_an_error() {
     terminal.has("No such file or directory");
     assert!(terminal.is_as_before());
 }
+
+/// Without a signal that says so: as for a program that was told to go on when its terminal goes.
+#[test]
+fn a_terminal_that_is_gone_ends_it() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let scratch = tempfile::tempdir().unwrap();
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let winsize = rustix::termios::Winsize { ws_row: 12, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(&master, winsize).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+    let slave = std::fs::OpenOptions::new().read(true).write(true).open(name).unwrap();
+    let clone = || slave.try_clone().unwrap();
+    let mut command = std::process::Command::new(program());
+    command.arg(scratch.path()).stdin(clone()).stdout(clone()).stderr(clone());
+    let mut child = command.spawn().unwrap();
+    drop((command, slave));
+    let (mut seen, mut bytes) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&seen).contains("Total disk usage") {
+        let count = rustix::io::read(&master, &mut bytes).unwrap();
+        seen.extend_from_slice(&bytes[..count]);
+    }
+    drop(master);
+    let end = Instant::now() + LONG;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > end {
+            child.kill().unwrap();
+            panic!("it goes on without a terminal");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -2,7 +2,9 @@
 //!
 //! However the program ends, the terminal is as it was: [`Screen`] sees to it when it is dropped, a panic's hook if there is a panic, and signals end the program as keys do.
 
-use std::io::{self, BufWriter, IsTerminal, Stdout, stdout};
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Stdout, stdin, stdout};
+use std::os::fd::AsFd;
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
@@ -13,6 +15,9 @@ use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_ra
 use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Size;
 use ratatui::{Frame, Terminal};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::Signal;
 
 use super::boxes;
 use super::options::{Colours, Options};
@@ -39,6 +44,8 @@ pub(super) enum Input {
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
     signals: Signals,
+    /// Where keys come from, if not from standard input: as crossterm does it.
+    tty: Option<File>,
     colours: Colours,
     si: bool,
     every: Duration,
@@ -104,7 +111,8 @@ impl Screen {
             }
         };
         let every = if options.slow { SLOW } else { FAST };
-        Ok(Screen { terminal, signals, colours: options.colours, si: options.si, every, began: None })
+        let tty = if stdin().is_terminal() { None } else { Some(File::open("/dev/tty")?) };
+        Ok(Screen { terminal, signals, tty, colours: options.colours, si: options.si, every, began: None })
     }
 
     /// How large it is.
@@ -119,12 +127,38 @@ impl Screen {
 
     /// What comes next, if it comes within this time.
     fn poll(&mut self, time: Duration) -> io::Result<Option<Input>> {
-        if let Some(signal) = self.signals.came() {
-            return Ok(Some(Input::Signal(signal)));
+        for time in [Duration::ZERO, time] {
+            // Of a terminal that is gone crossterm would read nothing, over and over.
+            let is_gone = self.wait(time)?;
+            if let Some(signal) = self.signals.came() {
+                return Ok(Some(Input::Signal(signal)));
+            }
+            if is_gone {
+                return Ok(Some(Input::Signal(Signal::HUP.as_raw())));
+            }
+            // It may have keys that it read before.
+            if poll(Duration::ZERO)? {
+                return self.next();
+            }
         }
-        if !poll(time)? {
-            return Ok(None);
+        Ok(None)
+    }
+
+    /// Waits for keys, or a signal; whether the terminal is gone.
+    fn wait(&self, time: Duration) -> io::Result<bool> {
+        let stdin = stdin();
+        let tty = self.tty.as_ref().map_or(stdin.as_fd(), AsFd::as_fd);
+        let mut polled = [PollFd::from_borrowed_fd(tty, PollFlags::IN)];
+        let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+        match rustix::event::poll(&mut polled, Some(&time)) {
+            Ok(_) => Ok(polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)),
+            // A signal, perhaps since the size is another one.
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
         }
+    }
+
+    fn next(&mut self) -> io::Result<Option<Input>> {
         Ok(match read()? {
             Event::Key(key) if key.kind != KeyEventKind::Release => Some(Input::Key(key)),
             Event::Resize(..) => Some(Input::Resize),
