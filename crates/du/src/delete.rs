@@ -39,6 +39,8 @@ pub enum Failure {
     NotShown(Vec<u8>),
     /// It was asked to stop.
     Stopped,
+    /// Why it ended, when something had been deleted already.
+    Partly(Box<Failure>),
 }
 
 impl From<Error> for Failure {
@@ -61,7 +63,8 @@ impl fmt::Display for Failure {
                 "{} holds something that was not shown (new, or excluded from the scan): refresh, or scan without exclusions",
                 path(at)
             ),
-            Failure::Stopped => f.write_str("stopped; what was deleted before stays deleted"),
+            Failure::Stopped => f.write_str("stopped"),
+            Failure::Partly(failure) => write!(f, "{failure}; what was deleted before stays deleted"),
         }
     }
 }
@@ -98,7 +101,7 @@ struct Work<'a, 't> {
 
 /// Deletes an entry of a directory, with all below it, in the file system and then in the tree. The tree's root must be where its name says. `tick` is called now and then, and says whether to go on.
 ///
-/// If it fails, things may have been deleted that the tree still has, unless it says that something changed or was not shown: then nothing was. The entry should be read again
+/// If it fails, nothing was deleted, but for [`Failure::Partly`]: then the tree still has what is gone, and the entry should be read again
 /// ([`rescan`](crate::scan::rescan) of its directory).
 pub fn delete(
     tree: &mut Tree<'_>,
@@ -111,9 +114,16 @@ pub fn delete(
     let open = Arc::new(open(tree, directory)?);
     for deletes in [false, true] {
         let mut work = Work { tree, progress: Progress::default(), tick: &mut *tick, deletes };
-        match entry.kind {
-            Kind::Directory(number) => work.directory(&open, name.clone(), number)?,
-            _ => work.file(&open, &entry.entry(), &name)?,
+        let done = match entry.kind {
+            Kind::Directory(number) => work.directory(&open, name.clone(), number),
+            _ => work.file(&open, &entry.entry(), &name),
+        };
+        if let Err(failure) = done {
+            return Err(if work.progress.deleted == 0 {
+                failure
+            } else {
+                Failure::Partly(Box::new(failure))
+            });
         }
     }
     Ok(tree.remove(directory, slot)?)

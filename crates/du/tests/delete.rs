@@ -184,3 +184,25 @@ fn paths_may_be_longer_than_the_system_takes() {
         assert_eq!(tree.row(ROOT).unwrap().items, 0);
     });
 }
+
+#[test]
+fn what_was_deleted_before_it_stopped_is_told() {
+    let scratch = tempfile::tempdir().unwrap();
+    make(scratch.path());
+    scanned(scratch.path(), |tree| {
+        let (directory, slot) = find(tree, "a");
+        let failure = delete(tree, directory, slot, &mut |progress| progress.deleted == 0).unwrap_err();
+        assert!(matches!(&failure, Failure::Partly(why) if matches!(**why, Failure::Stopped)), "{failure}");
+        let Kind::Directory(a) = tree.entry(tree.row(directory).unwrap().contents(), slot).unwrap().kind
+        else {
+            panic!()
+        };
+        let before = tree.row(ROOT).unwrap().items;
+        scan::rescan(tree, a, &scan::Options::default(), &Progress::default(), |_| true).unwrap();
+        let left =
+            everything(scratch.path()).split(|byte| *byte == 0).filter(|line| !line.is_empty()).count();
+        assert!(tree.row(ROOT).unwrap().items < before);
+        // `find` counts the root, too.
+        assert_eq!(tree.row(ROOT).unwrap().items as usize + 1, left);
+    });
+}

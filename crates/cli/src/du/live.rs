@@ -75,15 +75,15 @@ impl Actions for Live<'_, '_> {
         });
         match deleted {
             Ok(()) => Ok(()),
-            // Nothing was deleted yet.
-            Err(failure @ (Failure::Tree(_) | Failure::Changed(_))) => Err(failure.into()),
-            Err(failure) => {
+            Err(failure @ Failure::Partly(_)) => {
                 // What is left is read again, if there is anything.
                 if let Kind::Directory(number) = entry.kind {
                     self.rescan(number, |_| true).ok();
                 }
                 Err(failure.into())
             }
+            // Nothing was deleted. To read it again is the user's to ask for: what is new would be taken for shown.
+            Err(failure) => Err(failure.into()),
         }
     }
 
