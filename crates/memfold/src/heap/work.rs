@@ -3,6 +3,7 @@
 //! Codecs keep in it what is costly to set up, so it is made once and handed from thread to thread. There is no more of it than there are CPUs: who comes then waits for one that works. It
 //! needs nothing that such a one has: what is done with it takes no block's lock, nor more memory of this kind.
 
+use std::alloc::{Layout, alloc_zeroed};
 use std::boxed::Box;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
@@ -41,6 +42,17 @@ pub fn room(joined: &mut Vec<u8>, len: usize) -> Result<&mut [u8], Error> {
     Ok(&mut joined[..len])
 }
 
+/// So many bytes out of a box, none of them written: codecs ask for what they need at worst, and mostly touch half of it.
+fn zeroes(len: usize) -> Option<NonNull<[u8]>> {
+    let layout = Layout::array::<u8>(len).ok()?;
+    if len == 0 {
+        return Some(NonNull::from(Box::<[u8]>::leak(Box::default())));
+    }
+    // SAFETY: not of size 0.
+    let memory = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+    Some(NonNull::slice_from_raw_parts(memory, len))
+}
+
 // SAFETY: what codecs keep in the memory is bytes and pointers into it; none of it is tied to a thread.
 unsafe impl Send for Work {}
 
@@ -75,11 +87,9 @@ impl Core {
     }
 
     fn make_work(&self) -> Result<Work, Error> {
-        let (bytes, mut memory) = (self.work_len(), Vec::new());
-        memory.try_reserve_exact(bytes).map_err(|_| Error::OutOfMemory)?;
-        memory.resize(bytes, 0);
+        let bytes = self.work_len();
+        let mut memory = zeroes(bytes).ok_or(Error::OutOfMemory)?;
         self.counts.work_bytes.fetch_add(bytes as u64, Relaxed);
-        let mut memory = NonNull::from(Box::leak(memory.into_boxed_slice()));
         // SAFETY: leaked, so it lives until it is dropped together with its only user.
         let space = self.store.workspace(self.most_kept, unsafe { memory.as_mut() });
         Ok(Work { space: ManuallyDrop::new(space), memory, fields: Fields::default(), joined: Vec::new() })

@@ -1,0 +1,75 @@
+//! The four operations of compll's paper (section 8.1), as it measured them: CPU time of each, and memory after the scan. `bench-heap operations` has the same for ncdu's own nodes, which malloc
+//! keeps, or the heap.
+
+use std::path::Path;
+use std::process::Command;
+
+use crossterm::event::KeyCode;
+use memfold_du::scan::{self, Progress};
+
+use crate::browse::{self, Screen};
+use crate::process::{cpu, resident, trim};
+use crate::tree;
+
+const NAMES: [&str; 5] = ["scan, ms of CPU", "open", "browse", "delete", "memory after the scan, MiB"];
+
+/// One run: a line for each of the names.
+pub fn once(path: &Path) -> Result<(), String> {
+    let failed = |error: memfold_du::Error| error.to_string();
+    let before = resident();
+    let heap = tree::heap(tree::options())?;
+    let session = heap.session().map_err(|error| error.to_string())?;
+    let order = heap.session().map_err(|error| error.to_string())?;
+    let began = cpu();
+    let mut tree =
+        scan::scan(path, &scan::Options::default(), &heap, &session, &Progress::default(), |_| true)
+            .map_err(failed)?;
+    let scanned = cpu() - began;
+    trim();
+    let memory = resident().saturating_sub(before);
+    let (widest, _) = browse::widest(&tree).map_err(failed)?;
+    let began = cpu();
+    drop(browse::open(&order, &tree, widest).map_err(failed)?);
+    let opened = cpu() - began;
+    let mut screen = Screen::new(&order, &tree, widest).map_err(failed)?;
+    let began = cpu();
+    screen.press_often(KeyCode::Down, 100);
+    let browsed = cpu() - began;
+    drop(screen);
+    let began = cpu();
+    browse::delete_all(&mut tree).map_err(failed)?;
+    for seconds in [scanned, opened, browsed, cpu() - began] {
+        println!("{}", seconds * 1e3);
+    }
+    println!("{}", memory as f64 / f64::from(1 << 20));
+    Ok(())
+}
+
+/// Runs, each in a process of its own.
+pub fn run(path: &Path, repeats: usize) -> Result<(), String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let mut runs = Vec::new();
+    for _ in 0..repeats.max(1) {
+        let own = std::env::current_exe().map_err(failed)?;
+        let output = Command::new(own)
+            .args(["operations", "--once"])
+            .arg(path)
+            .stderr(std::process::Stdio::inherit())
+            .output()
+            .map_err(failed)?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let values: Vec<f64> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        if !output.status.success() || values.len() != NAMES.len() {
+            return Err(format!("a run failed: {}", output.status));
+        }
+        runs.push(values);
+    }
+    println!("{:<28} {:>9} {:>9} {:>9}", "memfold du", "median", "least", "most");
+    for (at, name) in NAMES.into_iter().enumerate() {
+        let mut values: Vec<f64> = runs.iter().map(|run| run[at]).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        let (median, most) = (values[values.len() / 2], values[values.len() - 1]);
+        println!("{name:<28} {median:>9.2} {:>9.2} {most:>9.2}", values[0]);
+    }
+    Ok(())
+}
