@@ -169,7 +169,11 @@ fn about(buffer: &mut Buffer, browser: &Browser<'_, '_>, info: &Info, item: &Ite
 
 fn links(buffer: &mut Buffer, inside: Rect, colours: Colours, info: &Info) {
     let names = info.of.as_ref().map_or(0, |(_, link, _)| link.names);
-    let text = format!("{} of {names} names are here (enter opens):", number(info.names.len() as u64));
+    let here = number(info.names.len() as u64);
+    let text = match names {
+        0 => format!("{here} names are here (enter opens):"),
+        _ => format!("{here} of {names} names are here (enter opens):"),
+    };
     put(buffer, inside, inside.x, inside.y, &text, colours.style(Part::Text, false));
     for (y, path) in (0..).zip(&info.paths) {
         let style = colours.style(Part::Text, info.top + usize::from(y) == info.selected);
@@ -210,7 +214,9 @@ fn facts(browser: &Browser<'_, '_>, info: &Info, item: &Item) -> Vec<(String, St
         }
     }
     if let Some((_, link, _)) = &info.of {
-        facts.push(fact("Names", format!("{} (press 2 to see them)", link.names)));
+        // Exports of old versions of ncdu don't say how many there are.
+        let names = if link.names == 0 { String::from("several") } else { link.names.to_string() };
+        facts.push(fact("Names", format!("{names} (press 2 to see them)")));
     }
     facts
 }

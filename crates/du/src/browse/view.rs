@@ -5,8 +5,8 @@
 //! ```text
 //!   position ──> element of a sorted list ──> slot ──> entry
 //!
-//!     by numbers     | 0 if before others, 1 bit | what is sorted by, 63 | slot, 64 |
-//!     by names       | the same, 64 bits | the name in natural order | 0 | slot, 32 |
+//!     by numbers     | 0 if before others, 1 bit | what is sorted by, 63 | what is compared next, 64 | slot, 64 |
+//!     by names       | the same, 128 bits | the name in natural order | 0 | slot, 32 |
 //! ```
 //!
 //! Lists are made in their order ([`sorter`](super::sorter)).
@@ -45,7 +45,7 @@ pub enum Column {
 /// An order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sort {
-    /// What counts; where it is equal, names do.
+    /// What counts. Where it is equal, another size does; then names.
     pub column: Column,
     /// The largest comes first, or the last name.
     pub descending: bool,
@@ -69,18 +69,21 @@ impl Default for Sort {
     }
 }
 
+/// What is compared first of entries, and what next.
+type Rank = [u64; 2];
+
 /// An element of a list by numbers.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
 struct Spot {
-    rank: u64,
+    rank: Rank,
     slot: u64,
 }
 
 /// Takes what is compared first of an entry, its name and its slot.
-type Add<'a> = dyn FnMut(u64, &[u8], u32) -> Result<(), Error> + 'a;
+type Add<'a> = dyn FnMut(Rank, &[u8], u32) -> Result<(), Error> + 'a;
 
 /// The set bit of ranks: not in the group that comes first.
 const BEHIND: u64 = 1 << 63;
@@ -105,23 +108,27 @@ pub struct View<'s> {
 }
 
 impl Sort {
-    /// What is compared first.
-    fn rank(&self, entry: &Entry<'_>, row: Option<&Row>) -> u64 {
+    /// What is compared before names. Sizes that are the same are told apart by the other kind of size, the rest by disk usage, as ncdu does.
+    fn rank(&self, entry: &Entry<'_>, row: Option<&Row>) -> Rank {
         let sum = sum(entry, row);
-        let value = match self.column {
-            Column::Name => 0,
-            Column::DiskUsage => sum.blocks,
-            Column::ApparentSize => sum.size,
-            Column::Items => row.map_or(0, |row| row.items),
+        let values = match self.column {
+            Column::Name => [0; 2],
+            Column::DiskUsage => [sum.blocks, sum.size],
+            Column::ApparentSize => [sum.size, sum.blocks],
+            Column::Items => [row.map_or(0, |row| row.items), sum.blocks],
             // Those of which none is known are the oldest.
             Column::Modified => {
-                modified(entry, row).map_or(0, |time| (time.saturating_add(1 << 62)).max(0) as u64)
+                let time =
+                    modified(entry, row).map_or(0, |time| (time.saturating_add(1 << 62)).max(0) as u64);
+                [time, sum.blocks]
             }
         };
-        let value = value.min(BEHIND - 1);
         let is_down = self.descending && self.column != Column::Name;
-        let value = if is_down { BEHIND - 1 - value } else { value };
-        if self.directories_first && !entry.kind.is_directory() { BEHIND | value } else { value }
+        let [first, second] = values
+            .map(|value| value.min(BEHIND - 1))
+            .map(|value| if is_down { BEHIND - 1 - value } else { value });
+        let is_behind = self.directories_first && !entry.kind.is_directory();
+        [if is_behind { BEHIND | first } else { first }, second]
     }
 
     fn shows(&self, entry: &Entry<'_>, row: Option<&Row>) -> bool {
@@ -130,8 +137,8 @@ impl Sort {
 }
 
 /// The element of a list by names.
-fn put_element(to: &mut Vec<u8>, rank: u64, name: &[u8], slot: u32) {
-    to.extend_from_slice(&rank.to_be_bytes());
+fn put_element(to: &mut Vec<u8>, rank: Rank, name: &[u8], slot: u32) {
+    rank.iter().for_each(|value| to.extend_from_slice(&value.to_be_bytes()));
     put_key(to, name);
     to.push(0);
     to.extend_from_slice(&slot.to_be_bytes());
@@ -156,7 +163,7 @@ impl<'s> View<'s> {
                 let all = sum(entry, row.as_ref());
                 most = Sum { size: most.size.max(all.size), blocks: most.blocks.max(all.blocks) };
                 let rank = sort.rank(entry, row.as_ref());
-                first += u64::from(rank & BEHIND == 0);
+                first += u64::from(rank[0] & BEHIND == 0);
                 add(rank, entry.name, slot)
             })
         };

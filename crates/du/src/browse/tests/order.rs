@@ -71,12 +71,13 @@ fn naive(source: &dyn Source, sort: Sort) -> Vec<u32> {
             true => natural(&a.entry.name, &b.entry.name),
             false => a.entry.name.cmp(&b.entry.name),
         };
+        let (disk, apparent) = (a.sum().blocks.cmp(&b.sum().blocks), a.sum().size.cmp(&b.sum().size));
         let column = match sort.column {
             Column::Name => names(),
-            Column::DiskUsage => a.sum().blocks.cmp(&b.sum().blocks),
-            Column::ApparentSize => a.sum().size.cmp(&b.sum().size),
-            Column::Items => a.items().cmp(&b.items()),
-            Column::Modified => a.modified().cmp(&b.modified()),
+            Column::DiskUsage => disk.then(apparent),
+            Column::ApparentSize => apparent.then(disk),
+            Column::Items => a.items().cmp(&b.items()).then(disk),
+            Column::Modified => a.modified().cmp(&b.modified()).then(disk),
         };
         let column = if sort.descending { column.reverse() } else { column };
         let group =

@@ -32,8 +32,8 @@ fn the_list_looks_as_ncdu_s_does() {
         "--- /root ----------------------------------------------------------------------",
         "    1.0 MiB [###########]  big",
         "   60.0 KiB [           ] /docs",
-        "    4.0 KiB [           ]  .hidden",
         "e   4.0 KiB [           ] /empty",
+        "    4.0 KiB [           ]  .hidden",
         "<   0.0   B [           ]  cache",
         "@   0.0   B [           ]  link",
         "",
@@ -66,7 +66,7 @@ fn keys_sort() {
         ("s", "/docs /empty big .hidden cache link", "Sort: directories, disk usage, descending"),
         ("ts", "cache link .hidden /empty /docs big", "Sort: disk usage, ascending"),
         ("sa", "big /docs /empty .hidden cache link", "Sort: apparent size, descending"),
-        ("C", "/docs .hidden big cache /empty link", "Sort: items, descending"),
+        ("C", "/docs big .hidden /empty cache link", "Sort: items, descending"),
         ("e", "/docs big /empty link", "Sort: items, descending"),
     ] {
         test.keys(keys);
@@ -76,7 +76,7 @@ fn keys_sort() {
     }
     // What is hidden there is `draft~`, and nothing else.
     test.press([KeyCode::Enter, KeyCode::End]);
-    assert_eq!(test.selected(), "a10.txt");
+    assert_eq!(test.selected(), "a9.txt");
     test.keys("n");
     assert_eq!(test.names(), ["/..", "a9.txt", "a10.txt", "/old"]);
     test.press([KeyCode::End, KeyCode::Enter]);
