@@ -21,7 +21,7 @@ behind each '/'; '*' matches slashes, too.
 
 Options that shall always hold stand in /etc/memfold/du.conf and in
 ~/.config/memfold/du, one in a line. Each has another one that undoes it, as
---no-extended does -e; memfold-du(1) lists them.
+--no-extended does -e: see memfold-du(1).
 
 Examples: memfold du -x /
           memfold du --top 20 --depth 2 /var
@@ -174,13 +174,13 @@ struct Switches {
     /// Nothing can be deleted
     #[arg(long, help_heading = "Keys")]
     disable_delete: bool,
-    /// Deleting is possible in spite of -r
+    /// Deleting is possible in spite of a -r before it
     #[arg(long, overrides_with = "disable_delete", help_heading = "Keys")]
     enable_delete: bool,
     /// No shell can be started
     #[arg(long, help_heading = "Keys")]
     disable_shell: bool,
-    /// A shell is possible in spite of -rr
+    /// A shell is possible in spite of a -rr before it
     #[arg(long, overrides_with = "disable_shell", help_heading = "Keys")]
     enable_shell: bool,
 }
@@ -295,6 +295,15 @@ pub enum Column {
     Modified,
 }
 
+/// Their names.
+pub const COLUMNS: [(&str, Column); 5] = [
+    ("disk-usage", Column::DiskUsage),
+    ("name", Column::Name),
+    ("apparent-size", Column::ApparentSize),
+    ("itemcount", Column::Items),
+    ("mtime", Column::Modified),
+];
+
 /// A column, and whether the largest comes first, or the last name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sort {
@@ -308,17 +317,10 @@ fn sort(text: &str) -> Result<Sort, String> {
         Some((name, "desc")) => (name, Some(true)),
         _ => (text, None),
     };
-    let column = match name {
-        "disk-usage" => Column::DiskUsage,
-        "name" => Column::Name,
-        "apparent-size" => Column::ApparentSize,
-        "itemcount" => Column::Items,
-        "mtime" => Column::Modified,
-        _ => {
-            return Err(String::from(
-                "give disk-usage, name, apparent-size, itemcount or mtime, with -asc or -desc behind it if need be",
-            ));
-        }
+    let Some((_, column)) = COLUMNS.into_iter().find(|(known, _)| *known == name) else {
+        return Err(String::from(
+            "give disk-usage, name, apparent-size, itemcount or mtime, with -asc or -desc behind it if need be",
+        ));
     };
     Ok(Sort { column, descending: descending.unwrap_or(column != Column::Name) })
 }
