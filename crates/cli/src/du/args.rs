@@ -20,8 +20,8 @@ directory. Patterns of --exclude are compared with whole paths and with what is
 behind each '/'; '*' matches slashes, too.
 
 Options that shall always hold stand in /etc/memfold/du.conf and in
-~/.config/memfold/du, one in a line. Each has another one that undoes it, as
---no-extended does -e: see memfold-du(1).
+~/.config/memfold/du, one in a line. What they switch on, others switch off, as
+--no-extended does with -e: see memfold-du(1).
 
 Examples: memfold du -x /
           memfold du --top 20 --depth 2 /var
@@ -242,10 +242,11 @@ pub struct Undo;
 
 impl Args for Undo {
     fn augment_args(command: Command) -> Command {
-        command.args(UNDO.map(|(name, undone, help)| {
+        // One by one: they are large, and the stack is memory, too.
+        UNDO.iter().fold(command, |command, &(name, undone, help)| {
             let arg = Arg::new(name).long(name).help(help).help_heading("Other way round");
-            arg.hide(true).action(ArgAction::SetTrue).overrides_with(undone)
-        }))
+            command.arg(arg.hide(true).action(ArgAction::SetTrue).overrides_with(undone))
+        })
     }
 
     fn augment_args_for_update(command: Command) -> Command {
