@@ -123,10 +123,12 @@ fn parse(words: &[OsString]) -> Result<DuArgs, clap::Error> {
     }
 }
 
-/// What clap says, without the usage.
+/// What clap says, without tips and usage, which are for the command line.
 fn one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
-    let lines = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let ends =
+        |line: &str| ["tip:", "Usage:", "For more"].iter().any(|word| line.trim_start().starts_with(word));
+    let lines = text.lines().take_while(|line| !ends(line));
     let words: Vec<_> = lines.flat_map(str::split_whitespace).skip_while(|&word| word == "error:").collect();
     words.join(" ")
 }
@@ -239,7 +241,12 @@ mod tests {
             for word in [place, what, "'@'", "--ignore-config"] {
                 assert!(failure.text.contains(word), "{text}: {failure}");
             }
-            assert!(!failure.text.contains("Usage") && !failure.text.contains('\n'), "{failure}");
+            assert!(
+                !failure.text.contains("Usage")
+                    && !failure.text.contains("tip:")
+                    && !failure.text.contains('\n'),
+                "{failure}"
+            );
             let optional = text.replace("-e\n", "").replace('\n', "\n@");
             let optional = if optional.contains('@') { optional } else { format!("@{optional}") };
             assert!(all(&[&optional], &[]).is_ok(), "{optional}");
