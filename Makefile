@@ -17,7 +17,7 @@ PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build capi demo test test-unit test-capi test-torture test-checks test-probes test-small test-programs lint soak fuzz bench plots install install-capi clean
+.PHONY: help setup build capi pages demo test test-unit test-capi test-torture test-checks test-probes test-small test-programs lint soak fuzz bench plots install install-capi clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || grep '##' $(MAKEFILE_LIST)
@@ -31,6 +31,11 @@ build: setup ## the command and its preload library, in release
 capi: setup ## the C library, shared and static
 	@cargo build --profile capi --quiet -p memfold-capi
 	@crates/capi/link.sh $(CAPI)/libmemfold_capi.a $(CAPI)/lib $(INTERFACE)
+
+# They are made of the definition of the command line, by a program of their own.
+pages: setup ## man pages and completions, in $(TARGET)/share
+	@rm -rf $(TARGET)/share
+	@cargo run --release --quiet -p memfold-pages -- $(TARGET)/share
 
 demo: build ## a Python program plainly and in a third of its memory
 	@$(PYTHON) tests/programs/demo.py --memfold $(MEMFOLD)
@@ -115,9 +120,11 @@ bench: build ## the numbers of docs/benchmarks.md (root, for zram)
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
 	bench/run --memfold $(MEMFOLD) --torture $(TORTURE)
 
-install: build install-capi ## the command, the C library and its headers: PREFIX=DIR, DESTDIR=DIR
+install: build pages install-capi ## the command, its man pages and completions, the C library and its headers: PREFIX=DIR, DESTDIR=DIR
 	install -D -m 755 $(MEMFOLD) $(DESTDIR)$(PREFIX)/bin/memfold
 	install -D -m 755 $(PRELOAD) $(DESTDIR)$(PREFIX)/lib/memfold/libmemfold_preload.so
+	for file in $$(cd $(TARGET)/share && find * -type f); do \
+	    install -D -m 644 $(TARGET)/share/$$file $(DESTDIR)$(PREFIX)/share/$$file || exit 1; done
 
 install-capi: capi
 	install -C -D -m 755 $(CAPI)/lib/libmemfold.so $(DESTDIR)$(PREFIX)/lib/libmemfold.so.$(VERSION)

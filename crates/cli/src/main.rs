@@ -74,7 +74,7 @@ extern "C" fn main(count: std::ffi::c_int, words: *const *const std::ffi::c_char
 
 /// Runs the command; the result is the exit status.
 fn command(words: Vec<OsString>) -> i32 {
-    let cli = match args::Cli::try_parse_from(words) {
+    let cli = match args::Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
@@ -82,7 +82,7 @@ fn command(words: Vec<OsString>) -> i32 {
         args::Command::Run(args) => run::run(args),
         args::Command::Doctor(args) => doctor::doctor(&args),
         args::Command::Bench(args) => bench::bench(&args),
-        args::Command::Du(args) => du::du(*args),
+        args::Command::Du(args) => du::du(*args, &words),
     });
     result.unwrap_or_else(|failure| {
         say(&failure.text);

@@ -9,8 +9,9 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+/// Without what the user, or the machine, has configured.
 fn du(args: &[&str]) -> Output {
-    Command::new(common::MEMFOLD).arg("du").args(args).output().unwrap()
+    Command::new(common::MEMFOLD).args(["du", "--ignore-config"]).args(args).output().unwrap()
 }
 
 fn json(args: &[&str]) -> Value {
@@ -97,13 +98,14 @@ fn what_is_wrong_is_said_with_what_to_do() {
     let path = text(scratch.path());
     let bad = scratch.path().join("bad");
     fs::write(&bad, "[1,0,{},[{\"name\":\"/\"},").unwrap();
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["--json", "/nowhere"], "cannot read the directory '/nowhere'"),
         (&["--json", "--limit", "1X", path], "--limit 64M"),
         (&["--json", "--exclude", "[a", path], "the pattern '[a'"),
         (&["--json", "-X", "/nowhere", path], "cannot read the patterns in '/nowhere'"),
         (&["--json", "-f", text(&bad)], "cannot read the tree in"),
         (&["-o", "/nowhere/x", path], "of -o"),
+        (&["-c", path], "-o FILE"),
         (&[path], "no terminal"),
         (&["--sort", "colour", path], "apparent-size"),
     ];
@@ -114,6 +116,50 @@ fn what_is_wrong_is_said_with_what_to_do() {
         assert!(said.starts_with("memfold: ") && said.contains(what), "{args:?}: {said}");
         assert!(output.stdout.is_empty());
     }
+}
+
+#[test]
+fn a_configuration_file_is_heeded() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (tree, home) = (scratch.path().join("tree"), scratch.path().join("home"));
+    make(&tree);
+    let run = |variable: &str, directory: &Path, args: &[&str]| {
+        let mut command = Command::new(common::MEMFOLD);
+        command.env_remove("XDG_CONFIG_HOME").env("HOME", "/nowhere").env(variable, directory);
+        command.arg("du").args(args).arg(&tree).output().unwrap()
+    };
+    let configure = |text: &str| {
+        for directory in ["memfold", ".config/memfold"] {
+            fs::create_dir_all(home.join(directory)).unwrap();
+            fs::write(home.join(directory).join("du"), text).unwrap();
+        }
+    };
+    let top = ["--top", "1"];
+    configure("# Sizes as they are\n--apparent-size\n--si\n@--of-the-future\n");
+    for variable in ["HOME", "XDG_CONFIG_HOME"] {
+        let lines = |args: &[&str]| {
+            let output = run(variable, &home, &[args, &top].concat());
+            assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        assert!(lines(&[]).starts_with("    300 kB  "), "{}", lines(&[]));
+        assert!(lines(&["--no-si"]).starts_with("   293 KiB  "), "{}", lines(&["--no-si"]));
+        assert!(!lines(&["--ignore-config"]).contains("kB"));
+    }
+    // With that alone there is nothing to compress, and no error.
+    configure("-c");
+    assert!(run("HOME", &home, &top).status.success());
+
+    configure("-e\n\n--sort=colour\n");
+    for args in [&top[..], &["-o", "-"], &["--json"]] {
+        let output = run("HOME", &home, args);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(125), 0), "{said}");
+        for word in ["line 3", ".config/memfold/du'", "apparent-size", "--ignore-config"] {
+            assert!(said.contains(word), "{said}");
+        }
+    }
+    assert!(run("HOME", &home, &["--ignore-config", "--json"]).status.success());
 }
 
 /// A tree of this many files, as ncdu exports one.

@@ -1,9 +1,10 @@
 //! The command line of `memfold du`: where ncdu has an option, its name.
+//!
+//! Like the rest of the command line, it needs nothing but clap: the man pages are made of it without the analyser (crates/pages).
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
-use memfold_du::browse::Column;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, ValueEnum};
 
 pub const HELP: &str = "\
 Without an option for output, the tree is browsed on the whole screen; '?' there
@@ -18,6 +19,10 @@ Sizes in the tree count files with several names (hard links) once in each
 directory. Patterns of --exclude are compared with whole paths and with what is
 behind each '/'; '*' matches slashes, too.
 
+Options that shall always hold stand in /etc/memfold/du.conf and in
+~/.config/memfold/du, one in a line. What they switch on, others switch off, as
+--no-extended does with -e: see memfold-du(1).
+
 Examples: memfold du -x /
           memfold du --top 20 --depth 2 /var
           memfold du -x --save root.mfdu / ; memfold du -f root.mfdu";
@@ -28,6 +33,9 @@ pub struct DuArgs {
     /// The directory [default: the current one]
     #[arg(value_name = "DIR", conflicts_with = "import")]
     pub path: Option<PathBuf>,
+    /// Heed no configuration file
+    #[arg(long)]
+    pub ignore_config: bool,
     /// The most memory that the tree may take: compressed entries, frames and tables [default: what it needs]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = "Memory")]
     pub limit: Option<String>,
@@ -62,7 +70,7 @@ pub struct DuArgs {
     #[arg(long = "export", short = 'o', value_name = "FILE", help_heading = "Files")]
     pub export: Option<PathBuf>,
     /// Compress what -o writes, with zstd
-    #[arg(long, short = 'c', requires = "export", help_heading = "Files")]
+    #[arg(long, short = 'c', help_heading = "Files")]
     pub compress: bool,
     /// How hard -c and --save try
     #[arg(long, value_name = "LEVEL", default_value = "4", value_parser = clap::value_parser!(i32).range(1..=19), help_heading = "Files")]
@@ -124,21 +132,9 @@ pub struct DuArgs {
     /// Delete without asking
     #[arg(long, help_heading = "Keys")]
     pub no_confirm_delete: bool,
-    /// Nothing can be deleted; twice: and no shell started
-    #[arg(short = 'r', action = clap::ArgAction::Count, help_heading = "Keys")]
-    pub read_only: u8,
-    /// Nothing can be deleted
-    #[arg(long, help_heading = "Keys")]
-    pub disable_delete: bool,
-    /// Deleting is possible in spite of -r
-    #[arg(long, overrides_with = "disable_delete", help_heading = "Keys")]
-    pub enable_delete: bool,
-    /// No shell can be started
-    #[arg(long, help_heading = "Keys")]
-    pub disable_shell: bool,
-    /// A shell is possible in spite of -rr
-    #[arg(long, overrides_with = "disable_shell", help_heading = "Keys")]
-    pub enable_shell: bool,
+    /// Deleting, and shells
+    #[command(flatten)]
+    pub may: May,
     /// Nothing can be read again
     #[arg(long, help_heading = "Keys")]
     pub disable_refresh: bool,
@@ -154,6 +150,118 @@ pub struct DuArgs {
     /// Progress on the whole screen (the default if the tree is browsed)
     #[arg(short = '2', overrides_with_all = ["quiet", "line"], help_heading = "Looks")]
     pub screen: bool,
+    /// What undoes others
+    #[command(flatten)]
+    pub undo: Undo,
+}
+
+/// What may be done in the browser. Of -r, --disable-X and --enable-X the last one counts, for they may stand in several configuration files
+/// and on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct May {
+    /// Entries can be deleted.
+    pub delete: bool,
+    /// A shell can be started.
+    pub shell: bool,
+}
+
+/// What says so.
+#[derive(Args)]
+struct Switches {
+    /// Nothing can be deleted; twice: and no shell started
+    #[arg(short = 'r', action = ArgAction::Count, help_heading = "Keys")]
+    read_only: u8,
+    /// Nothing can be deleted
+    #[arg(long, help_heading = "Keys")]
+    disable_delete: bool,
+    /// Deleting is possible in spite of a -r before it
+    #[arg(long, overrides_with = "disable_delete", help_heading = "Keys")]
+    enable_delete: bool,
+    /// No shell can be started
+    #[arg(long, help_heading = "Keys")]
+    disable_shell: bool,
+    /// A shell is possible in spite of a -rr before it
+    #[arg(long, overrides_with = "disable_shell", help_heading = "Keys")]
+    enable_shell: bool,
+}
+
+impl Args for May {
+    fn augment_args(command: Command) -> Command {
+        Switches::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Switches::augment_args_for_update(command)
+    }
+}
+
+impl FromArgMatches for May {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let read_only = (matches.get_count("read_only"), matches.index_of("read_only"));
+        let may = |disable: &str, enable: &str, times: u8| {
+            let is_enabled_behind = matches.get_flag(enable) && matches.index_of(enable) > read_only.1;
+            is_enabled_behind || !(matches.get_flag(disable) || read_only.0 >= times)
+        };
+        Ok(May {
+            delete: may("disable_delete", "enable_delete", 1),
+            shell: may("disable_shell", "enable_shell", 2),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Options that undo others, which a configuration file may have: their names, what they undo, and what is so then.
+const UNDO: [(&str, &str, &str); 18] = [
+    ("no-extended", "extended", "Don't keep owners, permissions and times"),
+    ("cross-file-system", "one_file_system", "Read other file systems, too"),
+    ("include-caches", "exclude_caches", "Read directories with a CACHEDIR.TAG, too"),
+    ("include-kernfs", "exclude_kernfs", "Read file systems that the kernel makes up, too"),
+    ("no-follow-symlinks", "follow_symlinks", "Count a symbolic link as itself"),
+    ("no-compress", "compress", "Don't compress what -o writes"),
+    ("no-si", "si", "Powers of 1024"),
+    ("no-group-directories-first", "group_directories_first", "Directories among files"),
+    ("enable-natsort", "disable_natsort", "Names by the numbers in them: a9 before a10"),
+    ("show-hidden", "hide_hidden", "Show hidden and excluded files"),
+    ("hide-itemcount", "show_itemcount", "No counts of items"),
+    ("hide-mtime", "show_mtime", "No times"),
+    ("show-graph", "hide_graph", "Show bars"),
+    ("hide-percent", "show_percent", "No percentages"),
+    ("no-confirm-quit", "confirm_quit", "End without asking"),
+    ("confirm-delete", "no_confirm_delete", "Ask before something is deleted"),
+    ("enable-refresh", "disable_refresh", "Directories can be read again"),
+    ("fast-ui-updates", "slow", "Show progress ten times a second"),
+];
+
+/// See [`UNDO`]. `--help` does not show them.
+#[derive(Debug)]
+pub struct Undo;
+
+impl Args for Undo {
+    fn augment_args(command: Command) -> Command {
+        // One by one: they are large, and the stack is memory, too.
+        UNDO.iter().fold(command, |command, &(name, undone, help)| {
+            let arg = Arg::new(name).long(name).help(help).help_heading("Other way round");
+            command.arg(arg.hide(true).action(ArgAction::SetTrue).overrides_with(undone))
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Undo {
+    fn from_arg_matches(_: &ArgMatches) -> Result<Self, Error> {
+        Ok(Undo)
+    }
+
+    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 /// What is drawn with.
@@ -178,6 +286,25 @@ pub enum SharedColumn {
     Unique,
 }
 
+/// What the order is by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    DiskUsage,
+    Name,
+    ApparentSize,
+    Items,
+    Modified,
+}
+
+/// Their names.
+pub const COLUMNS: [(&str, Column); 5] = [
+    ("disk-usage", Column::DiskUsage),
+    ("name", Column::Name),
+    ("apparent-size", Column::ApparentSize),
+    ("itemcount", Column::Items),
+    ("mtime", Column::Modified),
+];
+
 /// A column, and whether the largest comes first, or the last name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sort {
@@ -191,17 +318,10 @@ fn sort(text: &str) -> Result<Sort, String> {
         Some((name, "desc")) => (name, Some(true)),
         _ => (text, None),
     };
-    let column = match name {
-        "disk-usage" => Column::DiskUsage,
-        "name" => Column::Name,
-        "apparent-size" => Column::ApparentSize,
-        "itemcount" => Column::Items,
-        "mtime" => Column::Modified,
-        _ => {
-            return Err(String::from(
-                "give disk-usage, name, apparent-size, itemcount or mtime, with -asc or -desc behind it if need be",
-            ));
-        }
+    let Some((_, column)) = COLUMNS.into_iter().find(|(known, _)| *known == name) else {
+        return Err(String::from(
+            "give disk-usage, name, apparent-size, itemcount or mtime, with -asc or -desc behind it if need be",
+        ));
     };
     Ok(Sort { column, descending: descending.unwrap_or(column != Column::Name) })
 }

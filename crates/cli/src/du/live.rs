@@ -33,9 +33,9 @@ impl<'t, 's> Live<'t, 's> {
         Live {
             tree,
             options,
-            may_delete: args.enable_delete || !(args.disable_delete || args.read_only > 0),
+            may_delete: args.may.delete,
             may_refresh: !args.disable_refresh,
-            may_shell: args.enable_shell || !(args.disable_shell || args.read_only > 1),
+            may_shell: args.may.shell,
         }
     }
 

@@ -1,17 +1,21 @@
 //! `memfold du`: where the tree comes from, and where it goes.
 //!
 //! ```text
+//!   configuration files ── config ──> args
+//!
 //!   directories ── scan ──┐                        ┌── browser
 //!   ncdu's JSON ── read ──┼─> tree in the heap ────┼── ncdu's JSON, a file of our own
 //!   our own file ─────────┴─> (looked at there) ───┴── summary
 //! ```
 
 pub mod args;
+mod config;
 mod input;
 mod live;
 mod progress;
 mod summary;
 
+use std::ffi::OsString;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,7 +31,7 @@ use crate::cgroup;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::size::{self, Size};
-use args::{Color, DuArgs, SharedColumn};
+use args::{Color, Column, DuArgs, SharedColumn};
 use input::Input;
 use live::Live;
 use progress::Shown;
@@ -37,8 +41,14 @@ const BLOCK: usize = 64 << 10;
 /// What compresses the tree.
 const CODEC: &str = "zstd:3";
 
-/// Runs it; the result is the exit status.
-pub fn du(args: DuArgs) -> Result<i32, Failure> {
+/// Runs it; the result is the exit status. `words` are those that `args` were made of.
+pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
+    if args.compress && args.export.is_none() {
+        return Err(Failure::new(
+            "-c compresses what -o writes, and there is no -o; give, for example, -c -o FILE",
+        ));
+    }
+    let args = config::apply(args, words)?;
     // Before the work, not behind it.
     let output = match (&args.export, &args.save) {
         (Some(path), _) => Some((path, "-o")),
@@ -92,7 +102,13 @@ fn browse(
 /// How the browser looks.
 fn look(args: &DuArgs) -> browse::Options {
     let sort = browse::Sort {
-        column: args.sort.column,
+        column: match args.sort.column {
+            Column::DiskUsage => browse::Column::DiskUsage,
+            Column::Name => browse::Column::Name,
+            Column::ApparentSize => browse::Column::ApparentSize,
+            Column::Items => browse::Column::Items,
+            Column::Modified => browse::Column::Modified,
+        },
         descending: args.sort.descending,
         directories_first: args.group_directories_first,
         natural: !args.disable_natsort,
@@ -131,7 +147,12 @@ fn look(args: &DuArgs) -> browse::Options {
 
 /// The heap, with the limit that was asked for.
 fn heap(args: &DuArgs) -> Result<Heap, Failure> {
-    let limit = match &args.limit {
+    let options = Options::new().block_size(BLOCK).codec(CODEC).limit(limit(args)?);
+    Heap::new(options).map_err(|error| Failure::new(error.to_string()))
+}
+
+fn limit(args: &DuArgs) -> Result<Limit, Failure> {
+    Ok(match &args.limit {
         None => Limit::Share,
         Some(text) => {
             const HOW: &str = "give one like --limit 64M, --limit 1.5G, or --limit 10%";
@@ -144,9 +165,7 @@ fn heap(args: &DuArgs) -> Result<Heap, Failure> {
             };
             Limit::Bytes(size.of(memory))
         }
-    };
-    let options = Options::new().block_size(BLOCK).codec(CODEC).limit(limit);
-    Heap::new(options).map_err(|error| Failure::new(error.to_string()))
+    })
 }
 
 fn write(args: &DuArgs, source: &dyn Source, to: &mut dyn Write) -> Result<(), Failure> {

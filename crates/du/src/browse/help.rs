@@ -1,4 +1,4 @@
-//! What the help window says.
+//! What the help window says. The man page is made of it, too (crates/pages), so it needs nothing else.
 
 /// Its tabs.
 pub(super) const TABS: [&str; 3] = ["Keys", "Format", "About"];
@@ -26,7 +26,7 @@ const KEYS: [(&str, &str); 24] = [
     ("d", "Delete the selected entry"),
     ("r", "Read the opened directory again"),
     ("b", "Shell in the opened directory"),
-    ("?", "This window"),
+    ("?", "Help"),
     ("ctrl-z", "Sleep until the shell wakes it"),
     ("q", "Quit"),
 ];

@@ -1,0 +1,50 @@
+//! The definition of the command line, for readers: with options that help leaves out for their number, and hints for shells.
+
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, Command, CommandFactory, ValueHint};
+
+use crate::args::Cli;
+use crate::du::args::COLUMNS;
+
+/// For pages.
+pub fn command() -> Command {
+    let mut command = Cli::command()
+        .disable_help_subcommand(true)
+        .mut_subcommand("du", |du| du.mut_args(|arg| arg.hide(false)));
+    command.build();
+    command
+}
+
+/// For shells: what is hidden is not there, for they would show it.
+pub fn for_shells() -> Command {
+    let command = command();
+    let subcommands = command.get_subcommands().map(|sub| {
+        // clap keeps names that live as long as the program.
+        let plain = Command::new(&*sub.get_name().to_owned().leak());
+        plain.about(sub.get_about().cloned().unwrap_or_default()).args(visible(sub))
+    });
+    Command::new("memfold").version(env!("CARGO_PKG_VERSION")).subcommands(subcommands.collect::<Vec<_>>())
+}
+
+/// What clap does not add by itself.
+fn visible(command: &Command) -> impl Iterator<Item = Arg> {
+    command.get_arguments().filter(|arg| !arg.is_hide_set() && arg.get_id() != "help").cloned().map(hinted)
+}
+
+/// With what may be given for it.
+fn hinted(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "sort" => {
+            let orders = COLUMNS
+                .iter()
+                .flat_map(|(name, _)| ["", "-asc", "-desc"].map(|order| format!("{name}{order}")));
+            arg.value_parser(PossibleValuesParser::new(orders.map(|name| &*name.leak()).collect::<Vec<_>>()))
+        }
+        "path" => arg.value_hint(ValueHint::DirPath),
+        "command" => arg.value_hint(ValueHint::CommandWithArguments),
+        // It may well be a name that is there.
+        "exclude" => arg,
+        _ if arg.get_value_hint() == ValueHint::Unknown => arg.value_hint(ValueHint::Other),
+        _ => arg,
+    }
+}

@@ -1,0 +1,51 @@
+//! Makes the man pages and the completions of the command: `memfold-pages DIR` puts them into DIR, which is a `share` then.
+//!
+//! ```text
+//!   crates/cli: args, du/args ──> definition ─┬─> completions
+//!   crates/du: browse/help ───────────────────┴─> pages <── man/*.man, written by hand
+//! ```
+//!
+//! These modules need nothing but clap. So this is built in seconds, and the command carries nothing of it.
+
+use std::io;
+use std::path::Path;
+
+#[path = "../../cli/src/args.rs"]
+#[allow(dead_code)]
+mod args;
+mod completions;
+mod definition;
+#[path = "../../cli/src/du"]
+mod du {
+    #[allow(dead_code, missing_docs)]
+    pub mod args;
+}
+#[path = "../../du/src/browse/help.rs"]
+mod help;
+mod pages;
+#[cfg(test)]
+mod tests;
+
+fn main() {
+    let mut arguments = std::env::args_os().skip(1);
+    let (Some(directory), None) = (arguments.next(), arguments.next()) else {
+        eprintln!("usage: memfold-pages DIR");
+        std::process::exit(2);
+    };
+    if let Err(error) = write(directory.as_ref()) {
+        eprintln!("memfold-pages: {}: {error}", directory.display());
+        std::process::exit(1);
+    }
+}
+
+/// Writes all of them.
+fn write(directory: &Path) -> io::Result<()> {
+    let mut files = completions::all();
+    files.extend(pages::all().into_iter().map(|(name, page)| (format!("man/man1/{name}.1"), page)));
+    for (name, text) in files {
+        let path = directory.join(name);
+        std::fs::create_dir_all(path.parent().unwrap_or(directory))?;
+        std::fs::write(path, text)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! Man pages: the definition of each command, and what was written for it by hand.
+
+use std::io::{self, Write};
+
+use clap::Command;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
+
+use crate::{definition, help};
+
+/// Of each command: how it is called, and what its page has behind the options.
+const WRITTEN: [(&str, &str, &str); 5] = [
+    ("memfold", "memfold COMMAND [OPTIONS]", include_str!("man/memfold.man")),
+    ("memfold-run", "memfold run --limit SIZE [OPTIONS] [--] CMD [ARG]...", include_str!("man/run.man")),
+    ("memfold-doctor", "memfold doctor [OPTIONS]", include_str!("man/doctor.man")),
+    (
+        "memfold-bench",
+        "memfold bench [OPTIONS] FILE...\nmemfold bench --capture PID -o FILE [OPTIONS]",
+        include_str!("man/bench.man"),
+    ),
+    ("memfold-du", "memfold du [OPTIONS] [DIR]\nmemfold du [OPTIONS] -f FILE", include_str!("man/du.man")),
+];
+
+/// Of help, what begins so has a section of its own.
+const ELSEWHERE: [&str; 3] = ["Example", "Exit status", "Options that shall always hold"];
+
+/// The heading of options that undo others, and what is said about them.
+const UNDO: (&str, &str) =
+    ("Other way round", "Each of these undoes an option that stands in a configuration file, or before it.");
+
+/// Names of pages, and the pages.
+pub fn all() -> Vec<(String, Vec<u8>)> {
+    let command = definition::command();
+    std::iter::once(&command).chain(command.get_subcommands()).map(page).collect()
+}
+
+fn page(command: &Command) -> (String, Vec<u8>) {
+    let name = command.get_display_name().unwrap_or("memfold").to_owned();
+    let written = WRITTEN.iter().find(|(of, ..)| *of == name);
+    let (_, usage, written) = written.unwrap_or_else(|| panic!("there is no man/*.man for {name}"));
+    let man = Man::new(command.clone().override_usage(*usage));
+    let version = env!("CARGO_PKG_VERSION");
+    let mut page = format!(".TH {} 1 \"\" \"memfold {version}\" \"User Commands\"\n", name.to_uppercase());
+    page += &name_section(&name, command);
+    page += &rendered(|to| man.render_synopsis_section(to));
+    page += &description(command);
+    if command.has_subcommands() {
+        page += &rendered(|to| man.render_subcommands_section(to)).replace(".SH SUBCOMMANDS", ".SH COMMANDS");
+    }
+    page += &options(command, &man);
+    for line in written.lines() {
+        match line {
+            "@KEYS@" => page += &keys(),
+            "@FLAGS@" => page += &flags(),
+            _ => page.extend([line, "\n"]),
+        }
+    }
+    (name, page.into_bytes())
+}
+
+/// What one of clap_mangen's functions writes.
+fn rendered(render: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
+    let mut text = Vec::new();
+    // Writing to memory does not fail, and it is text.
+    render(&mut text).unwrap();
+    plain(&String::from_utf8(text).unwrap())
+}
+
+/// Without the string for apostrophes that roff defines each time: both groff and mandoc know them by name.
+fn plain(text: &str) -> String {
+    let definition = Roff::new().render();
+    text.strip_prefix(&definition).unwrap_or(text).replace(r"\*(Aq", r"\(aq").replace(".br\n\n.br\n", ".sp\n")
+}
+
+fn name_section(name: &str, command: &Command) -> String {
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let about = about.split_once(": ").map_or(&*about, |(first, _)| first);
+    let (first, rest) = about.split_at(about.len().min(1));
+    let mut roff = Roff::new();
+    roff.control("SH", ["NAME"]).text([roman(format!("{name} - {}{rest}", first.to_lowercase()))]);
+    plain(&roff.render())
+}
+
+/// What help says, before and behind the options.
+fn description(command: &Command) -> String {
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let mut roff = Roff::new();
+    roff.control("SH", ["DESCRIPTION"]).text([roman(about + ".")]);
+    for paragraph in after.split("\n\n").filter(|text| !text.is_empty()) {
+        if !ELSEWHERE.iter().any(|word| paragraph.starts_with(word)) {
+            roff.control("PP", []).text([roman(paragraph)]);
+        }
+    }
+    plain(&roff.render())
+}
+
+/// One section, of which the headings of help are parts.
+fn options(command: &Command, man: &Man) -> String {
+    let headings = command.get_arguments().filter_map(|arg| arg.get_help_heading()).collect::<Vec<_>>();
+    let text = rendered(|to| man.render_options_section(to));
+    let mut all = String::new();
+    for line in text.lines() {
+        let heading = line.strip_prefix(".SH ").map(|heading| heading.trim_matches('"'));
+        let part = heading.and_then(|heading| headings.iter().find(|known| known.to_uppercase() == heading));
+        match part {
+            Some(&part) if part == UNDO.0 => all.extend([".SS \"", part, "\"\n", UNDO.1, "\n"]),
+            Some(part) => all.extend([".SS \"", part, "\"\n"]),
+            None => all.extend([line, "\n"]),
+        }
+    }
+    all
+}
+
+/// A list of things and what they mean; lines without a thing are paragraphs behind it.
+fn list(lines: &[(&str, &str)], columns: &str) -> String {
+    let mut roff = Roff::new();
+    roff.control("PD", ["0"]);
+    for (thing, meaning) in lines {
+        match thing.is_empty() {
+            true => roff.control("PD", []).control("PP", []).text([roman(*meaning)]),
+            false => roff.control("TP", [columns]).text([bold(*thing)]).text([roman(*meaning)]),
+        };
+    }
+    plain(&roff.control("PD", []).render())
+}
+
+/// Lines of a tab of the browser's help.
+fn tab(name: &str) -> &'static [(&'static str, &'static str)] {
+    help::lines(help::TABS.iter().position(|tab| *tab == name).unwrap())
+}
+
+fn keys() -> String {
+    list(tab("Keys"), "18")
+}
+
+fn flags() -> String {
+    let lines = tab("Format");
+    list(&lines[lines.iter().position(|(flag, _)| !flag.is_empty()).unwrap_or(0)..], "4")
+}
