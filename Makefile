@@ -33,7 +33,7 @@ capi: setup ## the C library, shared and static
 	@crates/capi/link.sh $(CAPI)/libmemfold_capi.a $(CAPI)/lib $(INTERFACE)
 
 # They are made of the definition of the command line, by a program of their own.
-pages: setup ## man pages and completions, in $(TARGET)/share
+pages: setup ## man pages and completions, in target/share
 	@rm -rf $(TARGET)/share
 	@cargo run --release --quiet -p memfold-pages -- $(TARGET)/share
 
@@ -106,6 +106,19 @@ bench-heap: build ## the heap against malloc, as the paper measured it: hours (r
 	$(TARGET)/release/bench-heap micro
 	bench/run --memfold $(MEMFOLD) --bench-heap $(TARGET)/release/bench-heap --sections heap --out $(HEAP)-equal.json
 	$(PYTHON) bench/harness/plot.py $(HEAP).json --to $(HEAP)
+
+TREES := /var/tmp/memfold-trees
+.PHONY: bench-du
+# The trees are made in /var/tmp once. Peers that are missing are left out, which is said: apt install gdu, cargo install dua-cli du-dust parallel-disk-usage.
+bench-du: build ## memfold du against its peers, and the tables of docs/du.md: ten minutes
+	@scripts/setup.sh ncdu
+	@cargo build --release --quiet -p memfold-bench --bin bench-heap --bin bench-du
+	$(TARGET)/release/bench-heap operations --tree paper --trees $(TREES)
+	$(TARGET)/release/bench-du operations $(TREES)/paper
+	@test -e $(TREES)/million.made || $(TARGET)/release/bench-heap tables --tree million --trees $(TREES) >/dev/null
+	bench/du --memfold $(MEMFOLD) --tree $(TREES)/million
+	for section in operations walkers layouts memory; do $(TARGET)/release/bench-du $$section $(TREES)/million || exit 1; done
+	$(TARGET)/release/bench-du large
 
 # `make plots PLOTS=DIR ELEMENTS=10000000`. Without a C++ compiler or absl, those peers are left out, which is said.
 PLOTS := plots

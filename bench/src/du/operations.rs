@@ -1,4 +1,4 @@
-//! The four operations of compll's paper (section 8.1), as it measured them: CPU time of each, and memory after the scan. `bench-heap operations` has the same for ncdu's own nodes, which malloc
+//! The four operations of compll's paper (section 8.1), as it measured them: CPU time of each, and memory after the scan; and how long the longest step took. `bench-heap operations` has the same for ncdu's own nodes, which malloc
 //! keeps, or the heap.
 
 use std::path::Path;
@@ -11,7 +11,8 @@ use crate::browse::{self, Screen};
 use crate::process::{cpu, resident, trim};
 use crate::tree;
 
-const NAMES: [&str; 5] = ["scan, ms of CPU", "open", "browse", "delete", "memory after the scan, MiB"];
+const NAMES: [&str; 6] =
+    ["scan, ms of CPU", "open", "browse", "delete", "memory after the scan, MiB", "longest step, ms"];
 
 /// One run: a line for each of the names.
 pub fn once(path: &Path) -> Result<(), String> {
@@ -33,7 +34,7 @@ pub fn once(path: &Path) -> Result<(), String> {
     let opened = cpu() - began;
     let mut screen = Screen::new(&order, &tree, widest).map_err(failed)?;
     let began = cpu();
-    screen.press_often(KeyCode::Down, 100);
+    let (_, longest) = screen.press_often(KeyCode::Down, 100);
     let browsed = cpu() - began;
     drop(screen);
     let began = cpu();
@@ -42,6 +43,7 @@ pub fn once(path: &Path) -> Result<(), String> {
         println!("{}", seconds * 1e3);
     }
     println!("{}", memory as f64 / f64::from(1 << 20));
+    println!("{}", longest.as_secs_f64() * 1e3);
     Ok(())
 }
 
