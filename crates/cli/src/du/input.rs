@@ -75,6 +75,12 @@ fn scanned<'s>(
     Ok(Input::Scanned(Box::new(tree)))
 }
 
+/// How many threads read directories.
+pub fn threads(args: &DuArgs) -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().min(THREADS));
+    args.threads.unwrap_or(cpus).clamp(1, 256)
+}
+
 /// How directories are read.
 pub fn options(args: &DuArgs) -> Result<scan::Options, Failure> {
     let mut patterns = args.exclude.clone();
@@ -86,9 +92,8 @@ pub fn options(args: &DuArgs) -> Result<scan::Options, Failure> {
     }
     let exclude = Exclude::new(patterns.iter().map(String::as_str))
         .map_err(|error| Failure::new(format!("{error}; put a backslash before what is meant as it is")))?;
-    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().min(THREADS));
     Ok(scan::Options {
-        threads: args.threads.unwrap_or(cpus).clamp(1, 256),
+        threads: threads(args),
         one_file_system: args.one_file_system,
         exclude,
         exclude_caches: args.exclude_caches,

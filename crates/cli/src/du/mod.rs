@@ -41,6 +41,10 @@ const BLOCK: usize = 64 << 10;
 /// What compresses the tree.
 const CODEC: &str = "zstd:3";
 
+/// Blocks that are not compressed while the tree is read, beside those that each thread is at: nothing is gone back to but what was read last. More make a million entries
+/// no faster, and are most of the memory that is not the tree's.
+const RESIDENT: u32 = 12;
+
 /// Runs it; the result is the exit status. `words` are those that `args` were made of.
 pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
     if args.compress && args.export.is_none() {
@@ -85,6 +89,10 @@ fn browse(
 ) -> Result<i32, Failure> {
     let failed = |error: Error| Failure::new(error.to_string());
     let options = input::options(args)?;
+    if args.limit.is_none() {
+        // Whoever browses goes to and fro.
+        heap.set_limit(Limit::Share).map_err(|error| Failure::new(error.to_string()))?;
+    }
     let mut screen = shown.into_screen(&look).map_err(failed)?;
     let order = heap.session().map_err(|error| failed(error.into()))?;
     let end = match input {
@@ -153,7 +161,7 @@ fn heap(args: &DuArgs) -> Result<Heap, Failure> {
 
 fn limit(args: &DuArgs) -> Result<Limit, Failure> {
     Ok(match &args.limit {
-        None => Limit::Share,
+        None => Limit::Blocks(RESIDENT + 2 * input::threads(args) as u32),
         Some(text) => {
             const HOW: &str = "give one like --limit 64M, --limit 1.5G, or --limit 10%";
             let bad = |why: &dyn std::fmt::Display| Failure::new(format!("the limit '{text}' {why}; {HOW}"));

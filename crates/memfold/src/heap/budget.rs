@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::*;
 
 use super::blocks::Block;
 use super::core::Core;
-use super::error::Error;
+use super::error::{BadOption, Error};
 use super::options::Limit;
 
 /// With [`Limit::Share`], one block in so many is resident at least,
@@ -37,12 +37,23 @@ const LEAST_FRAMES: u32 = 4;
 const LIMIT_SLACK: u64 = 128 << 10;
 
 impl Core {
+    pub fn limit(&self) -> Limit {
+        Limit::from_bits(self.limit.load(Relaxed))
+    }
+
+    /// Frames follow as blocks come.
+    pub fn set_limit(&self, limit: Limit) -> Result<(), BadOption> {
+        limit.check(self.options.block_size)?;
+        self.limit.store(limit.to_bits(), Relaxed);
+        Ok(())
+    }
+
     /// How many frames there may be.
     pub fn frames_allowed(&self) -> u32 {
         if self.options.paranoid {
             return PARANOID_FRAMES;
         }
-        match self.options.limit {
+        match self.limit() {
             Limit::Share => self.least_resident() + self.counts.more_frames.load(Relaxed),
             Limit::Blocks(blocks) => blocks,
             Limit::Bytes(bytes) => self.frames_within(bytes).max(LEAST_FRAMES),
@@ -53,7 +64,7 @@ impl Core {
     /// again costs as much as a decompression. Of frames for which there are no blocks, a few.
     pub fn frames_kept(&self, allowed: u32) -> u32 {
         let blocks = self.counts.blocks.load(Relaxed);
-        match self.options.limit {
+        match self.limit() {
             Limit::Share if !self.options.paranoid => allowed + allowed / KEPT,
             _ => allowed.min(blocks + blocks / SPARE + LEAST_RESIDENT),
         }
@@ -76,7 +87,7 @@ impl Core {
 
     /// A block comes into a frame: a new one, or one that was evicted before.
     pub fn note_came(&self, evicted: Option<&Block>) {
-        if self.options.limit != Limit::Share {
+        if self.limit() != Limit::Share {
             return;
         }
         let most = self.most_more();
@@ -102,7 +113,7 @@ impl Core {
 
     /// An error if there may be no further block: those that are resident still have to be compressed.
     pub fn may_grow(&self) -> Result<(), Error> {
-        match self.options.limit {
+        match self.limit() {
             Limit::Bytes(bytes) if self.frames_within(bytes) < 2 * LEAST_FRAMES => Err(Error::Limit),
             _ => Ok(()),
         }

@@ -34,6 +34,8 @@ const SHAPES: u32 = 1024;
 /// See the module.
 pub struct Core {
     pub options: Settled,
+    /// Which of the options can be changed: see [`Limit::to_bits`](super::Limit::to_bits).
+    pub limit: AtomicU64,
     /// Blocks of nodes of different sizes, and how those are grouped.
     pub shape: mixed::Shape,
     pub plans: Plans,
@@ -150,6 +152,7 @@ impl Core {
             large: Mutex::default(),
             board: Board::default(),
             plain,
+            limit: AtomicU64::new(options.limit.to_bits()),
             options,
         }
     }

@@ -117,6 +117,12 @@ impl Heap {
         &self.core
     }
 
+    /// Another limit from now on. Where it is less than before, blocks go as others come; where it is [`Limit::Bytes`] and more than that is in use, nothing is lost:
+    /// only what would need more is refused.
+    pub fn set_limit(&self, limit: Limit) -> Result<(), BadOption> {
+        self.core.set_limit(limit)
+    }
+
     /// Access for this thread.
     pub fn session(&self) -> Result<Session<'_>, Error> {
         Session::new(self)

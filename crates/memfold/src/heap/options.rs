@@ -29,6 +29,43 @@ pub enum Limit {
     Bytes(u64),
 }
 
+impl Limit {
+    /// An error if it leaves no room for a block of so many bytes.
+    pub(super) fn check(self, block_size: usize) -> Result<(), BadOption> {
+        let least = match self {
+            Limit::Share => 1,
+            Limit::Blocks(blocks) => u64::from(blocks),
+            Limit::Bytes(bytes) => bytes / block_size as u64 / 2,
+        };
+        if least == 0 {
+            return Err(BadOption(format!(
+                "{self:?}: give one resident block at least, or bytes for two blocks of {block_size}"
+            )));
+        }
+        Ok(())
+    }
+
+    /// As one word: `u64::MAX`, or blocks with the highest bit set, or bytes.
+    pub(super) fn to_bits(self) -> u64 {
+        match self {
+            Limit::Share => u64::MAX,
+            Limit::Blocks(blocks) => BLOCKS | u64::from(blocks),
+            // No machine has so many.
+            Limit::Bytes(bytes) => bytes.min(BLOCKS - 1),
+        }
+    }
+
+    pub(super) fn from_bits(bits: u64) -> Self {
+        match bits {
+            u64::MAX => Limit::Share,
+            bits if bits & BLOCKS != 0 => Limit::Blocks(bits as u32),
+            bytes => Limit::Bytes(bytes),
+        }
+    }
+}
+
+const BLOCKS: u64 = 1 << 63;
+
 /// Which blocks are brought ahead of their use, by a thread of the heap's own, when a node was asked for whose block was not resident.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -181,17 +218,7 @@ impl Options {
                 "an alignment of {alignment} bytes in blocks of {block}: a block must have room for four nodes at least"
             )));
         }
-        let least = match self.limit {
-            Limit::Share => 1,
-            Limit::Blocks(blocks) => u64::from(blocks),
-            Limit::Bytes(bytes) => bytes / self.block_size as u64 / 2,
-        };
-        if least == 0 {
-            return Err(BadOption(format!(
-                "{:?}: give one resident block at least, or bytes for two blocks of {}",
-                self.limit, self.block_size
-            )));
-        }
+        self.limit.check(self.block_size)?;
         let found = match &self.own {
             // SAFETY: only a heap's core gets it, and the heap drops `own` after that.
             Some(own) => unsafe { own.codec() },

@@ -1,7 +1,7 @@
 //! Memory to compress and decompress in.
 //!
-//! Codecs keep in it what is costly to set up, so it is made once and handed from thread to thread. There is no more of it than there are CPUs: who comes then waits for one that works. It
-//! needs nothing that such a one has: what is done with it takes no block's lock, nor more memory of this kind.
+//! Codecs keep in it what is costly to set up, so it is made once and handed from thread to thread. Who finds none free waits for one that works. It needs nothing that such a one has: what is
+//! done with it takes no block's lock, nor more memory of this kind. Only when many find none, more is made: as much as there are CPUs at most.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::boxed::Box;
@@ -100,13 +100,18 @@ impl Core {
         static CPUS: OnceLock<usize> = OnceLock::new();
         let lent = |work| Ok(Lent { works: &self.works, work: Some(work), is_whole: false });
         let mut stock = locked(&self.works.stock);
+        if stock.free.is_empty() {
+            stock.wanted += WANTED;
+        }
         loop {
             if let Some(work) = stock.free.pop() {
+                stock.wanted = stock.wanted.saturating_sub(1);
                 return lent(work);
             }
             let most = || *CPUS.get_or_init(|| available_parallelism().map_or(1, usize::from));
-            if stock.made == 0 || stock.made < most() {
+            if stock.made == 0 || stock.wanted >= ENOUGH && stock.made < most() {
                 stock.made += 1;
+                stock.wanted = 0;
                 drop(stock);
                 let made = self.make_work();
                 if let Ok(work) = made {
@@ -149,11 +154,18 @@ pub struct Works {
     returned: Condvar,
 }
 
+/// Of those who come, one in so many may find none free without more being made.
+const WANTED: u32 = 8;
+/// So much is wanted before more is made: then the last ones mostly waited.
+const ENOUGH: u32 = 64;
+
 #[derive(Default)]
 struct Stock {
     free: Vec<Work>,
     /// Those that are lent, too.
     made: usize,
+    /// More for each that found none free, less for each that got one.
+    wanted: u32,
 }
 
 /// Memory to work in, until this is dropped.

@@ -66,3 +66,53 @@ fn what_is_all_freed_is_one_extent_a_block_and_then_nothing() {
         }
     }
 }
+
+#[test]
+fn a_limit_can_be_changed_and_frames_follow() {
+    let heap = Heap::new(Options::new().block_size(4096).limit(Limit::Blocks(4)).codec("lz4")).unwrap();
+    let mut session = heap.session().unwrap();
+    let mut random = Random(9);
+    let nodes: Vec<_> = (0..3000).map(|_| session.put_bytes(&random.bytes(100)).unwrap()).collect();
+    let read_all = |session: &Session<'_>| {
+        let mut random = Random(9);
+        nodes.iter().for_each(|node| assert_eq!(session.read(*node).unwrap(), random.bytes(100)));
+    };
+    let frames = || heap.stats().frame_bytes / 4096;
+    assert!(frames() <= 8, "{}", frames());
+    let blocks = heap.stats().blocks;
+    assert!(blocks > 60);
+    heap.set_limit(Limit::Blocks(50)).unwrap();
+    read_all(&session);
+    assert!((40..=60).contains(&frames()), "{}", frames());
+    // Nothing is in its way, but it is refused where no block would have room.
+    for limit in [Limit::Blocks(0), Limit::Bytes(4096)] {
+        assert!(heap.set_limit(limit).is_err(), "{limit:?}");
+    }
+    assert_eq!(heap.core().limit(), Limit::Blocks(50));
+    heap.set_limit(Limit::Blocks(4)).unwrap();
+    read_all(&session);
+    assert!(frames() <= 8, "{}", frames());
+    // With less than there is, all can be read, and nothing is added.
+    heap.set_limit(Limit::Bytes(64 << 10)).unwrap();
+    read_all(&session);
+    let full = (0..3000).find_map(|_| session.put_bytes(&[7; 100]).err());
+    assert_eq!(full, Some(Error::Limit));
+    heap.set_limit(Limit::Share).unwrap();
+    session.put_bytes(&[7; 100]).unwrap();
+    read_all(&session);
+}
+
+#[test]
+fn a_limit_is_one_word() {
+    let limits = [
+        Limit::Share,
+        Limit::Blocks(1),
+        Limit::Blocks(u32::MAX),
+        Limit::Bytes(0),
+        Limit::Bytes(u64::MAX >> 1),
+    ];
+    for limit in limits {
+        assert_eq!(Limit::from_bits(limit.to_bits()), limit);
+    }
+    assert_eq!(Limit::from_bits(Limit::Bytes(u64::MAX).to_bits()), Limit::Bytes(u64::MAX >> 1));
+}
