@@ -332,6 +332,17 @@ static void limits(void) {
     OK(memfold_heap_stats(heap, &stats, sizeof stats));
     CHECK(stats.nodes == 1500 && stats.node_bytes == 1500 * sizeof bytes && stats.evictions > 0);
     CHECK(stats.frame_bytes + stats.payload_bytes + stats.table_bytes >= 1500 * sizeof bytes);
+    /* Another limit: refused if it is none, and heeded from the next use on. */
+    FAILS(MEMFOLD_OPTION, memfold_heap_set_limit(heap, 1 << 20, 8));
+    FAILS(MEMFOLD_OPTION, memfold_heap_set_limit(heap, 1, 0));
+    FAILS(MEMFOLD_NULL, memfold_heap_set_limit(NULL, 0, 8));
+    OK(memfold_heap_set_limit(heap, 64 << 10, 0));
+    memfold_handle more;
+    int full = MEMFOLD_OK;
+    for (int i = 0; i < 100 && full == MEMFOLD_OK; i++) full = memfold_alloc(session, sizeof bytes, &more);
+    CHECK(full == MEMFOLD_LIMIT);
+    OK(memfold_heap_set_limit(heap, 0, 0));
+    OK(memfold_alloc(session, sizeof bytes, &more));
     OK(memfold_session_close(session));
     OK(memfold_heap_destroy(heap));
 }

@@ -192,6 +192,10 @@ int memfold_heap_new(const memfold_options *options, memfold_heap **heap);
 /* Gives back all memory of a heap: MEMFOLD_OPEN if it has open sessions. */
 int memfold_heap_destroy(memfold_heap *heap);
 
+/* Gives a heap another limit, by the options of the same names: both 0 is the default. Where it is less than before, blocks go as others
+ * come, and nothing is lost; with limit_bytes below what is in use, only what would need more fails. */
+int memfold_heap_set_limit(memfold_heap *heap, uint64_t limit_bytes, uint32_t limit_blocks);
+
 /* Looks at every invariant of the heap, for tests and for programs whose pointers may have gone astray: MEMFOLD_VIOLATION and a text
  * if something contradicts itself, MEMFOLD_OPEN if there are open sessions. */
 int memfold_heap_check(memfold_heap *heap);

@@ -12,7 +12,7 @@ use crate::bound::{Seat, Shared};
 use crate::callbacks::Callbacks;
 use crate::entry::{Out, entry};
 use crate::error::{Code, Failure};
-use crate::options::{memfold_options, read};
+use crate::options::{limit, memfold_options, read};
 
 /// What C has in its hands: a number, see [`number`].
 #[repr(C)]
@@ -131,6 +131,20 @@ pub extern "C" fn memfold_heap_destroy(heap: *mut memfold_heap) -> c_int {
         // A thread that looks at it right now is the one who gives it back.
         drop(last);
         Ok(())
+    })
+}
+
+/// Gives a heap another limit.
+#[unsafe(no_mangle)]
+pub extern "C" fn memfold_heap_set_limit(
+    heap: *mut memfold_heap,
+    limit_bytes: u64,
+    limit_blocks: u32,
+) -> c_int {
+    entry(|| {
+        let shared = find(heap)?;
+        let limit = limit(limit_bytes, limit_blocks)?;
+        shared.guarded(|| Ok(shared.read().set_limit(limit)?))
     })
 }
 

@@ -61,6 +61,16 @@ pub unsafe fn read<O: Copy>(options: *const O, what: &str) -> Result<O, Failure>
     Ok(known)
 }
 
+/// The limit of two numbers, of which one is given, or none.
+pub fn limit(bytes: u64, blocks: u32) -> Result<Limit, Failure> {
+    match (bytes, blocks) {
+        (0, 0) => Ok(Limit::Share),
+        (bytes, 0) => Ok(Limit::Bytes(bytes)),
+        (0, blocks) => Ok(Limit::Blocks(blocks)),
+        _ => Err(bad("limit_bytes and limit_blocks are both given: give one")),
+    }
+}
+
 impl memfold_options {
     /// What is brought ahead of its use.
     ///
@@ -94,12 +104,7 @@ impl memfold_options {
         if self.alignment != 0 {
             options = options.alignment(self.alignment);
         }
-        options = match (self.limit_bytes, self.limit_blocks) {
-            (0, 0) => options,
-            (bytes, 0) => options.limit(Limit::Bytes(bytes)),
-            (0, blocks) => options.limit(Limit::Blocks(blocks)),
-            _ => return Err(bad("limit_bytes and limit_blocks are both given: give one")),
-        };
+        options = options.limit(limit(self.limit_bytes, self.limit_blocks)?);
         let switch = |value, name| match value {
             0 | 1 => Ok(value == 1),
             other => Err(bad(format!("{name} is {other}: give 0 or 1"))),
