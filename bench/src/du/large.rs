@@ -17,7 +17,7 @@ use crate::tree;
 pub fn run(entries: u64, extended: bool, frames: Option<u32>) -> Result<(), String> {
     let failed = |error: memfold_du::Error| error.to_string();
     let said = |error: std::io::Error| error.to_string();
-    let heap = tree::heap(tree::with_frames(frames))?;
+    let heap = tree::heap(1, frames)?;
     let session = heap.session().map_err(|error| error.to_string())?;
     let order = heap.session().map_err(|error| error.to_string())?;
     let mut exporter = Command::new(std::env::current_exe().map_err(said)?);
@@ -26,7 +26,13 @@ pub fn run(entries: u64, extended: bool, frames: Option<u32>) -> Result<(), Stri
     let from = exporter.stdout.take().ok_or("the exporter has no output")?;
     let (began, before) = (Instant::now(), user());
     let import = json::Import { extended };
-    let mut tree = json::read(from, &import, &heap, &session, &Progress::default(), |_| true)
+    let tick = |progress: &Progress| {
+        if frames.is_none() {
+            tree::follow(&heap, progress);
+        }
+        true
+    };
+    let mut tree = json::read(from, &import, &heap, &session, &Progress::default(), tick)
         .map_err(|error| error.to_string())?;
     exporter.wait().map_err(said)?;
     let items = tree.row(ROOT).map_err(failed)?.items;
@@ -45,6 +51,7 @@ pub fn run(entries: u64, extended: bool, frames: Option<u32>) -> Result<(), Stri
         user() - before
     );
     show("imported");
+    tree::will_be_browsed(&heap)?;
     let (widest, slots) = browse::widest(&tree).map_err(failed)?;
     let began = Instant::now();
     drop(browse::open(&order, &tree, widest).map_err(failed)?);

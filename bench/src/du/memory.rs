@@ -11,7 +11,7 @@ use crate::tree;
 /// Scans, and prints what is resident, and of what it is.
 pub fn run(path: &Path, threads: usize, frames: Option<u32>) -> Result<(), String> {
     let before = resident();
-    let heap = tree::heap(tree::with_frames(frames))?;
+    let heap = tree::heap(threads, frames)?;
     let session = heap.session().map_err(|error| error.to_string())?;
     let progress = Progress::default();
     let options = scan::Options { threads, ..scan::Options::default() };

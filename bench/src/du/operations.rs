@@ -18,7 +18,7 @@ const NAMES: [&str; 6] =
 pub fn once(path: &Path) -> Result<(), String> {
     let failed = |error: memfold_du::Error| error.to_string();
     let before = resident();
-    let heap = tree::heap(tree::options())?;
+    let heap = tree::heap(1, None)?;
     let session = heap.session().map_err(|error| error.to_string())?;
     let order = heap.session().map_err(|error| error.to_string())?;
     let began = cpu();
@@ -28,6 +28,7 @@ pub fn once(path: &Path) -> Result<(), String> {
     let scanned = cpu() - began;
     trim();
     let memory = resident().saturating_sub(before);
+    tree::will_be_browsed(&heap)?;
     let (widest, _) = browse::widest(&tree).map_err(failed)?;
     let began = cpu();
     drop(browse::open(&order, &tree, widest).map_err(failed)?);

@@ -110,7 +110,8 @@ fn check(words: &[OsString]) -> Result<(), String> {
     if does || files.iter().any(|file| file.is_some()) {
         return Err(elsewhere());
     }
-    let checked = super::limit(&args).map(drop).and_then(|()| super::input::options(&args).map(drop));
+    let checked =
+        super::limit::at_first(&args).map(drop).and_then(|()| super::input::options(&args).map(drop));
     checked.map_err(|failure| failure.text)
 }
 

@@ -14,6 +14,7 @@ use memfold_du::source::Source;
 use memfold_du::tree::Tree;
 
 use super::args::DuArgs;
+use super::limit;
 use super::progress::Shown;
 use crate::failure::Failure;
 
@@ -66,12 +67,14 @@ fn scanned<'s>(
     let path = given.canonicalize().map_err(|error| failed(&error))?;
     let options = options(args)?;
     let progress = Progress::default();
-    let tree =
-        scan::scan(&path, &options, heap, session, &progress, |progress| shown.show("Scanning...", progress))
-            .map_err(|error| match error {
-                Error::Root(error) => failed(&error),
-                error => Failure::new(error.to_string()),
-            })?;
+    let tick = |progress: &Progress| {
+        limit::follow(args, heap, progress);
+        shown.show("Scanning...", progress)
+    };
+    let tree = scan::scan(&path, &options, heap, session, &progress, tick).map_err(|error| match error {
+        Error::Root(error) => failed(&error),
+        error => Failure::new(error.to_string()),
+    })?;
     Ok(Input::Scanned(Box::new(tree)))
 }
 
@@ -125,11 +128,13 @@ fn import<'s>(
         from = Box::new(file);
     }
     let (options, progress) = (json::Import { extended: args.extended }, Progress::default());
-    let tree =
-        json::read(from, &options, heap, session, &progress, |progress| shown.show("Importing...", progress))
-            .map_err(|error| match error {
-                ReadError::Tree(Error::Stopped) => Failure::new("stopped"),
-                error => failed(&error),
-            })?;
+    let tick = |progress: &Progress| {
+        limit::follow(args, heap, progress);
+        shown.show("Importing...", progress)
+    };
+    let tree = json::read(from, &options, heap, session, &progress, tick).map_err(|error| match error {
+        ReadError::Tree(Error::Stopped) => Failure::new("stopped"),
+        error => failed(&error),
+    })?;
     Ok(Input::Imported(Box::new(tree)))
 }

@@ -11,6 +11,7 @@
 pub mod args;
 mod config;
 mod input;
+mod limit;
 mod live;
 mod progress;
 mod summary;
@@ -20,17 +21,15 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use memfold::heap::{Heap, Limit, Options};
+use memfold::heap::{Heap, Options};
 use memfold_du::Error;
 use memfold_du::browse::{self, Colours, End, Graph, Links, ReadOnly};
 use memfold_du::file;
 use memfold_du::json::{self, Export};
 use memfold_du::source::Source;
 
-use crate::cgroup;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::size::{self, Size};
 use args::{Color, Column, DuArgs, SharedColumn};
 use input::Input;
 use live::Live;
@@ -40,10 +39,6 @@ use progress::Shown;
 const BLOCK: usize = 64 << 10;
 /// What compresses the tree.
 const CODEC: &str = "zstd:3";
-
-/// Blocks that are not compressed while the tree is read, beside those that each thread is at: nothing is gone back to but what was read last. More make a million entries
-/// no faster, and are most of the memory that is not the tree's.
-const RESIDENT: u32 = 12;
 
 /// Runs it; the result is the exit status. `words` are those that `args` were made of.
 pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
@@ -89,10 +84,7 @@ fn browse(
 ) -> Result<i32, Failure> {
     let failed = |error: Error| Failure::new(error.to_string());
     let options = input::options(args)?;
-    if args.limit.is_none() {
-        // Whoever browses goes to and fro.
-        heap.set_limit(Limit::Share).map_err(|error| Failure::new(error.to_string()))?;
-    }
+    limit::browse(args, heap)?;
     let mut screen = shown.into_screen(&look).map_err(failed)?;
     let order = heap.session().map_err(|error| failed(error.into()))?;
     let end = match input {
@@ -155,25 +147,8 @@ fn look(args: &DuArgs) -> browse::Options {
 
 /// The heap, with the limit that was asked for.
 fn heap(args: &DuArgs) -> Result<Heap, Failure> {
-    let options = Options::new().block_size(BLOCK).codec(CODEC).limit(limit(args)?);
+    let options = Options::new().block_size(BLOCK).codec(CODEC).limit(limit::at_first(args)?);
     Heap::new(options).map_err(|error| Failure::new(error.to_string()))
-}
-
-fn limit(args: &DuArgs) -> Result<Limit, Failure> {
-    Ok(match &args.limit {
-        None => Limit::Blocks(RESIDENT + 2 * input::threads(args) as u32),
-        Some(text) => {
-            const HOW: &str = "give one like --limit 64M, --limit 1.5G, or --limit 10%";
-            let bad = |why: &dyn std::fmt::Display| Failure::new(format!("the limit '{text}' {why}; {HOW}"));
-            let size = size::parse(text).map_err(|why| bad(&why))?;
-            let memory = match size {
-                Size::Bytes(_) => u64::MAX,
-                Size::Percent(_) => cgroup::memory_that_counts()
-                    .ok_or_else(|| bad(&"is a share of the machine's memory, which is not known here"))?,
-            };
-            Limit::Bytes(size.of(memory))
-        }
-    })
 }
 
 fn write(args: &DuArgs, source: &dyn Source, to: &mut dyn Write) -> Result<(), Failure> {
