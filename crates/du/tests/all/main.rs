@@ -1,0 +1,7 @@
+//! All tests of the crate that use it as others do: one program, since linking takes longer than most of them.
+
+mod browser;
+mod delete;
+mod json;
+mod scan;
+mod terminal;
