@@ -2,6 +2,7 @@
 
 mod browser;
 mod delete;
+mod file;
 mod json;
 mod scan;
 mod terminal;
