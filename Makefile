@@ -42,9 +42,10 @@ demo: build ## a Python program plainly and in a third of its memory
 
 test: build test-unit test-capi test-torture test-checks test-probes test-small ## every test that fits into a few minutes
 
-test-unit: setup ## the tests of the crates
+# With the preload library that `build` has made already.
+test-unit: build ## the tests of the crates
 	@scripts/setup.sh ncdu
-	cargo test --release --quiet --workspace --exclude memfold-bench --features memfold/rayon,memfold/serde
+	MEMFOLD_PRELOAD_LIB=$(abspath $(PRELOAD)) cargo test --profile tests --quiet --workspace --exclude memfold-bench --features memfold/rayon,memfold/serde
 
 # Two trees are installed; the second one is made for /opt/memfold.
 test-capi: capi ## the C interface, of installed trees: C and C++, valgrind and sanitizers

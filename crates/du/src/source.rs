@@ -28,6 +28,12 @@ pub trait Source {
     /// Which entry of the directory above it a directory is.
     fn slot(&self, number: u32) -> Result<u32, Error>;
 
+    /// Whether a directory itself says to be the entry of a slot, too. Only in a file that somebody made up it may not, so that the way to it could be endless.
+    fn is_at(&self, directory: u32, above: u32, slot: u32) -> Result<bool, Error> {
+        let _ = (directory, above, slot);
+        Ok(true)
+    }
+
     /// Bytes of one of the parts of a directory's entries ([`part`](crate::part)).
     fn part(&self, contents: Contents, number: usize, to: &mut Vec<u8>) -> Result<(), Error>;
 

@@ -152,6 +152,10 @@ impl Source for File {
         self.row_and_place(number).map(|(.., slot)| slot)
     }
 
+    fn is_at(&self, directory: u32, above: u32, slot: u32) -> Result<bool, Error> {
+        self.row_and_place(directory).map(|(_, its_above, its_slot)| (its_above, its_slot) == (above, slot))
+    }
+
     fn part(&self, contents: Contents, number: usize, to: &mut Vec<u8>) -> Result<(), Error> {
         let node = contents.node.filter(|_| number < contents.parts()).ok_or(Error::BadFile)?;
         let mut address = node.to_bits() - 1;

@@ -35,8 +35,8 @@ struct Level {
     contents: Contents,
     /// The part that comes next.
     part: usize,
-    /// Directories of the parts before it, the next one last.
-    waiting: Vec<(u32, OwnEntry)>,
+    /// Directories of the parts before it and their slots, the next one last.
+    waiting: Vec<(u32, u32, OwnEntry)>,
 }
 
 struct Writer<'a, W> {
@@ -151,8 +151,8 @@ impl<W: Write> Writer<'_, W> {
     /// One more directory's beginning or end, or a part's entries; whether there is more.
     fn step(&mut self) -> Result<bool, WriteError> {
         let Some(level) = self.levels.back_mut() else { return Ok(false) };
-        if let Some((child, entry)) = level.waiting.pop() {
-            if child <= level.number {
+        if let Some((child, slot, entry)) = level.waiting.pop() {
+            if child <= level.number || !self.source.is_at(child, level.number, slot)? {
                 return Err(Error::Damaged.into());
             }
             let device = level.device;
@@ -196,7 +196,7 @@ impl<W: Write> Writer<'_, W> {
         while let Some(entry) = entries.read().map_err(Error::from)? {
             match entry.kind {
                 Kind::Directory(number) if written.is_none_or(|written| written < slot) => {
-                    level.waiting.push((number, entry.into()));
+                    level.waiting.push((number, slot, entry.into()));
                 }
                 Kind::Directory(_) | Kind::Gone => (),
                 _ if written.is_some() => (),

@@ -3,15 +3,15 @@
 use super::Contents;
 use crate::Error;
 use crate::entry::Kind;
-use crate::part::Reader;
+use crate::part::{MOST, Reader};
 use crate::source::Source;
 
 struct Level {
     number: u32,
     contents: Contents,
     part: usize,
-    /// Directories of the parts so far, the next one last.
-    next: Vec<u32>,
+    /// Directories of the parts so far and their slots, the next one last.
+    next: Vec<(u32, u32)>,
 }
 
 /// A step on the way.
@@ -51,20 +51,21 @@ impl Below {
         let Some(level) = self.levels.last_mut() else { return Ok(None) };
         while level.next.is_empty() && level.part < level.contents.parts() {
             source.part(level.contents, level.part, &mut self.bytes)?;
-            let mut entries = Reader::new(&self.bytes)?;
+            let (mut entries, mut slot) = (Reader::new(&self.bytes)?, (level.part * MOST) as u32);
             while let Some(entry) = entries.read()? {
                 if let Kind::Directory(number) = entry.kind {
-                    level.next.push(number);
+                    level.next.push((number, slot));
                 }
+                slot += 1;
             }
             level.next.reverse();
             level.part += 1;
         }
         let number = level.number;
         match level.next.pop() {
-            // Numbers grow on the way in, so it ends, whoever wrote them.
-            Some(next) if next <= number => Err(Error::Damaged),
-            Some(next) => self.enter(source, next).map(Some),
+            // Numbers grow on the way in, and each is in one place, so it ends, whoever wrote them.
+            Some((next, slot)) if next <= number || !source.is_at(next, number, slot)? => Err(Error::Damaged),
+            Some((next, _)) => self.enter(source, next).map(Some),
             None => {
                 self.levels.pop();
                 Ok(Some(Step::OutOf(number)))

@@ -1,13 +1,13 @@
 //! `memfold du` as a command: where trees come from and go, what is refused, and how much memory it takes.
 
-mod common;
-
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+
+use super::common;
 
 /// Without what the user, or the machine, has configured.
 fn du(args: &[&str]) -> Output {

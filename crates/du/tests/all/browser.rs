@@ -1,0 +1,141 @@
+//! What can't be seen of the browser with the command (its tests are with it): what takes as long as it likes, what fails in the middle, and a panic.
+//!
+//! This program is what runs in the terminal, once more, with one test that is the browser then.
+
+use std::env;
+use std::io;
+use std::process::Command;
+use std::time::Duration;
+
+use memfold::heap::{Heap, Options};
+use memfold_du::Error;
+use memfold_du::browse::{self, Actions, Control, End, Event, Screen, Step};
+use memfold_du::scan;
+use memfold_du::source::Source;
+
+use super::terminal::{self, DOWN, ENTER, HOME, LEFT, RIGHT, Terminal};
+
+/// Says what the program in the terminal does.
+const PART: &str = "MEMFOLD_TEST_BROWSER";
+
+/// Looks as if it could do anything, and changes nothing.
+struct Pretend<'a>(&'a dyn Source);
+
+/// Something that takes as long as the user likes.
+fn endless(mut tell: impl FnMut(&Step) -> Control) -> Result<(), Error> {
+    let mut step = Step { path: b"/where/it/is".to_vec(), ..Step::default() };
+    while tell(&step) == Control::Go {
+        step.items += 1;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Err(Error::Stopped)
+}
+
+impl Actions for Pretend<'_> {
+    fn source(&self) -> &dyn Source {
+        self.0
+    }
+
+    fn no_delete(&self) -> Option<&str> {
+        None
+    }
+
+    fn no_refresh(&self) -> Option<&str> {
+        None
+    }
+
+    fn no_shell(&self) -> Option<&str> {
+        None
+    }
+
+    fn delete(
+        &mut self,
+        _: u32,
+        _: u32,
+        progress: &mut dyn FnMut(Event<'_>) -> Control,
+    ) -> Result<(), Error> {
+        for path in ["/first", "/second", "/third"] {
+            let error = io::ErrorKind::PermissionDenied.into();
+            if progress(Event::Failed { path: path.as_bytes(), error: &error }) == Control::Stop {
+                return Err(Error::Stopped);
+            }
+        }
+        endless(|step| progress(Event::Step(step)))
+    }
+
+    fn refresh(&mut self, _: u32, progress: &mut dyn FnMut(&Step) -> Control) -> Result<(), Error> {
+        endless(progress)
+    }
+
+    fn shell(&mut self, directory: u32) -> io::Result<()> {
+        let script = format!("echo shell of directory {directory}; read line");
+        Command::new("/bin/sh").args(["-c", &script]).status().map(|_| ())
+    }
+}
+
+/// Nothing, but in the terminal.
+#[test]
+fn in_the_terminal() {
+    let Some(part) = env::var_os(PART) else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    std::fs::create_dir(scratch.path().join("directory")).unwrap();
+    let heap = Heap::new(Options::new()).unwrap();
+    let (session, order) = (heap.session().unwrap(), heap.session().unwrap());
+    let (options, seen) = (scan::Options::default(), scan::Progress::default());
+    let tree = scan::scan(scratch.path(), &options, &heap, &session, &seen, |_| true).unwrap();
+    let look = browse::Options::default();
+    let mut screen = Screen::new(&look).unwrap();
+    assert!(part != "panic", "as was asked for");
+    let end = browse::run(&mut screen, &mut Pretend(&tree), &order, look);
+    drop(screen);
+    assert_eq!(end.unwrap(), End::Quit);
+}
+
+fn start(part: &str) -> Terminal {
+    let mut command = terminal::command(env::current_exe().unwrap());
+    command.args(["--exact", "browser::in_the_terminal", "--nocapture"]);
+    command.env(PART, part);
+    Terminal::new(command, 12, 80)
+}
+
+#[test]
+fn what_takes_long_can_be_stopped() {
+    let mut terminal = start("pretend");
+    // Failures are asked about, until nobody wants to know.
+    terminal.has("/directory");
+    terminal.press(&["d", LEFT, ENTER].concat());
+    terminal.has("/first: permission denied");
+    terminal.press(&[RIGHT, ENTER].concat());
+    terminal.has("/second: permission denied");
+    terminal.press(&[RIGHT, RIGHT, ENTER].concat());
+    terminal.has("Deleting...");
+    terminal.has("Current: /where/it/is");
+    terminal.press("q");
+    terminal.has_no("Deleting...");
+    terminal.press(&["d", LEFT, ENTER].concat());
+    terminal.has("/first: permission denied");
+    terminal.press("q");
+    terminal.has_no("/first");
+    terminal.press("r");
+    terminal.has("Scanning...");
+    terminal.press("q");
+    terminal.has_no("Scanning...");
+    // The shell has the terminal as it was before.
+    terminal.press(&[HOME, ENTER].concat());
+    terminal.has("/..");
+    terminal.press("b");
+    terminal.has("shell of directory 1");
+    assert!(terminal.is_as_before());
+    terminal.press("\n");
+    terminal.has("/..");
+    terminal.press(DOWN);
+    terminal.quit();
+}
+
+#[test]
+fn what_a_panic_says_is_to_be_seen() {
+    let mut terminal = start("panic");
+    assert!(!terminal.end().success());
+    assert!(terminal.is_as_before());
+    terminal.has("as was asked for");
+}

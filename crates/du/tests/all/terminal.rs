@@ -1,0 +1,165 @@
+//! A program in a terminal: what is pressed, and what is to be seen then.
+#![allow(dead_code)]
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native_pty_system};
+use rustix::termios::{LocalModes, tcgetattr};
+
+/// Nothing takes that long, but on a machine that has much else to do.
+pub const LONG: Duration = Duration::from_secs(30);
+
+pub const UP: &str = "\x1b[A";
+pub const DOWN: &str = "\x1b[B";
+pub const RIGHT: &str = "\x1b[C";
+pub const LEFT: &str = "\x1b[D";
+pub const HOME: &str = "\x1b[H";
+pub const ENTER: &str = "\r";
+
+pub struct Terminal {
+    child: Box<dyn Child + Send + Sync>,
+    master: Box<dyn MasterPty + Send>,
+    keys: Box<dyn Write + Send>,
+    output: Receiver<Vec<u8>>,
+    parser: vt100::Parser,
+}
+
+fn size(rows: u16, cols: u16) -> PtySize {
+    PtySize { rows, cols, pixel_width: 0, pixel_height: 0 }
+}
+
+fn parser(rows: u16, cols: u16) -> vt100::Parser {
+    vt100::Parser::new(rows.try_into().unwrap(), cols.try_into().unwrap(), 0)
+}
+
+fn lines(screen: &vt100::Screen) -> Vec<String> {
+    screen.rows(0, u16::MAX).map(|line| line.trim_end().to_string()).collect()
+}
+
+/// A program whose screens are the same wherever the tests run: without colours, and in UTC.
+pub fn command(program: impl AsRef<OsStr>) -> CommandBuilder {
+    let mut command = CommandBuilder::new(program);
+    for (name, value) in [("TERM", "xterm-256color"), ("TZ", "UTC"), ("NO_COLOR", "1")] {
+        command.env(name, value);
+    }
+    command
+}
+
+impl Terminal {
+    /// Starts a program in a terminal of this size.
+    pub fn new(command: CommandBuilder, rows: u16, cols: u16) -> Self {
+        let pair = native_pty_system().openpty(size(rows, cols)).unwrap();
+        let child = pair.slave.spawn_command(command).unwrap();
+        drop(pair.slave);
+        let mut reader = pair.master.try_clone_reader().unwrap();
+        let keys = pair.master.take_writer().unwrap();
+        let (send, output) = channel();
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            // When the program has ended, reading fails.
+            while let Ok(count @ 1..) = reader.read(&mut bytes) {
+                if send.send(bytes[..count].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Terminal { child, master: pair.master, keys, output, parser: parser(rows, cols) }
+    }
+
+    pub fn screen(&self) -> &vt100::Screen {
+        self.parser.screen()
+    }
+
+    pub fn lines(&self) -> Vec<String> {
+        lines(self.screen())
+    }
+
+    /// Waits until the screen is as it has to be.
+    #[track_caller]
+    pub fn until(&mut self, what: &str, is_so: impl Fn(&vt100::Screen) -> bool) {
+        let end = Instant::now() + LONG;
+        while !is_so(self.screen()) {
+            match self.output.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(bytes) => self.parser.process(&bytes),
+                Err(error) => panic!("{what}: {error:?}; this is to be seen:\n{}", self.lines().join("\n")),
+            }
+        }
+    }
+
+    /// Waits until its lines are.
+    #[track_caller]
+    pub fn wait(&mut self, what: &str, is_so: impl Fn(&[String]) -> bool) {
+        self.until(what, |screen| is_so(&lines(screen)));
+    }
+
+    /// Waits until some line has this.
+    #[track_caller]
+    pub fn has(&mut self, text: &str) {
+        self.wait(text, |lines| lines.iter().any(|line| line.contains(text)));
+    }
+
+    /// Waits until no line has this.
+    #[track_caller]
+    pub fn has_no(&mut self, text: &str) {
+        self.wait(&format!("no {text}"), |lines| !lines.iter().any(|line| line.contains(text)));
+    }
+
+    pub fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    pub fn resize(&mut self, rows: u16, cols: u16) {
+        self.parser = parser(rows, cols);
+        self.master.resize(size(rows, cols)).unwrap();
+    }
+
+    /// The program's number.
+    pub fn id(&self) -> i32 {
+        self.child.process_id().unwrap() as i32
+    }
+
+    /// Waits for the program's end.
+    #[track_caller]
+    pub fn end(&mut self) -> ExitStatus {
+        loop {
+            match self.output.recv_timeout(LONG) {
+                Ok(bytes) => self.parser.process(&bytes),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(error) => {
+                    panic!("it does not end: {error:?}; this is to be seen:\n{}", self.lines().join("\n"))
+                }
+            }
+        }
+        self.child.wait().unwrap()
+    }
+
+    /// Ends the browser as a user does.
+    #[track_caller]
+    pub fn quit(&mut self) {
+        self.press("q");
+        let status = self.end();
+        assert!(status.success(), "{status}:\n{}", self.lines().join("\n"));
+        assert!(self.is_as_before());
+    }
+
+    /// Whether the terminal is as it was: the other screen was left, the cursor is there, and lines are edited.
+    pub fn is_as_before(&self) -> bool {
+        let name: PathBuf = self.master.tty_name().unwrap();
+        let modes = File::open(name).map(tcgetattr).unwrap().unwrap();
+        let is_cooked = modes.local_modes.contains(LocalModes::ICANON | LocalModes::ECHO);
+        !self.screen().alternate_screen() && !self.screen().hide_cursor() && is_cooked
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
