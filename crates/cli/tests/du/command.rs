@@ -207,3 +207,38 @@ fn memory_stays_small() {
     assert!(peak(&without) < 8 << 20, "{without}");
     assert!(peak(&looked) < 24 << 20, "{}", peak(&looked));
 }
+
+/// Directories in each other, deeper than files may be open: the threads that read them close what they can.
+#[test]
+fn deep_trees_need_few_open_files() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut items = 0;
+    for chain in 0..4 {
+        let mut at = scratch.path().join(format!("chain{chain}"));
+        items += 1;
+        for level in 0..700 {
+            if level % 3 == chain % 3 {
+                fs::create_dir_all(at.join("e/f")).unwrap();
+                items += 2;
+            }
+            at.push("d");
+            items += 1;
+        }
+        fs::create_dir_all(at).unwrap();
+    }
+    for files in [40, 64, 1024] {
+        for threads in [1, 2, 8] {
+            let script =
+                format!("ulimit -n {files}; exec \"$0\" du --ignore-config --json -t {threads} \"$1\"");
+            let output = Command::new("sh")
+                .arg("-c")
+                .arg(&script)
+                .arg(common::MEMFOLD)
+                .arg(scratch.path())
+                .output()
+                .unwrap();
+            let page: Value = serde_json::from_slice(&output.stdout).unwrap();
+            assert_eq!((&page["items"], &page["failures"]), (&items.into(), &0.into()), "{script}");
+        }
+    }
+}

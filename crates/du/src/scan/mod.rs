@@ -136,8 +136,9 @@ pub fn rescan(
         names.push((at, CString::new(tree.own_entry(at)?.name).map_err(|_| Error::Damaged)?));
         at = tree.above(at)?;
     }
-    for (number, name) in names.into_iter().rev() {
-        open = Arc::new(open).below(name, number).map_err(|error| Error::Root(error.into()))?;
+    if directory != ROOT {
+        let way = names.into_iter().rev().map(|(number, name)| (name, number));
+        open = open.down(way).map_err(|error| Error::Root(error.into()))?;
         own = open.entry(options.extended).map_err(|error| Error::Root(error.into()))?;
     }
     let (above, slot) = (tree.above(directory)?, tree.slot(directory)?);
@@ -189,7 +190,7 @@ fn read(
     let (send, receive) = sync_channel::<Batch>(WAITING);
     thread::scope(|scope| {
         let mut workers = Vec::new();
-        for _ in 0..options.threads.max(1) {
+        for _ in 0..options.threads.clamp(1, open::most_threads()) {
             let (shared, send) = (&shared, send.clone());
             let work = move || {
                 let result = Worker::new(shared, heap, send).and_then(|mut worker| worker.work());

@@ -11,6 +11,7 @@ use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, Statx, StatxAttributes, StatxFlags, makedev, openat, statx, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use crate::entry::{Extended, Kind};
 use crate::tree::OwnEntry;
@@ -52,6 +53,12 @@ fn is_mounted(stat: &Statx) -> bool {
         || stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
 }
 
+/// Whether something is mounted at a name: files of an overlay are on other devices, too.
+pub fn is_mount(directory: &OwnedFd, name: &CStr) -> bool {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_SYNC_AS_STAT;
+    statx(directory, name, flags, StatxFlags::TYPE).is_ok_and(|stat| is_mounted(&stat))
+}
+
 /// What a directory is by itself.
 fn entry(stat: &Statx, extended: bool) -> OwnEntry {
     OwnEntry {
@@ -91,6 +98,16 @@ impl Open {
             is_mounted: true,
         };
         Ok((open, entry))
+    }
+
+    /// A directory below it, by the names and numbers of those on the way. Those are closed.
+    pub fn down(self, way: impl IntoIterator<Item = (CString, u32)>) -> Result<Open, Errno> {
+        way.into_iter().try_fold(self, |open, (name, number)| {
+            let open = Arc::new(open);
+            let below = open.below(name, number)?;
+            open.close();
+            Ok(below)
+        })
     }
 
     /// One of its directories.
@@ -163,14 +180,16 @@ impl Open {
         if is_same { Ok(()) } else { Err(Errno::STALE) }
     }
 
-    /// Closes it, if nobody uses it just now, and it is not the root.
-    pub fn close(&self) -> bool {
-        let mut file = self.lock();
-        let is_free = self.above.is_some() && file.as_ref().is_some_and(|file| Arc::strong_count(file) == 1);
-        if is_free {
-            *file = None;
+    /// Closes it, if it is not the root: who uses it just now has it until then. It is opened again when it is wanted.
+    pub fn close(&self) {
+        if self.above.is_some() {
+            *self.lock() = None;
         }
-        is_free
+    }
+
+    /// Whether it needs not be opened again.
+    pub fn is_open(&self) -> bool {
+        self.lock().is_some()
     }
 
     /// Deletes it, when it is empty.
@@ -179,16 +198,33 @@ impl Open {
         unlinkat(above.file()?.as_fd(), &self.name, AtFlags::REMOVEDIR)
     }
 
-    /// Before it is forgotten: opens the one above, if that had to be closed, which is one step from here.
-    pub fn leave(&self) {
-        if let (Some(above), Some(file)) = (&self.above, &*self.lock())
-            && above.lock().is_none()
-            && let Ok(up) = openat(file.as_fd(), c"..", FLAGS, Mode::empty())
-            && above.must_be(&up).is_ok()
-        {
-            *above.lock() = Some(Arc::new(up));
+    /// Before it is forgotten: opens the one above, if that had to be closed, which is one step from here. What was opened so.
+    pub fn leave(&self) -> Option<Arc<Open>> {
+        let (above, file) = (self.above.as_ref()?, self.lock().clone()?);
+        if above.is_open() {
+            return None;
         }
+        let up = openat(file.as_fd(), c"..", FLAGS, Mode::empty()).ok()?;
+        above.must_be(&up).ok()?;
+        *above.lock() = Some(Arc::new(up));
+        Some(above.clone())
     }
+}
+
+/// Files that the process may have open.
+fn files() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// How many directories may be open beside those that are worked at.
+pub fn most() -> usize {
+    const MOST: u64 = 200;
+    (files() / 4).clamp(2, MOST) as usize
+}
+
+/// How many threads may work: each opens a directory, the one above it, and what it looks at.
+pub fn most_threads() -> usize {
+    usize::try_from(files() / 8).unwrap_or(usize::MAX).max(1)
 }
 
 impl Drop for Open {

@@ -1,18 +1,19 @@
 //! Directories that wait to be read.
 
+use std::collections::VecDeque;
 use std::ffi::CString;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 
 use memfold::heap::Session;
 
-use super::open::Open;
+use super::open::{self, Open};
 use crate::Error;
 use crate::entry::Kind;
 use crate::part::Reader;
 use crate::tree::Contents;
 
-/// Directories that may be open while they have some that wait.
-const OPEN: usize = 200;
+/// Directories above one another that are opened again when the last one of a chain is left.
+const LEFT: usize = 8;
 
 /// A directory to be read.
 pub struct Task {
@@ -75,8 +76,10 @@ impl Level {
 struct State {
     start: Option<Task>,
     levels: Vec<Level>,
-    /// Levels below this one, from the root, may be closed.
-    closed: usize,
+    /// Those that were opened last, and may be open. All others are closed: also those in which nothing waits, while what is below them is read.
+    open: VecDeque<Weak<Open>>,
+    /// How many.
+    most: usize,
     /// Threads that read, and may bring more.
     busy: usize,
     is_stopped: bool,
@@ -91,7 +94,14 @@ pub struct Stack {
 impl Stack {
     pub fn new(open: Arc<Open>, above: u32, slot: u32) -> Self {
         let start = Task { number: open.number, place: Place::Start { open, above, slot } };
-        let state = State { start: Some(start), levels: Vec::new(), closed: 0, busy: 0, is_stopped: false };
+        let state = State {
+            start: Some(start),
+            levels: Vec::new(),
+            open: VecDeque::new(),
+            most: open::most(),
+            busy: 0,
+            is_stopped: false,
+        };
         Stack { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -133,16 +143,20 @@ impl Stack {
         }
     }
 
+    /// Closes all directories that can be opened again: there are too many.
+    pub fn close(&self) {
+        let closed = std::mem::take(&mut self.lock().open);
+        closed.iter().filter_map(Weak::upgrade).for_each(|open| open.close());
+    }
+
     /// A task is done; perhaps there are more.
     pub fn done(&self, level: Option<Level>) {
         let mut state = self.lock();
         state.busy -= 1;
         let is_more = level.is_some();
-        state.levels.extend(level);
-        // The lowest ones are needed last.
-        while state.levels.len() - state.closed > OPEN {
-            state.levels[state.closed].open.close();
-            state.closed += 1;
+        if let Some(level) = level {
+            state.keep(&level.open);
+            state.levels.push(level);
         }
         if is_more || state.busy == 0 {
             self.changed.notify_all();
@@ -157,13 +171,29 @@ impl State {
         }
         while let Some(level) = self.levels.last_mut() {
             if let Some(task) = level.next(nodes)? {
+                let open = level.open.clone();
+                if !open.is_open() {
+                    self.keep(&open);
+                }
                 return Ok(Some(task));
             }
-            if let Some(level) = self.levels.pop() {
-                level.open.leave();
+            let mut left = self.levels.pop().map(|level| level.open);
+            for _ in 0..LEFT {
+                left = left.and_then(|open| open.leave());
+                let Some(open) = &left else { break };
+                self.keep(open);
             }
-            self.closed = self.closed.min(self.levels.len());
         }
         Ok(None)
+    }
+
+    /// Notes that a directory is open, or will be; the one that was noted long ago is closed for it.
+    fn keep(&mut self, open: &Arc<Open>) {
+        self.open.push_back(Arc::downgrade(open));
+        while self.open.len() > self.most {
+            if let Some(old) = self.open.pop_front().and_then(|old| old.upgrade()) {
+                old.close();
+            }
+        }
     }
 }

@@ -95,7 +95,9 @@ fn start(part: &str) -> Terminal {
     let mut command = terminal::command(env::current_exe().unwrap());
     command.args(["--exact", "browser::in_the_terminal", "--nocapture"]);
     command.env(PART, part);
-    Terminal::new(command, 12, 80)
+    // What the test program says of itself must not take all of the screen.
+    command.env("RUST_BACKTRACE", "0");
+    Terminal::new(command, 24, 80)
 }
 
 #[test]
