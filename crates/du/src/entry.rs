@@ -38,6 +38,8 @@ impl Kind {
 pub struct Link {
     /// The file's number in its file system.
     pub inode: u64,
+    /// Which of the tree's file systems that is, if it is not the directory's: single files can be mounted, and layers of an overlay are of several.
+    pub device: Option<u32>,
     /// How many names it has, those too that are not in the tree. Fewer than there are in the tree is possible: names come and go.
     pub names: u32,
 }

@@ -3,13 +3,13 @@
 //! ```text
 //!   | count, 1 | extended, 1 | bytes of others, LEB | kinds | lengths | same | shared | sizes | blocks | others | names |
 //!
-//!     kinds     a byte an entry: kind (3 bits), how blocks are given (2 bits), whether it has other names (1 bit)
+//!     kinds     a byte an entry: kind (3 bits), how blocks are given (2 bits), whether it has other names (1 bit), and is on another file system than the directory (1 bit)
 //!     lengths   a byte an entry: bytes of its size, and of its blocks (4 bits each)
 //!     same      a byte an entry, if some have extended information: has it, and which of it is the last one's
 //!     shared    a byte an entry: how much of the name is that of the name before
 //!     sizes     each in as few bytes as it needs, little-endian
 //!     blocks    where they are neither none nor what the size asks for: how far they are from that, zigzag
-//!     others    a directory's number, a failure's number, inode and count of names, time, mode, user, group: LEB128, most of them as the
+//!     others    a directory's number, a failure's number, inode, count of names and file system, time, mode, user, group: LEB128, most of them as the
 //!               distance from the last one
 //!     names     the rest of each name, and a zero
 //! ```
@@ -31,6 +31,7 @@ const PAGE: u64 = 4096;
 pub struct Malformed;
 
 const HAS_LINK: u8 = 1 << 5;
+const HAS_DEVICE: u8 = 1 << 6;
 /// How blocks are given.
 const AS_SIZE: u8 = 0;
 const NONE: u8 = 1;
@@ -155,7 +156,11 @@ impl Writer {
             0 => (NONE, 0),
             blocks => (OTHER, zigzag(blocks.wrapping_sub(expected) as i64)),
         };
-        let link = if entry.link.is_some() { HAS_LINK } else { 0 };
+        let link = match entry.link {
+            None => 0,
+            Some(Link { device: None, .. }) => HAS_LINK,
+            Some(_) => HAS_LINK | HAS_DEVICE,
+        };
         self.kinds.push(code | given << 3 | link);
         let (size_len, blocks_len) = (len_of(entry.size), len_of(distance));
         self.lengths.push((size_len | blocks_len << 4) as u8);
@@ -164,6 +169,9 @@ impl Writer {
         if let Some(link) = entry.link {
             put_step(&mut self.others, link.inode, self.last.inode);
             put_number(&mut self.others, link.names.into());
+            if let Some(device) = link.device {
+                put_number(&mut self.others, device.into());
+            }
             self.last.inode = link.inode;
         }
         self.add_extended(entry.extended);
@@ -337,6 +345,7 @@ impl<'b> Reader<'b> {
     pub fn read(&mut self) -> Result<Option<Entry<'_>>, Malformed> {
         let Some(kind) = self.kinds.get(self.at) else { return Ok(None) };
         let (code, given, has_link) = (kind & 7, kind >> 3 & 3, kind & HAS_LINK != 0);
+        let has_device = kind & HAS_DEVICE != 0;
         let kind = match code {
             0 => Kind::File,
             1 => {
@@ -364,8 +373,10 @@ impl<'b> Reader<'b> {
             false => None,
             true => {
                 self.last.inode = self.others.step(self.last.inode)?;
-                let names = u32::try_from(self.others.leb()?).map_err(|_| Malformed)?;
-                Some(Link { inode: self.last.inode, names })
+                let mut small = || u32::try_from(self.others.leb()?).map_err(|_| Malformed);
+                let names = small()?;
+                let device = has_device.then(small).transpose()?;
+                Some(Link { inode: self.last.inode, device, names })
             }
         };
         let extended = self.extended()?;
@@ -413,7 +424,7 @@ mod tests {
     fn entries() -> Vec<Entry<'static>> {
         let extended = Extended { modified: 1_700_000_000, user: 1000, group: 100, mode: 0o100_644 };
         let file = Entry { name: b"", kind: Kind::File, size: 0, blocks: 0, link: None, extended: None };
-        let link = Link { inode: u64::MAX, names: 2 };
+        let link = Link { inode: u64::MAX, device: None, names: 2 };
         vec![
             Entry { name: b"a", size: 1, blocks: 8, ..file },
             Entry {
@@ -436,7 +447,7 @@ mod tests {
                 name: &[b'b'; 300],
                 size: 1 << 40,
                 blocks: 0,
-                link: Some(Link { inode: 0, names: u32::MAX }),
+                link: Some(Link { inode: 0, device: Some(u32::MAX), names: u32::MAX }),
                 ..file
             },
             Entry { name: b"c", kind: Kind::Failed(13), ..file },

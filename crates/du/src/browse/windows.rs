@@ -147,7 +147,7 @@ impl Info {
             return Ok(());
         }
         if self.names.is_empty() {
-            self.names = source.names(link.inode, source.row(directory)?.device)?;
+            self.names = source.names(link.inode, link.device.unwrap_or(source.row(directory)?.device))?;
         }
         let height = links_height(size).max(1);
         self.selected = self.selected.min(self.names.len().saturating_sub(1));

@@ -24,7 +24,7 @@ pub struct Said {
     /// Bytes.
     pub disk: u64,
     pub device: Option<u64>,
-    inode: Option<u64>,
+    pub inode: Option<u64>,
     is_linked: bool,
     names: u32,
     is_other: bool,
@@ -128,15 +128,12 @@ impl Fields {
         lexer.wrong(Wrong::Name(self.name.clone(), why))
     }
 
-    /// The entry; `above` is the file system's number of the directory in which it is.
-    pub fn entry(&self, kind: Kind, above: u64, is_extended: bool) -> Entry<'_> {
+    /// The entry; `device` is its file system, if that is not the directory's.
+    pub fn entry(&self, kind: Kind, device: Option<u32>, is_extended: bool) -> Entry<'_> {
         let said = &self.said;
         let link = match (kind, said.inode) {
-            // The tree knows file systems of directories only: a file of another one counts for itself, before it is taken for one that has its number here.
-            (Kind::File | Kind::Other, Some(inode))
-                if (said.is_linked || said.names > 1) && said.device.is_none_or(|device| device == above) =>
-            {
-                Some(Link { inode, names: said.names })
+            (Kind::File | Kind::Other, Some(inode)) if said.is_linked || said.names > 1 => {
+                Some(Link { inode, device, names: said.names })
             }
             _ => None,
         };

@@ -27,7 +27,7 @@ pub fn put(out: &mut Vec<u8>, entry: &Entry<'_>, device: Option<u64>, row: Optio
         field(",\"mode\":", mode.into());
         field(",\"mtime\":", modified as u64);
     }
-    if let Some(Link { inode, names }) = entry.link {
+    if let Some(Link { inode, names, .. }) = entry.link {
         field(",\"ino\":", inode);
         out.extend_from_slice(b",\"hlnkc\":true");
         if names > 0 {

@@ -108,19 +108,18 @@ impl<'s> Reader<'_, 's, '_> {
         let device = self.devices.all.get(above as usize).copied().unwrap_or(0);
         // One of another file system has nothing in it; if it does, that counts more than what was said.
         let is_left_out = fields.said.excluded == Some(Excluded::OtherFileSystem);
+        let counts = is_directory || fields.said.inode.is_some();
+        let other = fields.said.device.filter(|own| counts && *own != device);
+        let other = other.map(|own| self.devices.number(own, lexer)).transpose()?;
         if is_directory && !(is_left_out && lexer.take(b']')?) {
-            let number = match fields.said.device {
-                Some(own) if own != device => self.devices.number(own, lexer)?,
-                _ => above,
-            };
-            let row = fields.said.row(number);
+            let row = fields.said.row(other.unwrap_or(above));
             self.failures += u64::from(row.flags & flags::FAILED != 0);
-            let entry = fields.entry(Kind::Directory(0), device, self.options.extended);
+            let entry = fields.entry(Kind::Directory(0), None, self.options.extended);
             return Ok(builder.begin(&entry, row)?);
         }
         let kind = fields.said.kind();
         self.failures += u64::from(matches!(kind, Kind::Failed(_)));
-        Ok(builder.add(&fields.entry(kind, device, self.options.extended))?)
+        Ok(builder.add(&fields.entry(kind, other, self.options.extended))?)
     }
 
     /// Nothing comes behind the root.
@@ -167,7 +166,7 @@ pub fn read<'s>(
     let mut devices = Devices::default();
     let device = fields.said.device.unwrap_or(0);
     let row = fields.said.row(devices.number(device, &lexer)?);
-    let root = OwnEntry::from(fields.entry(Kind::Directory(ROOT), device, options.extended));
+    let root = OwnEntry::from(fields.entry(Kind::Directory(ROOT), None, options.extended));
     let builder = Builder::new(heap, session, root, row)?;
     let mut reader = Reader { lexer, fields, builder, devices, options, size, disk, items: 0, failures: 0 };
     let mut last = Instant::now();

@@ -190,6 +190,7 @@ impl<W: Write> Writer<'_, W> {
     fn part(&mut self, written: Option<u32>) -> Result<(), WriteError> {
         let Writer { source, options, out, levels, bytes, name, items, .. } = self;
         let Some(level) = levels.back_mut() else { return Ok(()) };
+        let devices = source.devices();
         source.part(level.contents, level.part, bytes)?;
         let mut entries = Reader::with(bytes, std::mem::take(name)).map_err(Error::from)?;
         let mut slot = (level.part * MOST) as u32;
@@ -208,8 +209,9 @@ impl<W: Write> Writer<'_, W> {
                     *items += 1;
                 }
                 _ => {
+                    let device = entry.link.and_then(|link| devices.get(link.device? as usize).copied());
                     out.extend_from_slice(b",\n");
-                    put(out, &entry, None, None, options.extended);
+                    put(out, &entry, device, None, options.extended);
                     *items += 1;
                 }
             }

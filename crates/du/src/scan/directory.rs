@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstatfs, openat,
 use rustix::io::Errno;
 
 use super::Shared;
-use super::open::Open;
+use super::open::{self, Open};
 use super::stack::{Level, Place, Task};
 use crate::Error;
 use crate::entry::{Entry, Extended, Kind, Link};
@@ -83,7 +83,12 @@ impl<'a, 's> Worker<'a, 's> {
         let (opened, above, slot) = match task.place {
             Place::Start { open, above, slot } => (Ok(open), above, slot),
             Place::Below { above, name, slot } => {
-                (above.below(name, task.number).map(Arc::new), above.number, slot)
+                let mut opened = above.below(name.clone(), task.number);
+                if matches!(opened, Err(Errno::MFILE | Errno::NFILE)) {
+                    self.shared.stack.close();
+                    opened = above.below(name, task.number);
+                }
+                (opened.map(Arc::new), above.number, slot)
             }
         };
         let level = match opened.and_then(|open| Ok((open.file()?, open))) {
@@ -123,8 +128,9 @@ impl<'a, 's> Worker<'a, 's> {
                 entry.kind = Kind::Directory(shared.number()?);
             }
             row.count(entry);
-            if let Some(Link { inode, names }) = entry.link {
+            if let Some(Link { inode, device: other, names }) = entry.link {
                 let Entry { size, blocks, .. } = *entry;
+                let device = other.unwrap_or(device);
                 batch.links.push(Name { inode, device, directory: number, slot, names, size, blocks });
                 if batch.links.len() >= LINKS {
                     flush(send, batch)?;
@@ -183,8 +189,11 @@ impl<'a, 's> Worker<'a, 's> {
                 path.extend_from_slice(name.to_bytes());
                 exclude.matches(&path)
             });
-            let entry =
-                if is_excluded { nothing(name, Kind::Excluded) } else { self.shared.entry(file, name) };
+            let entry = if is_excluded {
+                nothing(name, Kind::Excluded)
+            } else {
+                self.shared.entry(open.device, file, name)
+            };
             self.listing.add(&entry, &mut self.nodes)?;
         }
         Ok(count)
@@ -225,8 +234,8 @@ impl Shared<'_> {
         }) as u32
     }
 
-    /// What there is to know of a name.
-    fn entry<'n>(&self, directory: &OwnedFd, name: &'n CStr) -> Entry<'n> {
+    /// What there is to know of a name in a directory that is on this device.
+    fn entry<'n>(&self, device: u64, directory: &OwnedFd, name: &'n CStr) -> Entry<'n> {
         let stat = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             Err(error) => return nothing(name, Kind::Failed(error.raw_os_error() as u16)),
@@ -246,11 +255,17 @@ impl Shared<'_> {
             FileType::Directory => Kind::Directory(0),
             _ => Kind::Other,
         };
-        if kind.is_directory() && self.options.one_file_system && stat.st_dev != self.device {
+        if self.options.one_file_system
+            && stat.st_dev != self.device
+            && (kind.is_directory() || stat.st_dev != device && open::is_mount(directory, name))
+        {
             return nothing(name, Kind::OtherFileSystem);
         }
-        let link =
-            (has_link && !kind.is_directory()).then(|| Link { inode: stat.st_ino, names: names(&stat) });
+        let link = (has_link && !kind.is_directory()).then(|| Link {
+            inode: stat.st_ino,
+            device: (stat.st_dev != device).then(|| self.device(stat.st_dev)),
+            names: names(&stat),
+        });
         let extended = self.options.extended.then_some(Extended {
             modified: stat.st_mtime as i64,
             user: stat.st_uid,

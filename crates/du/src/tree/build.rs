@@ -163,9 +163,9 @@ impl<'s> Builder<'s> {
                     set_slots(tree, &mut slots)?;
                 }
             }
-            if let Some(Link { inode, names }) = entry.link {
+            if let Some(Link { inode, device, names }) = entry.link {
                 let Entry { size, blocks, .. } = *entry;
-                let device = row.device;
+                let device = device.unwrap_or(row.device);
                 batch.links.push(Name { inode, device, directory: number, slot, names, size, blocks });
                 if batch.links.len() == LINKS {
                     tree.put(&batch)?;

@@ -42,6 +42,18 @@ pub struct Name {
     pub blocks: u64,
 }
 
+impl Name {
+    /// Whether it is the same file's.
+    pub(super) fn is_of(&self, other: &Name) -> bool {
+        (self.inode, self.device) == (other.inode, other.device)
+    }
+
+    /// Whether it is the same name, whatever is known of the file.
+    pub(super) fn is(&self, other: &Name) -> bool {
+        self.is_of(other) && (self.directory, self.slot) == (other.directory, other.slot)
+    }
+}
+
 /// Directories that are corrected at a time, in the order of their rows.
 const AT_ONCE: usize = 2048;
 

@@ -323,6 +323,11 @@ impl<'s> Tree<'s> {
         Ok(())
     }
 
+    /// The first name in the list that is not before this one.
+    fn name_from(&self, name: Name) -> Result<Option<Name>, Error> {
+        Ok(self.links.range(name..)?.next().transpose()?)
+    }
+
     fn cell<T: Plain + Copy>(&self, number: u32, column: Column<T>) -> Result<T, Error> {
         self.rows.get(Number(number.into()), column)?.ok_or(Error::Damaged)
     }

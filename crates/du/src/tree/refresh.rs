@@ -103,7 +103,10 @@ impl Refresh<'_, '_> {
                 let mut slot = (part * MOST) as u32;
                 while let Some(entry) = entries.read()? {
                     if let Some(link) = entry.link {
-                        self.count_file(link.inode, row.device, (number, slot))?;
+                        let device = link.device.unwrap_or(row.device);
+                        let at =
+                            Name { inode: link.inode, device, directory: number, slot, ..Name::default() };
+                        self.count_file(&at)?;
                     }
                     slot += 1;
                 }
@@ -113,15 +116,18 @@ impl Refresh<'_, '_> {
     }
 
     /// Counts a file anew, when the first of its new names is met.
-    fn count_file(&mut self, inode: u64, device: u32, at: (u32, u32)) -> Result<(), Error> {
-        let names = self.tree.names(inode, device)?;
-        let (new, old): (Vec<Name>, Vec<Name>) = names.iter().partition(|name| self.is_new(name));
-        match new.first() {
-            Some(first) if (first.directory, first.slot) == at => {
-                self.tree.change_names(&old, &names, names.clone(), first.names)
-            }
-            _ => Ok(()),
+    fn count_file(&mut self, at: &Name) -> Result<(), Error> {
+        // Not all names are looked at for each of them: new ones are in the directory itself, or behind all that were there.
+        let mut first = None;
+        for (directory, end) in [(self.directory, self.directory), (self.first, u32::MAX)] {
+            let from = Name { directory, slot: 0, ..*at };
+            let next = self.tree.name_from(from)?;
+            first = first.or(next.filter(|next| next.is_of(at) && next.directory <= end));
         }
+        let Some(first) = first.filter(|first| first.is(at)) else { return Ok(()) };
+        let names = self.tree.names(at.inode, at.device)?;
+        let old: Vec<Name> = names.iter().filter(|name| !self.is_new(name)).copied().collect();
+        self.tree.change_names(&old, &names, names.clone(), first.names)
     }
 
     /// Ends it without what came: the directory stands in the tree as one that can't be read, by this error number of the system's.

@@ -26,8 +26,8 @@ impl Tree<'_> {
             self.set_row(number, &Row::default())?;
         }
         off.count(&entry.entry());
-        if let Some(Link { inode, .. }) = entry.link {
-            let device = self.row(directory)?.device;
+        if let Some(Link { inode, device, .. }) = entry.link {
+            let device = device.unwrap_or(self.row(directory)?.device);
             self.forget(inode, device, |_, name| Ok((name.directory, name.slot) == (directory, slot)))?;
             off.set_sum(off.sum().minus(entry.entry().sum()));
         }
@@ -156,16 +156,16 @@ impl Tree<'_> {
                 self.part(row.contents(), part, &mut bytes)?;
                 let mut entries = Reader::new(&bytes)?;
                 while let Some(entry) = entries.read()? {
-                    linked.extend(entry.link.map(|link| (link.inode, slot)));
+                    linked
+                        .extend(entry.link.map(|link| (link.inode, link.device.unwrap_or(row.device), slot)));
                     slot += 1;
                 }
-                for (inode, slot) in linked {
+                for (inode, device, slot) in linked {
                     // Those of a file go together, so it counts anew once.
-                    let names = self.names(inode, row.device)?;
-                    if names.iter().any(|name| (name.directory, name.slot) == (number, slot)) {
-                        self.forget(inode, row.device, |tree, name| {
-                            tree.is_below(name.directory, directory)
-                        })?;
+                    let name = Name { inode, device, directory: number, slot, ..Name::default() };
+                    let is_there = self.name_from(name)?.is_some_and(|there| there.is(&name));
+                    if is_there {
+                        self.forget(inode, device, |tree, name| tree.is_below(name.directory, directory))?;
                     }
                 }
             }

@@ -50,7 +50,9 @@ fn contents(random: &mut Random, depth: usize, most: usize, files: &[(u64, u32)]
             2 | 3 if !files.is_empty() => {
                 let (inode, names) = files[random.below(files.len())];
                 entry = OwnEntry { name: name.clone(), ..file(Vec::new(), inode * 1000) };
-                entry.link = Some(Link { inode, names });
+                // The file is on the second file system, the directory on the first.
+                let device = (inode % 3 == 0).then_some(1);
+                entry.link = Some(Link { inode, device, names });
             }
             4 => entry.kind = Kind::Failed(13),
             5 => entry.kind = Kind::Other,
@@ -146,7 +148,7 @@ pub(crate) fn compare(
         let Kind::Directory(below) = entry.kind else {
             assert_eq!(*entry, node.entry);
             if let Some(link) = entry.link {
-                let names = tree.names(link.inode, row.device).unwrap();
+                let names = tree.names(link.inode, link.device.unwrap_or(row.device)).unwrap();
                 assert!(names.iter().any(|name| (name.directory, name.slot) == (number, *slot)));
                 assert!(names.iter().all(|name| name.names == all[&link.inode]), "{names:?}");
             }

@@ -93,7 +93,7 @@ fn columns_come_and_go() {
     let extended = Extended { modified: 1_000_000_000, ..Extended::default() };
     let tree = tree(&heap, &session, Some(extended), |builder| {
         let with = |entry| Entry { extended: Some(extended), ..entry };
-        let link = Some(Link { inode: 7, names: 2 });
+        let link = Some(Link { inode: 7, device: None, names: 2 });
         builder.begin(&with(directory("d")), Row::default())?;
         builder.add(&Entry { link, ..with(file("one", 8192)) })?;
         let later = Extended { modified: 1_700_000_000, ..extended };
@@ -202,7 +202,7 @@ fn nothing_panics_however_small_the_screen_is() {
     let (session, order) = (heap.session().unwrap(), heap.session().unwrap());
     let extended = Some(Extended::default());
     let tree = tree(&heap, &session, extended, |builder| {
-        let link = Some(Link { inode: 1, names: 9 });
+        let link = Some(Link { inode: 1, device: None, names: 9 });
         builder.add(&Entry { link, extended, ..file("文件", 1) })?;
         builder.add(&Entry { link, extended, ..file(&"x".repeat(255), u64::MAX >> 2) })?;
         builder.begin(&Entry { extended, ..directory("d") }, Row::default())?;

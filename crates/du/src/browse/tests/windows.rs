@@ -27,7 +27,7 @@ fn inside(test: &Test<'_, '_>) -> Vec<String> {
 #[test]
 fn a_file_s_names_are_shown_and_can_be_gone_to() {
     let fill = |builder: &mut Builder<'_>| {
-        let link = Some(Link { inode: 7, names: 3 });
+        let link = Some(Link { inode: 7, device: None, names: 3 });
         builder.begin(&directory("a"), Row::default())?;
         builder.begin(&directory("b"), Row::default())?;
         builder.add(&Entry { link, ..file("two", 10_000) })?;

@@ -68,8 +68,8 @@ fn fields_are_what_they_say() {
     let check = |tree: &Tree<'_>| {
         let link = find(tree, "link");
         let inode = u64::MAX;
-        assert_eq!((link.kind, link.link), (Kind::File, Some(Link { inode, names: u32::MAX })));
-        assert_eq!(find(tree, "linked").link, Some(Link { inode, names: 0 }));
+        assert_eq!((link.kind, link.link), (Kind::File, Some(Link { inode, device: None, names: u32::MAX })));
+        assert_eq!(find(tree, "linked").link, Some(Link { inode, device: None, names: 0 }));
         let most = u32::MAX;
         let ago = Extended { modified: -1, user: most, group: most, mode: u16::MAX };
         assert_eq!(find(tree, "long ago").extended, Some(ago));
@@ -107,13 +107,18 @@ fn other_ways_to_write_the_same_are_read() {
         // White space, order, escapes, unknown keys of all kinds, parts of seconds, sizes that are no blocks.
         " [ 1 , 2 , { \"a\" : [ 1 , { } , [ ] ] } ,\r\n\t[ { \"name\" : \"\\/r\" } , { \"mtime\" : -7.25 , \"dsize\" : 1 , \"asize\" : 5 , \"name\" : \"a\\uD83D\\ude00\" } ] ] \n",
         r#"[1,10000,{"timestamp":1e9},[{"name":"/r","what":{"a":[{"b":"]}\"","c":-1.5e+7}],"":null}},{"n\u0061me":"a😀","asize":5,"dsize":512,"mtime":18446744073709551609,"hlnkc":false,"a key that nobody knows":true}]]"#,
-        // A device of its own, on which nobody is asked for the number.
-        r#"[1,0,{},[{"name":"/r"},{"name":"a😀","asize":5,"dsize":512,"mtime":-7,"dev":3,"ino":4,"nlink":2}]]"#,
         // No number, so it is counted for itself.
         r#"[1,0,{},[{"name":"/r"},{"name":"a😀","asize":5,"dsize":512,"mtime":-7,"hlnkc":true}]]"#,
     ] {
         assert_eq!(String::from_utf8(again(other.as_bytes())).unwrap(), plain);
     }
+    // A linked file of another file system than its directory: it is that of the same number there, and no other.
+    let files = r#"[1,0,{},[{"name":"/r","dev":1},{"name":"a","asize":5,"dev":3,"ino":4,"nlink":3},{"name":"b","asize":7,"ino":4,"nlink":2},[{"name":"c","dev":3},{"name":"d","asize":5,"ino":4,"nlink":3}]]]"#;
+    let sizes = |tree: &Tree<'_>| (tree.row(0).unwrap().size, tree.row(0).unwrap().shared_size);
+    assert_eq!(with_tree(files.as_bytes(), sizes).unwrap(), (12, 12));
+    let written = String::from_utf8(again(files.as_bytes())).unwrap();
+    assert!(written.contains(r#"{"name":"a","asize":5,"dev":3,"#), "{written}");
+    assert_eq!(String::from_utf8(again(written.as_bytes())).unwrap(), written);
     // Halves of pairs stand for themselves, and a directory of another file system counts if there is something in it.
     let halves = again(br#"[1,2,{},[{"name":"/"},{"name":"\ud83dx\ude00\ud83d\ud83d\ude00"},[{"name":"o","excluded":"othfs"},{"name":"in"}]]]"#);
     assert!(halves.ends_with(b"{\"name\":\"\xed\xa0\xbdx\xed\xb8\x80\xed\xa0\xbd\xf0\x9f\x98\x80\"},\n[{\"name\":\"o\"},\n{\"name\":\"in\"}]]]\n"));
