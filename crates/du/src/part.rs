@@ -14,7 +14,7 @@
 //!     names     the rest of each name, and a zero
 //! ```
 //!
-//! Like stands beside like, so that it compresses; with names in their order, of a million files 13.4 bytes each are left (docs/du.md).
+//! Like stands beside like, so that it compresses; with names in their order, of a million files 13.5 bytes each are left (docs/du.md).
 //! Bytes may come from anybody's file: a part that is not as above is an error, never more than that.
 
 use crate::entry::{BLOCK, Entry, Extended, Kind, Link};
