@@ -4,22 +4,21 @@
 //! opened from those above them and links never followed, so what is put in a directory's place meanwhile is not entered; a directory into which something is put at the last moment can't be
 //! deleted, since it is not empty.
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, RawDir, statat, unlinkat};
 use rustix::io::Errno;
 
 use crate::Error;
+use crate::browse::shown;
 use crate::entry::{Entry, Kind};
 use crate::part::Reader;
-use crate::scan::open::Open;
-use crate::source::{ROOT, Source};
+use crate::scan::{self, open::Open};
+use crate::source::Source;
 use crate::tree::{Contents, Tree};
 
 /// Directories that are open at a time.
@@ -51,7 +50,7 @@ impl From<Error> for Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = |path: &Vec<u8>| String::from_utf8_lossy(path).into_owned();
+        let path = |path: &Vec<u8>| shown(path);
         match self {
             Failure::Tree(error) => error.fmt(f),
             Failure::System(at, error) => write!(f, "{}: {error}", path(at)),
@@ -99,7 +98,7 @@ struct Work<'a, 't> {
     deletes: bool,
 }
 
-/// Deletes an entry of a directory, with all below it, in the file system and then in the tree. The tree's root must be where its name says. `tick` is called now and then, and says whether to go on.
+/// Deletes an entry of a directory, with all below it, in the file system and then in the tree, which must have been scanned. `tick` is called now and then, and says whether to go on.
 ///
 /// If it fails, nothing was deleted, but for [`Failure::Partly`]: then the tree still has what is gone, and the entry should be read again
 /// ([`rescan`](crate::scan::rescan) of its directory).
@@ -111,7 +110,7 @@ pub fn delete(
 ) -> Result<(), Failure> {
     let entry = tree.entry(tree.row(directory)?.contents(), slot)?;
     let name = CString::new(entry.name.clone()).map_err(|_| Error::Damaged)?;
-    let open = Arc::new(open(tree, directory)?);
+    let open = Arc::new(scan::open(tree, directory)?);
     for deletes in [false, true] {
         let mut work = Work { tree, progress: Progress::default(), tick: &mut *tick, deletes };
         let done = match entry.kind {
@@ -127,26 +126,6 @@ pub fn delete(
         }
     }
     Ok(tree.remove(directory, slot)?)
-}
-
-/// Opens a directory of a tree, name by name from the root.
-fn open(tree: &Tree<'_>, directory: u32) -> Result<Open, Failure> {
-    let root = &tree.root().name;
-    let at_root = |error: io::Error| Failure::System(root.clone(), error);
-    let (mut open, _) = Open::root(Path::new(OsStr::from_bytes(root)), false).map_err(at_root)?;
-    let (mut names, mut at) = (Vec::new(), directory);
-    while at != ROOT {
-        names.push((at, CString::new(tree.own_entry(at)?.name).map_err(|_| Error::Damaged)?));
-        at = tree.above(at)?;
-    }
-    for (number, name) in names.into_iter().rev() {
-        open = Arc::new(open).below(name, number).map_err(|error| system(tree, number, error))?;
-    }
-    Ok(open)
-}
-
-fn system(tree: &Tree<'_>, directory: u32, error: Errno) -> Failure {
-    Failure::System(tree.path(directory).unwrap_or_default(), error.into())
 }
 
 /// The path of a name in a directory.

@@ -114,7 +114,12 @@ impl Open {
 
     /// Whether it is the same directory as another one.
     pub fn is(&self, other: &Open) -> bool {
-        (self.device, self.inode) == (other.device, other.inode)
+        self.identity() == other.identity()
+    }
+
+    /// Its file system and its number there: what it is, whatever its name.
+    pub fn identity(&self) -> (u64, u64) {
+        (self.device, self.inode)
     }
 
     /// Those above it.
@@ -159,7 +164,7 @@ impl Open {
 
     fn must_be(&self, file: &OwnedFd) -> Result<(), Errno> {
         let stat = look(file)?;
-        let is_same = (device(&stat), stat.stx_ino) == (self.device, self.inode);
+        let is_same = (device(&stat), stat.stx_ino) == self.identity();
         if is_same { Ok(()) } else { Err(Errno::STALE) }
     }
 

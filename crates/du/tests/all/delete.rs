@@ -206,3 +206,86 @@ fn what_was_deleted_before_it_stopped_is_told() {
         assert_eq!(tree.row(ROOT).unwrap().items as usize + 1, left);
     });
 }
+
+/// Whoever may write above the root can put something else in its place, which then has what the tree has by name, kind and length.
+#[test]
+fn another_root_is_neither_deleted_from_nor_read_again() {
+    type Change = (&'static str, fn(&Path));
+    let changes: [Change; 4] = [
+        ("a link for the root", |at| {
+            fs::rename(at.join("home/user/stuff"), at.join("home/user/moved")).unwrap();
+            symlink("../../etc", at.join("home/user/stuff")).unwrap();
+        }),
+        ("a link above the root", |at| {
+            fs::rename(at.join("home/user"), at.join("home/moved")).unwrap();
+            fs::create_dir(at.join("etc/stuff")).unwrap();
+            fs::rename(at.join("etc/conf"), at.join("etc/stuff/conf")).unwrap();
+            symlink("../etc", at.join("home/user")).unwrap();
+        }),
+        ("a directory for the root", |at| {
+            fs::rename(at.join("home/user/stuff"), at.join("home/user/moved")).unwrap();
+            fs::rename(at.join("etc"), at.join("home/user/stuff")).unwrap();
+        }),
+        ("nothing for the root", |at| {
+            fs::rename(at.join("home/user/stuff"), at.join("home/user/moved")).unwrap();
+        }),
+    ];
+    for (what, change) in changes {
+        let scratch = tempfile::tempdir().unwrap();
+        let (at, root) = (scratch.path(), scratch.path().join("home/user/stuff"));
+        for (directory, text) in [("home/user/stuff/conf", "shown.."), ("etc/conf", "secret\n")] {
+            fs::create_dir_all(at.join(directory)).unwrap();
+            fs::write(at.join(directory).join("passwd"), text).unwrap();
+        }
+        scanned(&root, |tree| {
+            change(at);
+            let (before, row) = (everything(at), tree.row(ROOT).unwrap());
+            let (_, slot) = find(tree, "conf");
+            let Kind::Directory(conf) = tree.entry(row.contents(), slot).unwrap().kind else { panic!() };
+            let again = |tree: &mut Tree<'_>, directory| {
+                scan::rescan(tree, directory, &scan::Options::default(), &Progress::default(), |_| true)
+            };
+            let failures = [
+                remove(tree, "conf").unwrap_err().to_string(),
+                remove(tree, "conf/passwd").unwrap_err().to_string(),
+                again(tree, conf).unwrap_err().to_string(),
+                again(tree, ROOT).unwrap_err().to_string(),
+            ];
+            let says = match what {
+                "nothing for the root" => "stuff: No such file or directory",
+                _ => "stuff is not the directory that was scanned",
+            };
+            for failure in failures {
+                assert!(failure.contains(says), "{what}: {failure}");
+            }
+            assert!(everything(at) == before, "{what}: something was deleted");
+            assert_eq!(tree.row(ROOT).unwrap(), row, "{what}");
+            // The same directory in its place again is the same.
+            if what == "a link for the root" {
+                fs::remove_file(&root).unwrap();
+                fs::rename(at.join("home/user/moved"), &root).unwrap();
+                again(tree, ROOT).unwrap();
+                remove(tree, "conf").unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn what_could_not_be_read_again_is_named() {
+    let scratch = tempfile::tempdir().unwrap();
+    make(scratch.path());
+    scanned(scratch.path(), |tree| {
+        let (directory, slot) = find(tree, "a/b");
+        let Kind::Directory(b) = tree.entry(tree.row(directory).unwrap().contents(), slot).unwrap().kind
+        else {
+            panic!()
+        };
+        fs::rename(scratch.path().join("a"), scratch.path().join("moved")).unwrap();
+        let (options, row) = (scan::Options::default(), tree.row(ROOT).unwrap());
+        let error = scan::rescan(tree, b, &options, &Progress::default(), |_| true).unwrap_err();
+        let path = scratch.path().join("a");
+        assert_eq!(error.to_string(), format!("{}: No such file or directory (os error 2)", path.display()));
+        assert_eq!(tree.row(ROOT).unwrap(), row);
+    });
+}
