@@ -52,6 +52,7 @@ impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Tree(error) => error,
+            Failure::Stopped => Error::Stopped,
             failure => Error::NotDeleted(Box::new(failure)),
         }
     }

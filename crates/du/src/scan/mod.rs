@@ -173,6 +173,25 @@ pub fn rescan(
     }
 }
 
+/// The same after something in the directory was deleted. If it can't be opened, it stands in the tree as one that can't be read.
+pub(crate) fn read_what_is_left(
+    tree: &mut Tree<'_>,
+    directory: u32,
+    options: &Options,
+    mut tick: impl FnMut(&Progress),
+) -> Result<(), Error> {
+    let read = rescan(tree, directory, options, &Progress::default(), |read| {
+        tick(read);
+        true
+    });
+    let error = match &read {
+        Err(Error::Directory(_, error)) => error.raw_os_error().unwrap_or(0),
+        Err(Error::OtherRoot(_)) => Errno::STALE.raw_os_error(),
+        _ => return read,
+    };
+    tree.refresh(directory)?.abandon(error as u16)
+}
+
 /// Where reading starts.
 struct Start {
     open: Arc<Open>,

@@ -34,8 +34,8 @@ pub struct Open {
     pub number: u32,
     pub device: u64,
     inode: u64,
-    /// Something is mounted here, if the system tells.
-    pub is_mounted: bool,
+    /// Whether something is mounted here, if the system tells.
+    mounted: Option<bool>,
 }
 
 fn device(stat: &Statx) -> u64 {
@@ -46,10 +46,10 @@ fn look(file: &OwnedFd) -> Result<Statx, Errno> {
     statx(file, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_SYNC_AS_STAT, StatxFlags::BASIC_STATS)
 }
 
-fn is_mounted(stat: &Statx) -> bool {
-    // Where it is not told, it may be.
-    !stat.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT)
-        || stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+/// Whether something is mounted there; before Linux 5.8, nobody tells.
+pub fn mounted(stat: &Statx) -> Option<bool> {
+    let has = |attributes: StatxAttributes| attributes.contains(StatxAttributes::MOUNT_ROOT);
+    has(stat.stx_attributes_mask).then(|| has(stat.stx_attributes))
 }
 
 /// What a directory is by itself.
@@ -88,7 +88,7 @@ impl Open {
             number: 0,
             device: device(&stat),
             inode: stat.stx_ino,
-            is_mounted: true,
+            mounted: Some(true),
         };
         Ok((open, entry))
     }
@@ -104,7 +104,7 @@ impl Open {
             number,
             device: device(&stat),
             inode: stat.stx_ino,
-            is_mounted: is_mounted(&stat),
+            mounted: mounted(&stat),
         })
     }
 
@@ -120,6 +120,16 @@ impl Open {
     /// Its file system and its number there: what it is, whatever its name.
     pub fn identity(&self) -> (u64, u64) {
         (self.device, self.inode)
+    }
+
+    /// Whether something may be mounted here.
+    pub fn may_be_mounted(&self) -> bool {
+        self.mounted.unwrap_or(true)
+    }
+
+    /// Whether something is mounted here. Where the system doesn't tell, it is if the device is another one than above.
+    pub fn is_mounted(&self) -> bool {
+        self.mounted.unwrap_or_else(|| self.above.as_ref().is_none_or(|above| above.device != self.device))
     }
 
     /// Those above it.
