@@ -1,29 +1,29 @@
 //! Deletes in the file system what a tree shows, and nothing else.
 //!
-//! First all of it is looked at: what is there must be what the tree has, name by name, each of the kind and length that it had. Then it is deleted, from the innermost directories outwards. Directories are
-//! opened from those above them and links never followed, so what is put in a directory's place meanwhile is not entered; a directory into which something is put at the last moment can't be
-//! deleted, since it is not empty.
+//! First all of it is looked at: what is there must be what the tree has, name by name, each with all that is known of it; and nothing may be mounted there. Then it is deleted, from the innermost
+//! directories outwards, and each thing is looked at once more just before. Directories are opened from those above them, beginning with the very one that was scanned, and links never followed, so what
+//! is put in a directory's place meanwhile is not entered; a directory into which something is put at the last moment can't be deleted, since it is not empty.
+//!
+//! Of directories it is not known which ones they were, for that would take memory, but which names they hold, and on which devices they are.
 
-use std::ffi::{CStr, CString, OsStr};
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, RawDir, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, RawDir, Statx, StatxFlags, statx, unlinkat};
 use rustix::io::Errno;
 
 use crate::Error;
+use crate::browse::shown;
 use crate::entry::{Entry, Kind};
-use crate::part::Reader;
-use crate::scan::open::Open;
-use crate::source::{ROOT, Source};
-use crate::tree::{Contents, Tree};
-
-/// Directories that are open at a time.
-const OPEN: usize = 200;
+use crate::part::{MOST, Reader};
+use crate::scan::open::{self, Open, mounted};
+use crate::scan::{self, Options};
+use crate::source::Source;
+use crate::tree::{Contents, Tree, flags};
 
 /// Why something was not deleted.
 #[derive(Debug)]
@@ -37,10 +37,24 @@ pub enum Failure {
     Changed(Vec<u8>),
     /// Something is there that was not shown: the path of its directory.
     NotShown(Vec<u8>),
+    /// Something is mounted there: the path.
+    Mounted(Vec<u8>),
     /// It was asked to stop.
     Stopped,
     /// Why it ended, when something had been deleted already.
     Partly(Box<Failure>),
+}
+
+impl Failure {
+    fn new(path: &[u8], error: Errno) -> Self {
+        match error {
+            Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP | Errno::STALE => {
+                Failure::Changed(path.to_vec())
+            }
+            Errno::NOTEMPTY | Errno::EXIST => Failure::NotShown(path.to_vec()),
+            error => Failure::System(path.to_vec(), error.into()),
+        }
+    }
 }
 
 impl From<Error> for Failure {
@@ -51,18 +65,20 @@ impl From<Error> for Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = |path: &Vec<u8>| String::from_utf8_lossy(path).into_owned();
         match self {
             Failure::Tree(error) => error.fmt(f),
-            Failure::System(at, error) => write!(f, "{}: {error}", path(at)),
+            Failure::System(at, error) => write!(f, "{}: {error}", shown(at)),
             Failure::Changed(at) => {
-                write!(f, "{} has changed since it was read: refresh, and look again", path(at))
+                write!(f, "{} has changed since it was read: refresh, and look again", shown(at))
             }
             Failure::NotShown(at) => write!(
                 f,
                 "{} holds something that was not shown (new, or excluded from the scan): refresh, or scan without exclusions",
-                path(at)
+                shown(at)
             ),
+            Failure::Mounted(at) => {
+                write!(f, "{} is a mount point: unmount it, or delete what is in it and beside it", shown(at))
+            }
             Failure::Stopped => f.write_str("stopped"),
             Failure::Partly(failure) => write!(f, "{failure}; what was deleted before stays deleted"),
         }
@@ -74,12 +90,28 @@ impl std::error::Error for Failure {}
 /// How far it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Names that were looked at.
+    /// Names that were looked at, or read again at the end.
     pub seen: u64,
     /// Names that were deleted.
     pub deleted: u64,
     /// The directory.
     pub path: Vec<u8>,
+}
+
+/// What is told meanwhile.
+#[derive(Debug)]
+pub enum Event<'e> {
+    /// How far it is, now and then.
+    Step(&'e Progress),
+    /// Something can't be looked at, or not be deleted. If it goes on, that stays with the directories that hold it, and the rest is deleted.
+    Failed(&'e Failure),
+}
+
+/// A directory in another one.
+struct Below {
+    slot: u32,
+    number: u32,
+    name: CString,
 }
 
 /// A directory on the way.
@@ -88,119 +120,208 @@ struct Level {
     contents: Contents,
     part: usize,
     /// Of the part, the next one last.
-    waiting: Vec<(u32, CString)>,
+    waiting: Vec<Below>,
+    /// Something in it stays.
+    stays: bool,
 }
 
 struct Work<'a, 't> {
     tree: &'a Tree<'t>,
+    options: &'a Options,
     progress: Progress,
     /// Whether it may go on.
-    tick: &'a mut dyn FnMut(&Progress) -> bool,
+    tell: &'a mut dyn FnMut(Event<'_>) -> bool,
     deletes: bool,
+    /// What could not be looked at, and was ignored: directories and slots.
+    kept: BTreeSet<(u32, u32)>,
+    /// Something of all stays.
+    stays: bool,
+    /// Directories that are open at a time.
+    most: usize,
 }
 
-/// Deletes an entry of a directory, with all below it, in the file system and then in the tree. The tree's root must be where its name says. `tick` is called now and then, and says whether to go on.
+/// Deletes an entry of a directory, with all below it, in the file system and then in the tree, which must have been scanned with these options. `tell` says whether to go on.
 ///
-/// If it fails, nothing was deleted, but for [`Failure::Partly`]: then the tree still has what is gone, and the entry should be read again
-/// ([`rescan`](crate::scan::rescan) of its directory).
+/// What was deleted is no longer in the tree, whatever comes: if something is left, with or without a failure, it was read again. Without [`Failure::Partly`] a failure says that nothing was deleted.
 pub fn delete(
     tree: &mut Tree<'_>,
     directory: u32,
     slot: u32,
-    tick: &mut dyn FnMut(&Progress) -> bool,
+    options: &Options,
+    tell: &mut dyn FnMut(Event<'_>) -> bool,
 ) -> Result<(), Failure> {
     let entry = tree.entry(tree.row(directory)?.contents(), slot)?;
-    let name = CString::new(entry.name.clone()).map_err(|_| Error::Damaged)?;
-    let open = Arc::new(open(tree, directory)?);
-    for deletes in [false, true] {
-        let mut work = Work { tree, progress: Progress::default(), tick: &mut *tick, deletes };
-        let done = match entry.kind {
-            Kind::Directory(number) => work.directory(&open, name.clone(), number),
-            _ => work.file(&open, &entry.entry(), &name),
-        };
-        if let Err(failure) = done {
-            return Err(if work.progress.deleted == 0 {
-                failure
-            } else {
-                Failure::Partly(Box::new(failure))
-            });
-        }
+    let open = Arc::new(scan::open(tree, directory)?);
+    let mut work = Work {
+        tree,
+        options,
+        progress: Progress::default(),
+        tell: &mut *tell,
+        deletes: false,
+        kept: BTreeSet::new(),
+        stays: false,
+        most: open::most(),
+    };
+    let done = work.both(&open, slot, &entry.entry());
+    let Work { stays, progress: Progress { deleted, .. }, .. } = work;
+    drop(open);
+    if done.is_ok() && !stays {
+        return Ok(tree.remove(directory, slot)?);
     }
-    Ok(tree.remove(directory, slot)?)
-}
-
-/// Opens a directory of a tree, name by name from the root.
-fn open(tree: &Tree<'_>, directory: u32) -> Result<Open, Failure> {
-    let root = &tree.root().name;
-    let at_root = |error: io::Error| Failure::System(root.clone(), error);
-    let (mut open, _) = Open::root(Path::new(OsStr::from_bytes(root)), false).map_err(at_root)?;
-    let (mut names, mut at) = (Vec::new(), directory);
-    while at != ROOT {
-        names.push((at, CString::new(tree.own_entry(at)?.name).map_err(|_| Error::Damaged)?));
-        at = tree.above(at)?;
+    if deleted == 0 {
+        return done;
     }
-    for (number, name) in names.into_iter().rev() {
-        open = Arc::new(open).below(name, number).map_err(|error| system(tree, number, error))?;
+    let mut read = Ok(());
+    if let Kind::Directory(number) = entry.kind {
+        read = scan::read_what_is_left(tree, number, options, |read| {
+            // To stop here would lose what was shown.
+            let path = read.path.lock().map(|path| path.clone()).unwrap_or_default();
+            let seen = read.items.load(std::sync::atomic::Ordering::Relaxed);
+            tell(Event::Step(&Progress { seen, deleted, path }));
+        });
     }
-    Ok(open)
-}
-
-fn system(tree: &Tree<'_>, directory: u32, error: Errno) -> Failure {
-    Failure::System(tree.path(directory).unwrap_or_default(), error.into())
+    match done {
+        Ok(()) => Ok(read?),
+        Err(failure) => Err(Failure::Partly(Box::new(failure))),
+    }
 }
 
 /// The path of a name in a directory.
 fn path_of(open: &Open, name: &[u8]) -> Vec<u8> {
-    [&open.path()[..], b"/", name].concat()
+    let mut path = open.path();
+    if !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
 }
 
 impl Work<'_, '_> {
-    fn directory(&mut self, above: &Arc<Open>, name: CString, number: u32) -> Result<(), Failure> {
-        let mut levels = Vec::new();
-        self.enter(&mut levels, above, name, number)?;
-        while let Some(level) = levels.last_mut() {
-            if let Some((number, name)) = level.waiting.pop() {
-                let above = level.open.clone();
-                self.enter(&mut levels, &above, name, number)?;
-            } else if level.part < level.contents.parts() {
-                self.part(level)?;
-            } else {
-                let Some(Level { open, .. }) = levels.pop() else { break };
-                open.leave();
-                self.leave(&open)?;
+    fn both(&mut self, above: &Arc<Open>, slot: u32, entry: &Entry<'_>) -> Result<(), Failure> {
+        for open in std::iter::once(&**above).chain(above.above()) {
+            self.must_be_there(open)?;
+        }
+        for deletes in [false, true] {
+            self.deletes = deletes;
+            self.progress.seen = 0;
+            match entry.kind {
+                Kind::Directory(number) => {
+                    let name = CString::new(entry.name).map_err(|_| Error::Damaged)?;
+                    self.directory(above, Below { slot, number, name })?;
+                }
+                _ => self.stays = self.file(above, slot, entry)?,
             }
         }
         Ok(())
+    }
+
+    /// Asks whether it goes on without something. Nothing is deleted as long as it is found that what is there is not what was shown.
+    fn ask(&mut self, failure: Failure) -> Result<(), Failure> {
+        let may_stay = match &failure {
+            Failure::System(..) => true,
+            Failure::Changed(_) | Failure::NotShown(_) | Failure::Mounted(_) => self.deletes,
+            Failure::Tree(_) | Failure::Stopped | Failure::Partly(_) => false,
+        };
+        if !may_stay {
+            return Err(failure);
+        }
+        if (self.tell)(Event::Failed(&failure)) { Ok(()) } else { Err(Failure::Stopped) }
+    }
+
+    /// The same, and remembers what is left out.
+    fn ask_about(&mut self, directory: u32, slot: u32, failure: Failure) -> Result<(), Failure> {
+        self.ask(failure)?;
+        if !self.deletes {
+            self.kept.insert((directory, slot));
+        }
+        Ok(())
+    }
+
+    /// Whether a directory is on the device where it was read.
+    fn must_be_there(&self, open: &Open) -> Result<(), Failure> {
+        let row = self.tree.row(open.number)?;
+        // If it could not be opened then, nobody knows.
+        let is_known = row.flags & flags::FAILED == 0;
+        let device = self.tree.devices().get(row.device as usize);
+        if is_known && device != Some(&open.device) { Err(Failure::Changed(open.path())) } else { Ok(()) }
+    }
+
+    fn directory(&mut self, above: &Arc<Open>, below: Below) -> Result<(), Failure> {
+        let mut levels = Vec::new();
+        self.enter(&mut levels, above, below)?;
+        while let Some(level) = levels.last_mut() {
+            if let Some(below) = level.waiting.pop() {
+                let above = level.open.clone();
+                self.enter(&mut levels, &above, below)?;
+            } else if level.part < level.contents.parts() {
+                self.part(level)?;
+            } else {
+                let Some(Level { open, mut stays, .. }) = levels.pop() else { break };
+                open.leave();
+                if !stays && let Err(failure) = self.leave(&open) {
+                    self.ask(failure)?;
+                    stays = true;
+                }
+                if stays {
+                    self.stays_in(&mut levels);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Something stays, and so does the innermost of these.
+    fn stays_in(&mut self, levels: &mut [Level]) {
+        match levels.last_mut() {
+            Some(level) => level.stays = true,
+            None => self.stays = true,
+        }
     }
 
     fn enter(
         &mut self,
         levels: &mut Vec<Level>,
         above: &Arc<Open>,
-        name: CString,
-        number: u32,
+        Below { slot, number, name }: Below,
     ) -> Result<(), Failure> {
-        let row = self.tree.row(number)?;
+        if self.kept.contains(&(above.number, slot)) {
+            self.stays_in(levels);
+            return Ok(());
+        }
+        let open = match self.open(above, name, number) {
+            Ok(open) => Arc::new(open),
+            Err(failure) => {
+                self.ask_about(above.number, slot, failure)?;
+                self.stays_in(levels);
+                return Ok(());
+            }
+        };
+        if levels.len() >= self.most {
+            levels[levels.len() - self.most].open.close();
+        }
+        let contents = self.tree.row(number)?.contents();
+        levels.push(Level { open, contents, part: 0, waiting: Vec::new(), stays: false });
+        Ok(())
+    }
+
+    fn open(&mut self, above: &Arc<Open>, name: CString, number: u32) -> Result<Open, Failure> {
         let path = path_of(above, name.to_bytes());
-        let opened = above.below(name, number).map_err(|error| match error {
-            Errno::NOTDIR | Errno::LOOP | Errno::NOENT => Failure::Changed(path.clone()),
-            error => Failure::System(path.clone(), error.into()),
-        });
-        let open = Arc::new(opened?);
+        let failed = |error| Failure::new(&path, error);
+        let open = above.below(name, number).map_err(failed)?;
+        if open.is_mounted() {
+            return Err(Failure::Mounted(path));
+        }
+        self.must_be_there(&open)?;
         if !self.deletes {
             // Nobody has seen what is in a directory that could not be read, or was left out.
-            let file = open.file().map_err(|error| Failure::System(path.clone(), error.into()))?;
-            let shown = self.shown(&row.contents())?;
-            if count(&file).map_err(|error| Failure::System(path.clone(), error.into()))? != shown {
+            let file = open.file().map_err(failed)?;
+            let shown = self.shown(&self.tree.row(number)?.contents())?;
+            if count(&file).map_err(failed)? != shown {
                 return Err(Failure::NotShown(path));
             }
         }
         self.progress.path = path;
-        if levels.len() >= OPEN {
-            levels[levels.len() - OPEN].open.close();
-        }
-        levels.push(Level { open, contents: row.contents(), part: 0, waiting: Vec::new() });
-        Ok(())
+        Ok(open)
     }
 
     /// How many names of a directory are shown.
@@ -217,65 +338,105 @@ impl Work<'_, '_> {
     fn part(&mut self, level: &mut Level) -> Result<(), Failure> {
         let mut bytes = Vec::new();
         self.tree.part(level.contents, level.part, &mut bytes)?;
+        let mut slot = (level.part * MOST) as u32;
         level.part += 1;
         let mut entries = Reader::new(&bytes).map_err(Error::from)?;
         while let Some(entry) = entries.read().map_err(Error::from)? {
-            let name = CString::new(entry.name).map_err(|_| Error::Damaged)?;
             match entry.kind {
                 Kind::Gone => (),
-                Kind::Directory(number) => level.waiting.push((number, name)),
-                _ => self.file(&level.open, &entry, &name)?,
+                Kind::Directory(number) => {
+                    let name = CString::new(entry.name).map_err(|_| Error::Damaged)?;
+                    level.waiting.push(Below { slot, number, name });
+                }
+                _ => level.stays |= self.file(&level.open, slot, &entry)?,
             }
+            slot += 1;
         }
         level.waiting.reverse();
-        if (self.tick)(&self.progress) { Ok(()) } else { Err(Failure::Stopped) }
+        if (self.tell)(Event::Step(&self.progress)) { Ok(()) } else { Err(Failure::Stopped) }
     }
 
-    fn file(&mut self, open: &Open, entry: &Entry<'_>, name: &CStr) -> Result<(), Failure> {
-        let path = || path_of(open, entry.name);
-        let system = |error: Errno| Failure::System(path(), error.into());
-        let file = open.file().map_err(system)?;
-        let stat = match statat(&file, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => stat,
-            Err(Errno::NOENT) => return Err(Failure::Changed(path())),
-            Err(error) => return Err(system(error)),
+    /// Looks at a file, or deletes it; whether it stays.
+    fn file(&mut self, open: &Open, slot: u32, entry: &Entry<'_>) -> Result<bool, Failure> {
+        if self.kept.contains(&(open.number, slot)) {
+            return Ok(true);
+        }
+        let failure = match self.delete_file(open, entry) {
+            Ok(()) => return Ok(false),
+            Err(failure) => failure,
         };
-        let kind = FileType::from_raw_mode(stat.st_mode);
-        let is_same = match entry.kind {
-            // With links followed, a link stands for its target.
-            Kind::File => {
-                kind == FileType::Symlink
-                    || (kind == FileType::RegularFile && stat.st_size as u64 == entry.size)
-            }
-            Kind::Other => !matches!(kind, FileType::RegularFile | FileType::Directory),
-            _ => return Err(Failure::NotShown(open.path())),
-        };
-        if !is_same {
-            return Err(Failure::Changed(path()));
+        self.ask_about(open.number, slot, failure)?;
+        Ok(true)
+    }
+
+    fn delete_file(&mut self, open: &Open, entry: &Entry<'_>) -> Result<(), Failure> {
+        let failed = |error| Failure::new(&path_of(open, entry.name), error);
+        let name = CString::new(entry.name).map_err(|_| Error::Damaged)?;
+        if !matches!(entry.kind, Kind::File | Kind::Other) {
+            return Err(Failure::NotShown(open.path()));
+        }
+        let file = open.file().map_err(failed)?;
+        let stat = look(&file, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+        if mounted(&stat) == Some(true) {
+            return Err(Failure::Mounted(path_of(open, entry.name)));
+        }
+        if !self.is_same(&file, &name, entry, &stat) {
+            return Err(Failure::Changed(path_of(open, entry.name)));
         }
         if self.deletes {
-            unlinkat(&file, name, AtFlags::empty()).map_err(system)?;
+            unlinkat(&file, &name, AtFlags::empty()).map_err(failed)?;
             self.progress.deleted += 1;
         }
         self.progress.seen += 1;
         Ok(())
     }
 
+    /// Whether what is there now is what was read, as far as that is known.
+    fn is_same(&self, directory: &OwnedFd, name: &CStr, entry: &Entry<'_>, stat: &Statx) -> bool {
+        // A link that was followed has what is known of its target. What is deleted is the link.
+        let is_link = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Symlink;
+        if !self.options.follow_links || !is_link || entry.link.is_some() {
+            return is_as_read(entry, stat);
+        }
+        match look(directory, name, AtFlags::empty()) {
+            Ok(target) if FileType::from_raw_mode(target.stx_mode.into()) != FileType::Directory => {
+                is_as_read(entry, &target)
+            }
+            // It may have been deleted just now.
+            _ => self.deletes || is_as_read(entry, stat),
+        }
+    }
+
     /// Behind all that was in a directory.
     fn leave(&mut self, open: &Open) -> Result<(), Failure> {
         self.progress.seen += 1;
-        if !self.deletes {
-            return Ok(());
+        if self.deletes {
+            open.remove().map_err(|error| Failure::new(&open.path(), error))?;
+            self.progress.deleted += 1;
         }
-        match open.remove() {
-            Ok(()) => {
-                self.progress.deleted += 1;
-                Ok(())
-            }
-            Err(Errno::NOTEMPTY | Errno::EXIST) => Err(Failure::NotShown(open.path())),
-            Err(error) => Err(Failure::System(open.path(), error.into())),
-        }
+        Ok(())
     }
+}
+
+fn look(directory: &OwnedFd, name: &CStr, flags: AtFlags) -> Result<Statx, Errno> {
+    let flags = flags | AtFlags::STATX_SYNC_AS_STAT | AtFlags::NO_AUTOMOUNT;
+    statx(directory, name, flags, StatxFlags::BASIC_STATS)
+}
+
+fn is_as_read(entry: &Entry<'_>, stat: &Statx) -> bool {
+    let kind = FileType::from_raw_mode(stat.stx_mode.into());
+    let is_kind = match entry.kind {
+        Kind::File => kind == FileType::RegularFile,
+        Kind::Other => !matches!(kind, FileType::RegularFile | FileType::Directory),
+        _ => false,
+    };
+    is_kind
+        && stat.stx_size == entry.size
+        && entry.link.is_none_or(|link| stat.stx_ino == link.inode)
+        && entry.extended.is_none_or(|extended| {
+            stat.stx_mtime.tv_sec == extended.modified
+                && FileType::from_raw_mode(extended.mode.into()) == kind
+        })
 }
 
 /// How many names are in a directory.

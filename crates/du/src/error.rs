@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::browse::shown;
 use crate::delete::Failure;
 use crate::part::Malformed;
 
@@ -23,6 +24,10 @@ pub enum Error {
     Twice(Vec<u8>),
     /// The directory from which all begins can't be read.
     Root(std::io::Error),
+    /// A directory can't be opened: its path.
+    Directory(Vec<u8>, std::io::Error),
+    /// The root's path leads to another directory than the one that was read: the path.
+    OtherRoot(Vec<u8>),
     /// The terminal can't be used.
     Terminal(std::io::Error),
     /// Something was not deleted.
@@ -47,6 +52,7 @@ impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Tree(error) => error,
+            Failure::Stopped => Error::Stopped,
             failure => Error::NotDeleted(Box::new(failure)),
         }
     }
@@ -75,6 +81,12 @@ impl fmt::Display for Error {
                 write!(f, "a directory has two entries \"{}\": give each one once", name.escape_ascii())
             }
             Error::Root(error) => error.fmt(f),
+            Error::Directory(path, error) => write!(f, "{}: {error}", shown(path)),
+            Error::OtherRoot(path) => write!(
+                f,
+                "{} is not the directory that was scanned: it was moved, or something else was put or mounted in its place. Quit, and scan again",
+                shown(path)
+            ),
             Error::Terminal(error) => write!(f, "the terminal can't be used: {error}"),
             Error::NotDeleted(failure) => failure.fmt(f),
             Error::Stopped => f.write_str("stopped"),

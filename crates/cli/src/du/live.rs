@@ -6,8 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
 use memfold_du::browse::{Actions, Control, Event, Step};
-use memfold_du::delete::{self, Failure};
-use memfold_du::entry::Kind;
+use memfold_du::delete;
 use memfold_du::scan::{self, Progress};
 use memfold_du::source::Source;
 use memfold_du::tree::Tree;
@@ -67,24 +66,18 @@ impl Actions for Live<'_, '_> {
         slot: u32,
         progress: &mut dyn FnMut(Event<'_>) -> Control,
     ) -> Result<(), Error> {
-        let entry = self.tree.entry(self.tree.row(directory)?.contents(), slot)?;
-        let deleted = delete::delete(self.tree, directory, slot, &mut |step| {
-            let step =
-                Step { items: step.deleted.max(step.seen), path: step.path.clone(), ..Step::default() };
-            progress(Event::Step(&step)) == Control::Go
-        });
-        match deleted {
-            Ok(()) => Ok(()),
-            Err(failure @ Failure::Partly(_)) => {
-                // What is left is read again, if there is anything.
-                if let Kind::Directory(number) = entry.kind {
-                    self.rescan(number, |_| true).ok();
+        // If nothing was deleted, to read it again is the user's to ask for: what is new would be taken for shown.
+        delete::delete(self.tree, directory, slot, &self.options, &mut |event| {
+            let control = match event {
+                delete::Event::Step(delete::Progress { seen, deleted, path }) => {
+                    let items = *deleted.max(seen);
+                    progress(Event::Step(&Step { items, path: path.clone(), ..Step::default() }))
                 }
-                Err(failure.into())
-            }
-            // Nothing was deleted. To read it again is the user's to ask for: what is new would be taken for shown.
-            Err(failure) => Err(failure.into()),
-        }
+                delete::Event::Failed(failure) => progress(Event::Failed(failure)),
+            };
+            control == Control::Go
+        })?;
+        Ok(())
     }
 
     fn refresh(&mut self, directory: u32, progress: &mut dyn FnMut(&Step) -> Control) -> Result<(), Error> {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use super::common::{MEMFOLD, file};
+use super::common::{MEMFOLD, file, is_root};
 use super::terminal::{self, DOWN, ENTER, HOME, LEFT, LONG, RIGHT, Terminal};
 
 /// `memfold du` in a terminal of twelve lines.
@@ -350,6 +350,94 @@ fn what_is_new_is_neither_deleted_nor_forgotten() {
     terminal.has_no("  new");
     assert!(!root.join("docs/deep/new").exists());
     terminal.press(&[LEFT, LEFT].concat());
+    delete(&mut terminal, "docs");
+    terminal.has("Items: 5");
+    assert!(!root.join("docs").exists());
+    terminal.quit();
+}
+
+#[test]
+fn another_directory_in_the_place_of_the_root_is_left_alone() {
+    let (scratch, root) = scratch();
+    let other = scratch.path().join("other");
+    assert!(Command::new("cp").arg("-a").arg(&root).arg(&other).status().unwrap().success());
+    let mut terminal = open(&[], &root);
+    fs::rename(&root, scratch.path().join("moved")).unwrap();
+    symlink("other", &root).unwrap();
+    let before = everything(scratch.path());
+    for name in ["docs", "link"] {
+        delete(&mut terminal, name);
+        message(&mut terminal, "is not the directory that was scanned");
+    }
+    terminal.press("r");
+    message(&mut terminal, "is not the directory that was scanned");
+    fs::remove_file(&root).unwrap();
+    terminal.press("r");
+    message(&mut terminal, "/tree: No such file or directory");
+    terminal.has("Items: 12");
+    symlink("other", &root).unwrap();
+    assert_eq!(everything(scratch.path()), before);
+    fs::remove_file(&root).unwrap();
+    fs::rename(scratch.path().join("moved"), &root).unwrap();
+    delete(&mut terminal, "docs");
+    terminal.has("Items: 5");
+    terminal.quit();
+}
+
+/// Makes that nobody can delete what is in a directory; whether that is possible here.
+fn keep(directory: &Path, keeps: bool) -> bool {
+    let mut command = Command::new(if is_root() { "chattr" } else { "chmod" });
+    let option = match (is_root(), keeps) {
+        (true, true) => "+i",
+        (true, false) => "-i",
+        (false, true) => "a-w",
+        (false, false) => "u+w",
+    };
+    command.arg(option).arg(directory).status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn what_cannot_be_deleted_stays_if_that_is_ignored() {
+    let (_scratch, root) = scratch();
+    let kept = root.join("docs/deep/er");
+    fs::write(kept.join("g"), "g").unwrap();
+    let mut terminal = open(&["-e"], &root);
+    if !keep(&kept, true) {
+        eprintln!("skipped, since what root may not delete is not possible here");
+        return;
+    }
+    let before = everything(&root);
+    // To stop is what is selected at first; files that come before are gone then.
+    delete(&mut terminal, "docs");
+    terminal.has(" stop   ignore   ignore all ");
+    terminal.has("er/f: ");
+    terminal.press(ENTER);
+    message(&mut terminal, "what was deleted before stays deleted");
+    terminal.has("Items: 10");
+    assert_eq!(everything(&root).len(), before.len() - 3);
+    // With nothing deleted, nobody has to be told.
+    delete(&mut terminal, "docs");
+    terminal.has("er/f: ");
+    terminal.press("q");
+    terminal.has_no(" ignore all ");
+    // One after the other, and all of them.
+    delete(&mut terminal, "docs");
+    terminal.has("er/f: ");
+    terminal.press(&[RIGHT, ENTER].concat());
+    terminal.has("er/g: ");
+    terminal.press(&[RIGHT, RIGHT, ENTER].concat());
+    terminal.has_no(" ignore all ");
+    terminal.has("Items: 10");
+    fs::write(root.join("docs/new"), "new").unwrap();
+    terminal.press("r");
+    terminal.has("Items: 11");
+    delete(&mut terminal, "docs");
+    terminal.has("er/f: ");
+    terminal.press(&[RIGHT, RIGHT, ENTER].concat());
+    terminal.has("Items: 10");
+    assert!(!root.join("docs/new").exists() && kept.join("f").exists() && kept.join("g").exists());
+    terminal.has_no(" ignore all ");
+    assert!(keep(&kept, false));
     delete(&mut terminal, "docs");
     terminal.has("Items: 5");
     assert!(!root.join("docs").exists());

@@ -2,7 +2,6 @@
 
 use std::io;
 
-use super::text::shown;
 use crate::Error;
 use crate::scan::Progress;
 use crate::source::Source;
@@ -37,13 +36,8 @@ impl From<&Progress> for Step {
 pub enum Event<'e> {
     /// How far it is. It may come as often as it likes.
     Step(&'e Step),
-    /// Something could not be deleted. [`Control::Go`]: the rest is.
-    Failed {
-        /// Its path.
-        path: &'e [u8],
-        /// Why.
-        error: &'e io::Error,
-    },
+    /// Something could not be deleted, and why, with its path. [`Control::Go`]: the rest is.
+    Failed(&'e dyn std::error::Error),
 }
 
 /// What the user says to it.
@@ -106,9 +100,4 @@ impl Actions for ReadOnly<'_> {
     fn source(&self) -> &dyn Source {
         self.0
     }
-}
-
-/// What is said about something that failed.
-pub fn failure(path: &[u8], error: &io::Error) -> String {
-    format!("{}: {error}", shown(path))
 }

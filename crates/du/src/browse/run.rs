@@ -4,7 +4,7 @@ use crossterm::event::KeyCode;
 use jiff::tz::TimeZone;
 use memfold::heap::Session;
 
-use super::actions::{Actions, Control, Event, failure};
+use super::actions::{Actions, Control, Event};
 use super::boxes;
 use super::keys::Act;
 use super::options::Options;
@@ -80,8 +80,8 @@ fn delete(
     let mut failures = Failures::Ask;
     let deleted = actions.delete(directory, slot, &mut |event| match event {
         Event::Step(step) => screen.show("Deleting...", || step.clone(), |frame| browser.draw(frame)),
-        Event::Failed { .. } if failures == Failures::Ignore => Control::Go,
-        Event::Failed { path, error } => match ask(screen, browser, &failure(path, error)) {
+        Event::Failed(_) if failures == Failures::Ignore => Control::Go,
+        Event::Failed(error) => match ask(screen, browser, &error.to_string()) {
             Some(answer) => {
                 failures = answer;
                 Control::Go

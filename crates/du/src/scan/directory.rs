@@ -148,7 +148,7 @@ impl<'a, 's> Worker<'a, 's> {
     fn left_out(&self, open: &Open, file: &OwnedFd) -> Option<u16> {
         let options = self.shared.options;
         // Nothing but a mount leads from a directory to itself.
-        if open.is_mounted && open.above().any(|above| above.is(open)) {
+        if open.may_be_mounted() && open.above().any(|above| above.is(open)) {
             return Some(flags::LOOP);
         }
         let is_other = open.above().next().is_none_or(|above| above.device != open.device);

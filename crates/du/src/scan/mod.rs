@@ -111,6 +111,7 @@ pub fn scan<'s>(
 ) -> Result<Tree<'s>, Error> {
     let (root, entry) = Open::root(path, options.extended).map_err(Error::Root)?;
     let mut tree = Tree::new(heap, session, entry)?;
+    tree.set_origin(root.identity());
     let device = root.device;
     let start = Start { open: Arc::new(root), device, above: ROOT, slot: 0, next: 1, devices: vec![device] };
     let devices = read(start, options, heap, progress, tick, |batch| tree.put(&batch))?;
@@ -119,7 +120,33 @@ pub fn scan<'s>(
     Ok(tree)
 }
 
-/// Reads a directory of a tree again, and all below it. The tree's root must be where its name says. If reading is stopped, or fails, the directory stands in the tree as one that was not read.
+/// Opens a directory of a tree that was scanned, name by name from the root. This must be the directory that it was: whoever may write above it can put a link to anywhere in its place.
+pub(crate) fn open(tree: &Tree<'_>, directory: u32) -> Result<Open, Error> {
+    let root = &tree.root().name;
+    let (mut open, _) = Open::root(Path::new(OsStr::from_bytes(root)), false)
+        .map_err(|error| Error::Directory(root.clone(), error))?;
+    if tree.origin() != Some(open.identity()) {
+        return Err(Error::OtherRoot(root.clone()));
+    }
+    let (mut names, mut at) = (Vec::new(), directory);
+    while at != ROOT {
+        names.push((at, CString::new(tree.own_entry(at)?.name).map_err(|_| Error::Damaged)?));
+        at = tree.above(at)?;
+    }
+    for (number, name) in names.into_iter().rev() {
+        // Those on the way are closed again, however many there are.
+        let above = Arc::new(open);
+        open = match above.below(name, number) {
+            Ok(open) => open,
+            Err(error) => return Err(Error::Directory(tree.path(number)?, error.into())),
+        };
+        above.close();
+    }
+    Ok(open)
+}
+
+/// Reads a directory of a tree that was scanned again, and all below it. If it can't be opened, or the root is another directory by now, the tree stays as it is. If reading is stopped, or fails, the
+/// directory stands in the tree as one that was not read.
 pub fn rescan(
     tree: &mut Tree<'_>,
     directory: u32,
@@ -127,20 +154,12 @@ pub fn rescan(
     progress: &Progress,
     tick: impl FnMut(&Progress) -> bool,
 ) -> Result<(), Error> {
-    let path = Path::new(OsStr::from_bytes(&tree.root().name)).to_owned();
-    let (mut open, mut own) = Open::root(&path, options.extended).map_err(Error::Root)?;
-    let device = open.device;
-    let mut names = Vec::new();
-    let mut at = directory;
-    while at != ROOT {
-        names.push((at, CString::new(tree.own_entry(at)?.name).map_err(|_| Error::Damaged)?));
-        at = tree.above(at)?;
-    }
-    if directory != ROOT {
-        let way = names.into_iter().rev().map(|(number, name)| (name, number));
-        open = open.down(way).map_err(|error| Error::Root(error.into()))?;
-        own = open.entry(options.extended).map_err(|error| Error::Root(error.into()))?;
-    }
+    let open = open(tree, directory)?;
+    let own = match open.entry(options.extended) {
+        Ok(own) => own,
+        Err(error) => return Err(Error::Directory(tree.path(directory)?, error.into())),
+    };
+    let device = open.above().last().map_or(open.device, |root| root.device);
     let (above, slot) = (tree.above(directory)?, tree.slot(directory)?);
     let (heap, devices) = (tree.heap(), tree.devices().to_vec());
     let mut refresh = tree.refresh(directory)?;
@@ -155,6 +174,25 @@ pub fn rescan(
             Err(error)
         }
     }
+}
+
+/// The same after something in the directory was deleted. If it can't be opened, it stands in the tree as one that can't be read.
+pub(crate) fn read_what_is_left(
+    tree: &mut Tree<'_>,
+    directory: u32,
+    options: &Options,
+    mut tick: impl FnMut(&Progress),
+) -> Result<(), Error> {
+    let read = rescan(tree, directory, options, &Progress::default(), |read| {
+        tick(read);
+        true
+    });
+    let error = match &read {
+        Err(Error::Directory(_, error)) => error.raw_os_error().unwrap_or(0),
+        Err(Error::OtherRoot(_)) => Errno::STALE.raw_os_error(),
+        _ => return read,
+    };
+    tree.refresh(directory)?.abandon(error as u16)
 }
 
 /// Where reading starts.

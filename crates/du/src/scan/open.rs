@@ -35,8 +35,8 @@ pub struct Open {
     pub number: u32,
     pub device: u64,
     inode: u64,
-    /// Something is mounted here, if the system tells.
-    pub is_mounted: bool,
+    /// Whether something is mounted here, if the system tells.
+    mounted: Option<bool>,
 }
 
 fn device(stat: &Statx) -> u64 {
@@ -47,16 +47,16 @@ fn look(file: &OwnedFd) -> Result<Statx, Errno> {
     statx(file, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_SYNC_AS_STAT, StatxFlags::BASIC_STATS)
 }
 
-fn is_mounted(stat: &Statx) -> bool {
-    // Where it is not told, it may be.
-    !stat.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT)
-        || stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+/// Whether something is mounted there; before Linux 5.8, nobody tells.
+pub fn mounted(stat: &Statx) -> Option<bool> {
+    let has = |attributes: StatxAttributes| attributes.contains(StatxAttributes::MOUNT_ROOT);
+    has(stat.stx_attributes_mask).then(|| has(stat.stx_attributes))
 }
 
 /// Whether something is mounted at a name: files of an overlay are on other devices, too.
 pub fn is_mount(directory: &OwnedFd, name: &CStr) -> bool {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_SYNC_AS_STAT;
-    statx(directory, name, flags, StatxFlags::TYPE).is_ok_and(|stat| is_mounted(&stat))
+    statx(directory, name, flags, StatxFlags::TYPE).is_ok_and(|stat| mounted(&stat).unwrap_or(true))
 }
 
 /// What a directory is by itself.
@@ -95,19 +95,9 @@ impl Open {
             number: 0,
             device: device(&stat),
             inode: stat.stx_ino,
-            is_mounted: true,
+            mounted: Some(true),
         };
         Ok((open, entry))
-    }
-
-    /// A directory below it, by the names and numbers of those on the way. Those are closed.
-    pub fn down(self, way: impl IntoIterator<Item = (CString, u32)>) -> Result<Open, Errno> {
-        way.into_iter().try_fold(self, |open, (name, number)| {
-            let open = Arc::new(open);
-            let below = open.below(name, number)?;
-            open.close();
-            Ok(below)
-        })
     }
 
     /// One of its directories.
@@ -121,7 +111,7 @@ impl Open {
             number,
             device: device(&stat),
             inode: stat.stx_ino,
-            is_mounted: is_mounted(&stat),
+            mounted: mounted(&stat),
         })
     }
 
@@ -131,7 +121,22 @@ impl Open {
 
     /// Whether it is the same directory as another one.
     pub fn is(&self, other: &Open) -> bool {
-        (self.device, self.inode) == (other.device, other.inode)
+        self.identity() == other.identity()
+    }
+
+    /// Its file system and its number there: what it is, whatever its name.
+    pub fn identity(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+
+    /// Whether something may be mounted here.
+    pub fn may_be_mounted(&self) -> bool {
+        self.mounted.unwrap_or(true)
+    }
+
+    /// Whether something is mounted here. Where the system doesn't tell, it is if the device is another one than above.
+    pub fn is_mounted(&self) -> bool {
+        self.mounted.unwrap_or_else(|| self.above.as_ref().is_none_or(|above| above.device != self.device))
     }
 
     /// Those above it.
@@ -176,7 +181,7 @@ impl Open {
 
     fn must_be(&self, file: &OwnedFd) -> Result<(), Errno> {
         let stat = look(file)?;
-        let is_same = (device(&stat), stat.stx_ino) == (self.device, self.inode);
+        let is_same = (device(&stat), stat.stx_ino) == self.identity();
         if is_same { Ok(()) } else { Err(Errno::STALE) }
     }
 

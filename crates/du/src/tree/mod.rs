@@ -220,6 +220,8 @@ pub struct Tree<'s> {
     /// Numbers of file systems.
     devices: Vec<u64>,
     root: OwnEntry,
+    /// Which directory the root was when it was read: its device and inode, if it was read here.
+    origin: Option<(u64, u64)>,
     /// Numbers that were given out, or are free again.
     numbers: u32,
 }
@@ -243,6 +245,7 @@ impl<'s> Tree<'s> {
             new_links: Runs::new(session),
             devices: Vec::new(),
             root,
+            origin: None,
             numbers: 0,
         })
     }
@@ -250,6 +253,16 @@ impl<'s> Tree<'s> {
     /// The heap in which it is.
     pub fn heap(&self) -> &'s Heap {
         self.heap
+    }
+
+    /// Which directory the root is: its device and inode, if it was read here.
+    pub(crate) fn origin(&self) -> Option<(u64, u64)> {
+        self.origin
+    }
+
+    /// The same, put in.
+    pub(crate) fn set_origin(&mut self, origin: (u64, u64)) {
+        self.origin = Some(origin);
     }
 
     /// Which file systems directories are on, by the numbers in their rows.

@@ -55,8 +55,8 @@ impl Actions for Pretend<'_> {
         progress: &mut dyn FnMut(Event<'_>) -> Control,
     ) -> Result<(), Error> {
         for path in ["/first", "/second", "/third"] {
-            let error = io::ErrorKind::PermissionDenied.into();
-            if progress(Event::Failed { path: path.as_bytes(), error: &error }) == Control::Stop {
+            let error = io::Error::other(format!("{path}: permission denied"));
+            if progress(Event::Failed(&error)) == Control::Stop {
                 return Err(Error::Stopped);
             }
         }

@@ -3,22 +3,29 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
 use memfold::heap::{Heap, Options};
-use memfold_du::delete::{Failure, delete};
+use memfold_du::delete::{self, Event, Failure};
 use memfold_du::entry::Kind;
 use memfold_du::scan::{self, Progress};
 use memfold_du::source::{ROOT, Source};
 use memfold_du::tree::Tree;
 
+fn options() -> scan::Options {
+    scan::Options { threads: 2, ..scan::Options::default() }
+}
+
 fn scanned<R>(path: &Path, look: impl FnOnce(&mut Tree<'_>) -> R) -> R {
+    scanned_with(path, &options(), look)
+}
+
+fn scanned_with<R>(path: &Path, options: &scan::Options, look: impl FnOnce(&mut Tree<'_>) -> R) -> R {
     let heap = Heap::new(Options::new().block_size(16 << 10)).unwrap();
     let session = heap.session().unwrap();
-    let options = scan::Options { threads: 2, ..scan::Options::default() };
-    look(&mut scan::scan(path, &options, &heap, &session, &Progress::default(), |_| true).unwrap())
+    look(&mut scan::scan(path, options, &heap, &session, &Progress::default(), |_| true).unwrap())
 }
 
 /// Where a path is in a tree.
@@ -63,9 +70,55 @@ fn everything(at: &Path) -> Vec<u8> {
     all.join(&0)
 }
 
+/// Deletes without anything that is ignored.
 fn remove(tree: &mut Tree<'_>, path: &str) -> Result<(), Failure> {
+    remove_with(tree, path, &options(), |event| {
+        assert!(matches!(event, Event::Step(_)), "{event:?}");
+        true
+    })
+}
+
+fn remove_with(
+    tree: &mut Tree<'_>,
+    path: &str,
+    options: &scan::Options,
+    mut tell: impl FnMut(Event<'_>) -> bool,
+) -> Result<(), Failure> {
     let (directory, slot) = find(tree, path);
-    delete(tree, directory, slot, &mut |_| true)
+    delete::delete(tree, directory, slot, options, &mut tell)
+}
+
+/// A tree is what a scan would make of what is there now.
+#[track_caller]
+fn is_as_scanned(tree: &Tree<'_>, at: &Path, options: &scan::Options) {
+    fn look(tree: &Tree<'_>, directory: u32, path: &str, all: &mut Vec<String>) {
+        let row = tree.row(directory).unwrap();
+        let sums = (row.sum(), row.shared(), row.items, row.failures, row.modified, row.flags, row.error);
+        all.push(format!("{path} {sums:?}"));
+        let mut below = Vec::new();
+        tree.each(row.contents(), &mut |_, entry| {
+            let path = format!("{path}/{}", entry.name.escape_ascii());
+            let (kind, extended) = (entry.kind, entry.extended);
+            match kind {
+                Kind::Gone => (),
+                Kind::Directory(number) => {
+                    all.push(format!("{path} {} {extended:?}", entry.size));
+                    below.push((number, path));
+                }
+                _ => {
+                    all.push(format!("{path} {kind:?} {} {extended:?}", entry.size));
+                }
+            }
+            Ok(())
+        })
+        .unwrap();
+        below.into_iter().for_each(|(number, path)| look(tree, number, &path, all));
+    }
+    let (mut here, mut there) = (Vec::new(), Vec::new());
+    look(tree, ROOT, "", &mut here);
+    scanned_with(at, options, |tree| look(tree, ROOT, "", &mut there));
+    here.iter().zip(&there).for_each(|(here, there)| assert_eq!(here, there));
+    assert_eq!(here.len(), there.len());
 }
 
 #[test]
@@ -163,9 +216,9 @@ fn it_stops_when_asked() {
     let scratch = tempfile::tempdir().unwrap();
     make(scratch.path());
     scanned(scratch.path(), |tree| {
-        let (directory, slot) = find(tree, "a");
         let before = everything(scratch.path());
-        assert!(matches!(delete(tree, directory, slot, &mut |_| false), Err(Failure::Stopped)));
+        let stopped = remove_with(tree, "a", &options(), |_| false);
+        assert!(matches!(stopped, Err(Failure::Stopped)));
         assert!(everything(scratch.path()) == before);
     });
 }
@@ -189,20 +242,354 @@ fn paths_may_be_longer_than_the_system_takes() {
 fn what_was_deleted_before_it_stopped_is_told() {
     let scratch = tempfile::tempdir().unwrap();
     make(scratch.path());
-    scanned(scratch.path(), |tree| {
-        let (directory, slot) = find(tree, "a");
-        let failure = delete(tree, directory, slot, &mut |progress| progress.deleted == 0).unwrap_err();
+    let options = scan::Options { extended: true, ..options() };
+    scanned_with(scratch.path(), &options, |tree| {
+        let before = tree.row(ROOT).unwrap().items;
+        let failure = remove_with(
+            tree,
+            "a",
+            &options,
+            |event| matches!(event, Event::Step(progress) if progress.deleted == 0),
+        )
+        .unwrap_err();
         assert!(matches!(&failure, Failure::Partly(why) if matches!(**why, Failure::Stopped)), "{failure}");
-        let Kind::Directory(a) = tree.entry(tree.row(directory).unwrap().contents(), slot).unwrap().kind
+        assert!(tree.row(ROOT).unwrap().items < before);
+        is_as_scanned(tree, scratch.path(), &options);
+        // What is left can be deleted as it was read again.
+        remove_with(tree, "a", &options, |_| true).unwrap();
+        assert!(!scratch.path().join("a").exists());
+        assert_eq!(tree.row(ROOT).unwrap().items, 2);
+    });
+}
+
+/// Whoever may write above the root can put something else in its place, which then has what the tree has by name, kind and length.
+#[test]
+fn another_root_is_neither_deleted_from_nor_read_again() {
+    type Change = (&'static str, fn(&Path));
+    let changes: [Change; 4] = [
+        ("a link for the root", |at| {
+            fs::rename(at.join("home/user/stuff"), at.join("home/user/moved")).unwrap();
+            symlink("../../etc", at.join("home/user/stuff")).unwrap();
+        }),
+        ("a link above the root", |at| {
+            fs::rename(at.join("home/user"), at.join("home/moved")).unwrap();
+            fs::create_dir(at.join("etc/stuff")).unwrap();
+            fs::rename(at.join("etc/conf"), at.join("etc/stuff/conf")).unwrap();
+            symlink("../etc", at.join("home/user")).unwrap();
+        }),
+        ("a directory for the root", |at| {
+            fs::rename(at.join("home/user/stuff"), at.join("home/user/moved")).unwrap();
+            fs::rename(at.join("etc"), at.join("home/user/stuff")).unwrap();
+        }),
+        ("nothing for the root", |at| {
+            fs::rename(at.join("home/user/stuff"), at.join("home/user/moved")).unwrap();
+        }),
+    ];
+    for (what, change) in changes {
+        let scratch = tempfile::tempdir().unwrap();
+        let (at, root) = (scratch.path(), scratch.path().join("home/user/stuff"));
+        for (directory, text) in [("home/user/stuff/conf", "shown.."), ("etc/conf", "secret\n")] {
+            fs::create_dir_all(at.join(directory)).unwrap();
+            fs::write(at.join(directory).join("passwd"), text).unwrap();
+        }
+        scanned(&root, |tree| {
+            change(at);
+            let (before, row) = (everything(at), tree.row(ROOT).unwrap());
+            let (_, slot) = find(tree, "conf");
+            let Kind::Directory(conf) = tree.entry(row.contents(), slot).unwrap().kind else { panic!() };
+            let again = |tree: &mut Tree<'_>, directory| {
+                scan::rescan(tree, directory, &scan::Options::default(), &Progress::default(), |_| true)
+            };
+            let failures = [
+                remove(tree, "conf").unwrap_err().to_string(),
+                remove(tree, "conf/passwd").unwrap_err().to_string(),
+                again(tree, conf).unwrap_err().to_string(),
+                again(tree, ROOT).unwrap_err().to_string(),
+            ];
+            let says = match what {
+                "nothing for the root" => "stuff: No such file or directory",
+                _ => "stuff is not the directory that was scanned",
+            };
+            for failure in failures {
+                assert!(failure.contains(says), "{what}: {failure}");
+            }
+            assert!(everything(at) == before, "{what}: something was deleted");
+            assert_eq!(tree.row(ROOT).unwrap(), row, "{what}");
+            // The same directory in its place again is the same.
+            if what == "a link for the root" {
+                fs::remove_file(&root).unwrap();
+                fs::rename(at.join("home/user/moved"), &root).unwrap();
+                again(tree, ROOT).unwrap();
+                remove(tree, "conf").unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn what_could_not_be_read_again_is_named() {
+    let scratch = tempfile::tempdir().unwrap();
+    make(scratch.path());
+    scanned(scratch.path(), |tree| {
+        let (directory, slot) = find(tree, "a/b");
+        let Kind::Directory(b) = tree.entry(tree.row(directory).unwrap().contents(), slot).unwrap().kind
         else {
             panic!()
         };
-        let before = tree.row(ROOT).unwrap().items;
-        scan::rescan(tree, a, &scan::Options::default(), &Progress::default(), |_| true).unwrap();
-        let left =
-            everything(scratch.path()).split(|byte| *byte == 0).filter(|line| !line.is_empty()).count();
-        assert!(tree.row(ROOT).unwrap().items < before);
-        // `find` counts the root, too.
-        assert_eq!(tree.row(ROOT).unwrap().items as usize + 1, left);
+        fs::rename(scratch.path().join("a"), scratch.path().join("moved")).unwrap();
+        let (options, row) = (scan::Options::default(), tree.row(ROOT).unwrap());
+        let error = scan::rescan(tree, b, &options, &Progress::default(), |_| true).unwrap_err();
+        let path = scratch.path().join("a");
+        assert_eq!(error.to_string(), format!("{}: No such file or directory (os error 2)", path.display()));
+        assert_eq!(tree.row(ROOT).unwrap(), row);
     });
+}
+
+#[test]
+fn all_that_is_known_is_compared() {
+    use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, mknodat, utimensat};
+    type Change = (&'static str, bool, bool, fn(&Path));
+    fn set_modified(path: &Path, seconds: i64) {
+        let time = Timespec { tv_sec: seconds, tv_nsec: 0 };
+        let times = Timestamps { last_access: time, last_modification: time };
+        utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+    }
+    let changes: [Change; 9] = [
+        ("a link for a file, of its length", false, false, |at| {
+            fs::remove_file(at.join("a/b/100")).unwrap();
+            symlink("x".repeat(100), at.join("a/b/100")).unwrap();
+        }),
+        ("another file with one name less", false, false, |at| {
+            fs::write(at.join("other"), "precious").unwrap();
+            fs::rename(at.join("other"), at.join("a/linked")).unwrap();
+        }),
+        ("a link to something else", false, false, |at| {
+            fs::remove_file(at.join("a/b/link to a file")).unwrap();
+            symlink("../../keep/other", at.join("a/b/link to a file")).unwrap();
+        }),
+        ("a file that was written again", false, true, |at| {
+            fs::write(at.join("a/b/100"), vec![2; 100]).unwrap();
+            set_modified(&at.join("a/b/100"), 1_000_000_001);
+        }),
+        ("a link that was made again", false, true, |at| {
+            fs::remove_file(at.join("a/b/link to a file")).unwrap();
+            symlink("../../KEEP/FILE", at.join("a/b/link to a file")).unwrap();
+        }),
+        ("a socket for a pipe", false, true, |at| {
+            fs::remove_file(at.join("a/pipe")).unwrap();
+            drop(std::os::unix::net::UnixListener::bind(at.join("a/pipe")).unwrap());
+            set_modified(&at.join("a/pipe"), 1_000_000_000);
+        }),
+        ("the target of a link that was followed", true, false, |at| {
+            fs::write(at.join("keep/file"), "longer than that").unwrap();
+        }),
+        ("no target for a link that was followed", true, false, |at| {
+            fs::remove_file(at.join("keep/file")).unwrap();
+        }),
+        ("a link for a file with several names", true, false, |at| {
+            fs::remove_file(at.join("a/linked")).unwrap();
+            symlink("../keep/file", at.join("a/linked")).unwrap();
+        }),
+    ];
+    for (what, follow_links, extended, change) in changes {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = scratch.path();
+        make(at);
+        mknodat(CWD, at.join("a/pipe"), FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
+        for path in ["a/pipe", "a/b/100", "a/b/link to a file"] {
+            set_modified(&at.join(path), 1_000_000_000);
+        }
+        let options = scan::Options { follow_links, extended, ..options() };
+        scanned_with(at, &options, |tree| {
+            let row = tree.row(ROOT).unwrap();
+            change(at);
+            let before = everything(at);
+            let failure = remove_with(tree, "a", &options, |_| true).expect_err(what);
+            assert!(matches!(failure, Failure::Changed(_)), "{what}: {failure}");
+            assert!(everything(at) == before, "{what}: something was deleted");
+            assert_eq!(tree.row(ROOT).unwrap(), row);
+            // When it was read again, it is as it is shown.
+            scan::rescan(tree, ROOT, &options, &Progress::default(), |_| true).unwrap();
+            remove_with(tree, "a", &options, |_| true).expect(what);
+            assert!(!at.join("a").exists());
+        });
+    }
+}
+
+#[test]
+fn of_links_that_were_followed_only_the_links_go() {
+    let scratch = tempfile::tempdir().unwrap();
+    let at = scratch.path();
+    make(at);
+    symlink("100", at.join("a/b/link in it")).unwrap();
+    symlink("nowhere", at.join("a/b/link to nowhere")).unwrap();
+    symlink("/dev/null", at.join("a/b/link to a device")).unwrap();
+    for extended in [false, true] {
+        let options = scan::Options { follow_links: true, extended, ..options() };
+        scanned_with(at, &options, |tree| {
+            if !extended {
+                return remove_with(tree, "a/b/link to a device", &options, |_| true).unwrap();
+            }
+            remove_with(tree, "a", &options, |event| matches!(event, Event::Step(_))).unwrap();
+            assert!(!at.join("a").exists() && Path::new("/dev/null").exists());
+            assert_eq!(fs::read(at.join("keep/file")).unwrap(), b"precious");
+            assert_eq!(tree.row(ROOT).unwrap().items, 2);
+        });
+    }
+}
+
+#[test]
+fn what_is_mounted_is_not_deleted() {
+    use rustix::mount::{MountFlags, mount, mount_bind, unmount};
+    let tmpfs = |at: &Path| mount("none", at, "tmpfs", MountFlags::empty(), c"").unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let at = scratch.path();
+    super::scan::with_mounts(|| {
+        make(at);
+        fs::create_dir(at.join("copy")).unwrap();
+        fs::write(at.join("copy").join(OsStr::from_bytes(b"\xff\n")), "odd").unwrap();
+        fs::write(at.join("100"), vec![1; 100]).unwrap();
+        // What was mounted before all was read: in it, and it itself.
+        let mounted = at.join("a/b/d");
+        tmpfs(&mounted);
+        fs::write(mounted.join("q"), "q").unwrap();
+        fs::write(mounted.join("r"), "r").unwrap();
+        scanned(at, |tree| {
+            let before = everything(at);
+            for path in ["a", "a/b", "a/b/d"] {
+                let failure = remove(tree, path).unwrap_err();
+                assert!(
+                    matches!(&failure, Failure::Mounted(at) if *at == mounted.as_os_str().as_bytes()),
+                    "{failure}"
+                );
+                assert!(everything(at) == before);
+            }
+            // But what is in it was shown.
+            remove(tree, "a/b/d/q").unwrap();
+            assert!(!mounted.join("q").exists() && mounted.join("r").exists());
+        });
+        unmount(&mounted, rustix::mount::UnmountFlags::empty()).unwrap();
+
+        // What was mounted later, with the same names.
+        type Change<'a> = (&'static str, &'static str, Box<dyn Fn(&Path) + 'a>);
+        let changes: [Change<'_>; 3] = [
+            ("another file system", "a/b/d", Box::new(tmpfs)),
+            (
+                "a directory of the same file system",
+                "a/b/c",
+                Box::new(|path: &Path| mount_bind(at.join("copy"), path).unwrap()),
+            ),
+            ("a file", "a/b/100", Box::new(|path: &Path| mount_bind(at.join("100"), path).unwrap())),
+        ];
+        for (what, path, change) in changes {
+            scanned(at, |tree| {
+                change(&at.join(path));
+                let before = everything(at);
+                for path in ["a", path] {
+                    let failure = remove(tree, path).expect_err(what);
+                    assert!(matches!(failure, Failure::Mounted(_)), "{what}: {failure}");
+                    assert!(everything(at) == before, "{what}: something was deleted");
+                }
+                unmount(at.join(path), rustix::mount::UnmountFlags::empty()).unwrap();
+            });
+        }
+
+        // Above what is to be deleted.
+        scanned(at, |tree| {
+            tmpfs(&at.join("a"));
+            fs::create_dir_all(at.join("a/b/d")).unwrap();
+            let failure = remove(tree, "a/b/d").unwrap_err();
+            assert!(matches!(failure, Failure::Changed(_)), "{failure}");
+            assert!(at.join("a/b/d").exists());
+            unmount(at.join("a"), rustix::mount::UnmountFlags::empty()).unwrap();
+        });
+
+        // And when all had been looked at.
+        let options = options();
+        scanned_with(at, &options, |tree| {
+            let (mut is_mounted, mut failures) = (false, Vec::new());
+            let deleted = remove_with(tree, "a", &options, |event| {
+                match event {
+                    Event::Step(progress) if progress.deleted > 0 && !is_mounted => {
+                        tmpfs(&mounted);
+                        is_mounted = true;
+                    }
+                    Event::Failed(failure) => failures.push(failure.to_string()),
+                    Event::Step(_) => (),
+                }
+                true
+            });
+            deleted.unwrap();
+            assert_eq!(failures.len(), 1, "{failures:?}");
+            assert!(failures[0].contains("a/b/d is a mount point"), "{failures:?}");
+            assert!(!at.join("a/b/100").exists() && !at.join("a/b/c").exists() && mounted.exists());
+            is_as_scanned(tree, at, &options);
+        });
+    });
+}
+
+/// What can't be deleted by a user who may not: how it is asked about, and what is left then.
+#[test]
+fn what_cannot_be_deleted_may_be_ignored() {
+    let options = scan::Options { extended: true, ..options() };
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    for (stops_at, is_closed) in [(None, true), (Some(0), true), (Some(0), false), (Some(1), true)] {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = scratch.path();
+        make(at);
+        for (path, text) in [("a/two/x", "x"), ("a/two/y", "y"), ("a/zero/z", "z")] {
+            fs::create_dir_all(at.join(path).parent().unwrap()).unwrap();
+            fs::write(at.join(path), text).unwrap();
+        }
+        fs::hard_link(at.join("a/two/x"), at.join("keep/x")).unwrap();
+        fs::hard_link(at.join("a/zero/z"), at.join("keep/z")).unwrap();
+        for path in ["a/b/c", "a/b/d", "a/b", "a/zero", "a", ""] {
+            mode(&at.join(path), 0o777);
+        }
+        mode(&at.join("a/two"), 0o555);
+        mode(&at.join("a/b/d"), if is_closed { 0o000 } else { 0o777 });
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                super::scan::be_nobody();
+                scanned_with(at, &options, |tree| {
+                    let (before, mut failures) = (tree.row(ROOT).unwrap(), Vec::new());
+                    let deleted = remove_with(tree, "a", &options, |event| match event {
+                        Event::Step(_) => true,
+                        Event::Failed(failure) => {
+                            failures.push(failure.to_string());
+                            stops_at != Some(failures.len() - 1)
+                        }
+                    });
+                    let mut expected: Vec<String> = ["a/b/d", "a/two/x", "a/two/y"]
+                        .map(|path| at.join(path))
+                        .map(|path| format!("{}: Permission denied (os error 13)", path.display()))
+                        .into();
+                    expected.drain(..usize::from(!is_closed));
+                    expected.truncate(stops_at.map_or(3, |last| last + 1));
+                    assert_eq!(failures, expected);
+                    match (deleted, stops_at, is_closed) {
+                        (Ok(()), None, _) => {
+                            assert!(at.join("a/b").exists() && !at.join("a/b/c").exists());
+                            assert!(!at.join("a/zero").exists() && !at.join("a/linked").exists());
+                            // root, a, b, d; two, x, y; keep, file, x, z
+                            assert_eq!(tree.row(ROOT).unwrap().items, 10);
+                        }
+                        // Nothing had been deleted.
+                        (Err(Failure::Stopped), Some(0), true) => assert_eq!(tree.row(ROOT).unwrap(), before),
+                        (Err(Failure::Partly(why)), Some(_), _) if matches!(*why, Failure::Stopped) => {
+                            assert!(tree.row(ROOT).unwrap().items < before.items);
+                        }
+                        (deleted, ..) => panic!("{deleted:?}"),
+                    }
+                    assert_eq!(fs::metadata(at.join("keep/x")).unwrap().nlink(), 2);
+                    is_as_scanned(tree, at, &options);
+                });
+            });
+            thread.join().unwrap();
+        });
+        // So that they can be deleted; some are no more.
+        for path in ["a/two", "a/b/d"] {
+            let _ = fs::set_permissions(at.join(path), fs::Permissions::from_mode(0o777));
+        }
+    }
 }

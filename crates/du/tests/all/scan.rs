@@ -219,7 +219,7 @@ fn more_directories_wait_than_may_be_open() {
 }
 
 /// Runs `f` in a thread that may mount what nobody else sees; `None` if the system doesn't allow that.
-fn with_mounts<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
+pub fn with_mounts<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             use rustix::mount::{MountPropagationFlags as Flags, mount_change};
@@ -234,6 +234,14 @@ fn with_mounts<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
         });
         thread.join().unwrap()
     })
+}
+
+/// Where tests are run as root: makes this thread, and those that it starts, a user who may do little.
+pub fn be_nobody() {
+    if rustix::process::getuid().is_root() {
+        let nobody = rustix::process::Uid::from_raw(65534);
+        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+    }
 }
 
 #[test]
@@ -391,11 +399,7 @@ fn what_may_not_be_read_is_said() {
     fs::set_permissions(directory.path().join("a"), fs::Permissions::from_mode(0o744)).unwrap();
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            if rustix::process::getuid().is_root() {
-                // Of this thread only, and those that it starts.
-                let nobody = rustix::process::Uid::from_raw(65534);
-                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
-            }
+            be_nobody();
             scanned(directory.path(), &options(), |tree| {
                 let d = row(tree, ROOT, "d");
                 assert_eq!((d.flags, d.error, d.items), (flags::FAILED, libc_eacces(), 0));
