@@ -50,6 +50,16 @@ pub fn fork() -> nix::Result<Fork> {
     }
 }
 
+/// Takes from the environment what characters are (LC_CTYPE). Where that names no locale of this machine, a character is a byte, as it was.
+///
+/// # Panics
+/// If there are other threads: they may look at the locale meanwhile.
+pub fn heed_locale() {
+    assert!(!HAS_THREADS.load(Ordering::Relaxed), "a locale with other threads");
+    // SAFETY: the name is a string that ends with zero; the result, which would be the C library's, is not looked at. No other thread uses the locale: there is none of this program's.
+    unsafe { libc::setlocale(libc::LC_CTYPE, c"".as_ptr()) };
+}
+
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {

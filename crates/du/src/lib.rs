@@ -16,6 +16,7 @@ pub mod json;
 pub mod part;
 pub mod scan;
 pub mod source;
+mod sys;
 pub mod tree;
 
 pub use error::Error;

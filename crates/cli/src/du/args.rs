@@ -2,6 +2,7 @@
 //!
 //! Like the rest of the command line, it needs nothing but clap: the man pages are made of it without the analyser (crates/pages).
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, ValueEnum};
@@ -50,7 +51,7 @@ pub struct DuArgs {
     pub one_file_system: bool,
     /// Leave out what matches PATTERN; may be given several times
     #[arg(long, value_name = "PATTERN", help_heading = "Scan")]
-    pub exclude: Vec<String>,
+    pub exclude: Vec<OsString>,
     /// Leave out what matches a line of FILE
     #[arg(long, short = 'X', value_name = "FILE", help_heading = "Scan")]
     pub exclude_from: Vec<PathBuf>,

@@ -236,7 +236,6 @@ mod tests {
             ("--json", "line 1", "command line only"),
             ("--limit 1X", "line 1", "--limit 64M"),
             ("-X /nowhere", "line 1", "'/nowhere'"),
-            ("--exclude [a", "line 1", "the pattern '[a'"),
         ] {
             let Err(failure) = all(&[text], &[]) else { panic!("{text}") };
             for word in [place, what, "'@'", "--ignore-config"] {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use memfold::heap::{Heap, Session};
@@ -86,15 +87,19 @@ pub fn threads(args: &DuArgs) -> usize {
 
 /// How directories are read.
 pub fn options(args: &DuArgs) -> Result<scan::Options, Failure> {
-    let mut patterns = args.exclude.clone();
+    let mut patterns: Vec<_> = args.exclude.iter().map(|pattern| pattern.as_bytes().to_vec()).collect();
     for path in &args.exclude_from {
-        let text = fs::read_to_string(path).map_err(|error| {
+        let text = fs::read(path).map_err(|error| {
             Failure::new(format!("cannot read the patterns in '{}': {error}", path.display()))
         })?;
-        patterns.extend(text.lines().filter(|line| !line.is_empty()).map(str::to_owned));
+        let lines = text.split(|byte| *byte == b'\n').map(|line| {
+            // Of files that were written elsewhere.
+            let end = line.iter().rposition(|byte| *byte != b'\r').map_or(0, |last| last + 1);
+            &line[..end]
+        });
+        patterns.extend(lines.filter(|line| !line.is_empty()).map(<[u8]>::to_vec));
     }
-    let exclude = Exclude::new(patterns.iter().map(String::as_str))
-        .map_err(|error| Failure::new(format!("{error}; put a backslash before what is meant as it is")))?;
+    let exclude = Exclude::new(&patterns);
     Ok(scan::Options {
         threads: threads(args),
         one_file_system: args.one_file_system,

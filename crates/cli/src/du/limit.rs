@@ -34,7 +34,8 @@ pub fn at_first(args: &DuArgs) -> Result<Limit, Failure> {
         Size::Percent(_) => cgroup::memory_that_counts()
             .ok_or_else(|| bad(&"is a share of the machine's memory, which is not known here"))?,
     };
-    Ok(Limit::Bytes(size.of(memory)))
+    // Of less the heap would not say how much it needs.
+    Ok(Limit::Bytes(size.of(memory).max(2 * super::BLOCK as u64)))
 }
 
 /// As the tree grows.

@@ -30,6 +30,7 @@ use memfold_du::source::Source;
 
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::sys;
 use args::{Color, Column, DuArgs, SharedColumn};
 use input::Input;
 use live::Live;
@@ -42,6 +43,8 @@ const CODEC: &str = "zstd:3";
 
 /// Runs it; the result is the exit status. `words` are those that `args` were made of.
 pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
+    // Patterns are compared in it.
+    sys::heed_locale();
     if args.compress && args.export.is_none() {
         return Err(Failure::new(
             "-c compresses what -o writes, and there is no -o; give, for example, -c -o FILE",

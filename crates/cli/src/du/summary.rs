@@ -1,15 +1,18 @@
 //! What is printed instead of browsing: directories down to some level, the largest files, and all of it as JSON.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet};
 use std::io::{BufWriter, Write};
 
 use memfold::heap::Heap;
 use memfold_du::Error;
+use memfold_du::browse::shown;
 use memfold_du::entry::{BLOCK, Kind, Sum};
 use memfold_du::source::{ROOT, Source};
 use memfold_du::tree::below::{Below, Step};
-use serde::Serialize;
+use serde::ser::{Error as _, SerializeSeq};
+use serde::{Serialize, Serializer};
 
 use super::args::DuArgs;
 use super::input::Input;
@@ -44,14 +47,14 @@ struct Memory {
 
 /// `--json`.
 #[derive(Serialize)]
-struct Page {
+struct Page<'s> {
     version: u32,
     #[serde(flatten)]
     root: Item,
     failures: u64,
     memory: Memory,
     #[serde(skip_serializing_if = "Option::is_none")]
-    directories: Option<Vec<Item>>,
+    directories: Option<Directories<'s>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<Vec<Item>>,
 }
@@ -85,7 +88,7 @@ fn directory(source: &dyn Source, number: u32) -> Result<Item, Error> {
 pub fn print(args: &DuArgs, input: &Input<'_>, heap: &Heap) -> Result<(), Failure> {
     let source = input.source();
     let failed = |error: Error| Failure::new(format!("the tree can't be read: {error}"));
-    let directories = args.depth.map(|depth| directories(source, depth)).transpose().map_err(failed)?;
+    let directories = args.depth.map(|depth| Directories { source, depth, error: Cell::new(None) });
     let files = args.top.map(|top| largest(source, top, args.apparent_size)).transpose().map_err(failed)?;
     let mut out = BufWriter::new(std::io::stdout());
     let written = if args.json {
@@ -105,10 +108,15 @@ pub fn print(args: &DuArgs, input: &Input<'_>, heap: &Heap) -> Result<(), Failur
             directories,
             files,
         };
-        serde_json::to_writer_pretty(&mut out, &page).map_err(Into::into).and_then(|()| writeln!(out))
+        let written = serde_json::to_writer_pretty(&mut out, &page);
+        if let Some(error) = page.directories.as_ref().and_then(|directories| directories.error.take()) {
+            return Err(failed(error));
+        }
+        written.map_err(Into::into).and_then(|()| writeln!(out))
     } else {
-        let all = directories.iter().chain(&files).flatten();
-        all.into_iter().try_for_each(|item| line(&mut out, item, args))
+        let listed = directories.map(|directories| directories.each(|item| line(&mut out, &item, args)));
+        let listed = listed.transpose().map_err(failed)?.unwrap_or(Ok(()));
+        listed.and_then(|()| files.iter().flatten().try_for_each(|item| line(&mut out, item, args)))
     };
     written.and_then(|()| out.flush()).map_err(|error| Failure::new(format!("standard output: {error}")))
 }
@@ -118,16 +126,7 @@ fn line(out: &mut dyn Write, item: &Item, args: &DuArgs) -> std::io::Result<()> 
     let size = if args.si { si(bytes) } else { Human(bytes).to_string() };
     write!(out, "{size:>10}  ")?;
     // A name may hold anything: nothing of it is to be taken for the terminal's, or for another line.
-    for chunk in item.raw.utf8_chunks() {
-        for letter in chunk.valid().chars() {
-            match letter {
-                letter if letter.is_control() => write!(out, "{}", letter.escape_default())?,
-                letter => write!(out, "{letter}")?,
-            }
-        }
-        chunk.invalid().iter().try_for_each(|byte| write!(out, "\\x{byte:02x}"))?;
-    }
-    writeln!(out)
+    writeln!(out, "{}", shown(&item.raw))
 }
 
 /// As [`Human`], by powers of 1000.
@@ -143,41 +142,82 @@ fn si(bytes: u64) -> String {
     String::new()
 }
 
-/// Directories down to a level below the root, each before those in it.
-fn directories(source: &dyn Source, depth: u32) -> Result<Vec<Item>, Error> {
-    let (mut items, mut way) = (Vec::new(), Below::new(ROOT).down_to(depth));
-    while let Some(step) = way.step(source)? {
-        if let Step::Into(number) = step {
-            items.push(directory(source, number)?);
-        }
-    }
-    Ok(items)
+/// Directories down to a level below the root, each before those in it. There may be many: none is kept.
+struct Directories<'s> {
+    source: &'s dyn Source,
+    depth: u32,
+    /// What went wrong.
+    error: Cell<Option<Error>>,
 }
 
-/// The largest files, the largest first; those of several names once for each.
+impl Directories<'_> {
+    fn each<E>(&self, mut look: impl FnMut(Item) -> Result<(), E>) -> Result<Result<(), E>, Error> {
+        let mut way = Below::new(ROOT).down_to(self.depth);
+        while let Some(step) = way.step(self.source)? {
+            if let Step::Into(number) = step
+                && let Err(error) = look(directory(self.source, number)?)
+            {
+                return Ok(Err(error));
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+impl Serialize for Directories<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(None)?;
+        match self.each(|item| list.serialize_element(&item)) {
+            Ok(written) => written?,
+            Err(error) => {
+                self.error.set(Some(error));
+                return Err(S::Error::custom("the tree"));
+            }
+        }
+        list.end()
+    }
+}
+
+/// A file: the smallest size is the least, then what comes last.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    size: u64,
+    at: Reverse<(u32, u32)>,
+    /// Its file system and inode, if it may have other names.
+    link: Option<(u32, u64)>,
+}
+
+/// The largest files, the largest first; those of several names by one of them.
 fn largest(source: &dyn Source, count: usize, apparent: bool) -> Result<Vec<Item>, Error> {
-    let mut largest = BinaryHeap::new();
+    // Files of several names that are among the largest so far: they come again.
+    let (mut largest, mut linked) = (BinaryHeap::new(), HashSet::new());
     let mut way = Below::new(ROOT);
     while let Some(step) = way.step(source)? {
         let Step::Into(number) = step else { continue };
-        source.each(source.row(number)?.contents(), &mut |slot, entry| {
+        let row = source.row(number)?;
+        source.each(row.contents(), &mut |slot, entry| {
             if !matches!(entry.kind, Kind::File | Kind::Other) {
                 return Ok(());
             }
             let size = if apparent { entry.size } else { entry.blocks };
-            if largest.len() < count {
-                largest.push(Reverse((size, Reverse((number, slot)))));
-            } else if let Some(mut least) = largest.peek_mut()
-                && least.0.0 < size
-            {
-                *least = Reverse((size, Reverse((number, slot))));
+            let link = entry.link.map(|link| (row.device, link.inode));
+            let is_large = match largest.peek() {
+                Some(Reverse(Place { size: least, .. })) if largest.len() == count => *least < size,
+                _ => largest.len() < count,
+            };
+            if is_large && link.is_none_or(|link| linked.insert(link)) {
+                largest.push(Reverse(Place { size, at: Reverse((number, slot)), link }));
+                let least = if largest.len() > count { largest.pop() } else { None };
+                if let Some(Reverse(Place { link: Some(link), .. })) = least {
+                    linked.remove(&link);
+                }
             }
             Ok(())
         })?;
     }
     let sorted = largest.into_sorted_vec().into_iter();
     sorted
-        .map(|Reverse((_, Reverse((number, slot))))| {
+        .map(|Reverse(Place { at: Reverse((number, slot)), .. })| {
             let entry = source.entry(source.row(number)?.contents(), slot)?;
             let mut path = source.path(number)?;
             if !path.ends_with(b"/") {

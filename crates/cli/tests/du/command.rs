@@ -98,10 +98,9 @@ fn what_is_wrong_is_said_with_what_to_do() {
     let path = text(scratch.path());
     let bad = scratch.path().join("bad");
     fs::write(&bad, "[1,0,{},[{\"name\":\"/\"},").unwrap();
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 8] = [
         (&["--json", "/nowhere"], "cannot read the directory '/nowhere'"),
         (&["--json", "--limit", "1X", path], "--limit 64M"),
-        (&["--json", "--exclude", "[a", path], "the pattern '[a'"),
         (&["--json", "-X", "/nowhere", path], "cannot read the patterns in '/nowhere'"),
         (&["--json", "-f", text(&bad)], "cannot read the tree in"),
         (&["-o", "/nowhere/x", path], "of -o"),

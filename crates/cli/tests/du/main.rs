@@ -4,5 +4,6 @@ mod browser;
 mod command;
 #[path = "../common/mod.rs"]
 mod common;
+mod exclude;
 #[path = "../../../du/tests/all/terminal.rs"]
 mod terminal;

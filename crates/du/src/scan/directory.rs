@@ -151,7 +151,9 @@ impl<'a, 's> Worker<'a, 's> {
         if open.may_be_mounted() && open.above().any(|above| above.is(open)) {
             return Some(flags::LOOP);
         }
-        let is_other = open.above().next().is_none_or(|above| above.device != open.device);
+        // Whoever names a directory wants to see it; in one that the kernel makes up, what is in it.
+        let above = open.above().next()?;
+        let is_other = above.device != open.device || above.above().next().is_none();
         if options.exclude_kernel
             && is_other
             && let Ok(system) = fstatfs(file)
@@ -186,8 +188,8 @@ impl<'a, 's> Worker<'a, 's> {
             count += 1;
             path.truncate(directory);
             let is_excluded = exclude.is_some_and(|exclude| {
-                path.extend_from_slice(name.to_bytes());
-                exclude.matches(&path)
+                path.extend_from_slice(name.to_bytes_with_nul());
+                CStr::from_bytes_with_nul(&path).is_ok_and(|path| exclude.matches(path))
             });
             let entry = if is_excluded {
                 nothing(name, Kind::Excluded)

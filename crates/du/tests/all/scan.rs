@@ -265,6 +265,12 @@ fn mounts_are_entered_once_or_not_at_all() {
             let Kind::Directory(a) = kind(tree, ROOT, "a") else { panic!() };
             assert_eq!(row(tree, a, "b").flags, flags::LOOP);
         });
+        // It was asked for: its own names are shown.
+        scanned(&at.join("proc"), &all, |tree| {
+            assert_eq!(tree.row(ROOT).unwrap().flags & flags::KERNEL, 0);
+            assert_eq!(row(tree, ROOT, "sys").flags, flags::KERNEL);
+            assert_eq!(kind(tree, ROOT, "uptime"), Kind::File);
+        });
         let one = scan::Options { one_file_system: true, ..options() };
         scanned(at, &one, |tree| {
             assert_eq!(kind(tree, ROOT, "proc"), Kind::OtherFileSystem);
@@ -441,6 +447,14 @@ fn caches_are_left_out_and_links_followed_on_request() {
         assert_eq!(tree.row(d).unwrap().size, 200_000 + 2 + fs::metadata(at.join("d/empty")).unwrap().len());
         assert_eq!(kind(tree, ROOT, "dangling"), Kind::Other);
     });
+    // Not the one that is asked for.
+    scanned(&at.join("wide"), &options, |tree| {
+        let row = tree.row(ROOT).unwrap();
+        assert_eq!((row.flags, row.items), (0, 301));
+        let (root, seen) = (ROOT, Progress::default());
+        scan::rescan(tree, root, &options, &seen, |_| true).unwrap();
+        assert_eq!(tree.row(ROOT).unwrap().items, 301);
+    });
 }
 
 #[test]
@@ -449,7 +463,7 @@ fn patterns_leave_names_out() {
     let at = directory.path();
     make_mixed(at);
     let place = format!("{}/a/*", at.to_str().unwrap());
-    let exclude = Exclude::new(["*1", "b/c", "d", &place[..]]).unwrap();
+    let exclude = Exclude::new(["*1", "b/c", "d", &place[..]]);
     scanned(at, &scan::Options { exclude, ..options() }, |tree| {
         assert_eq!(kind(tree, ROOT, "d"), Kind::Excluded);
         assert_eq!(row(tree, ROOT, "wide").items, 300);

@@ -119,6 +119,17 @@ impl Core {
         }
     }
 
+    /// The least [`Limit::Bytes`] with which there may be a further block.
+    pub fn least_bytes(&self) -> u64 {
+        let (mut refused, mut least) = (0, u64::MAX >> 1);
+        while least - refused > 1 {
+            let bytes = refused + (least - refused) / 2;
+            let is_enough = self.frames_within(bytes) >= 2 * LEAST_FRAMES;
+            *(if is_enough { &mut least } else { &mut refused }) = bytes;
+        }
+        least
+    }
+
     /// Bytes of everything but frames.
     pub fn bytes_without_frames(&self) -> u64 {
         self.blocks.bytes()

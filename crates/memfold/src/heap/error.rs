@@ -73,10 +73,10 @@ impl std::error::Error for Error {}
 pub struct BadOption(pub(super) std::string::String);
 
 impl BadOption {
-    pub(super) fn too_small(options: &super::options::Settled) -> Self {
-        let (limit, block) = (options.limit, options.block_size);
+    /// A limit that leaves no room for blocks of a size.
+    pub(super) fn too_small(block_size: usize, least: u64) -> Self {
         BadOption(std::format!(
-            "{limit:?} leaves no room for a few blocks of {block} bytes and for what compressing takes: give more, or smaller blocks"
+            "the limit is too small: blocks of {block_size} bytes and what compressing takes need {least} bytes at least"
         ))
     }
 

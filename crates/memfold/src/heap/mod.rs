@@ -106,7 +106,7 @@ impl Heap {
     /// An empty heap.
     pub fn new(options: Options) -> Result<Self, BadOption> {
         let core = Arc::new(Core::new(options.settle()?));
-        core.may_grow().map_err(|_| BadOption::too_small(&core.options))?;
+        core.may_grow().map_err(|_| BadOption::too_small(core.options.block_size, core.least_bytes()))?;
         let needed = core.options.background || core.options.ahead != Ahead::Off;
         let background = if needed { Some(Background::start(&core)) } else { None };
         let background = background.transpose().map_err(BadOption::no_thread)?;

@@ -32,17 +32,13 @@ pub enum Limit {
 impl Limit {
     /// An error if it leaves no room for a block of so many bytes.
     pub(super) fn check(self, block_size: usize) -> Result<(), BadOption> {
-        let least = match self {
-            Limit::Share => 1,
-            Limit::Blocks(blocks) => u64::from(blocks),
-            Limit::Bytes(bytes) => bytes / block_size as u64 / 2,
-        };
-        if least == 0 {
-            return Err(BadOption(format!(
-                "{self:?}: give one resident block at least, or bytes for two blocks of {block_size}"
-            )));
+        match self {
+            Limit::Blocks(0) => Err(BadOption("give one resident block at least".into())),
+            Limit::Bytes(bytes) if bytes / 2 < block_size as u64 => {
+                Err(BadOption::too_small(block_size, 2 * block_size as u64))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// As one word: `u64::MAX`, or blocks with the highest bit set, or bytes.
