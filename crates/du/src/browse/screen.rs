@@ -17,11 +17,11 @@ use ratatui::layout::Size;
 use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::process::{Signal, kill_current_process_group};
+use rustix::process::Signal;
 
 use super::boxes;
 use super::options::{Colours, Options};
-use super::signals::Signals;
+use super::signals::{self, Signals};
 use super::{Control, Step};
 use crate::Error;
 
@@ -232,8 +232,7 @@ impl Screen {
 
     /// The program sleeps until the shell wakes it.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
-        // Where that is not possible, it goes on.
-        self.without(|| kill_current_process_group(Signal::TSTP)).map(|_| ())
+        self.without(signals::sleep)?
     }
 
     /// The signal that came, which ends the program.

@@ -3,9 +3,12 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use signal_hook::flag::{register_conditional_default, register_usize};
+use rustix::process::{Signal, kill_current_process_group};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::flag::{register, register_conditional_default, register_usize};
+use signal_hook::low_level::unregister;
 
 /// What they do. It is never taken back, for signals would do nothing then.
 #[derive(Debug, Clone)]
@@ -60,4 +63,21 @@ impl Drop for Signals {
     fn drop(&mut self) {
         self.0.is_default.store(true, Relaxed);
     }
+}
+
+/// How long it may take until the program sleeps: if it does not by then, it can't, as when no shell is there to wake it.
+const SLEEPS: Duration = Duration::from_millis(200);
+
+/// The program, and what it was started with, sleeps until the shell wakes it.
+pub(super) fn sleep() -> io::Result<()> {
+    let woken = Arc::new(AtomicBool::new(false));
+    let hook = register(SIGCONT, woken.clone())?;
+    let asked = Instant::now();
+    let sent = kill_current_process_group(Signal::TSTP);
+    // Another thread may be the one that takes the signal, a little later.
+    while sent.is_ok() && !woken.load(Relaxed) && asked.elapsed() < SLEEPS {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    unregister(hook);
+    Ok(())
 }
