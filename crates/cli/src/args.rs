@@ -29,7 +29,7 @@ pub enum Command {
     #[command(after_help = BENCH_HELP)]
     Bench(BenchArgs),
     /// Say what takes room in a directory, however many files there are
-    #[command(after_help = du::HELP, args_override_self = true)]
+    #[command(after_help = du::HELP, args_override_self = true, version, disable_version_flag = true)]
     Du(Box<DuArgs>),
 }
 

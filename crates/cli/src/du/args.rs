@@ -82,7 +82,7 @@ pub struct DuArgs {
     /// Print one JSON object, and don't browse
     #[arg(long, help_heading = "Summaries")]
     pub json: bool,
-    /// Print the N largest files, and don't browse
+    /// Print the N largest files, each once, and don't browse
     #[arg(long, value_name = "N", help_heading = "Summaries")]
     pub top: Option<usize>,
     /// Print directories down to N levels, and don't browse
@@ -151,6 +151,9 @@ pub struct DuArgs {
     /// Progress on the whole screen (the default if the tree is browsed)
     #[arg(short = '2', overrides_with_all = ["quiet", "line"], help_heading = "Looks")]
     pub screen: bool,
+    /// Print the version
+    #[arg(long, short = 'v', short_alias = 'V', action = ArgAction::Version, value_parser = clap::value_parser!(bool))]
+    pub version: Option<bool>,
     /// What undoes others
     #[command(flatten)]
     pub undo: Undo,

@@ -63,9 +63,14 @@ pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
     let session = heap.session().map_err(|error| Failure::new(error.to_string()))?;
     let look = look(&args);
     let mut shown = Shown::new(&args, &look, browses)?;
-    let mut input = input::get(&args, &heap, &session, &mut shown)?;
+    let input = input::get(&args, &heap, &session, &mut shown);
+    if let Some(signal) = shown.signal() {
+        return Ok(128 + signal);
+    }
+    let mut input = input?;
     match output {
         Some(mut target) => {
+            drop(shown);
             write(&args, input.source(), target.to())?;
             target.finish()?;
         }
@@ -151,7 +156,10 @@ fn look(args: &DuArgs) -> browse::Options {
 /// The heap, with the limit that was asked for.
 fn heap(args: &DuArgs) -> Result<Heap, Failure> {
     let options = Options::new().block_size(BLOCK).codec(CODEC).limit(limit::at_first(args)?);
-    Heap::new(options).map_err(|error| Failure::new(error.to_string()))
+    Heap::new(options).map_err(|error| match &args.limit {
+        Some(limit) => Failure::new(format!("--limit {limit}: {error}, and the tree some 15 for each file")),
+        None => Failure::new(error.to_string()),
+    })
 }
 
 fn write(args: &DuArgs, source: &dyn Source, to: &mut dyn Write) -> Result<(), Failure> {

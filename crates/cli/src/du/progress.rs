@@ -45,6 +45,14 @@ impl Shown {
         }
     }
 
+    /// The signal that came, which ends the program. Where there is no screen, signals do so by themselves.
+    pub fn signal(&self) -> Option<i32> {
+        match self {
+            Shown::Screen(screen) => screen.signal(),
+            Shown::Line(_) | Shown::Nowhere => None,
+        }
+    }
+
     /// The screen on which the tree is browsed.
     pub fn into_screen(self, look: &Options) -> Result<Screen, Error> {
         match self {

@@ -587,6 +587,45 @@ fn another_size_is_another_screen() {
     terminal.quit();
 }
 
+#[test]
+fn nothing_is_deleted_unseen() {
+    let (_scratch, root) = scratch();
+    let before = everything(&root);
+    let mut terminal = open(&[], &root);
+    select(&mut terminal, "zz");
+    for (rows, cols) in [(1, 40), (1, 24), (2, 40), (2, 14), (3, 14), (4, 18), (12, 14)] {
+        terminal.resize(rows, cols);
+        terminal.press("d");
+        // The name, and what would be done: on a line of its own, or all in one.
+        terminal.wait(&format!("{rows} lines of {cols}"), |lines| {
+            lines.iter().any(|line| line.contains("\"zz\"")) && lines.iter().any(|line| line.contains(" no"))
+        });
+        terminal.press(LEFT);
+        terminal.wait(&format!("{rows} lines of {cols}"), |lines| {
+            lines.iter().any(|line| line.contains("\"zz\"")) && lines.iter().any(|line| line.contains(" yes"))
+        });
+        terminal.press("q");
+        terminal.has_no("\"zz\"");
+    }
+    assert_eq!(everything(&root), before);
+    terminal.resize(12, 80);
+    terminal.has("/docs");
+    terminal.quit();
+}
+
+#[test]
+fn what_is_no_terminal_to_draw_on_is_refused() {
+    let (_scratch, root) = scratch();
+    for (term, says) in [("dumb", "TERM says that it is 'dumb'"), ("", "TERM does not say what it is")] {
+        let mut terminal = start(&[], &root, &[("TERM", Path::new(term))]);
+        assert_eq!(terminal.end().exit_code(), 125);
+        terminal.has(&format!("memfold: the terminal can't be used: {says}"));
+        // What is printed needs nothing of it.
+        let mut terminal = start(&["--depth", "0"], &root, &[("TERM", Path::new(term))]);
+        assert!(terminal.end().success());
+    }
+}
+
 /// Any colour, or only those that the terminal has anyway.
 fn has_colours(terminal: &Terminal) -> bool {
     let screen = terminal.screen();
@@ -636,7 +675,7 @@ fn it_asks_before_it_ends_if_that_is_wanted() {
 #[test]
 fn the_terminal_is_left_as_it_was() {
     let (_scratch, root) = scratch();
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
         let mut terminal = open(&[], &root);
         assert!(terminal.screen().alternate_screen());
         kill_process(Pid::from_raw(terminal.id()).unwrap(), signal).unwrap();

@@ -51,12 +51,13 @@ fn summaries_say_what_du_says() {
     assert_eq!(page["directories"][1]["apparent_bytes"], apparent(&scratch.path().join("a")));
     let files: Vec<_> =
         page["files"].as_array().unwrap().iter().map(|file| file["apparent_bytes"].clone()).collect();
-    assert_eq!(files, [300_000, 300_000]);
+    // One of them has two names.
+    assert_eq!(files, [300_000, 5000]);
     assert!(page["memory"]["peak_resident_bytes"].as_u64().unwrap() > 1 << 20);
 
     let output = du(&["--apparent-size", "--top", "9", path]);
     let lines = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(lines.lines().count(), 4, "{lines}");
+    assert_eq!(lines.lines().count(), 3, "{lines}");
     assert!(lines.contains(&format!("4.88 KiB  {path}/line\\nbreak\n")), "{lines}");
 }
 
@@ -114,6 +115,71 @@ fn what_is_wrong_is_said_with_what_to_do() {
         assert_eq!(output.status.code(), Some(125), "{args:?}: {said}");
         assert!(said.starts_with("memfold: ") && said.contains(what), "{args:?}: {said}");
         assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_limit_that_is_too_small_is_answered_with_the_least() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = text(scratch.path());
+    let needs = |limit: &str| {
+        let said = String::from_utf8(du(&["--json", "--limit", limit, path]).stderr).unwrap();
+        let why = said.strip_prefix(&format!(
+            "memfold: --limit {limit}: the limit is too small: blocks of 65536 bytes"
+        ))?;
+        assert!(why.contains(" at least, and the tree "), "{said}");
+        why.split(' ').find_map(|word| word.parse::<u64>().ok())
+    };
+    let least = needs("1M").unwrap();
+    assert_eq!((needs("1"), needs("500K")), (Some(least), Some(least)));
+    assert_eq!(needs(&(least - 1).to_string()), Some(least));
+    assert_eq!(needs(&least.to_string()), None);
+    // With something for the tree.
+    json(&["--limit", &(least + (1 << 20)).to_string(), path]);
+}
+
+#[test]
+fn names_in_summaries_are_escaped_as_in_the_browser() {
+    let scratch = tempfile::tempdir().unwrap();
+    fs::write(scratch.path().join("a\\n\u{202e}gpj.exe\u{1b}[31m"), "x").unwrap();
+    let output = du(&["--top", "1", text(scratch.path())]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.ends_with("/a\\\\n\\u{202e}gpj.exe\\u{1b}[31m\n"), "{said}");
+}
+
+#[test]
+fn a_file_is_among_the_largest_once() {
+    let scratch = tempfile::tempdir().unwrap();
+    let at = scratch.path();
+    for (name, size) in [("a", 100_000), ("b", 400_000), ("c", 300_000), ("d", 200_000)] {
+        fs::write(at.join(name), vec![1; size]).unwrap();
+        for other in 0..4 {
+            fs::hard_link(at.join(name), at.join(format!("{name}{other}"))).unwrap();
+        }
+    }
+    for (top, sizes) in [
+        (0, &[][..]),
+        (1, &[400_000]),
+        (3, &[400_000, 300_000, 200_000]),
+        (9, &[400_000, 300_000, 200_000, 100_000]),
+    ] {
+        let page = json(&["--apparent-size", "--top", &top.to_string(), text(at)]);
+        let found: Vec<_> = page["files"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|file| file["apparent_bytes"].as_u64().unwrap())
+            .collect();
+        assert_eq!(found, sizes, "{top}");
+    }
+}
+
+#[test]
+fn the_version_is_said_as_ncdu_does() {
+    for option in ["-v", "-V", "--version"] {
+        let output = du(&[option]);
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && said.contains(env!("CARGO_PKG_VERSION")), "{option}: {said}");
     }
 }
 

@@ -18,6 +18,9 @@ use super::windows::{Answer, Delete, HELP, Help, INFO, Info, Message, Window};
 use crate::browse::Step;
 use crate::entry::Sum;
 
+/// Lines of the smallest screen on which a window has a frame, if it would have more of them.
+const FRAMED: u16 = 4;
+
 /// Draws the frame of a window in the middle of the screen; where its inside is.
 fn frame(buffer: &mut Buffer, colours: Colours, title: &str, tabs: &[&str], at: usize, size: Size) -> Rect {
     let screen = buffer.area;
@@ -25,6 +28,11 @@ fn frame(buffer: &mut Buffer, colours: Colours, title: &str, tabs: &[&str], at: 
     let area = Rect { x: (screen.width - width) / 2, y: (screen.height - height) / 2, width, height };
     let style = |part| colours.style(part, false);
     Clear.render(area, buffer);
+    // A frame would be all that is to be seen.
+    if height < size.height && height < FRAMED || width <= 4 {
+        buffer.set_style(area, style(Part::Text));
+        return area;
+    }
     let mut block = Block::bordered()
         .style(style(Part::Text))
         .padding(Padding::horizontal(1))
@@ -140,16 +148,51 @@ fn question(buffer: &mut Buffer, colours: Colours, delete: &Delete) {
         y += 1;
     }
     y = if inside.height > 4 { inside.height - 1 } else { y };
+    let words = |answer| match answer {
+        Answer::Yes => "yes",
+        Answer::No => "no",
+        Answer::Always if inside.width < 38 => "always",
+        Answer::Always => "don't ask me again",
+    };
+    let columns =
+        |answers: &[Answer]| answers.iter().map(|answer| words(*answer).len() as u16 + 3).sum::<u16>() - 1;
+    let mut answers = &Answer::ALL[..];
     let mut x = inside.x + inside.width.saturating_sub(38) / 2;
-    for answer in Answer::ALL {
-        let text = match answer {
-            Answer::Yes => "yes",
-            Answer::No => "no",
-            Answer::Always if inside.width < 38 => "always",
-            Answer::Always => "don't ask me again",
-        };
-        let style = colours.style(Part::Text, answer == delete.answer);
-        x = put(buffer, inside, x, inside.y + y, &format!(" {text} "), style) + 1;
+    if inside.height == 1 {
+        // The name is before them, with as much as it needs of the line.
+        let all = inside.width.saturating_sub(columns(answers)) >= ALONE - 10;
+        answers = if all { answers } else { std::slice::from_ref(&delete.answer) };
+        let room = inside.width.saturating_sub(columns(answers) + 4);
+        x = text(buffer, 0, &format!("\"{}\"? ", cut(&delete.name, room.into())));
+    } else if columns(answers) > inside.width {
+        // The one that is selected is among those that there is room for.
+        while answers.len() > 1
+            && answers[0] != delete.answer
+            && columns(&answers[..=position(answers, delete.answer)]) > inside.width
+        {
+            answers = &answers[1..];
+        }
+    }
+    for answer in answers {
+        let style = colours.style(Part::Text, *answer == delete.answer);
+        x = put(buffer, inside, x, inside.y + y, &format!(" {} ", words(*answer)), style) + 1;
+    }
+}
+
+fn position(answers: &[Answer], answer: Answer) -> usize {
+    answers.iter().position(|other| *other == answer).unwrap_or(0)
+}
+
+/// Columns that a question takes in a single line, and in several.
+const ALONE: u16 = 24;
+const SEVERAL: u16 = 14;
+
+/// Whether a question before something is deleted can be seen on a screen of this size: something of the name, and the answer.
+pub(super) fn is_question_seen(size: Size) -> bool {
+    match size.height {
+        0 => false,
+        1 => size.width >= ALONE,
+        _ => size.width >= SEVERAL,
     }
 }
 

@@ -3,6 +3,7 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::actions::Actions;
+use super::boxes;
 use super::help;
 use super::state::{Browser, Select};
 use super::view::{Column, Sort};
@@ -163,6 +164,11 @@ impl Browser<'_, '_> {
         // What is not on the screen is not deleted.
         let (Some(slot), Some(item)) = (self.slot()?, self.item()) else { return Ok(Act::Nothing) };
         let directory = self.directory();
+        if !boxes::is_question_seen(self.size) {
+            let item = "There is too little room on the screen to show what would be deleted.";
+            self.say("Delete", item);
+            return Ok(Act::Nothing);
+        }
         if !self.options.confirm_delete {
             return Ok(Act::Delete { directory, slot });
         }
@@ -171,6 +177,7 @@ impl Browser<'_, '_> {
     }
 
     fn delete_key(&mut self, key: KeyCode) -> Act {
+        let is_seen = boxes::is_question_seen(self.size);
         let Window::Delete(delete) = &mut self.window else { return Act::Nothing };
         match key {
             KeyCode::Left | KeyCode::Up | KeyCode::BackTab | KeyCode::Char('h' | 'k') => {
@@ -187,7 +194,8 @@ impl Browser<'_, '_> {
         }
         let Delete { directory, slot, answer, .. } = *delete;
         self.window = Window::None;
-        if answer == Answer::No {
+        // The screen may be smaller than it was when it was asked.
+        if answer == Answer::No || !is_seen {
             return Act::Nothing;
         }
         self.options.confirm_delete = answer != Answer::Always;

@@ -51,15 +51,9 @@ pub fn run(
                     browser.window = Window::error(&format!("The shell could not be started: {error}"));
                 }
             }
-            Act::Suspend => screen.without(suspend).map_err(Error::Terminal)?,
+            Act::Suspend => screen.suspend().map_err(Error::Terminal)?,
         }
     }
-}
-
-fn suspend() {
-    use rustix::process::{Signal, kill_current_process_group};
-    // Where that is not possible, it goes on.
-    let _ = kill_current_process_group(Signal::TSTP);
 }
 
 /// What a failure is answered with.

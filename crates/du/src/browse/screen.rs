@@ -21,7 +21,7 @@ use rustix::process::Signal;
 
 use super::boxes;
 use super::options::{Colours, Options};
-use super::signals::Signals;
+use super::signals::{self, Signals};
 use super::{Control, Step};
 use crate::Error;
 
@@ -82,12 +82,28 @@ fn stops(key: KeyEvent) -> bool {
     matches!(key.code, KeyCode::Esc | KeyCode::Char('q')) || is_control && key.code == KeyCode::Char('c')
 }
 
+fn suspends(key: KeyEvent) -> bool {
+    key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('z')
+}
+
 impl Screen {
     /// Takes the terminal. Of the options, those count that say how things look.
     pub fn new(options: &Options) -> Result<Self, Error> {
         if !stdout().is_terminal() {
             let text =
                 "standard output is no terminal: ask for --json or another output that is not full-screen";
+            return Err(Error::Terminal(io::Error::other(text)));
+        }
+        // For others, what nearly all understand is good enough.
+        let term = std::env::var_os("TERM").unwrap_or_default();
+        if ["", "unknown", "dumb"].iter().any(|known| term == *known) {
+            let text = match term.is_empty() {
+                true => String::from("TERM does not say what it is"),
+                false => format!("TERM says that it is '{}'", term.display()),
+            };
+            let text = format!(
+                "{text}: set it to what the terminal is, or ask for --json or another output that is not full-screen"
+            );
             return Err(Error::Terminal(io::Error::other(text)));
         }
         Self::open(options).map_err(Error::Terminal)
@@ -179,6 +195,7 @@ impl Screen {
     pub(super) fn without<R>(&mut self, f: impl FnOnce() -> R) -> io::Result<R> {
         leave();
         let result = f();
+        self.signals.forget_keys();
         enter()?;
         // The screen is empty, and so is what is known of it. To clear it would ask the terminal where its cursor is, and not all answer.
         self.terminal = Terminal::new(CrosstermBackend::new(BufWriter::new(stdout())))?;
@@ -213,10 +230,25 @@ impl Screen {
         if drawn.is_ok() { self.asked_to_stop() } else { Control::Stop }
     }
 
+    /// The program sleeps until the shell wakes it.
+    pub(super) fn suspend(&mut self) -> io::Result<()> {
+        self.without(signals::sleep)?
+    }
+
+    /// The signal that came, which ends the program.
+    pub fn signal(&self) -> Option<i32> {
+        self.signals.came()
+    }
+
     fn asked_to_stop(&mut self) -> Control {
         loop {
             match self.poll(Duration::ZERO) {
                 Ok(Some(Input::Key(key))) if stops(key) => return Control::Stop,
+                Ok(Some(Input::Key(key))) if suspends(key) => {
+                    if self.suspend().is_err() {
+                        return Control::Stop;
+                    }
+                }
                 Ok(Some(Input::Signal(_))) | Err(_) => return Control::Stop,
                 Ok(Some(_)) => (),
                 Ok(None) => return Control::Go,

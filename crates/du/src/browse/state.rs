@@ -69,6 +69,8 @@ pub struct Browser<'s, 'h> {
     tops: Vec<(u32, u64)>,
     /// How many rows are on the screen.
     pub(super) height: u64,
+    /// How large that is.
+    pub(super) size: Size,
     /// Whether times are known.
     pub(super) has_times: bool,
     /// Where the user is.
@@ -104,6 +106,7 @@ impl<'s, 'h> Browser<'s, 'h> {
             window: Window::None,
             tops: Vec::new(),
             height: 1,
+            size: Size::default(),
             has_times,
             zone,
             broken: false,
@@ -251,6 +254,7 @@ impl<'s, 'h> Browser<'s, 'h> {
 
     /// Reads what is on a screen of this size. What goes wrong is shown in a window.
     pub fn prepare(&mut self, source: &dyn Source, size: Size) {
+        self.size = size;
         let result = self.read(source, size);
         self.broken = result.is_err();
         if let Err(error) = result {

@@ -13,6 +13,8 @@ use memfold_du::browse::{self, Actions, Control, End, Event, Screen, Step};
 use memfold_du::scan;
 use memfold_du::source::Source;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::terminal::{self, DOWN, ENTER, HOME, LEFT, RIGHT, Terminal};
 
 /// Says what the program in the terminal does.
@@ -86,6 +88,16 @@ fn in_the_terminal() {
     let look = browse::Options::default();
     let mut screen = Screen::new(&look).unwrap();
     assert!(part != "panic", "as was asked for");
+    if part == "scan" {
+        let mut step = Step::default();
+        while screen.progress("Scanning...", || step.clone()) {
+            step.items += 1;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let signal = screen.signal();
+        drop(screen);
+        std::process::exit(128 + signal.unwrap_or(0));
+    }
     let end = browse::run(&mut screen, &mut Pretend(&tree), &order, look);
     drop(screen);
     assert_eq!(end.unwrap(), End::Quit);
@@ -132,6 +144,36 @@ fn what_takes_long_can_be_stopped() {
     terminal.has("/..");
     terminal.press(DOWN);
     terminal.quit();
+}
+
+#[test]
+fn signals_end_a_scan() {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
+        let mut terminal = start("scan");
+        terminal.has("Scanning...");
+        kill_process(Pid::from_raw(terminal.id()).unwrap(), signal).unwrap();
+        assert_eq!(terminal.end().exit_code(), 128 + signal.as_raw() as u32);
+        assert!(terminal.is_as_before());
+    }
+}
+
+#[test]
+fn a_scan_can_sleep() {
+    let mut command = terminal::command("/bin/sh");
+    let script = "set -m; \"$0\" --exact browser::in_the_terminal --nocapture; echo it sleeps; read line; fg";
+    command.args(["-c", script]);
+    command.arg(env::current_exe().unwrap());
+    command.env(PART, "scan");
+    let mut terminal = Terminal::new(command, 12, 80);
+    terminal.has("Scanning...");
+    terminal.press("\x1a");
+    terminal.has("it sleeps");
+    assert!(terminal.is_as_before());
+    terminal.press("\n");
+    terminal.has("Scanning...");
+    terminal.press("q");
+    terminal.end();
+    assert!(terminal.is_as_before());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Windows before the list.
 
 use super::*;
+use crate::browse::windows::Window;
 use crate::entry::Link;
 use crate::tree::flags;
 
@@ -235,4 +236,50 @@ fn after_a_change_the_next_entry_is_selected() {
             assert_eq!((test.selected(), inside(test).len()), ("c".into(), 0));
         },
     );
+}
+
+#[test]
+fn what_would_be_deleted_is_seen() {
+    let fill = |builder: &mut Builder<'_>| builder.add(&file("a-file-of-some-length", 10_000));
+    with(fill, |test| {
+        let slot = 0;
+        for (width, height) in (1..60).flat_map(|width| (1..9).map(move |height| (width, height))) {
+            let what = format!("{height} lines of {width}");
+            test.resize(Size { width, height });
+            let has_room = if height == 1 { width >= 24 } else { width >= 14 };
+            test.keys("d");
+            let asks = matches!(test.browser.window, Window::Delete(_));
+            assert_eq!(asks, has_room, "{what}");
+            if !asks {
+                // What is said instead.
+                test.keys(" ");
+                assert!(matches!(test.browser.window, Window::None), "{what}");
+                // Without a question, too.
+                test.browser.options.confirm_delete = false;
+                assert_eq!(test.keys("d "), Act::Nothing, "{what}");
+                test.browser.options.confirm_delete = true;
+                // Nor if there was room when it was asked.
+                test.resize(Size { width: 80, height: 24 });
+                test.keys("d");
+                test.resize(Size { width, height });
+                assert_eq!(test.press([KeyCode::Left, KeyCode::Enter]), Act::Nothing, "{what}");
+                continue;
+            }
+            let lines = |test: &Test<'_, '_>| test.lines().join("\n");
+            let answers = [
+                (' ', [" no", " no"]),
+                ('l', [" always", " don't ask"]),
+                ('h', [" no", " no"]),
+                ('h', [" yes", " yes"]),
+            ];
+            for (key, words) in answers {
+                test.keys(&key.to_string());
+                let lines = lines(test);
+                let is_answer = words.iter().any(|word| lines.contains(word));
+                assert!(lines.contains("\"a") && is_answer, "{what}, {words:?}:\n{lines}");
+            }
+            let act = test.press([KeyCode::Enter]);
+            assert_eq!(act, Act::Delete { directory: 0, slot }, "{what}");
+        }
+    });
 }
