@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::SyncSender;
+use std::time::Duration;
 
 use memfold::heap::{Heap, Session};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstatfs, openat, statat};
@@ -20,6 +21,8 @@ use crate::tree::{Batch, Directory, Listing, Name, Row, flags};
 
 /// Bytes of names that the system hands over at once.
 const BUFFER: usize = 32 << 10;
+/// How often a directory is tried to be opened when too many files are.
+const TRIES: usize = 100;
 /// Directories, and names of linked files, that make a batch.
 const DIRECTORIES: usize = 64;
 const LINKS: usize = 1024;
@@ -84,9 +87,17 @@ impl<'a, 's> Worker<'a, 's> {
             Place::Start { open, above, slot } => (Ok(open), above, slot),
             Place::Below { above, name, slot } => {
                 let mut opened = above.below(name.clone(), task.number);
-                if matches!(opened, Err(Errno::MFILE | Errno::NFILE)) {
+                // Others close theirs soon, if these that can be opened again don't suffice.
+                for _ in 0..TRIES {
+                    if !matches!(opened, Err(Errno::MFILE | Errno::NFILE)) {
+                        break;
+                    }
                     self.shared.stack.close();
-                    opened = above.below(name, task.number);
+                    std::thread::sleep(Duration::from_millis(1));
+                    opened = above.below(name.clone(), task.number);
+                }
+                if above.was_opened_again() {
+                    self.shared.stack.keep(&above);
                 }
                 (opened.map(Arc::new), above.number, slot)
             }

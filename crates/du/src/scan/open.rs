@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{
@@ -37,6 +38,8 @@ pub struct Open {
     inode: u64,
     /// Whether something is mounted here, if the system tells.
     mounted: Option<bool>,
+    /// It had to be opened again, which nobody has noted yet.
+    is_again: AtomicBool,
 }
 
 fn device(stat: &Statx) -> u64 {
@@ -96,6 +99,7 @@ impl Open {
             device: device(&stat),
             inode: stat.stx_ino,
             mounted: Some(true),
+            is_again: AtomicBool::new(false),
         };
         Ok((open, entry))
     }
@@ -112,6 +116,7 @@ impl Open {
             device: device(&stat),
             inode: stat.stx_ino,
             mounted: mounted(&stat),
+            is_again: AtomicBool::new(false),
         })
     }
 
@@ -176,6 +181,7 @@ impl Open {
             open.must_be(&file)?;
         }
         *self.lock() = Some(file.clone());
+        self.is_again.store(true, Relaxed);
         Ok(file)
     }
 
@@ -192,9 +198,9 @@ impl Open {
         }
     }
 
-    /// Whether it needs not be opened again.
-    pub fn is_open(&self) -> bool {
-        self.lock().is_some()
+    /// Whether it was opened again since this was asked last.
+    pub fn was_opened_again(&self) -> bool {
+        self.is_again.swap(false, Relaxed)
     }
 
     /// Deletes it, when it is empty.
@@ -206,7 +212,7 @@ impl Open {
     /// Before it is forgotten: opens the one above, if that had to be closed, which is one step from here. What was opened so.
     pub fn leave(&self) -> Option<Arc<Open>> {
         let (above, file) = (self.above.as_ref()?, self.lock().clone()?);
-        if above.is_open() {
+        if above.lock().is_some() {
             return None;
         }
         let up = openat(file.as_fd(), c"..", FLAGS, Mode::empty()).ok()?;

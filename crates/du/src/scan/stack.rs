@@ -143,6 +143,11 @@ impl Stack {
         }
     }
 
+    /// Notes that a directory was opened again.
+    pub fn keep(&self, open: &Arc<Open>) {
+        self.lock().keep(open);
+    }
+
     /// Closes all directories that can be opened again: there are too many.
     pub fn close(&self) {
         let closed = std::mem::take(&mut self.lock().open);
@@ -171,10 +176,6 @@ impl State {
         }
         while let Some(level) = self.levels.last_mut() {
             if let Some(task) = level.next(nodes)? {
-                let open = level.open.clone();
-                if !open.is_open() {
-                    self.keep(&open);
-                }
                 return Ok(Some(task));
             }
             let mut left = self.levels.pop().map(|level| level.open);
@@ -187,7 +188,7 @@ impl State {
         Ok(None)
     }
 
-    /// Notes that a directory is open, or will be; the one that was noted long ago is closed for it.
+    /// Notes that a directory is open; the one that was noted long ago is closed for it.
     fn keep(&mut self, open: &Arc<Open>) {
         self.open.push_back(Arc::downgrade(open));
         while self.open.len() > self.most {
