@@ -626,6 +626,30 @@ fn what_is_no_terminal_to_draw_on_is_refused() {
     }
 }
 
+/// They come at the same time often enough.
+#[test]
+fn no_key_is_lost_when_the_size_changes() {
+    let (_scratch, root) = scratch();
+    let mut terminal = open(&[], &root);
+    for turn in 0..200 {
+        let cols = 100 + turn % 2;
+        // Now the one comes first, now the other.
+        if turn % 3 == 0 {
+            terminal.press("n");
+        }
+        terminal.resize(12, cols);
+        if turn % 3 != 0 {
+            terminal.press("n");
+        }
+        let way = if turn % 2 == 0 { "descending" } else { "ascending" };
+        terminal.wait(&format!("turn {turn}, {way}"), |lines| {
+            lines[1].chars().count() == usize::from(cols)
+                && lines[11].ends_with(&format!(" Sort: name, {way}"))
+        });
+    }
+    terminal.quit();
+}
+
 /// Any colour, or only those that the terminal has anyway.
 fn has_colours(terminal: &Terminal) -> bool {
     let screen = terminal.screen();
@@ -694,40 +718,41 @@ fn the_terminal_is_left_as_it_was() {
     assert!(terminal.is_as_before());
 }
 
-/// Without a signal that says so: as for a program that was told to go on when its terminal goes.
+/// Without a signal that says so: as for a program that was told to go on when its terminal goes. In the middle of a key, too.
 #[test]
 fn a_terminal_that_is_gone_ends_it() {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let scratch = tempfile::tempdir().unwrap();
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&master).unwrap();
-    unlockpt(&master).unwrap();
-    let winsize = rustix::termios::Winsize { ws_row: 12, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
-    rustix::termios::tcsetwinsize(&master, winsize).unwrap();
-    let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
-    let slave = File::options().read(true).write(true).open(name).unwrap();
-    let clone = || slave.try_clone().unwrap();
-    let mut command = Command::new(MEMFOLD);
-    command
-        .args(["du", "--ignore-config"])
-        .arg(scratch.path())
-        .stdin(clone())
-        .stdout(clone())
-        .stderr(clone());
-    let mut child = command.spawn().unwrap();
-    drop((command, slave));
-    let (mut seen, mut bytes) = (Vec::new(), [0; 4096]);
-    while !String::from_utf8_lossy(&seen).contains("Total disk usage") {
-        let count = rustix::io::read(&master, &mut bytes).unwrap();
-        seen.extend_from_slice(&bytes[..count]);
-    }
-    drop(master);
-    let end = Instant::now() + LONG;
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > end {
-            child.kill().unwrap();
-            panic!("it goes on without a terminal");
+    for keys in ["", "n", "\x1b["] {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let winsize = rustix::termios::Winsize { ws_row: 12, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        rustix::termios::tcsetwinsize(&master, winsize).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+        let slave = File::options().read(true).write(true).open(name).unwrap();
+        let clone = || slave.try_clone().unwrap();
+        let mut command = Command::new(MEMFOLD);
+        command.args(["du", "--ignore-config"]).arg(scratch.path());
+        command.stdin(clone()).stdout(clone()).stderr(clone());
+        let mut child = command.spawn().unwrap();
+        drop((command, slave));
+        let (mut seen, mut bytes) = (Vec::new(), [0; 4096]);
+        while !String::from_utf8_lossy(&seen).contains("Total disk usage") {
+            let count = rustix::io::read(&master, &mut bytes).unwrap();
+            seen.extend_from_slice(&bytes[..count]);
         }
-        thread::sleep(Duration::from_millis(20));
+        rustix::io::write(&master, keys.as_bytes()).unwrap();
+        // Until they are read.
+        thread::sleep(Duration::from_millis(if keys.is_empty() { 0 } else { 50 }));
+        drop(master);
+        let end = Instant::now() + LONG;
+        while child.try_wait().unwrap().is_none() {
+            if Instant::now() > end {
+                child.kill().unwrap();
+                panic!("it goes on without a terminal, after {keys:?}");
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 }

@@ -15,6 +15,7 @@ mod boxes;
 mod draw;
 mod format;
 mod help;
+mod input;
 mod item;
 mod keys;
 mod line;

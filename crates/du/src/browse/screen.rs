@@ -4,12 +4,12 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, stdin, stdout};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use crossterm::cursor::{Hide, Show};
-use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, poll, read};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
 use ratatui::backend::CrosstermBackend;
@@ -20,6 +20,7 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 
 use super::boxes;
+use super::input::{Keys, PAUSE};
 use super::options::{Colours, Options};
 use super::signals::{self, Signals};
 use super::{Control, Step};
@@ -44,8 +45,9 @@ pub(super) enum Input {
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
     signals: Signals,
-    /// Where keys come from, if not from standard input: as crossterm does it.
+    /// Where keys come from, if not from standard input.
     tty: Option<File>,
+    keys: Keys,
     colours: Colours,
     si: bool,
     every: Duration,
@@ -128,7 +130,8 @@ impl Screen {
         };
         let every = if options.slow { SLOW } else { FAST };
         let tty = if stdin().is_terminal() { None } else { Some(File::open("/dev/tty")?) };
-        Ok(Screen { terminal, signals, tty, colours: options.colours, si: options.si, every, began: None })
+        let (colours, si) = (options.colours, options.si);
+        Ok(Screen { terminal, signals, tty, keys: Keys::default(), colours, si, every, began: None })
     }
 
     /// How large it is.
@@ -143,43 +146,55 @@ impl Screen {
 
     /// What comes next, if it comes within this time.
     fn poll(&mut self, time: Duration) -> io::Result<Option<Input>> {
-        for time in [Duration::ZERO, time] {
-            // Of a terminal that is gone crossterm would read nothing, over and over.
-            let is_gone = self.wait(time)?;
-            if let Some(signal) = self.signals.came() {
-                return Ok(Some(Input::Signal(signal)));
-            }
-            if is_gone {
-                return Ok(Some(Input::Signal(Signal::HUP.as_raw())));
-            }
-            // It may have keys that it read before.
-            if poll(Duration::ZERO)? {
-                return self.next();
+        let key = self.keys.next();
+        let time = match key {
+            Some(_) => Duration::ZERO,
+            None if self.signals.any() => Duration::ZERO,
+            None if self.keys.is_empty() => time,
+            None => time.min(PAUSE),
+        };
+        let flags = self.wait(time)?;
+        if let Some(signal) = self.signals.came() {
+            return Ok(Some(Input::Signal(signal)));
+        }
+        if flags.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+            return Ok(Some(Input::Signal(Signal::HUP.as_raw())));
+        }
+        if let Some(key) = key {
+            return Ok(Some(Input::Key(key)));
+        }
+        if self.signals.resized() {
+            return Ok(Some(Input::Resize));
+        }
+        if flags.contains(PollFlags::IN) {
+            let mut bytes = [0; 1024];
+            match self.with_tty(|tty| rustix::io::read(tty, &mut bytes)) {
+                // The terminal is gone.
+                Ok(0) => return Ok(Some(Input::Signal(Signal::HUP.as_raw()))),
+                Ok(count) => self.keys.push(&bytes[..count]),
+                Err(Errno::INTR | Errno::AGAIN) => (),
+                Err(error) => return Err(error.into()),
             }
         }
-        Ok(None)
+        Ok(self.keys.next().map(Input::Key))
     }
 
-    /// Waits for keys, or a signal; whether the terminal is gone.
-    fn wait(&self, time: Duration) -> io::Result<bool> {
-        let stdin = stdin();
-        let tty = self.tty.as_ref().map_or(stdin.as_fd(), AsFd::as_fd);
-        let mut polled = [PollFd::from_borrowed_fd(tty, PollFlags::IN)];
+    /// Waits for keys, or a signal; what there is of the terminal.
+    fn wait(&self, time: Duration) -> io::Result<PollFlags> {
         let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
-        match rustix::event::poll(&mut polled, Some(&time)) {
-            Ok(_) => Ok(polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)),
+        let polled = self.with_tty(|tty| {
+            let mut polled = [PollFd::from_borrowed_fd(tty, PollFlags::IN)];
+            rustix::event::poll(&mut polled, Some(&time)).map(|_| polled[0].revents())
+        });
+        match polled {
             // A signal, perhaps since the size is another one.
-            Err(Errno::INTR) => Ok(false),
-            Err(error) => Err(error.into()),
+            Err(Errno::INTR) => Ok(PollFlags::empty()),
+            polled => Ok(polled?),
         }
     }
 
-    fn next(&mut self) -> io::Result<Option<Input>> {
-        Ok(match read()? {
-            Event::Key(key) if key.kind != KeyEventKind::Release => Some(Input::Key(key)),
-            Event::Resize(..) => Some(Input::Resize),
-            _ => None,
-        })
+    fn with_tty<R>(&self, f: impl FnOnce(BorrowedFd<'_>) -> R) -> R {
+        f(self.tty.as_ref().map_or(stdin().as_fd(), AsFd::as_fd))
     }
 
     /// Waits for what comes next.

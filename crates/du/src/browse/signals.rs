@@ -1,4 +1,4 @@
-//! Signals that end the browser: they are looked at between keys, so that the terminal is as it was before.
+//! Signals: those that end the browser are looked at between keys, so that the terminal is as it was before; so is the one that tells that the terminal has another size.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_current_process_group};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 use signal_hook::flag::{register, register_conditional_default, register_usize};
 use signal_hook::low_level::unregister;
 
@@ -17,6 +17,8 @@ struct Hooks {
     came: Arc<AtomicUsize>,
     /// Nobody looks: they do what they do to other programs.
     is_default: Arc<AtomicBool>,
+    /// The terminal has another size.
+    resized: Arc<AtomicBool>,
 }
 
 static HOOKS: Mutex<Option<Hooks>> = Mutex::new(None);
@@ -31,11 +33,13 @@ impl Signals {
         let hooks = match &*all {
             Some(hooks) => hooks.clone(),
             None => {
-                let hooks = Hooks { came: Arc::default(), is_default: Arc::default() };
+                let hooks =
+                    Hooks { came: Arc::default(), is_default: Arc::default(), resized: Arc::default() };
                 for signal in [SIGHUP, SIGINT, SIGTERM, SIGQUIT] {
                     register_conditional_default(signal, hooks.is_default.clone())?;
                     register_usize(signal, hooks.came.clone(), signal as usize)?;
                 }
+                register(SIGWINCH, hooks.resized.clone())?;
                 all.insert(hooks).clone()
             }
         };
@@ -49,6 +53,16 @@ impl Signals {
             0 => None,
             signal => i32::try_from(signal).ok(),
         }
+    }
+
+    /// Whether there is anything to be looked at.
+    pub fn any(&self) -> bool {
+        self.0.resized.load(Relaxed) || self.came().is_some()
+    }
+
+    /// Whether the size is another one than when this was asked last.
+    pub fn resized(&self) -> bool {
+        self.0.resized.swap(false, Relaxed)
     }
 
     /// Those that keys send were for the program that had the terminal.
