@@ -62,10 +62,13 @@ impl Terminal {
         let (send, output) = channel();
         thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // When the program has ended, reading fails.
-            while let Ok(count @ 1..) = reader.read(&mut bytes) {
-                if send.send(bytes[..count].to_vec()).is_err() {
-                    break;
+            // When the program has ended, reading fails: once too early, perhaps, if the last was written meanwhile.
+            let mut failures = 0;
+            while failures < 3 {
+                match reader.read(&mut bytes) {
+                    Ok(count @ 1..) if send.send(bytes[..count].to_vec()).is_ok() => failures = 0,
+                    Ok(1..) => break,
+                    _ => failures += 1,
                 }
             }
         });
@@ -153,7 +156,12 @@ impl Terminal {
         let name: PathBuf = self.master.tty_name().unwrap();
         let modes = File::open(name).map(tcgetattr).unwrap().unwrap();
         let is_cooked = modes.local_modes.contains(LocalModes::ICANON | LocalModes::ECHO);
-        !self.screen().alternate_screen() && !self.screen().hide_cursor() && is_cooked
+        let (is_other, is_hidden) = (self.screen().alternate_screen(), self.screen().hide_cursor());
+        let is_as_before = !is_other && !is_hidden && is_cooked;
+        if !is_as_before {
+            eprintln!("other screen: {is_other}, cursor hidden: {is_hidden}, lines are edited: {is_cooked}");
+        }
+        is_as_before
     }
 }
 
