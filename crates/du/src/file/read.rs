@@ -29,6 +29,22 @@ pub struct File {
     devices: Vec<u64>,
 }
 
+/// Looks at an index piece by piece, before there is memory for all of it: a file with holes may say that it is as long as it likes.
+fn check_index(file: &fs::File, at: u64, len: u64) -> Result<(), BadFile> {
+    const PIECE: usize = 4096 * INDEX;
+    let (mut piece, mut done) = (vec![0; PIECE.min(len as usize)], 0);
+    while done < len {
+        let bytes = &mut piece[..PIECE.min((len - done) as usize)];
+        file.read_exact_at(bytes, at + done)?;
+        // No block has nothing.
+        if bytes.as_chunks::<INDEX>().0.iter().any(|entry| entry[..4] == [0; 4]) {
+            return Err(BadFile::Damaged("its index"));
+        }
+        done += bytes.len() as u64;
+    }
+    Ok(())
+}
+
 impl File {
     /// Opens a file. Only its ends are read.
     pub fn open(path: &Path) -> Result<Self, BadFile> {
@@ -66,6 +82,7 @@ impl File {
         let blocks = space.div_ceil(super::BLOCK as u64);
         let index_len = blocks.checked_mul(INDEX as u64).filter(|len| *len <= end - HEADER as u64);
         let index_len = index_len.ok_or(damaged("its index is too long"))?;
+        check_index(&file, end - index_len, index_len)?;
         let mut index = vec![0; index_len as usize];
         file.read_exact_at(&mut index, end - index_len)?;
         if check(&index) != long(64) {

@@ -119,6 +119,23 @@ fn made_up_files_are_errors_or_other_trees() {
     });
 }
 
+/// A file may be longer than what is in it, and say that it has an index of gigabytes.
+#[test]
+fn a_file_of_holes_takes_no_memory() {
+    use std::os::unix::fs::FileExt;
+    written(5, "copy", |bytes, _| {
+        let file = tempfile::tempfile().unwrap();
+        let mut trailer = bytes[bytes.len() - TRAILER..].to_vec();
+        let len = 1 << 40;
+        trailer[..8].copy_from_slice(&(1_u64 << 45).to_le_bytes());
+        let sum = space::check(&trailer[..72]);
+        trailer[72..80].copy_from_slice(&sum.to_le_bytes());
+        file.write_all_at(&bytes[..HEADER], 0).unwrap();
+        file.write_all_at(&trailer, len).unwrap();
+        assert!(matches!(File::of(file), Err(BadFile::Damaged("its index"))));
+    });
+}
+
 /// Directories below each other, of which each is two entries of the one above, or says to be in another one than that.
 struct Twice {
     names: &'static [&'static [u8]],
