@@ -3,11 +3,6 @@
 //! Codecs keep in it what is costly to set up, so it is made once and handed from thread to thread. Who finds none free waits for one that works. It needs nothing that such a one has: what is
 //! done with it takes no block's lock, nor more memory of this kind. Only when many find none, more is made: as much as there are CPUs at most.
 
-use std::alloc::{Layout, alloc_zeroed};
-use std::boxed::Box;
-use std::mem::ManuallyDrop;
-use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::available_parallelism;
 use std::vec::Vec;
@@ -15,13 +10,12 @@ use std::vec::Vec;
 use super::core::{Core, locked};
 use super::error::Error;
 use super::layout::fields::Fields;
-use crate::store::Workspace;
+use crate::store::{OwnedWorkspace, Workspace};
 use std::sync::atomic::Ordering::*;
 
-/// A workspace and its memory.
+/// A workspace, and what there is beside it.
 pub struct Work {
-    space: ManuallyDrop<Workspace<'static>>,
-    memory: NonNull<[u8]>,
+    space: OwnedWorkspace,
     fields: Fields,
     joined: Vec<u8>,
 }
@@ -42,44 +36,6 @@ pub fn room(joined: &mut Vec<u8>, len: usize) -> Result<&mut [u8], Error> {
     Ok(&mut joined[..len])
 }
 
-/// So many bytes out of a box, none of them written: codecs ask for what they need at worst, and mostly touch half of it.
-fn zeroes(len: usize) -> Option<NonNull<[u8]>> {
-    let layout = Layout::array::<u8>(len).ok()?;
-    if len == 0 {
-        return Some(NonNull::from(Box::<[u8]>::leak(Box::default())));
-    }
-    // SAFETY: not of size 0.
-    let memory = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-    Some(NonNull::slice_from_raw_parts(memory, len))
-}
-
-// SAFETY: what codecs keep in the memory is bytes and pointers into it; none of it is tied to a thread.
-unsafe impl Send for Work {}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        // SAFETY: dropped once, before its memory goes; the memory came out of a box.
-        unsafe {
-            ManuallyDrop::drop(&mut self.space);
-            drop(Box::from_raw(self.memory.as_ptr()));
-        }
-    }
-}
-
-impl Deref for Work {
-    type Target = Workspace<'static>;
-
-    fn deref(&self) -> &Workspace<'static> {
-        &self.space
-    }
-}
-
-impl DerefMut for Work {
-    fn deref_mut(&mut self) -> &mut Workspace<'static> {
-        &mut self.space
-    }
-}
-
 impl Core {
     /// Bytes that one compression works in.
     pub fn work_len(&self) -> usize {
@@ -87,12 +43,9 @@ impl Core {
     }
 
     fn make_work(&self) -> Result<Work, Error> {
-        let bytes = self.work_len();
-        let mut memory = zeroes(bytes).ok_or(Error::OutOfMemory)?;
-        self.counts.work_bytes.fetch_add(bytes as u64, Relaxed);
-        // SAFETY: leaked, so it lives until it is dropped together with its only user.
-        let space = self.store.workspace(self.most_kept, unsafe { memory.as_mut() });
-        Ok(Work { space: ManuallyDrop::new(space), memory, fields: Fields::default(), joined: Vec::new() })
+        let space = OwnedWorkspace::new(&self.store, self.most_kept).ok_or(Error::OutOfMemory)?;
+        self.counts.work_bytes.fetch_add(self.work_len() as u64, Relaxed);
+        Ok(Work { space, fields: Fields::default(), joined: Vec::new() })
     }
 
     /// Memory to work in, made or handed over.
@@ -134,11 +87,11 @@ impl Core {
     pub fn with_work<R>(&self, f: impl FnOnce(&mut Workspace<'_>, Hands<'_>) -> R) -> Result<R, Error> {
         let mut lent = self.take_work()?;
         let Some(work) = &mut lent.work else { return Err(Error::Damaged) };
-        let spare = std::mem::take(&mut work.block);
+        let spare = std::mem::take(&mut work.space.block);
         let before = work.fields.bytes() + work.joined.capacity();
         let Work { space, fields, joined, .. } = &mut *work;
         let result = f(space, Hands { spare, fields, joined });
-        work.block = spare;
+        work.space.block = spare;
         let after = work.fields.bytes() + work.joined.capacity();
         self.counts.work_bytes.fetch_add((after - before) as u64, Relaxed);
         lent.is_whole = true;

@@ -39,6 +39,7 @@ pub(super) const PAD_LIMIT: usize = 1 << 16;
 pub(super) const INDEX_BITS: u32 = 33;
 const GENERATION_BITS: u32 = 16;
 const CLASS_BITS: u32 = 11;
+const PACKED_INDEX_BITS: u32 = 56 - CLASS_BITS - GENERATION_BITS;
 
 /// The name of a blob: never zero, and only in the low 60 bits, so that who
 /// keeps it has four bits to himself.
@@ -68,6 +69,23 @@ impl Ref {
     pub fn from_bits(bits: u64) -> Option<Self> {
         // A generation is never zero, so neither is a reference.
         if bits as u16 == 0 { None } else { NonZeroU64::new(bits & Self::MASK).map(Ref) }
+    }
+
+    /// The reference in seven bytes, for tables in which an eighth of each entry counts; `None` for a blob beyond the first 2^29 of its size.
+    pub fn pack(self) -> Option<[u8; 7]> {
+        let bits = (self.class() as u64) << (56 - CLASS_BITS) | self.index() << GENERATION_BITS | u64::from(self.generation());
+        let [packed @ .., _] = bits.to_le_bytes();
+        (self.index() < 1 << PACKED_INDEX_BITS).then_some(packed)
+    }
+
+    /// What [`Ref::pack`] made; `None` if that is no reference.
+    pub fn unpack(packed: [u8; 7]) -> Option<Self> {
+        let mut bits = [0; 8];
+        bits[..7].copy_from_slice(&packed);
+        let bits = u64::from_le_bytes(bits);
+        let index = bits >> GENERATION_BITS & ((1 << PACKED_INDEX_BITS) - 1);
+        let generation = bits as u16;
+        (generation != 0).then(|| Ref::new((bits >> (56 - CLASS_BITS)) as usize, index, generation))
     }
 
     pub(super) fn class(self) -> usize {

@@ -42,6 +42,8 @@ mod hash;
 mod lock;
 mod memory;
 mod moves;
+#[cfg(feature = "std")]
+mod owned;
 mod pacer;
 mod size;
 mod stats;
@@ -63,6 +65,8 @@ pub use compact::{Debt, Goal, Maintained};
 pub(crate) use hash::{hash, mix};
 use lock::Lock;
 pub use memory::Memory;
+#[cfg(feature = "std")]
+pub use owned::OwnedWorkspace;
 pub use pacer::{DEADLINE_NS, Pace, Pacer};
 pub use size::MAX_PAYLOAD;
 pub use stats::Stats;

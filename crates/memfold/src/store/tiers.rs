@@ -197,6 +197,41 @@ impl<M: Memory> Tiered<M> {
         self.store.put(owner, id.map_or(SAME, |id| id.0 & !DENSE), payload)
     }
 
+    /// What [`Tiered::insert`] would keep of a block, for [`Tiered::put`]: `None` if it is more than `most` bytes, which is no more than
+    /// the workspace's longest block.
+    pub fn form<'w>(
+        &self,
+        tier: Tier,
+        owner: u64,
+        block: &[u8],
+        most: usize,
+        work: &'w mut Workspace<'_>,
+    ) -> Option<(CodecId, &'w [u8])> {
+        let (codec, scratch) = match (tier, self.dense) {
+            (Tier::Dense, Some(dense)) => (dense, &mut work.dense),
+            _ => (self.fast, &mut work.fast),
+        };
+        match compress(codec, owner, block, work.out, most, scratch) {
+            Compressed::Fits(n) => Some((codec.id(), &work.out[..n])),
+            Compressed::Incompressible => None,
+        }
+    }
+
+    /// Brings a block back from what [`Tiered::get`] gave of it, or [`Tiered::form`]. Not for codecs of the user's own.
+    pub fn open(
+        owner: u64,
+        id: Option<CodecId>,
+        payload: &[u8],
+        dst: &mut [u8],
+        scratch: &mut Scratch<'_>,
+    ) -> Result<(), Corrupt> {
+        let tag = id.map_or(SAME, |id| id.0 & !DENSE);
+        probe!(decompress_begin, owner, dst.len(), payload.len(), tag);
+        let opened = open(tag, payload, dst, scratch, |_| None);
+        probe!(decompress, owner, dst.len(), payload.len(), tag, if opened.is_ok() { 1 } else { 2 });
+        opened
+    }
+
     /// Compresses a block of `len` bytes again with the dense codec, and
     /// keeps the result for `owner` too if it is noticeably smaller. Then the
     /// caller puts the new reference in place of the old one and frees the
@@ -243,24 +278,37 @@ impl<M: Memory> Tiered<M> {
     }
 
     fn decode_blob(&self, blob: Blob<'_>, dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Corrupt> {
-        if blob.tag == SAME {
-            let word = blob.payload.try_into().map_err(|_| Corrupt)?;
-            fill(dst, u64::from_le_bytes(word));
+        // No table knows the user's own codec: it is the one that this store was made with.
+        let own = |dense: bool| {
+            if dense { self.dense } else { Some(self.fast) }.filter(|codec| codec.id() == CodecId::OWN)
+        };
+        open(blob.tag, blob.payload, dst, scratch, own)
+    }
+}
+
+/// Fills a block from its form; `own` finds the user's own codec in one of the tiers.
+fn open(
+    tag: u8,
+    payload: &[u8],
+    dst: &mut [u8],
+    scratch: &mut Scratch<'_>,
+    own: impl FnOnce(bool) -> Option<&'static dyn Codec>,
+) -> Result<(), Corrupt> {
+    if tag == SAME {
+        let word = payload.try_into().map_err(|_| Corrupt)?;
+        fill(dst, u64::from_le_bytes(word));
+        return Ok(());
+    }
+    let codec = match CodecId(tag & !DENSE) {
+        CodecId::COPY if payload.len() == dst.len() => {
+            dst.copy_from_slice(payload);
             return Ok(());
         }
-        let codec = match CodecId(blob.tag & !DENSE) {
-            CodecId::COPY if blob.payload.len() == dst.len() => {
-                dst.copy_from_slice(blob.payload);
-                return Ok(());
-            }
-            CodecId::COPY => return Err(Corrupt),
-            // No table knows it: it is the one that this store was made with.
-            CodecId::OWN if blob.tag & DENSE != 0 => self.dense.filter(|dense| dense.id() == CodecId::OWN),
-            CodecId::OWN => Some(self.fast).filter(|fast| fast.id() == CodecId::OWN),
-            id => decoder(id),
-        };
-        codec.ok_or(Corrupt)?.decompress(blob.payload, dst, scratch).map_err(|_| Corrupt)
-    }
+        CodecId::COPY => return Err(Corrupt),
+        CodecId::OWN => own(tag & DENSE != 0),
+        id => decoder(id),
+    };
+    codec.ok_or(Corrupt)?.decompress(payload, dst, scratch).map_err(|_| Corrupt)
 }
 
 /// The codec that made a blob, `None` for one repeated word, and what it holds.

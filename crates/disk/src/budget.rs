@@ -1,0 +1,135 @@
+//! Memory within a limit: all that the device uses is taken here, and counted.
+
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+use memfold::SystemMemory;
+use memfold::store::Memory;
+
+thread_local! {
+    /// This thread makes room: it may use the reserve.
+    static MAKES_ROOM: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The system's memory, up to a limit.
+///
+/// A part of the limit, the **reserve**, is left for who makes room: to make a block denser there has to be room for its new form
+/// while the old one is there (CRAMES, section 5, has a device and a program wait for each other when it is missing).
+pub struct Budget {
+    system: SystemMemory,
+    limit: AtomicU64,
+    used: AtomicU64,
+    most: AtomicU64,
+}
+
+/// The reserve is this part of the limit,
+const RESERVE: u64 = 64;
+/// and not less than this.
+const LEAST_RESERVE: u64 = 512 << 10;
+
+impl Budget {
+    /// No more than `limit` bytes.
+    pub fn new(limit: u64) -> Self {
+        Budget {
+            system: SystemMemory::new(),
+            limit: AtomicU64::new(limit),
+            used: AtomicU64::new(0),
+            most: AtomicU64::new(0),
+        }
+    }
+
+    pub fn limit(&self) -> u64 {
+        self.limit.load(Relaxed)
+    }
+
+    /// Bytes in use.
+    pub fn used(&self) -> u64 {
+        self.used.load(Relaxed)
+    }
+
+    /// The most that ever was in use.
+    pub fn most(&self) -> u64 {
+        self.most.load(Relaxed)
+    }
+
+    /// What may be used by who does not make room.
+    pub fn open(&self) -> u64 {
+        let limit = self.limit();
+        limit - (limit / RESERVE).max(LEAST_RESERVE).min(limit / 4)
+    }
+
+    /// Counts memory that comes from elsewhere; false if that is too much.
+    pub fn take(&self, bytes: u64) -> bool {
+        let most = if MAKES_ROOM.get() { self.limit() } else { self.open() };
+        let taken = self.used.fetch_update(Relaxed, Relaxed, |used| {
+            used.checked_add(bytes).filter(|&used| used <= most)
+        });
+        if let Ok(before) = taken {
+            self.most.fetch_max(before + bytes, Relaxed);
+        }
+        taken.is_ok()
+    }
+
+    /// The same for what has to be there.
+    pub fn force(&self, bytes: u64) {
+        let before = self.used.fetch_add(bytes, Relaxed);
+        self.most.fetch_max(before + bytes, Relaxed);
+    }
+
+    /// What was taken is there no more.
+    pub fn give(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Runs `f`, which makes room and may use the reserve.
+    pub fn making_room<R>(f: impl FnOnce() -> R) -> R {
+        let before = MAKES_ROOM.replace(true);
+        let result = f();
+        MAKES_ROOM.set(before);
+        result
+    }
+}
+
+// SAFETY: all memory is the system's; what is refused was not touched.
+unsafe impl Memory for Budget {
+    fn page_size(&self) -> usize {
+        self.system.page_size()
+    }
+
+    fn reserve(&self, bytes: usize) -> Option<NonNull<u8>> {
+        self.system.reserve(bytes)
+    }
+
+    unsafe fn commit(&self, start: NonNull<u8>, bytes: usize) -> bool {
+        if !self.take(bytes as u64) {
+            return false;
+        }
+        // SAFETY: as the caller says.
+        let committed = unsafe { self.system.commit(start, bytes) };
+        if !committed {
+            self.give(bytes as u64);
+        }
+        committed
+    }
+
+    unsafe fn release(&self, start: NonNull<u8>, bytes: usize) {
+        // SAFETY: as the caller says.
+        unsafe { self.system.release(start, bytes) };
+        self.give(bytes as u64);
+    }
+
+    unsafe fn unreserve(&self, start: NonNull<u8>, bytes: usize) {
+        // Only when all of it ends: what is counted then is of no use to anybody.
+        // SAFETY: as the caller says.
+        unsafe { self.system.unreserve(start, bytes) };
+    }
+
+    fn wait(&self, word: &AtomicU32, value: u32) {
+        self.system.wait(word, value);
+    }
+
+    fn wake(&self, word: &AtomicU32) {
+        self.system.wake(word);
+    }
+}

@@ -1,0 +1,176 @@
+//! What a device is made of.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::thread::available_parallelism;
+
+use memfold::store::{Owners, Ref, Tiered};
+
+use crate::Error;
+use crate::budget::Budget;
+use crate::images::Images;
+use crate::leaf::{Layout, Left, PAGE, PAGES};
+use crate::locked;
+use crate::options::{BadOption, Options};
+use crate::resident::Resident;
+use crate::room::Making;
+use crate::stripes::{Stripe, Stripes, leaf_of};
+use crate::works::{Work, Works};
+
+/// Owners are smaller than this: the page's number, or what is left of it where there are more pages.
+const OWNERS: u64 = memfold::store::OWNER_LIMIT;
+
+/// A block device in memory. See the crate.
+pub struct Disk {
+    pub(crate) options: Options,
+    pub(crate) layout: Layout,
+    pub(crate) stripes: Stripes,
+    pub(crate) store: Tiered<Budget>,
+    pub(crate) resident: Resident,
+    pub(crate) images: Images,
+    pub(crate) works: Works,
+    /// Held while room is made; with the memory to do it.
+    pub(crate) making: Mutex<Making>,
+    pub(crate) counts: Counts,
+}
+
+/// What happened so far, and what there is.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    /// Pages that are no holes, and those of them that are one repeated word, or joined.
+    pub used: AtomicU64,
+    pub fills: AtomicU64,
+    pub joined: AtomicU64,
+    pub pages_read: AtomicU64,
+    pub pages_written: AtomicU64,
+    pub pages_trimmed: AtomicU64,
+    /// Decompressions, and blocks that were made denser.
+    pub faults: AtomicU64,
+    pub merges: AtomicU64,
+    pub refused: AtomicU64,
+    /// Moves on with everything that changes: whether there is something to do.
+    pub activity: AtomicU64,
+}
+
+impl Disk {
+    /// A device of holes.
+    pub fn new(options: Options) -> Result<Self, BadOption> {
+        let layout = options.check()?;
+        let budget = Budget::new(options.limit);
+        let cpus = available_parallelism().map_or(1, usize::from);
+        let works = options.works.unwrap_or(cpus);
+        let store = Tiered::new(budget, options.fast, options.dense);
+        let resident = options.resident.unwrap_or((options.limit / 32).min(256 << 20));
+        let resident = Resident::new(resident);
+        let images = Images::new(2 * cpus.max(4), layout.bytes());
+        let stripes = Stripes::new();
+        // Those who read and write, and who makes room.
+        let fixed = ((works + 1) * Work::bytes(&store, layout) + images.bytes()) as u64
+            + stripes.table_bytes()
+            + resident.table_bytes();
+        if fixed > store.store().memory().open() {
+            return Err(BadOption::OutOfMemory);
+        }
+        store.store().memory().force(fixed);
+        let work = || Work::new(&store, layout).ok_or(BadOption::OutOfMemory);
+        let making = Mutex::new(Making::new(work()?));
+        let works = (0..works).map(|_| work()).collect::<Result<_, _>>()?;
+        Ok(Disk {
+            options,
+            layout,
+            stripes,
+            store,
+            resident,
+            images,
+            works: Works::new(works),
+            making,
+            counts: Counts::default(),
+        })
+    }
+
+    /// Bytes of the device.
+    pub fn size(&self) -> u64 {
+        self.options.size
+    }
+
+    /// Does nothing: what was written is in memory, and ends with the process whatever is called.
+    pub fn flush(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result<(), Error> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.options.size => Ok(()),
+            _ => Err(Error::Range),
+        }
+    }
+
+    pub(crate) fn budget(&self) -> &Budget {
+        self.store.store().memory()
+    }
+
+    /// Bytes that pages may take uncompressed now.
+    pub(crate) fn resident_allowed(&self) -> u64 {
+        (self.counts.used.load(Relaxed) * PAGE as u64 / 64).max(1 << 20)
+    }
+
+    /// Does what is to be done about a page's old content, with the lock of its leaf held. What is returned is to be freed without it.
+    pub(crate) fn settle(&self, leaf: u64, left: Left) -> Result<Option<(Ref, u64)>, Error> {
+        let page = |at: usize| leaf * PAGES as u64 + at as u64;
+        match left {
+            Left::Nothing => Ok(None),
+            Left::Blob { r, owner } => Ok(Some((r, owner_of(page(owner))))),
+            Left::Moved { r, from, to } => {
+                // Should the blob be damaged, who reads it finds that out.
+                let _ = self.store.store().reown(r, owner_of(page(from)), owner_of(page(to)));
+                Ok(None)
+            }
+            Left::Damaged => Err(Error::Damaged { offset: leaf * (PAGES * PAGE) as u64 }),
+        }
+    }
+
+    pub(crate) fn free(&self, freed: Option<(Ref, u64)>) {
+        if let Some((r, owner)) = freed {
+            // A blob that the store does not know is one that was damaged: nothing to free.
+            let _ = self.store.store().free(r, owner, self);
+        }
+    }
+
+    /// The leaf with a page, locked.
+    pub(crate) fn lock(&self, page: u64) -> (std::sync::MutexGuard<'_, Stripe>, u64, usize) {
+        let (leaf, at) = leaf_of(page);
+        (self.stripes.lock(leaf), leaf, at)
+    }
+
+    /// Brings holes and unused ends together and gives them back; true if that gave anything.
+    pub(crate) fn compact(&self, bytes: usize) -> bool {
+        self.store.store().maintain(self, bytes).released_bytes > 0
+    }
+
+    /// Makes everything as small as it can be, whether it was used of late or not: what is left to the background otherwise.
+    pub fn condense(&self) -> Result<(), Error> {
+        let mut making = locked(&self.making);
+        self.merge_all(&mut making)?;
+        drop(making);
+        while self.compact(64 << 20) {}
+        Ok(())
+    }
+}
+
+/// The number under which the store knows the owner of a page's blob.
+pub(crate) fn owner_of(page: u64) -> u64 {
+    page % OWNERS
+}
+
+impl Owners for Disk {
+    fn relocate(&self, owner: u64, from: Ref, to: Ref) -> bool {
+        // Pages whose numbers are too large for an owner share theirs with others.
+        let pages = self.options.size.div_ceil(PAGE as u64);
+        (owner..pages).step_by(OWNERS as usize).any(|page| {
+            let (leaf, at) = leaf_of(page);
+            self.stripes
+                .try_lock(leaf)
+                .is_some_and(|mut stripe| stripe.get_mut(leaf).is_some_and(|leaf| leaf.relocate(at, from, to)))
+        })
+    }
+}

@@ -1,0 +1,47 @@
+//! What can go wrong.
+
+use std::fmt;
+
+/// Why a call did not do what it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Error {
+    /// Bytes beyond the end of the device.
+    Range,
+    /// The limit is reached, and nothing can be made smaller. What the device holds is as it was, but for the pages of the same call that had been
+    /// written before.
+    Full,
+    /// What is kept of a page is not what was written: memory was damaged.
+    Damaged {
+        /// The first byte of the page.
+        offset: u64,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Range => f.write_str("beyond the end of the device"),
+            Error::Full => f.write_str("the limit is reached: trim what is not needed, or use a larger limit"),
+            Error::Damaged { offset } => {
+                write!(f, "what is kept of the page at byte {offset} is not what was written: memory was damaged")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl Error {
+    /// The number that the system has for it.
+    pub fn errno(self) -> i32 {
+        const EIO: i32 = 5;
+        const EINVAL: i32 = 22;
+        const ENOSPC: i32 = 28;
+        match self {
+            Error::Range => EINVAL,
+            Error::Full => ENOSPC,
+            Error::Damaged { .. } => EIO,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The thread that works beside those who use the device.
+//!
+//! It goes over all blocks again and again, at least [`PASS`] apart: a block of which no page was used since it came by is made denser. It drops
+//! uncompressed pages that were not used, and keeps the store dense as its pacer says.
+
+use std::sync::atomic::Ordering::*;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use memfold::store::{Pace, Pacer};
+
+use crate::budget::Budget;
+use crate::disk::Disk;
+use crate::leaf::PAGES;
+use crate::locked;
+use crate::merge::Merged;
+
+/// From the beginning of one pass to the beginning of the next, at least.
+const PASS: Duration = Duration::from_secs(1);
+/// How long it sleeps where nothing happens.
+const IDLE: Duration = Duration::from_millis(250);
+/// Bytes that the store moves before others have their turn.
+const MOVES: usize = 2 << 20;
+
+#[derive(Default)]
+struct Stop {
+    stop: Mutex<bool>,
+    wake: Condvar,
+}
+
+/// The thread; it ends when this is dropped.
+pub struct Keeper {
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Where a pass over all blocks is.
+struct Pass {
+    begun: Instant,
+    next: Option<u64>,
+    /// What had happened when it began, and whether there was anything hot or to be gained.
+    activity: u64,
+    found: bool,
+}
+
+impl Keeper {
+    /// Starts the thread; an error if the system has none left.
+    pub fn start(disk: &Arc<Disk>) -> std::io::Result<Self> {
+        let stop = Arc::new(Stop::default());
+        let (disk, stopped) = (Arc::clone(disk), Arc::clone(&stop));
+        let thread = thread::Builder::new().name("memfold-keeper".into()).spawn(move || {
+            disk.keep_going(&stopped);
+        })?;
+        Ok(Keeper { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        *locked(&self.stop.stop) = true;
+        self.stop.wake.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It ends, if not by a panic of its own.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Disk {
+    fn keep_going(&self, stop: &Stop) {
+        let begun = Instant::now();
+        let mut pacer = Pacer::new();
+        let mut pass = Pass { begun, next: None, activity: u64::MAX, found: true };
+        let mut paced = u64::MAX;
+        loop {
+            // What was freed leaves holes; where nothing happened there are none.
+            let activity = self.counts.activity.load(Relaxed);
+            let mut sleep = IDLE;
+            if activity != paced || pass.next.is_some() {
+                match pacer.next(begun.elapsed().as_nanos() as u64, self.store.store().debt()) {
+                    Pace::Work(goal) => {
+                        let started = Instant::now();
+                        let done = self.store.store().maintain_to(goal, self, MOVES);
+                        pacer.worked(started.elapsed().as_nanos() as u64, &done);
+                        sleep = Duration::ZERO;
+                    }
+                    Pace::Sleep(ns) => {
+                        sleep = Duration::from_nanos(ns);
+                        if !self.store.store().debt().due {
+                            paced = activity;
+                        }
+                    }
+                }
+            }
+            if self.go_on(&mut pass) {
+                sleep = Duration::ZERO;
+            }
+            let stopped = locked(&stop.stop);
+            let stopped = if sleep.is_zero() {
+                stopped
+            } else {
+                stop.wake.wait_timeout(stopped, sleep).unwrap_or_else(PoisonError::into_inner).0
+            };
+            if *stopped {
+                return;
+            }
+        }
+    }
+
+    /// One leaf of a pass; false if there is nothing to do now.
+    fn go_on(&self, pass: &mut Pass) -> bool {
+        let Some(number) = pass.next else {
+            let activity = self.counts.activity.load(Relaxed);
+            let has_work = pass.found || activity != pass.activity;
+            if pass.begun.elapsed() < PASS || !has_work {
+                return false;
+            }
+            *pass = Pass { begun: Instant::now(), next: self.stripes.next(0), activity, found: false };
+            self.resident.sweep(usize::MAX, self.resident_allowed(), self.budget());
+            return pass.next.is_some();
+        };
+        if self.options.dense.is_some() {
+            for first in (0..PAGES).step_by(self.layout.pages()) {
+                // Whoever needs room has it before.
+                let mut making = locked(&self.making);
+                let merged = Budget::making_room(|| self.merge_block(number, first, false, making.work()));
+                pass.found |= merged != Merged::Nothing;
+            }
+        }
+        pass.next = self.stripes.next(number + 1);
+        pass.next.is_some()
+    }
+}

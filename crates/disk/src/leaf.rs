@@ -1,0 +1,291 @@
+//! A leaf of the index: what there is of 544 neighbouring pages, in one page of memory.
+//!
+//! ```text
+//!   leaf    │ used │ 14 spare │ group 0 │ group 1 │ ── │ group 67 │        4096 bytes for 544 pages: 7.53 for each
+//!   group   │ kinds: 2 bits each │ hot: 1 bit each │ marks │ slot 0 │ ── │ slot 7 │        60 bytes for 8 pages
+//!   slot    seven bytes, little-endian:
+//!             kind 0, a hole       nothing: the page reads as zeros
+//!             kind 1, a page       a packed reference to the page's blob
+//!             kind 2, joined       of the block's first joined page: a packed reference to the block's blob; of others: nothing
+//!             kind 3, other        bits 0..8 say what, 8..56 which: 0 a repeated 32-bit word
+//! ```
+//!
+//! A **block** is [`Layout::pages`] neighbouring pages, aligned. Its *joined* pages are kept in one blob together, as one image of the
+//! block in which all others are zeros. A page that is written again leaves the image as it is; when the last one has left, the
+//! blob goes.
+//!
+//! Invariants: `used` is the number of pages that are no holes. If a block has a joined page, the first of them has the
+//! reference, and the blob's owner is that page. A change of any page of a block takes its marks away.
+
+use memfold::store::Ref;
+use zerocopy::FromZeros;
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+/// Pages of a group.
+const GROUP: usize = 8;
+const GROUPS: usize = 68;
+/// Pages of a leaf.
+pub const PAGES: usize = GROUP * GROUPS;
+
+/// How many pages a block has: up to a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    pages: usize,
+}
+
+impl Layout {
+    /// Blocks of 2, 4 or 8 pages; `None` for other numbers.
+    pub fn new(pages: usize) -> Option<Self> {
+        (pages.is_power_of_two() && (2..=GROUP).contains(&pages)).then_some(Layout { pages })
+    }
+
+    pub fn pages(self) -> usize {
+        self.pages
+    }
+
+    /// Bytes of a block.
+    pub fn bytes(self) -> usize {
+        self.pages * PAGE
+    }
+
+    /// The first page of the block with page `at`.
+    pub fn first(self, at: usize) -> usize {
+        at & !(self.pages - 1)
+    }
+
+    /// The pages of a block.
+    pub fn range(self, first: usize) -> core::ops::Range<usize> {
+        first..first + self.pages
+    }
+}
+
+/// What there is of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Entry {
+    /// Nothing: it was never written, or trimmed, or is zeros.
+    Hole,
+    /// A blob of its own.
+    Page(Ref),
+    /// A part of its block's blob.
+    Joined,
+    /// One repeated word.
+    Fill(u32),
+}
+
+/// What a block's marks say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Mark {
+    /// It was tried to make it denser, and there was nothing to gain.
+    Settled = 0,
+    /// Somebody is making it denser; if the mark is gone when he is done, it was changed meanwhile.
+    Merging = 1,
+}
+
+const FILL: u8 = 0;
+
+#[derive(FromZeros)]
+#[repr(C)]
+struct Group {
+    kinds: [u8; 2],
+    hot: u8,
+    /// For each kind of mark, a bit for each block that there can be: of two pages.
+    marks: u8,
+    slots: [[u8; 7]; GROUP],
+}
+
+/// See the module.
+#[derive(FromZeros)]
+#[repr(C)]
+pub struct Leaf {
+    used: u16,
+    spare: [u8; 14],
+    groups: [Group; GROUPS],
+}
+
+const _: () = assert!(size_of::<Leaf>() == PAGE);
+
+/// What is no longer needed by a page, and what is to be done about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    Nothing,
+    /// The blob of this reference, owned by page `owner` of the leaf, is to be freed.
+    Blob { r: Ref, owner: usize },
+    /// The blob's owner was page `from`, and is page `to` now.
+    Moved { r: Ref, from: usize, to: usize },
+    /// The blob's reference is not one: the memory of the index was damaged.
+    Damaged,
+}
+
+impl Leaf {
+    /// A leaf of holes; `None` if there is no memory.
+    pub fn new() -> Option<Box<Self>> {
+        Leaf::new_box_zeroed().ok()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// What there is of a page; `None` if that cannot be.
+    pub fn entry(&self, at: usize) -> Option<Entry> {
+        let slot = self.groups[at / GROUP].slots[at % GROUP];
+        match self.kind(at) {
+            0 => Some(Entry::Hole),
+            1 => Ref::unpack(slot).map(Entry::Page),
+            2 => Some(Entry::Joined),
+            _ if slot[0] == FILL => Some(Entry::Fill(u32::from_le_bytes([slot[1], slot[2], slot[3], slot[4]]))),
+            _ => None,
+        }
+    }
+
+    /// The page with the reference of the blob that has the joined pages of a block, and the reference.
+    pub fn joined(&self, layout: Layout, first: usize) -> Option<(usize, Ref)> {
+        let at = self.joined_pages(layout, first).next()?;
+        Some((at, Ref::unpack(self.groups[at / GROUP].slots[at % GROUP])?))
+    }
+
+    /// The joined pages of a block.
+    pub fn joined_pages(&self, layout: Layout, first: usize) -> impl Iterator<Item = usize> + use<> {
+        let bits = layout.range(first).fold(0, |bits, at| bits | u32::from(self.kind(at) == 2) << (at - first));
+        layout.range(first).filter(move |&at| bits & 1 << (at - first) != 0)
+    }
+
+    /// Puts `new` in the place of what there is of a page; not [`Entry::Joined`]. False, and nothing is changed, if the reference is none that
+    /// a leaf can hold.
+    pub fn replace(&mut self, layout: Layout, at: usize, new: Entry) -> Result<Left, Entry> {
+        let slot = match new {
+            Entry::Hole | Entry::Joined => [0; 7],
+            Entry::Page(r) => r.pack().ok_or(new)?,
+            Entry::Fill(word) => {
+                let [a, b, c, d] = word.to_le_bytes();
+                [FILL, a, b, c, d, 0, 0]
+            }
+        };
+        let left = self.leave(layout, at);
+        self.set(at, new, slot);
+        self.clear_marks(layout.first(at), layout);
+        Ok(left)
+    }
+
+    /// What is left when a page's content is not needed any more.
+    fn leave(&mut self, layout: Layout, at: usize) -> Left {
+        match self.entry(at) {
+            Some(Entry::Hole | Entry::Fill(_)) => Left::Nothing,
+            Some(Entry::Page(r)) => Left::Blob { r, owner: at },
+            Some(Entry::Joined) => {
+                let first = layout.first(at);
+                let mut pages = self.joined_pages(layout, first);
+                let (holder, next) = (pages.next(), pages.next());
+                if holder != Some(at) {
+                    return Left::Nothing;
+                }
+                let slot = self.groups[at / GROUP].slots[at % GROUP];
+                let Some(r) = Ref::unpack(slot) else { return Left::Damaged };
+                match next {
+                    None => Left::Blob { r, owner: at },
+                    Some(to) => {
+                        self.groups[to / GROUP].slots[to % GROUP] = slot;
+                        Left::Moved { r, from: at, to }
+                    }
+                }
+            }
+            None => Left::Damaged,
+        }
+    }
+
+    /// The block's pages that have blobs, and its joined ones, are joined in the blob `r` from now on, whose owner is the first of them. What was there
+    /// before has to be freed by who calls. False, and nothing is changed, if the reference is none that a leaf can hold.
+    pub fn join(&mut self, layout: Layout, first: usize, r: Ref) -> bool {
+        let Some(slot) = r.pack() else { return false };
+        let mut holder = Some(slot);
+        for at in layout.range(first) {
+            if matches!(self.kind(at), 1 | 2) {
+                self.set(at, Entry::Joined, holder.take().unwrap_or_default());
+            }
+        }
+        self.clear_marks(first, layout);
+        true
+    }
+
+    /// The blob of the page, or of the block's joined ones if the page holds their reference, is `to` now and no longer `from`; false if it
+    /// was not `from`.
+    pub fn relocate(&mut self, at: usize, from: Ref, to: Ref) -> bool {
+        let is_reference = matches!(self.kind(at), 1 | 2);
+        let slot = &mut self.groups[at / GROUP].slots[at % GROUP];
+        match (from.pack(), to.pack()) {
+            (Some(from), Some(to)) if is_reference && *slot == from => {
+                *slot = to;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The page was used; true if it was before, and not long ago.
+    pub fn touch(&mut self, at: usize) -> bool {
+        let group = &mut self.groups[at / GROUP];
+        let bit = 1 << (at % GROUP);
+        let before = group.hot & bit != 0;
+        group.hot |= bit;
+        before
+    }
+
+    /// Whether a page of the block was used of late. From now on none was.
+    pub fn cool(&mut self, layout: Layout, first: usize) -> bool {
+        let bits = ((1u16 << layout.pages) - 1) as u8;
+        let mask = bits << (first % GROUP);
+        let hot = &mut self.groups[first / GROUP].hot;
+        let before = *hot & mask != 0;
+        *hot &= !mask;
+        before
+    }
+
+    pub fn has_mark(&self, first: usize, mark: Mark) -> bool {
+        self.groups[first / GROUP].marks & mark_bit(first, mark) != 0
+    }
+
+    pub fn set_mark(&mut self, first: usize, mark: Mark) {
+        self.groups[first / GROUP].marks |= mark_bit(first, mark);
+    }
+
+    pub fn clear_mark(&mut self, first: usize, mark: Mark) {
+        self.groups[first / GROUP].marks &= !mark_bit(first, mark);
+    }
+
+    fn clear_marks(&mut self, first: usize, layout: Layout) {
+        debug_assert!(first.is_multiple_of(layout.pages));
+        self.clear_mark(first, Mark::Settled);
+        self.clear_mark(first, Mark::Merging);
+    }
+
+    fn kind(&self, at: usize) -> u8 {
+        let in_group = at % GROUP;
+        self.groups[at / GROUP].kinds[in_group / 4] >> (in_group % 4 * 2) & 3
+    }
+
+    fn set(&mut self, at: usize, entry: Entry, slot: [u8; 7]) {
+        let kind = match entry {
+            Entry::Hole => 0,
+            Entry::Page(_) => 1,
+            Entry::Joined => 2,
+            Entry::Fill(_) => 3,
+        };
+        match (self.kind(at), kind) {
+            (0, 1..) => self.used += 1,
+            (1.., 0) => self.used -= 1,
+            _ => {}
+        }
+        let (group, in_group) = (&mut self.groups[at / GROUP], at % GROUP);
+        let shift = in_group % 4 * 2;
+        let kinds = &mut group.kinds[in_group / 4];
+        *kinds = *kinds & !(3 << shift) | kind << shift;
+        group.slots[in_group] = slot;
+    }
+}
+
+/// The bit of a block's mark: blocks have two pages at least.
+fn mark_bit(first: usize, mark: Mark) -> u8 {
+    1 << (first % GROUP / 2 + mark as usize * (GROUP / 2))
+}

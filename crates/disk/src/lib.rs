@@ -1,0 +1,50 @@
+//! A block device in memory, compressed.
+//!
+//! ```text
+//!                     ┌── resident: pages that are read again and again, as they are
+//!   read, write ──────┤
+//!   trim, extents     └── index ──> store ┬ fast tier: pages of 4 KiB, compressed when they are written
+//!                         7.5 bytes       │      │ merge: blocks of which no page was used for a while
+//!                         for a page      └ dense tier: blocks of 16 KiB
+//! ```
+//!
+//! A [`Disk`] may have any size up to 8 EiB and takes memory only for what was written. All calls may come from any thread at
+//! any time. Each page is read and written as a whole: who reads while somebody writes sees each page as it was before, or as it is after.
+//! What is larger than a page is no such unit.
+//!
+//! The parts: `leaf` and `stripes` (the index), `resident` and `images` (what is there uncompressed), `read`, `write` (what it says), `merge` (the dense tier),
+//! `room` (what is done at the limit), `keeper` (the thread that does all that beside the users of the device).
+
+mod budget;
+mod disk;
+mod error;
+mod extents;
+mod images;
+mod keeper;
+mod leaf;
+mod merge;
+mod options;
+mod read;
+mod resident;
+mod room;
+mod stats;
+mod stripes;
+#[cfg(test)]
+mod tests;
+mod works;
+mod write;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use disk::Disk;
+pub use error::Error;
+pub use extents::Extent;
+pub use keeper::Keeper;
+pub use leaf::PAGE;
+pub use options::{BadOption, Options};
+pub use stats::Stats;
+
+/// A thread that panicked left nothing half done: every change here is one assignment, or is done by who did not panic.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,226 @@
+//! The dense tier: pages of a block that was not used for a while are compressed together, by another codec.
+//!
+//! What one block needs is copied with the lock of its leaf held; then it is decompressed and compressed without; then, with the lock again, the
+//! new blob takes the place of the old ones, if the block's mark says that nothing was changed meanwhile.
+
+use std::sync::atomic::Ordering::*;
+
+use memfold::store::{Ref, Tier, Tiered};
+use memfold_codec::CodecId;
+
+use crate::Error;
+use crate::budget::Budget;
+use crate::disk::{Disk, owner_of};
+use crate::leaf::{Entry, Leaf, Mark, PAGE, PAGES};
+use crate::room::Making;
+use crate::works::Work;
+
+/// Blocks of a leaf at most.
+const BLOCK_PAGES: usize = 8;
+
+/// What was done about a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Merged {
+    /// It takes so many bytes less.
+    Gained(usize),
+    /// It was used of late.
+    Hot,
+    /// Nothing: there was nothing to do, or somebody changed it meanwhile.
+    Nothing,
+    /// There is no room for its new form beside the old one.
+    Full,
+}
+
+/// A blob of a block: of a page, or of joined ones.
+#[derive(Clone, Copy)]
+struct Old {
+    owner: u64,
+    /// The page, within the block; of joined ones the first.
+    at: usize,
+    id: Option<CodecId>,
+    start: usize,
+    len: usize,
+    joined: bool,
+}
+
+/// What was copied of a block.
+struct Copied {
+    olds: [Option<Old>; BLOCK_PAGES],
+    /// A bit for each page that has a blob or is joined.
+    pages: u32,
+    joined: u32,
+}
+
+impl Disk {
+    /// Makes a block denser, if it was not used since the last time, or `even_hot`.
+    pub(crate) fn merge_block(&self, number: u64, first: usize, even_hot: bool, work: &mut Work) -> Merged {
+        let copied = match self.copy_block(number, first, even_hot, work) {
+            Ok(copied) => copied,
+            Err(merged) => return merged,
+        };
+        let image = std::mem::take(&mut work.space.block);
+        let merged = self.merge_copied(number, first, &copied, &mut image[..self.layout.bytes()], work);
+        work.space.block = image;
+        merged
+    }
+
+    fn copy_block(
+        &self,
+        number: u64,
+        first: usize,
+        even_hot: bool,
+        work: &mut Work,
+    ) -> Result<Copied, Merged> {
+        let mut stripe = self.stripes.lock(number);
+        let leaf = stripe.get_mut(number).ok_or(Merged::Nothing)?;
+        if leaf.has_mark(first, Mark::Settled) || leaf.has_mark(first, Mark::Merging) {
+            return Err(Merged::Nothing);
+        }
+        let mut copied = Copied { olds: [None; BLOCK_PAGES], pages: 0, joined: 0 };
+        let page = |at: usize| number * PAGES as u64 + at as u64;
+        for at in self.layout.range(first) {
+            match leaf.entry(at) {
+                Some(Entry::Page(_)) => copied.pages |= 1 << (at - first),
+                Some(Entry::Joined) => {
+                    copied.pages |= 1 << (at - first);
+                    copied.joined |= 1 << (at - first);
+                }
+                _ => {}
+            }
+        }
+        if copied.pages == 0 {
+            return Err(Merged::Nothing);
+        }
+        if !even_hot && leaf.cool(self.layout, first) {
+            return Err(Merged::Hot);
+        }
+        let mut start = 0;
+        let mut add = |at: usize, r: Ref, joined: bool| {
+            let owner = owner_of(page(at));
+            // SAFETY: the leaf's lock is held: nobody takes the reference out, nor moves the blob.
+            let (id, payload) = unsafe { self.store.get(r, owner) }.ok()?;
+            work.payload.get_mut(start..start + payload.len())?.copy_from_slice(payload);
+            copied.olds[at - first] =
+                Some(Old { owner, at: at - first, id, start, len: payload.len(), joined });
+            start += payload.len();
+            Some(())
+        };
+        let mut good = true;
+        for at in self.layout.range(first) {
+            if let Some(Entry::Page(r)) = leaf.entry(at) {
+                good &= add(at, r, false).is_some();
+            }
+        }
+        if copied.joined != 0 {
+            good &= leaf.joined(self.layout, first).and_then(|(at, r)| add(at, r, true)).is_some();
+        }
+        if !good {
+            return Err(self.give_up(leaf, first));
+        }
+        leaf.set_mark(first, Mark::Merging);
+        Ok(copied)
+    }
+
+    /// Memory was damaged: who reads it will be told. Here it is left as it is.
+    fn give_up(&self, leaf: &mut Leaf, first: usize) -> Merged {
+        leaf.set_mark(first, Mark::Settled);
+        Merged::Nothing
+    }
+
+    fn merge_copied(
+        &self,
+        number: u64,
+        first: usize,
+        copied: &Copied,
+        image: &mut [u8],
+        work: &mut Work,
+    ) -> Merged {
+        let owner = owner_of(number * PAGES as u64 + (first + copied.pages.trailing_zeros() as usize) as u64);
+        let alone = copied.pages.count_ones() == 1;
+        let opened = open(copied, image, work);
+        let held: usize = copied.olds.iter().flatten().map(|old| old.len).sum();
+        let form = opened.and_then(|()| {
+            let at = copied.pages.trailing_zeros() as usize * PAGE;
+            let source = if alone { &image[at..at + PAGE] } else { &*image };
+            // Less than a sixteenth is not worth a slower way back.
+            let most = (held - held / 16).min(source.len());
+            self.store.form(Tier::Dense, owner, source, most, &mut work.space)
+        });
+        let mut stripe = self.stripes.lock(number);
+        let Some(leaf) = stripe.get_mut(number).filter(|leaf| leaf.has_mark(first, Mark::Merging)) else {
+            return Merged::Nothing;
+        };
+        leaf.clear_mark(first, Mark::Merging);
+        let Some((id, payload)) = form else {
+            leaf.set_mark(first, Mark::Settled);
+            return Merged::Nothing;
+        };
+        let Ok(r) = self.store.put(owner, Some(id), payload) else { return Merged::Full };
+        let len = payload.len();
+        // As they are now: blobs may have been moved meanwhile.
+        let mut olds = [None; BLOCK_PAGES];
+        let page = |at: usize| number * PAGES as u64 + at as u64;
+        for (at, old) in self.layout.range(first).zip(&mut olds) {
+            if let Some(Entry::Page(r)) = leaf.entry(at) {
+                *old = Some((r, owner_of(page(at))));
+            }
+        }
+        let joined = leaf.joined(self.layout, first).map(|(at, r)| (r, owner_of(page(at))));
+        let done = if alone {
+            let at = first + copied.pages.trailing_zeros() as usize;
+            leaf.replace(self.layout, at, Entry::Page(r)).is_ok()
+        } else {
+            leaf.join(self.layout, first, r)
+        };
+        if !done {
+            drop(stripe);
+            self.free(Some((r, owner)));
+            return Merged::Full;
+        }
+        leaf.set_mark(first, Mark::Settled);
+        // Not the content has changed but where it stands: an image made before lacks some of it.
+        stripe.version += 1;
+        drop(stripe);
+        let now_joined = if alone { 0 } else { copied.pages.count_ones() };
+        self.counts.joined.fetch_add(u64::from(now_joined), Relaxed);
+        self.counts.joined.fetch_sub(u64::from(copied.joined.count_ones()), Relaxed);
+        self.counts.merges.fetch_add(1, Relaxed);
+        olds.into_iter().chain([joined]).for_each(|old| self.free(old));
+        Merged::Gained(held - len)
+    }
+
+    /// Merges everything, hot or not.
+    pub(crate) fn merge_all(&self, making: &mut Making) -> Result<(), Error> {
+        let mut next = self.stripes.next(0);
+        while let Some(number) = next {
+            for first in (0..PAGES).step_by(self.layout.pages()) {
+                if self.options.dense.is_some() {
+                    Budget::making_room(|| self.merge_block(number, first, true, making.work()));
+                }
+            }
+            next = self.stripes.next(number + 1);
+        }
+        Ok(())
+    }
+}
+
+/// Makes the image of a block: what has no blob is zeros.
+fn open(copied: &Copied, image: &mut [u8], work: &mut Work) -> Option<()> {
+    image.fill(0);
+    let olds = || copied.olds.iter().flatten();
+    if let Some(old) = olds().find(|old| old.joined) {
+        let payload = &work.payload[old.start..old.start + old.len];
+        Tiered::<Budget>::open(old.owner, old.id, payload, image, &mut work.space.decode).ok()?;
+        for (at, page) in image.chunks_exact_mut(PAGE).enumerate() {
+            if copied.joined & 1 << at == 0 {
+                page.fill(0);
+            }
+        }
+    }
+    for old in olds().filter(|old| !old.joined) {
+        let payload = &work.payload[old.start..old.start + old.len];
+        let page = &mut image[old.at * PAGE..][..PAGE];
+        Tiered::<Budget>::open(old.owner, old.id, payload, page, &mut work.space.decode).ok()?;
+    }
+    Some(())
+}

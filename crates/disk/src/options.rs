@@ -1,0 +1,91 @@
+//! How a device is made.
+
+use std::fmt;
+
+use memfold_codec::Codec;
+
+use crate::leaf::Layout;
+
+/// The largest device: 8 EiB less one byte, so that offsets are signed numbers everywhere.
+pub const MOST_SIZE: u64 = i64::MAX as u64;
+/// The least limit: the memory to compress in, and something to be compressed.
+pub const LEAST_LIMIT: u64 = 8 << 20;
+
+/// How a device is made. [`Options::new`] has a default for everything but its size.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// Bytes of the device.
+    pub size: u64,
+    /// Bytes of memory that it may take at most, all in all.
+    pub limit: u64,
+    /// Compresses what is written.
+    pub fast: &'static dyn Codec,
+    /// Compresses what stays cold; `None` to leave all as it was written.
+    pub dense: Option<&'static dyn Codec>,
+    /// Pages of a block of the dense tier: 2, 4 or 8.
+    pub block_pages: usize,
+    /// Bytes of pages that are kept uncompressed, at most; `None` for a 32nd of the limit.
+    pub resident: Option<u64>,
+    /// Threads that read and write at the same time, for which there is memory to compress in; `None` for one for each CPU.
+    pub works: Option<usize>,
+}
+
+impl Options {
+    /// A device of `size` bytes, without a limit.
+    pub fn new(size: u64) -> Self {
+        let codec = |name| memfold_codec::codec(name).unwrap_or_else(|_| unreachable!("{name} is in the table"));
+        Options {
+            size,
+            limit: u64::MAX,
+            fast: codec("auto:fast"),
+            dense: Some(codec("auto:dense")),
+            block_pages: 4,
+            resident: None,
+            works: None,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<Layout, BadOption> {
+        if self.size == 0 || self.size > MOST_SIZE {
+            return Err(BadOption::Size);
+        }
+        if self.limit < LEAST_LIMIT {
+            return Err(BadOption::Limit);
+        }
+        if self.works == Some(0) {
+            return Err(BadOption::Works);
+        }
+        Layout::new(self.block_pages).ok_or(BadOption::BlockPages)
+    }
+}
+
+/// An option that cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadOption {
+    /// The size.
+    Size,
+    /// The limit.
+    Limit,
+    /// The pages of a block.
+    BlockPages,
+    /// The number of threads.
+    Works,
+    /// There is no memory for what is needed from the beginning.
+    OutOfMemory,
+}
+
+impl fmt::Display for BadOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadOption::Size => write!(f, "the size has to be from 1 to {MOST_SIZE} bytes"),
+            BadOption::Limit => write!(f, "the limit has to be {} MiB at least", LEAST_LIMIT >> 20),
+            BadOption::BlockPages => f.write_str("a block has to have 2, 4 or 8 pages"),
+            BadOption::Works => f.write_str("one thread at least has to be able to compress"),
+            BadOption::OutOfMemory => f.write_str("there is not enough memory to begin with, or the limit is too small"),
+        }
+    }
+}
+
+impl std::error::Error for BadOption {}

@@ -1,0 +1,105 @@
+//! What is done at the limit: whoever wants memory makes room himself, one thread at a time.
+//!
+//! First goes what is uncompressed, then holes of the store, then blocks are made denser: those that were not used of late, and at last all. Only when nothing
+//! is left to be made denser is the device full. What is done here may use the budget's reserve.
+
+use std::sync::atomic::Ordering::*;
+
+use crate::Error;
+use crate::budget::Budget;
+use crate::disk::Disk;
+use crate::leaf::PAGES;
+use crate::locked;
+use crate::merge::Merged;
+use crate::works::Work;
+
+/// So much is gained before others go on.
+const ENOUGH: usize = 256 << 10;
+/// Bytes that the store moves at a time.
+const MOVES: usize = 8 << 20;
+
+/// What the thread that makes room has.
+pub struct Making {
+    work: Work,
+    /// The leaf with which the search goes on.
+    next: u64,
+    /// How often room was made.
+    rounds: u64,
+    /// What had happened when nothing was left to be made smaller.
+    exhausted: Option<u64>,
+}
+
+impl Making {
+    pub fn new(work: Work) -> Self {
+        Making { work, next: 0, rounds: 0, exhausted: None }
+    }
+
+    pub fn work(&mut self) -> &mut Work {
+        &mut self.work
+    }
+}
+
+impl Disk {
+    /// Makes room, or waits while others do. After that the caller tries once more.
+    pub(crate) fn make_room(&self) -> Result<(), Error> {
+        let before = self.budget().used();
+        let mut making = locked(&self.making);
+        if self.budget().used() + (ENOUGH as u64) < before {
+            return Ok(());
+        }
+        let activity = self.counts.activity.load(Relaxed);
+        if making.exhausted == Some(activity) {
+            return Err(Error::Full);
+        }
+        let gained = Budget::making_room(|| self.gain(&mut making));
+        if gained {
+            making.rounds += 1;
+            making.exhausted = None;
+            return Ok(());
+        }
+        making.exhausted = Some(activity);
+        Err(Error::Full)
+    }
+
+    fn gain(&self, making: &mut Making) -> bool {
+        if self.resident.clear(self.budget()) > 0 || self.compact(MOVES) {
+            return true;
+        }
+        for even_hot in [false, true] {
+            let gained = self.gain_by_merging(making, even_hot);
+            if gained > 0 {
+                self.compact(MOVES);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Makes blocks denser until enough is gained, or all have had their turn.
+    fn gain_by_merging(&self, making: &mut Making, even_hot: bool) -> usize {
+        if self.options.dense.is_none() {
+            return 0;
+        }
+        let begin = making.next;
+        let (mut number, mut around, mut gained) = (begin, false, 0);
+        loop {
+            match self.stripes.next(number) {
+                Some(leaf) if !around || leaf < begin => {
+                    for first in (0..PAGES).step_by(self.layout.pages()) {
+                        if let Merged::Gained(bytes) = self.merge_block(leaf, first, even_hot, &mut making.work) {
+                            gained += bytes;
+                        }
+                    }
+                    number = leaf + 1;
+                }
+                _ if !around => (number, around) = (0, true),
+                _ => break,
+            }
+            if gained >= ENOUGH {
+                break;
+            }
+        }
+        making.next = number;
+        gained
+    }
+}

@@ -1,0 +1,84 @@
+//! What the device holds, and what it costs.
+
+use std::sync::atomic::Ordering::*;
+
+use memfold::store;
+
+use crate::disk::Disk;
+use crate::leaf::PAGE;
+use crate::stripes::LEAF_BYTES;
+
+/// A count of everything. `memory_bytes` is the sum of `payload_bytes`, `resident_bytes` and `overhead_bytes`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Bytes of the device.
+    pub size_bytes: u64,
+    /// Bytes of memory that it may take.
+    pub limit_bytes: u64,
+    /// Bytes of pages that are no holes.
+    pub logical_bytes: u64,
+    /// Those of them that are one repeated word, and take no memory but for the index.
+    pub same_filled_bytes: u64,
+    /// Those of them that are in blocks of the dense tier.
+    pub dense_bytes: u64,
+    /// Compressed bytes.
+    pub payload_bytes: u64,
+    /// Bytes of pages that are kept uncompressed, too.
+    pub resident_bytes: u64,
+    /// Bytes of the index.
+    pub index_bytes: u64,
+    /// Everything that is neither payload nor resident: the index, the store's headers and holes, memory to work in.
+    pub overhead_bytes: u64,
+    /// All memory that the device takes.
+    pub memory_bytes: u64,
+    /// The most that it ever took.
+    pub peak_memory_bytes: u64,
+    /// The store's own count.
+    pub store: store::Stats,
+    /// Pages that were read and written, as a whole or in part, and that were trimmed while there was something.
+    pub pages_read: u64,
+    #[allow(missing_docs)]
+    pub pages_written: u64,
+    #[allow(missing_docs)]
+    pub pages_trimmed: u64,
+    /// Decompressions for reading.
+    pub faults: u64,
+    /// Reads of pages that were resident.
+    pub resident_hits: u64,
+    /// Blocks that were made denser.
+    pub merges: u64,
+    /// Writes that were refused at the limit.
+    pub refused_writes: u64,
+}
+
+impl Disk {
+    /// Counts.
+    pub fn stats(&self) -> Stats {
+        let (counts, budget, store) = (&self.counts, self.budget(), self.store.store().stats());
+        let pages = |count: u64| count * PAGE as u64;
+        let used = counts.used.load(Relaxed);
+        let (memory_bytes, resident_bytes) = (budget.used(), self.resident.bytes());
+        Stats {
+            size_bytes: self.options.size,
+            limit_bytes: budget.limit(),
+            logical_bytes: pages(used),
+            same_filled_bytes: pages(counts.fills.load(Relaxed)),
+            dense_bytes: pages(counts.joined.load(Relaxed)),
+            payload_bytes: store.payload_bytes,
+            resident_bytes,
+            index_bytes: self.stripes.count() * LEAF_BYTES,
+            overhead_bytes: memory_bytes.saturating_sub(store.payload_bytes + resident_bytes),
+            memory_bytes,
+            peak_memory_bytes: budget.most(),
+            store,
+            pages_read: counts.pages_read.load(Relaxed),
+            pages_written: counts.pages_written.load(Relaxed),
+            pages_trimmed: counts.pages_trimmed.load(Relaxed),
+            faults: counts.faults.load(Relaxed),
+            resident_hits: self.resident.hits.load(Relaxed),
+            merges: counts.merges.load(Relaxed),
+            refused_writes: counts.refused.load(Relaxed),
+        }
+    }
+}

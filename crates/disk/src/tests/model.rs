@@ -1,0 +1,172 @@
+//! One thread, and an array that has the same done to it.
+
+use super::{P, Random, options};
+use crate::{Disk, Error, PAGE};
+
+struct Model {
+    disk: Disk,
+    bytes: Vec<u8>,
+    random: Random,
+}
+
+impl Model {
+    fn new(size: usize, seed: u64, block_pages: usize, resident: u64) -> Self {
+        let mut options = options(size as u64);
+        (options.block_pages, options.resident) = (block_pages, Some(resident));
+        Model { disk: Disk::new(options).unwrap(), bytes: vec![0; size], random: Random(seed) }
+    }
+
+    /// Mostly pages and blocks, and mostly near each other.
+    fn range(&mut self) -> std::ops::Range<usize> {
+        let size = self.bytes.len() as u64;
+        let random = &mut self.random;
+        let begin = random.below(size);
+        let begin = if random.below(3) == 0 { begin } else { begin / P * P };
+        let begin = if random.below(2) == 0 { begin } else { begin % (64 * P) };
+        let len = match random.below(6) {
+            0 => random.below(600) + 1,
+            1 => random.below(20 * P),
+            2 => 4 * P,
+            _ => P,
+        };
+        let end = (begin + len).min(size);
+        begin as usize..end as usize
+    }
+
+    fn step(&mut self) {
+        let range = self.range();
+        let (offset, len) = (range.start as u64, range.len());
+        match self.random.below(12) {
+            0..5 => {
+                let mut bytes = vec![0; len];
+                for page in bytes.chunks_mut(PAGE) {
+                    self.random.fill(page);
+                }
+                self.disk.write(offset, &bytes).unwrap();
+                self.bytes[range].copy_from_slice(&bytes);
+            }
+            5..8 => {
+                let mut bytes = vec![0xa5; len];
+                self.disk.read(offset, &mut bytes).unwrap();
+                assert!(bytes == self.bytes[range.clone()], "{range:?}");
+            }
+            8 => {
+                self.disk.trim(offset, len as u64).unwrap();
+                self.bytes[range].fill(0);
+            }
+            9 => {
+                // A few blocks, as the keeper does it.
+                let number = self.random.below(self.bytes.len() as u64 / P / 544 + 1);
+                let first = self.random.below(544) as usize & !7;
+                let mut making = crate::locked(&self.disk.making);
+                for first in (first..first + 8).step_by(self.disk.layout.pages()) {
+                    self.disk.merge_block(number, first, self.random.below(2) == 0, making.work());
+                }
+            }
+            10 => {
+                self.disk.compact(1 << 16);
+            }
+            _ => self.check_extents(offset, len as u64),
+        }
+    }
+
+    /// Holes are zeros; and what is zeros, page by page, is a hole.
+    fn check_extents(&self, offset: u64, len: u64) {
+        let (mut at, end) = (offset, offset + len);
+        let mut before = None;
+        while let Some(extent) = self.disk.extent(at, end) {
+            assert!(extent.offset == at && extent.len > 0 && Some(extent.is_hole) != before, "{extent:?}");
+            let bytes = &self.bytes[at as usize..][..extent.len as usize];
+            for (page, part) in bytes.chunks(PAGE).enumerate() {
+                let whole = part.len() == PAGE && at.is_multiple_of(P);
+                let zeros = part.iter().all(|&byte| byte == 0);
+                assert!(!extent.is_hole || zeros, "{extent:?}, page {page}");
+                assert!(!(whole && zeros) || extent.is_hole, "{extent:?}, page {page}");
+            }
+            (at, before) = (at + extent.len, Some(extent.is_hole));
+        }
+        assert_eq!(at, end);
+    }
+
+    fn check(&self) {
+        let mut bytes = vec![0xa5; self.bytes.len()];
+        self.disk.read(0, &mut bytes).unwrap();
+        assert!(bytes == self.bytes);
+        for (page, part) in bytes.chunks_mut(PAGE).enumerate() {
+            part.fill(0xa5);
+            self.disk.read(page as u64 * P, part).unwrap();
+            assert!(*part == self.bytes[page * PAGE..][..part.len()], "page {page}");
+        }
+        self.check_extents(0, self.bytes.len() as u64);
+        let used = self.bytes.chunks(PAGE).filter(|page| page.iter().any(|&byte| byte != 0)).count();
+        let stats = self.disk.stats();
+        assert_eq!(stats.logical_bytes, used as u64 * P);
+        assert_eq!(stats.memory_bytes, stats.payload_bytes + stats.resident_bytes + stats.overhead_bytes);
+    }
+}
+
+fn play(size: usize, seed: u64, block_pages: usize, resident: u64, steps: usize) {
+    let mut model = Model::new(size, seed, block_pages, resident);
+    for step in 0..steps {
+        model.step();
+        if step % (steps / 4) == 0 {
+            model.check();
+        }
+    }
+    model.check();
+    model.disk.condense().unwrap();
+    model.check();
+    assert!(model.disk.stats().dense_bytes > 0);
+    let size = model.bytes.len() as u64;
+    model.disk.trim(0, size).unwrap();
+    model.bytes.fill(0);
+    model.check();
+    let stats = model.disk.stats();
+    assert_eq!((stats.index_bytes, stats.dense_bytes, stats.store.blobs), (0, 0, 0));
+}
+
+#[test]
+fn a_device_is_an_array() {
+    for seed in 0..6 {
+        play(700 * PAGE, seed, [2, 4, 8][seed as usize % 3], 1 << 20, 3000);
+    }
+}
+
+#[test]
+fn a_device_need_not_end_with_a_page() {
+    play(544 * PAGE + 1, 7, 4, 0, 1500);
+    play(5 * PAGE - 100, 8, 8, 1 << 20, 1500);
+}
+
+#[test]
+fn the_largest_device_works_at_its_ends() {
+    let size = i64::MAX as u64;
+    let disk = Disk::new(options(size)).unwrap();
+    let mut random = Random(1);
+    let mut written = Vec::new();
+    // Pages whose numbers are equal in the bits that the store keeps of them.
+    let near = |exponent: u32| (0..7).map(move |i| (i << exponent) + 4096);
+    for offset in near(60).chain(near(52).skip(1)).chain([1 << 40, size - 10_000]) {
+        let mut bytes = vec![0; 9000];
+        bytes.chunks_mut(PAGE).for_each(|page| random.fill(page));
+        disk.write(offset, &bytes).unwrap();
+        written.push((offset, bytes));
+    }
+    let check = || {
+        for (offset, bytes) in &written {
+            let mut back = vec![0; bytes.len()];
+            disk.read(*offset, &mut back).unwrap();
+            assert!(back == *bytes, "{offset:#x}");
+        }
+    };
+    check();
+    disk.condense().unwrap();
+    check();
+    assert_eq!(disk.read(size - 10, &mut [0; 11]), Err(Error::Range));
+    assert_eq!(disk.write(u64::MAX, &[0; 11]), Err(Error::Range));
+    assert_eq!(disk.trim(1, u64::MAX), Err(Error::Range));
+    assert!(disk.extent(1 << 59, size).unwrap().len > 1 << 58);
+    disk.trim(0, size).unwrap();
+    assert_eq!(disk.extent(0, size), Some(crate::Extent { offset: 0, len: size, is_hole: true }));
+    assert_eq!(disk.stats().store.blobs, 0);
+}

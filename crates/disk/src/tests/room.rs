@@ -1,0 +1,130 @@
+//! Limits: what is refused, what is given back.
+
+use std::time::{Duration, Instant};
+
+use super::{P, Random, kept, options};
+use crate::{Disk, Error, PAGE};
+
+fn noise(random: &mut Random) -> [u8; PAGE] {
+    let mut page = [0; PAGE];
+    page.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&random.next().to_le_bytes()));
+    page
+}
+
+/// What shrinks to about two fifths with lz4, and to less with zstd.
+fn text(random: &mut Random) -> [u8; PAGE] {
+    let mut page = [0; PAGE];
+    page.iter_mut().for_each(|byte| *byte = b'a' + (random.below(4) * random.below(4)) as u8);
+    page
+}
+
+#[test]
+fn at_the_limit_writes_are_refused_and_nothing_is_lost() {
+    let mut options = options(256 << 20);
+    options.limit = 32 << 20;
+    let disk = Disk::new(options).unwrap();
+    let mut random = Random(1);
+    let mut written = 0;
+    let refused = loop {
+        match disk.write(written * P, &noise(&mut random)) {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+        assert!(disk.stats().memory_bytes <= 32 << 20);
+    };
+    assert_eq!(refused, Error::Full);
+    assert!(written * P > 20 << 20, "{written}");
+    // What is there can be read, and written again in its place.
+    let mut random = Random(1);
+    for page in 0..written {
+        let mut back = [0; PAGE];
+        disk.read(page * P, &mut back).unwrap();
+        assert!(back == noise(&mut random), "{page}");
+    }
+    for page in 0..written {
+        disk.write(page * P, &noise(&mut random)).unwrap();
+    }
+    assert!(disk.stats().peak_memory_bytes <= 32 << 20);
+    // Where something was trimmed there is room again.
+    disk.trim(0, 64 * P).unwrap();
+    for page in 0..60 {
+        disk.write((written + page) * P, &noise(&mut random)).unwrap();
+    }
+}
+
+#[test]
+fn before_anything_is_refused_all_is_made_denser() {
+    let written = |dense: bool| {
+        let mut options = options(1 << 30);
+        options.limit = 24 << 20;
+        options.dense = options.dense.filter(|_| dense);
+        let disk = Disk::new(options).unwrap();
+        let mut random = Random(2);
+        let count = (0..).find(|&page| disk.write(page * P, &text(&mut random)).is_err()).unwrap();
+        let mut random = Random(2);
+        for page in 0..count {
+            let mut back = [0; PAGE];
+            disk.read(page * P, &mut back).unwrap();
+            assert!(back == text(&mut random), "{page}");
+        }
+        count
+    };
+    let (fast, dense) = (written(false), written(true));
+    assert!(dense > fast * 6 / 5, "{fast} {dense}");
+}
+
+#[test]
+fn trimmed_memory_is_given_back_within_a_second() {
+    let (disk, _keeper) = kept(Disk::new(options(1 << 30)).unwrap());
+    let empty = disk.stats().memory_bytes;
+    let mut random = Random(3);
+    for page in 0..20_000 {
+        disk.write(page * P, &text(&mut random)).unwrap();
+    }
+    let full = disk.stats().memory_bytes - empty;
+    // All but every hundredth page: what is left is scattered over all of the memory.
+    for page in (0..20_000).filter(|page| page % 100 != 0) {
+        disk.trim(page * P, P).unwrap();
+    }
+    let begun = Instant::now();
+    let left = loop {
+        let left = disk.stats().memory_bytes - empty;
+        if left < full / 20 || begun.elapsed() > Duration::from_secs(1) {
+            break left;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(left < full / 20, "{left} of {full}");
+}
+
+#[test]
+fn the_index_takes_less_than_eight_bytes_for_a_page() {
+    let disk = Disk::new(options(1 << 30)).unwrap();
+    let mut random = Random(4);
+    for page in 0..20_000 {
+        disk.write(page * P, &text(&mut random)).unwrap();
+    }
+    let stats = disk.stats();
+    assert!(stats.index_bytes < 20_000 * 8, "{}", stats.index_bytes);
+}
+
+#[test]
+fn what_is_cold_is_made_dense_and_what_is_read_again_is_kept_as_it_is() {
+    let (disk, _keeper) = kept(Disk::new(options(1 << 30)).unwrap());
+    let mut random = Random(5);
+    for page in 0..4000 {
+        disk.write(page * P, &text(&mut random)).unwrap();
+    }
+    let mut page = [0; PAGE];
+    let begun = Instant::now();
+    while disk.stats().dense_bytes < 3900 * P {
+        // These are in use all the time.
+        for hot in 0..16 {
+            disk.read(hot * P, &mut page).unwrap();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", disk.stats());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let stats = disk.stats();
+    assert!(stats.resident_bytes > 0 && stats.resident_hits > 100, "{stats:?}");
+}

@@ -1,0 +1,102 @@
+//! Several threads, with a keeper that never rests.
+
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{P, Random, kept, options};
+use crate::{Disk, PAGE};
+
+/// Each thread has its own bytes, which lie between those of the others: parts of the same pages, pages of the same blocks.
+#[test]
+fn nobody_loses_what_he_wrote_beside_others() {
+    const THREADS: u64 = 4;
+    const PAGES: u64 = 640;
+    for part in [PAGE, PAGE / THREADS as usize] {
+        let mut options = options(PAGES * P);
+        options.resident = Some(1 << 20);
+        let (disk, _keeper) = kept(Disk::new(options).unwrap());
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let (disk, stop) = (&disk, &stop);
+            for thread in 0..THREADS {
+                scope.spawn(move || {
+                    let mut random = Random(thread);
+                    let places = PAGES * P / part as u64 / THREADS;
+                    let offset = |place: u64| (place * THREADS + thread) * part as u64;
+                    let mut mine = vec![0u8; (places as usize) * part];
+                    for _ in 0..20_000 {
+                        let place = random.below(places);
+                        let bytes = &mut mine[place as usize * part..][..part];
+                        match random.below(8) {
+                            0..4 => {
+                                random.fill(bytes);
+                                disk.write(offset(place), bytes).unwrap();
+                            }
+                            4 => {
+                                bytes.fill(0);
+                                disk.trim(offset(place), part as u64).unwrap();
+                            }
+                            _ => {
+                                let mut back = vec![0xa5; part];
+                                disk.read(offset(place), &mut back).unwrap();
+                                assert!(back == bytes, "thread {thread}, place {place}");
+                            }
+                        }
+                    }
+                    stop.store(true, Relaxed);
+                });
+            }
+            scope.spawn(move || {
+                while !stop.load(Relaxed) {
+                    disk.condense().unwrap();
+                    disk.extent(0, PAGES * P).unwrap();
+                }
+            });
+        });
+    }
+}
+
+/// Pages are written as a whole: whoever reads sees one of those that were written.
+#[test]
+fn a_page_is_never_half_of_one_and_half_of_another() {
+    const PAGES: u64 = 16;
+    let mut options = options(PAGES * P);
+    options.resident = Some(1 << 20);
+    let disk = Disk::new(options).unwrap();
+    let begun = Instant::now();
+    let write = |page: u64, number: u64| {
+        // Not one repeated word, and different in each place.
+        let mut bytes = [0u8; PAGE];
+        bytes.chunks_exact_mut(8).zip(number * 512..).for_each(|(word, value)| {
+            word.copy_from_slice(&value.to_le_bytes());
+        });
+        disk.write(page * P, &bytes).unwrap();
+    };
+    (0..PAGES).for_each(|page| write(page, 0));
+    thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (disk, write) = (&disk, &write);
+            scope.spawn(move || {
+                let mut random = Random(thread);
+                while begun.elapsed() < Duration::from_secs(2) {
+                    if thread == 0 {
+                        disk.condense().unwrap();
+                    }
+                    let page = random.below(PAGES);
+                    if thread < 2 {
+                        write(page, random.below(1 << 30));
+                    }
+                    let count = random.below(4) + 1;
+                    let mut bytes = vec![0; (count.min(PAGES - page) * P) as usize];
+                    disk.read(page * P, &mut bytes).unwrap();
+                    for page in bytes.chunks_exact(PAGE) {
+                        let words = page.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+                        let first = words.clone().next().unwrap();
+                        assert!(first % 512 == 0 && words.eq(first..first + 512));
+                    }
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,287 @@
+//! Writing, and taking away.
+
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+use memfold::store::{Full, Ref, Tier};
+use memfold_codec::{CodecId, same_filled};
+
+use crate::Error;
+use crate::budget::Budget;
+use crate::disk::{Counts, Disk, owner_of};
+use crate::leaf::{Entry, Leaf, PAGE, PAGES};
+use crate::read::damaged;
+use crate::stripes::leaf_of;
+use crate::works::Work;
+
+/// A page whose compressed form takes more than this is kept as it is.
+const MOST: usize = PAGE / 16 * 15;
+/// Pages that are taken away with the lock held once.
+const BATCH: usize = 64;
+
+/// What is to be kept of a page.
+enum Form<'w> {
+    /// Nothing, or a word.
+    Entry(Entry),
+    Blob(Option<CodecId>, &'w [u8]),
+}
+
+/// What became of a page that was to be kept.
+enum Kept {
+    Done,
+    /// It is not of the version that was asked for any more.
+    Changed,
+    Full,
+}
+
+impl Disk {
+    /// Puts `src` into the device, from byte `offset` on.
+    pub fn write(&self, offset: u64, src: &[u8]) -> Result<(), Error> {
+        self.check_range(offset, src.len() as u64)?;
+        if src.is_empty() {
+            return Ok(());
+        }
+        let mut work = self.works.take();
+        let (mut offset, mut rest) = (offset, src);
+        while !rest.is_empty() {
+            let (page, at) = (offset / PAGE as u64, (offset % PAGE as u64) as usize);
+            let len = rest.len().min(PAGE - at);
+            match rest.first_chunk() {
+                Some(content) if at == 0 => {
+                    self.write_page(page, content, None, &mut work)?;
+                }
+                _ => self.patch(page, at, len, |part| part.copy_from_slice(&rest[..len]), &mut work)?,
+            }
+            (offset, rest) = (offset + len as u64, &rest[len..]);
+        }
+        Ok(())
+    }
+
+    /// Takes a range away: it reads as zeros then, and what it took is free.
+    pub fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.check_range(offset, len)?;
+        let end = offset + len;
+        let (first, last) = (offset.div_ceil(PAGE as u64), end / PAGE as u64);
+        if first > last {
+            return self.clear(first - 1, (offset % PAGE as u64) as usize, len as usize);
+        }
+        let (head, tail) = ((first * PAGE as u64 - offset) as usize, (end % PAGE as u64) as usize);
+        if head > 0 {
+            self.clear(first - 1, PAGE - head, head)?;
+        }
+        if tail > 0 {
+            self.clear(last, 0, tail)?;
+        }
+        self.trim_pages(first, last)
+    }
+
+    /// The same: zeros take no memory.
+    pub fn zero(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.trim(offset, len)
+    }
+
+    /// Makes a part of a page zeros.
+    fn clear(&self, page: u64, at: usize, len: usize) -> Result<(), Error> {
+        {
+            let (stripe, number, place) = self.lock(page);
+            if stripe.get(number).is_none_or(|leaf| leaf.entry(place) == Some(Entry::Hole)) {
+                return Ok(());
+            }
+        }
+        let mut work = self.works.take();
+        self.patch(page, at, len, |part| part.fill(0), &mut work)
+    }
+
+    /// Changes a part of a page.
+    fn patch(
+        &self,
+        page: u64,
+        at: usize,
+        len: usize,
+        change: impl Fn(&mut [u8]),
+        work: &mut Work,
+    ) -> Result<(), Error> {
+        let mut content = [0; PAGE];
+        loop {
+            let version = self.read_page(page, 0, &mut content, work)?;
+            change(&mut content[at..at + len]);
+            // Somebody who changed it meanwhile must not be undone.
+            if self.write_page(page, &content, Some(version), work)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Puts a page into the device. With a version: only if the page's stripe is still of that one, else false.
+    fn write_page(
+        &self,
+        page: u64,
+        content: &[u8; PAGE],
+        version: Option<u64>,
+        work: &mut Work,
+    ) -> Result<bool, Error> {
+        let form = match same_filled(content) {
+            Some(0) => Form::Entry(Entry::Hole),
+            Some(word) if (word >> 32) as u32 == word as u32 => Form::Entry(Entry::Fill(word as u32)),
+            Some(word) => {
+                work.page[..8].copy_from_slice(&word.to_le_bytes());
+                Form::Blob(None, &work.page[..8])
+            }
+            None => match self.store.form(Tier::Fast, owner_of(page), content, MOST, &mut work.space) {
+                Some((id, payload)) => Form::Blob(Some(id), payload),
+                None => Form::Blob(Some(CodecId::COPY), content),
+            },
+        };
+        loop {
+            match self.keep(page, content, &form, version)? {
+                Kept::Done => {
+                    self.counts.pages_written.fetch_add(1, Relaxed);
+                    return Ok(true);
+                }
+                Kept::Changed => return Ok(false),
+                Kept::Full => self.make_room().inspect_err(|_| {
+                    self.counts.refused.fetch_add(1, Relaxed);
+                })?,
+            }
+        }
+    }
+
+    fn keep(
+        &self,
+        page: u64,
+        content: &[u8; PAGE],
+        form: &Form<'_>,
+        version: Option<u64>,
+    ) -> Result<Kept, Error> {
+        let freed = {
+            let (mut stripe, number, place) = self.lock(page);
+            if version.is_some_and(|version| version != stripe.version) {
+                return Ok(Kept::Changed);
+            }
+            let is_hole = matches!(form, Form::Entry(Entry::Hole));
+            if is_hole && stripe.get(number).is_none() {
+                return Ok(Kept::Done);
+            }
+            let Some(leaf) = stripe.make(number, self.budget()) else { return Ok(Kept::Full) };
+            let before = leaf.entry(place).ok_or(damaged(page))?;
+            let new = match *form {
+                Form::Entry(entry) => entry,
+                Form::Blob(id, payload) => match self.put(page, before, id, payload) {
+                    Ok(r) => Entry::Page(r),
+                    Err(Full) => {
+                        stripe.drop_empty(number, self.budget());
+                        return Ok(Kept::Full);
+                    }
+                },
+            };
+            let left = match leaf.replace(self.layout, place, new) {
+                Ok(left) => left,
+                Err(_) => {
+                    if let Entry::Page(r) = new {
+                        // Nobody has seen it, nor can it be moved.
+                        let _ = self.store.store().free(r, owner_of(page), self);
+                    }
+                    return Ok(Kept::Full);
+                }
+            };
+            if matches!(new, Entry::Page(_)) {
+                leaf.touch(place);
+            }
+            stripe.version += 1;
+            self.counts.changed(before, new);
+            self.resident.update(page, Some(content));
+            if is_hole {
+                stripe.drop_empty(number, self.budget());
+            }
+            self.settle(number, left)?
+        };
+        self.free(freed);
+        self.counts.activity.fetch_add(1, Relaxed);
+        Ok(Kept::Done)
+    }
+
+    /// Keeps a blob for a page. What is no longer than the blob in whose place it comes may have the reserve.
+    fn put(&self, page: u64, before: Entry, id: Option<CodecId>, payload: &[u8]) -> Result<Ref, Full> {
+        let owner = owner_of(page);
+        self.store.put(owner, id, payload).or_else(|Full| match before {
+            // SAFETY: its leaf's lock is held.
+            Entry::Page(r) => match unsafe { self.store.get_unverified(r, owner) } {
+                Ok((_, old)) if old.len() >= payload.len() => {
+                    Budget::making_room(|| self.store.put(owner, id, payload))
+                }
+                _ => Err(Full),
+            },
+            _ => Err(Full),
+        })
+    }
+
+    /// Takes pages away, from `first` to before `end`.
+    fn trim_pages(&self, first: u64, end: u64) -> Result<(), Error> {
+        let mut page = first;
+        while page < end {
+            let (number, place) = leaf_of(page);
+            let next = (number + 1) * PAGES as u64;
+            if self.stripes.lock(number).get(number).is_none() {
+                match self.stripes.next(number + 1).filter(|_| next < end) {
+                    Some(leaf) => page = leaf * PAGES as u64,
+                    None => return Ok(()),
+                }
+                continue;
+            }
+            let count = (next.min(end) - page).min(BATCH as u64) as usize;
+            self.trim_batch(number, place, count)?;
+            page += count as u64;
+        }
+        Ok(())
+    }
+
+    fn trim_batch(&self, number: u64, place: usize, count: usize) -> Result<(), Error> {
+        let mut freed = [None; BATCH];
+        let mut trimmed = 0;
+        {
+            let mut stripe = self.stripes.lock(number);
+            let Some(leaf) = stripe.get_mut(number) else { return Ok(()) };
+            for (at, freed) in (place..place + count).zip(&mut freed) {
+                let page = number * PAGES as u64 + at as u64;
+                let before = leaf.entry(at).ok_or(damaged(page))?;
+                if before == Entry::Hole {
+                    continue;
+                }
+                let left = self.take_out(leaf, at);
+                *freed = self.settle(number, left)?;
+                self.counts.changed(before, Entry::Hole);
+                self.resident.update(page, None);
+                trimmed += 1;
+            }
+            if trimmed > 0 {
+                stripe.version += 1;
+                stripe.drop_empty(number, self.budget());
+            }
+        }
+        if trimmed > 0 {
+            freed.into_iter().for_each(|freed| self.free(freed));
+            self.counts.pages_trimmed.fetch_add(trimmed, Relaxed);
+            self.counts.activity.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    fn take_out(&self, leaf: &mut Leaf, at: usize) -> crate::leaf::Left {
+        leaf.replace(self.layout, at, Entry::Hole)
+            .unwrap_or_else(|_| unreachable!("a hole has no reference that might not fit"))
+    }
+}
+
+impl Counts {
+    /// What there is of a page has changed.
+    pub fn changed(&self, before: Entry, after: Entry) {
+        let count = |count: &AtomicU64, before: bool, after: bool| match (before, after) {
+            (false, true) => drop(count.fetch_add(1, Relaxed)),
+            (true, false) => drop(count.fetch_sub(1, Relaxed)),
+            _ => {}
+        };
+        let fill = |entry| matches!(entry, Entry::Fill(_));
+        count(&self.used, before != Entry::Hole, after != Entry::Hole);
+        count(&self.fills, fill(before), fill(after));
+        count(&self.joined, before == Entry::Joined, after == Entry::Joined);
+    }
+}

@@ -1,0 +1,64 @@
+//! A workspace with memory of its own, for who may allocate.
+
+use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+use std::alloc::{Layout, alloc_zeroed};
+use std::boxed::Box;
+
+use super::memory::Memory;
+use super::tiers::{Tiered, Workspace};
+
+/// A [`Workspace`] and its memory.
+pub struct OwnedWorkspace {
+    space: ManuallyDrop<Workspace<'static>>,
+    memory: NonNull<[u8]>,
+}
+
+/// So many bytes out of a box, none of them written: codecs ask for what they need at worst, and mostly touch half of it.
+fn zeroes(len: usize) -> Option<NonNull<[u8]>> {
+    let layout = Layout::array::<u8>(len).ok()?;
+    if len == 0 {
+        return Some(NonNull::from(Box::<[u8]>::leak(Box::default())));
+    }
+    // SAFETY: not of size 0.
+    let memory = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+    Some(NonNull::slice_from_raw_parts(memory, len))
+}
+
+impl OwnedWorkspace {
+    /// For blocks of up to `len` bytes of a store, which takes [`Tiered::workspace_bytes`]; `None` if there is no memory.
+    pub fn new<M: Memory>(store: &Tiered<M>, len: usize) -> Option<Self> {
+        let mut memory = zeroes(store.workspace_bytes(len))?;
+        // SAFETY: leaked, so it lives until it is dropped together with its only user.
+        let space = store.workspace(len, unsafe { memory.as_mut() });
+        Some(OwnedWorkspace { space: ManuallyDrop::new(space), memory })
+    }
+}
+
+// SAFETY: what codecs keep in the memory is bytes and pointers into it; none of it is tied to a thread.
+unsafe impl Send for OwnedWorkspace {}
+
+impl Drop for OwnedWorkspace {
+    fn drop(&mut self) {
+        // SAFETY: dropped once, before its memory goes; the memory came out of a box.
+        unsafe {
+            ManuallyDrop::drop(&mut self.space);
+            drop(Box::from_raw(self.memory.as_ptr()));
+        }
+    }
+}
+
+impl Deref for OwnedWorkspace {
+    type Target = Workspace<'static>;
+
+    fn deref(&self) -> &Workspace<'static> {
+        &self.space
+    }
+}
+
+impl DerefMut for OwnedWorkspace {
+    fn deref_mut(&mut self) -> &mut Workspace<'static> {
+        &mut self.space
+    }
+}
