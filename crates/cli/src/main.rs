@@ -40,7 +40,6 @@ mod run;
 mod series;
 mod settings;
 mod signals;
-mod size;
 mod spawn;
 mod stats;
 mod supervisor;
@@ -54,6 +53,7 @@ use std::ffi::OsString;
 use std::io::Write;
 
 use clap::Parser;
+use memfold::size;
 
 use crate::failure::{FAILED, say};
 

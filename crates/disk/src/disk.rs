@@ -47,6 +47,8 @@ pub(crate) struct Counts {
     /// Decompressions, and blocks that were made denser.
     pub faults: AtomicU64,
     pub merges: AtomicU64,
+    /// Pages that went back from the dense tier to the fast one.
+    pub promotions: AtomicU64,
     pub refused: AtomicU64,
     /// Moves on with everything that changes: whether there is something to do.
     pub activity: AtomicU64,

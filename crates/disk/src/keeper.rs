@@ -1,6 +1,6 @@
 //! The thread that works beside those who use the device.
 //!
-//! It goes over all blocks again and again, at least [`PASS`] apart: a block of which no page was used since it came by is made denser. It drops
+//! It goes over all blocks again and again, at least [`Options::cold`] apart: a block of which no page was used since it came by is made denser. It drops
 //! uncompressed pages that were not used, and keeps the store dense as its pacer says.
 
 use std::sync::atomic::Ordering::*;
@@ -15,9 +15,9 @@ use crate::disk::Disk;
 use crate::leaf::PAGES;
 use crate::locked;
 use crate::merge::Merged;
+#[cfg(doc)]
+use crate::options::Options;
 
-/// From the beginning of one pass to the beginning of the next, at least.
-const PASS: Duration = Duration::from_secs(1);
 /// How long it sleeps where nothing happens.
 const IDLE: Duration = Duration::from_millis(250);
 /// Bytes that the store moves before others have their turn.
@@ -113,7 +113,7 @@ impl Disk {
         let Some(number) = pass.next else {
             let activity = self.counts.activity.load(Relaxed);
             let has_work = pass.found || activity != pass.activity;
-            if pass.begun.elapsed() < PASS || !has_work {
+            if pass.begun.elapsed() < self.options.cold || !has_work {
                 return false;
             }
             *pass = Pass { begun: Instant::now(), next: self.stripes.next(0), activity, found: false };

@@ -27,6 +27,7 @@ mod options;
 mod read;
 mod resident;
 mod room;
+pub mod settings;
 mod stats;
 mod stripes;
 #[cfg(test)]

@@ -73,6 +73,8 @@ impl Disk {
     ) -> Result<Copied, Merged> {
         let mut stripe = self.stripes.lock(number);
         let leaf = stripe.get_mut(number).ok_or(Merged::Nothing)?;
+        // For all blocks: who reads a page twice between two calls reads it often.
+        let hot = !even_hot && leaf.cool(self.layout, first);
         if leaf.has_mark(first, Mark::Settled) || leaf.has_mark(first, Mark::Merging) {
             return Err(Merged::Nothing);
         }
@@ -91,7 +93,7 @@ impl Disk {
         if copied.pages == 0 {
             return Err(Merged::Nothing);
         }
-        if !even_hot && leaf.cool(self.layout, first) {
+        if hot {
             return Err(Merged::Hot);
         }
         let mut start = 0;

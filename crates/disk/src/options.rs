@@ -1,6 +1,7 @@
 //! How a device is made.
 
 use std::fmt;
+use std::time::Duration;
 
 use memfold_codec::Codec;
 
@@ -27,6 +28,8 @@ pub struct Options {
     pub block_pages: usize,
     /// Bytes of pages that are kept uncompressed, at most; `None` for a 32nd of the limit.
     pub resident: Option<u64>,
+    /// A page that was not used for so long is cold; it may be twice as long until that is seen.
+    pub cold: Duration,
     /// Threads that read and write at the same time, for which there is memory to compress in; `None` for one for each CPU.
     pub works: Option<usize>,
 }
@@ -42,6 +45,7 @@ impl Options {
             dense: Some(codec("auto:dense")),
             block_pages: 4,
             resident: None,
+            cold: Duration::from_secs(5),
             works: None,
         }
     }

@@ -48,6 +48,8 @@ pub struct Stats {
     pub resident_hits: u64,
     /// Blocks that were made denser.
     pub merges: u64,
+    /// Pages that went back from the dense tier to the fast one, since they are read often.
+    pub promotions: u64,
     /// Writes that were refused at the limit.
     pub refused_writes: u64,
 }
@@ -78,6 +80,7 @@ impl Disk {
             faults: counts.faults.load(Relaxed),
             resident_hits: self.resident.hits.load(Relaxed),
             merges: counts.merges.load(Relaxed),
+            promotions: counts.promotions.load(Relaxed),
             refused_writes: counts.refused.load(Relaxed),
         }
     }

@@ -47,7 +47,7 @@ impl Disk {
             let len = rest.len().min(PAGE - at);
             match rest.first_chunk() {
                 Some(content) if at == 0 => {
-                    self.write_page(page, content, None, &mut work)?;
+                    self.write_page(page, content, None, true, &mut work)?;
                 }
                 _ => self.patch(page, at, len, |part| part.copy_from_slice(&rest[..len]), &mut work)?,
             }
@@ -105,18 +105,20 @@ impl Disk {
             let version = self.read_page(page, 0, &mut content, work)?;
             change(&mut content[at..at + len]);
             // Somebody who changed it meanwhile must not be undone.
-            if self.write_page(page, &content, Some(version), work)? {
+            if self.write_page(page, &content, Some(version), true, work)? {
                 return Ok(());
             }
         }
     }
 
-    /// Puts a page into the device. With a version: only if the page's stripe is still of that one, else false.
-    fn write_page(
+    /// Puts a page into the device. With a version: only if the page's stripe is still of that one, else false. What need not be
+    /// (`must`) is not done if there is no room.
+    pub(crate) fn write_page(
         &self,
         page: u64,
         content: &[u8; PAGE],
         version: Option<u64>,
+        must: bool,
         work: &mut Work,
     ) -> Result<bool, Error> {
         let form = match same_filled(content) {
@@ -134,10 +136,11 @@ impl Disk {
         loop {
             match self.keep(page, content, &form, version)? {
                 Kept::Done => {
-                    self.counts.pages_written.fetch_add(1, Relaxed);
+                    self.counts.pages_written.fetch_add(u64::from(must), Relaxed);
                     return Ok(true);
                 }
                 Kept::Changed => return Ok(false),
+                Kept::Full if !must => return Ok(false),
                 Kept::Full => self.make_room().inspect_err(|_| {
                     self.counts.refused.fetch_add(1, Relaxed);
                 })?,

@@ -11,6 +11,8 @@ pub mod heap;
 pub mod probe;
 #[cfg(test)]
 mod random;
+#[cfg(feature = "std")]
+pub mod size;
 pub mod store;
 #[cfg(feature = "std")]
 mod sys;

@@ -65,6 +65,7 @@ pub fn options(size: u64) -> Options {
     let codec = |name| memfold_codec::codec(name).unwrap();
     let mut options = Options::new(size);
     (options.fast, options.dense) = (codec("lz4"), Some(codec("zstd:1")));
+    options.cold = std::time::Duration::from_millis(300);
     options
 }
 

@@ -115,8 +115,8 @@ fn play(size: usize, seed: u64, block_pages: usize, resident: u64, steps: usize)
     }
     model.check();
     model.disk.condense().unwrap();
-    model.check();
     assert!(model.disk.stats().dense_bytes > 0);
+    model.check();
     let size = model.bytes.len() as u64;
     model.disk.trim(0, size).unwrap();
     model.bytes.fill(0);

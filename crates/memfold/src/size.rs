@@ -3,7 +3,7 @@
 //! Units are powers of 1024. A size may have one decimal point; the result
 //! is rounded down to whole bytes.
 
-use std::fmt;
+use core::fmt;
 
 /// A size that may depend on the machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -79,6 +79,7 @@ fn shift_of(unit: &str) -> Option<u32> {
         "g" => Some(30),
         "t" => Some(40),
         "p" => Some(50),
+        "e" => Some(60),
         _ => None,
     }
 }
@@ -98,7 +99,7 @@ pub struct Human(pub u64);
 
 impl fmt::Display for Human {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [&str; 6] = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
+        const UNITS: [&str; 7] = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
         let mut value = self.0 as f64;
         let mut unit = 0;
         while value >= 999.5 && unit + 1 < UNITS.len() {

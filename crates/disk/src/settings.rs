@@ -1,0 +1,171 @@
+//! Options as people give them: names and values, the same at all doors.
+
+use std::fmt;
+use std::time::Duration;
+
+use memfold::size::{self, Size};
+use memfold_codec::Codec;
+
+use crate::options::{BadOption, Options};
+
+/// What each setting is called and means, for help texts.
+pub const HELP: &str = "\
+size=SIZE         Bytes of the device, as 8G or 1.5T (powers of 1024): required.
+limit=SIZE        Memory that it may take, or 25% of the memory there is. The default
+                  is half of that.
+codec=FAST,DENSE  Codecs for what is written, and for what was not used for a while;
+                  'none' to leave that as it is. The default is auto, which is
+                  auto:fast,auto:dense.
+block=SIZE        Bytes that the dense codec compresses together: 8K, 16K or 32K.
+                  Larger blocks are smaller when compressed, and slower to read from.
+                  The default is 16K.
+cold=SECONDS      What was not used for so long goes to the dense codec. The default is 5.
+resident=SIZE     Memory for pages that are read again and again, which are kept
+                  uncompressed, too: at most. The default is a 32nd of the limit.";
+
+/// Settings that have been given so far.
+#[derive(Default)]
+pub struct Settings {
+    size: Option<u64>,
+    limit: Option<Size>,
+    codec: Option<(&'static dyn Codec, Option<&'static dyn Codec>)>,
+    block_pages: Option<usize>,
+    resident: Option<Size>,
+    cold: Option<Duration>,
+}
+
+/// Why a setting can't be. Its text says what would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadSetting(String);
+
+impl fmt::Display for BadSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadSetting {}
+
+impl From<BadOption> for BadSetting {
+    fn from(bad: BadOption) -> Self {
+        BadSetting(bad.to_string())
+    }
+}
+
+impl Settings {
+    /// Takes a setting; false if none has that name.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<bool, BadSetting> {
+        match name {
+            "size" => self.size = Some(bytes(name, value)?),
+            "limit" => self.limit = Some(size_of(name, value)?),
+            "codec" => self.codec = Some(codecs(value)?),
+            "block" => self.block_pages = Some(block_pages(value)?),
+            "resident" => {
+                self.resident = Some(if value == "0" { Size::Bytes(0) } else { size_of(name, value)? });
+            }
+            "cold" => self.cold = Some(seconds(value)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The options, on a machine with so much memory.
+    pub fn options(&self, memory: u64) -> Result<Options, BadSetting> {
+        let Some(size) = self.size else {
+            return Err(BadSetting("the device needs a size, like size=8G".into()));
+        };
+        let mut options = Options::new(size);
+        options.limit = self.limit.unwrap_or(Size::Percent(50.0)).of(memory);
+        if let Some((fast, dense)) = self.codec {
+            (options.fast, options.dense) = (fast, dense);
+        }
+        options.block_pages = self.block_pages.unwrap_or(options.block_pages);
+        options.resident = self.resident.map(|size| size.of(options.limit));
+        options.cold = self.cold.unwrap_or(options.cold);
+        options.check()?;
+        Ok(options)
+    }
+}
+
+fn size_of(name: &str, value: &str) -> Result<Size, BadSetting> {
+    size::parse(value)
+        .map_err(|why| BadSetting(format!("{name}={value} {why}; give a size like {name}=512M, or a share like {name}=25%")))
+}
+
+fn bytes(name: &str, value: &str) -> Result<u64, BadSetting> {
+    match size::parse(value) {
+        Ok(Size::Bytes(bytes)) => Ok(bytes),
+        Ok(Size::Percent(_)) => Err(BadSetting(format!("{name}={value} is a share; give bytes, like {name}=8G"))),
+        Err(why) => Err(BadSetting(format!("{name}={value} {why}; give a size like {name}=8G"))),
+    }
+}
+
+fn seconds(value: &str) -> Result<Duration, BadSetting> {
+    let seconds = value.strip_suffix('s').unwrap_or(value).parse::<f64>().ok();
+    seconds
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| BadSetting(format!("cold={value} is no number of seconds, like cold=5")))
+}
+
+fn block_pages(value: &str) -> Result<usize, BadSetting> {
+    match bytes("block", value)? {
+        bytes @ (8192 | 16384 | 32768) => Ok(bytes as usize / crate::PAGE),
+        _ => Err(BadSetting(format!("block={value} is none of 8K, 16K and 32K"))),
+    }
+}
+
+fn codecs(value: &str) -> Result<(&'static dyn Codec, Option<&'static dyn Codec>), BadSetting> {
+    let find = |name: &str| {
+        memfold_codec::codec(name).map_err(|unknown| BadSetting(format!("codec={value}: '{name}': {unknown}")))
+    };
+    let (fast, dense) = match value.split_once(',') {
+        Some(both) => both,
+        None if value == "auto" => ("auto:fast", "auto:dense"),
+        None => (value, "auto:dense"),
+    };
+    let dense = if dense == "none" { None } else { Some(find(dense)?) };
+    let fast = find(fast)?;
+    for codec in [Some(fast), dense].into_iter().flatten() {
+        // Its blocks can only be read with what another part of the process knows.
+        if codec.id() == memfold_codec::CodecId::OWN || codec.id() == memfold_codec::CodecId::ZSTD_DICT {
+            return Err(BadSetting(format!("codec={value}: a device can't use '{}'", codec.name())));
+        }
+    }
+    Ok((fast, dense))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(settings: &[(&str, &str)]) -> Result<Options, BadSetting> {
+        let mut all = Settings::default();
+        for (name, value) in settings {
+            assert!(all.set(name, value)?, "{name}");
+        }
+        all.options(1 << 30)
+    }
+
+    #[test]
+    fn settings_become_options() {
+        let given = options(&[("size", "8G"), ("limit", "25%"), ("codec", "lz4,none"), ("block", "32K"), ("resident", "0")]);
+        let given = given.unwrap();
+        assert_eq!((given.size, given.limit, given.block_pages, given.resident), (8 << 30, 256 << 20, 8, Some(0)));
+        assert_eq!((given.fast.name(), given.dense.is_none()), ("lz4", true));
+        let given = options(&[("size", "7E"), ("codec", "auto")]).unwrap();
+        assert_eq!((given.limit, given.fast.name(), given.dense.unwrap().name()), (512 << 20, "auto:fast", "auto:dense"));
+    }
+
+    #[test]
+    fn bad_settings_say_what_would_do() {
+        let text = |settings: &[(&str, &str)]| options(settings).err().unwrap().to_string();
+        assert!(text(&[]).contains("size=8G"));
+        assert!(text(&[("size", "8X")]).contains("size=8G"));
+        assert!(text(&[("size", "50%")]).contains("size=8G"));
+        assert!(text(&[("size", "16E")]).contains("more than there can be"));
+        assert!(text(&[("size", "1G"), ("limit", "1M")]).contains("MiB at least"));
+        assert!(text(&[("size", "1G"), ("block", "12K")]).contains("16K"));
+        assert!(text(&[("size", "1G"), ("codec", "lz5")]).contains("zstd:LEVEL"));
+        assert!(!Settings::default().set("sise", "1G").unwrap());
+    }
+}
