@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::disk::args::{self as disk, DiskArgs};
 use crate::du::args::{self as du, DuArgs};
 
 /// Run any program in less memory: cold pages are kept compressed and come
@@ -31,6 +32,9 @@ pub enum Command {
     /// Say what takes room in a directory, however many files there are
     #[command(after_help = du::HELP, args_override_self = true, version, disable_version_flag = true)]
     Du(Box<DuArgs>),
+    /// Be a disk in memory, compressed: for NBD clients, or as a file
+    #[command(after_help = disk::HELP)]
+    Disk(Box<DiskArgs>),
 }
 
 const RUN_HELP: &str = "\

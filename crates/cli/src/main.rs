@@ -2,7 +2,7 @@
 //!
 //! `run` starts a program with the preload library and stays as its
 //! supervisor; `doctor` says what the machine offers; `bench` measures codecs;
-//! `du` says what takes room on a disk.
+//! `du` says what takes room on a disk; `disk` is one, in memory.
 //! Everything that is said about memory and faults comes out of the shared
 //! counters page (`memfold_runtime::shared`).
 //!
@@ -23,6 +23,7 @@ mod cgroup;
 mod chart;
 mod codecs;
 mod cpu;
+mod disk;
 mod doctor;
 mod du;
 mod elf;
@@ -82,6 +83,7 @@ fn command(words: Vec<OsString>) -> i32 {
         args::Command::Run(args) => run::run(args),
         args::Command::Doctor(args) => doctor::doctor(&args),
         args::Command::Bench(args) => bench::bench(&args),
+        args::Command::Disk(args) => disk::disk(&args),
         args::Command::Du(args) => du::du(*args, &words),
     });
     result.unwrap_or_else(|failure| {

@@ -62,9 +62,9 @@ impl Budget {
     /// Counts memory that comes from elsewhere; false if that is too much.
     pub fn take(&self, bytes: u64) -> bool {
         let most = if MAKES_ROOM.get() { self.limit() } else { self.open() };
-        let taken = self.used.fetch_update(Relaxed, Relaxed, |used| {
-            used.checked_add(bytes).filter(|&used| used <= most)
-        });
+        let taken = self
+            .used
+            .fetch_update(Relaxed, Relaxed, |used| used.checked_add(bytes).filter(|&used| used <= most));
         if let Ok(before) = taken {
             self.most.fetch_max(before + bytes, Relaxed);
         }

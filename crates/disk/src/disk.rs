@@ -95,6 +95,11 @@ impl Disk {
         self.options.size
     }
 
+    /// Bytes of pages that are no holes.
+    pub fn logical_bytes(&self) -> u64 {
+        self.counts.used.load(Relaxed) * PAGE as u64
+    }
+
     /// Does nothing: what was written is in memory, and ends with the process whatever is called.
     pub fn flush(&self) -> Result<(), Error> {
         Ok(())
@@ -170,9 +175,9 @@ impl Owners for Disk {
         let pages = self.options.size.div_ceil(PAGE as u64);
         (owner..pages).step_by(OWNERS as usize).any(|page| {
             let (leaf, at) = leaf_of(page);
-            self.stripes
-                .try_lock(leaf)
-                .is_some_and(|mut stripe| stripe.get_mut(leaf).is_some_and(|leaf| leaf.relocate(at, from, to)))
+            self.stripes.try_lock(leaf).is_some_and(|mut stripe| {
+                stripe.get_mut(leaf).is_some_and(|leaf| leaf.relocate(at, from, to))
+            })
         })
     }
 }

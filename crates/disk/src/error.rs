@@ -22,9 +22,14 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Range => f.write_str("beyond the end of the device"),
-            Error::Full => f.write_str("the limit is reached: trim what is not needed, or use a larger limit"),
+            Error::Full => {
+                f.write_str("the limit is reached: trim what is not needed, or use a larger limit")
+            }
             Error::Damaged { offset } => {
-                write!(f, "what is kept of the page at byte {offset} is not what was written: memory was damaged")
+                write!(
+                    f,
+                    "what is kept of the page at byte {offset} is not what was written: memory was damaged"
+                )
             }
         }
     }

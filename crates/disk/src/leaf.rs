@@ -111,9 +111,16 @@ const _: () = assert!(size_of::<Leaf>() == PAGE);
 pub enum Left {
     Nothing,
     /// The blob of this reference, owned by page `owner` of the leaf, is to be freed.
-    Blob { r: Ref, owner: usize },
+    Blob {
+        r: Ref,
+        owner: usize,
+    },
     /// The blob's owner was page `from`, and is page `to` now.
-    Moved { r: Ref, from: usize, to: usize },
+    Moved {
+        r: Ref,
+        from: usize,
+        to: usize,
+    },
     /// The blob's reference is not one: the memory of the index was damaged.
     Damaged,
 }
@@ -135,7 +142,9 @@ impl Leaf {
             0 => Some(Entry::Hole),
             1 => Ref::unpack(slot).map(Entry::Page),
             2 => Some(Entry::Joined),
-            _ if slot[0] == FILL => Some(Entry::Fill(u32::from_le_bytes([slot[1], slot[2], slot[3], slot[4]]))),
+            _ if slot[0] == FILL => {
+                Some(Entry::Fill(u32::from_le_bytes([slot[1], slot[2], slot[3], slot[4]])))
+            }
             _ => None,
         }
     }
@@ -148,7 +157,8 @@ impl Leaf {
 
     /// The joined pages of a block.
     pub fn joined_pages(&self, layout: Layout, first: usize) -> impl Iterator<Item = usize> + use<> {
-        let bits = layout.range(first).fold(0, |bits, at| bits | u32::from(self.kind(at) == 2) << (at - first));
+        let bits =
+            layout.range(first).fold(0, |bits, at| bits | u32::from(self.kind(at) == 2) << (at - first));
         layout.range(first).filter(move |&at| bits & 1 << (at - first) != 0)
     }
 

@@ -19,6 +19,8 @@ mod budget;
 mod disk;
 mod error;
 mod extents;
+#[cfg(feature = "fuse")]
+pub mod fuse;
 mod images;
 mod keeper;
 mod leaf;
@@ -29,6 +31,7 @@ mod resident;
 mod room;
 pub mod settings;
 mod stats;
+pub mod status;
 mod stripes;
 #[cfg(test)]
 mod tests;

@@ -37,7 +37,8 @@ pub struct Options {
 impl Options {
     /// A device of `size` bytes, without a limit.
     pub fn new(size: u64) -> Self {
-        let codec = |name| memfold_codec::codec(name).unwrap_or_else(|_| unreachable!("{name} is in the table"));
+        let codec =
+            |name| memfold_codec::codec(name).unwrap_or_else(|_| unreachable!("{name} is in the table"));
         Options {
             size,
             limit: u64::MAX,
@@ -87,7 +88,9 @@ impl fmt::Display for BadOption {
             BadOption::Limit => write!(f, "the limit has to be {} MiB at least", LEAST_LIMIT >> 20),
             BadOption::BlockPages => f.write_str("a block has to have 2, 4 or 8 pages"),
             BadOption::Works => f.write_str("one thread at least has to be able to compress"),
-            BadOption::OutOfMemory => f.write_str("there is not enough memory to begin with, or the limit is too small"),
+            BadOption::OutOfMemory => {
+                f.write_str("there is not enough memory to begin with, or the limit is too small")
+            }
         }
     }
 }

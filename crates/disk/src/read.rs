@@ -16,8 +16,15 @@ enum Found {
     /// It has been copied.
     Done,
     /// Its blob has been copied.
-    Page { id: Option<CodecId>, len: usize, version: u64, again: bool },
-    Joined { again: bool },
+    Page {
+        id: Option<CodecId>,
+        len: usize,
+        version: u64,
+        again: bool,
+    },
+    Joined {
+        again: bool,
+    },
 }
 
 /// Why there is no image of a block.
@@ -58,7 +65,13 @@ impl Disk {
     }
 
     /// Fills `dst` with a part of a page, from byte `at`. The version is that of the page's stripe when it was so.
-    pub(crate) fn read_page(&self, page: u64, at: usize, dst: &mut [u8], work: &mut Work) -> Result<u64, Error> {
+    pub(crate) fn read_page(
+        &self,
+        page: u64,
+        at: usize,
+        dst: &mut [u8],
+        work: &mut Work,
+    ) -> Result<u64, Error> {
         self.counts.pages_read.fetch_add(1, Relaxed);
         loop {
             if self.resident.bytes() > 0 {
@@ -74,8 +87,13 @@ impl Disk {
                 Found::Page { id, len, version, again } => {
                     let Work { space, payload, page: whole, .. } = work;
                     let opened = if dst.len() == PAGE {
-                        let opened =
-                            Tiered::<Budget>::open(owner_of(page), id, &payload[..len], dst, &mut space.decode);
+                        let opened = Tiered::<Budget>::open(
+                            owner_of(page),
+                            id,
+                            &payload[..len],
+                            dst,
+                            &mut space.decode,
+                        );
                         if again {
                             whole.copy_from_slice(dst);
                         }
@@ -210,7 +228,9 @@ impl Disk {
                 return Err(Missing::Changed);
             }
             let failed = Missing::Failed(damaged(page));
-            let Some((holder, r)) = leaf.joined(self.layout, self.layout.first(place)) else { return Err(failed) };
+            let Some((holder, r)) = leaf.joined(self.layout, self.layout.first(place)) else {
+                return Err(failed);
+            };
             let owner = owner_of(page - place as u64 + holder as u64);
             // SAFETY: as in `find`.
             let Ok((id, payload)) = (unsafe { self.store.get(r, owner) }) else { return Err(failed) };

@@ -86,7 +86,9 @@ impl Disk {
             match self.stripes.next(number) {
                 Some(leaf) if !around || leaf < begin => {
                     for first in (0..PAGES).step_by(self.layout.pages()) {
-                        if let Merged::Gained(bytes) = self.merge_block(leaf, first, even_hot, &mut making.work) {
+                        if let Merged::Gained(bytes) =
+                            self.merge_block(leaf, first, even_hot, &mut making.work)
+                        {
                             gained += bytes;
                         }
                     }

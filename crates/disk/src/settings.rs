@@ -88,14 +88,17 @@ impl Settings {
 }
 
 fn size_of(name: &str, value: &str) -> Result<Size, BadSetting> {
-    size::parse(value)
-        .map_err(|why| BadSetting(format!("{name}={value} {why}; give a size like {name}=512M, or a share like {name}=25%")))
+    size::parse(value).map_err(|why| {
+        BadSetting(format!("{name}={value} {why}; give a size like {name}=512M, or a share like {name}=25%"))
+    })
 }
 
 fn bytes(name: &str, value: &str) -> Result<u64, BadSetting> {
     match size::parse(value) {
         Ok(Size::Bytes(bytes)) => Ok(bytes),
-        Ok(Size::Percent(_)) => Err(BadSetting(format!("{name}={value} is a share; give bytes, like {name}=8G"))),
+        Ok(Size::Percent(_)) => {
+            Err(BadSetting(format!("{name}={value} is a share; give bytes, like {name}=8G")))
+        }
         Err(why) => Err(BadSetting(format!("{name}={value} {why}; give a size like {name}=8G"))),
     }
 }
@@ -116,7 +119,8 @@ fn block_pages(value: &str) -> Result<usize, BadSetting> {
 
 fn codecs(value: &str) -> Result<(&'static dyn Codec, Option<&'static dyn Codec>), BadSetting> {
     let find = |name: &str| {
-        memfold_codec::codec(name).map_err(|unknown| BadSetting(format!("codec={value}: '{name}': {unknown}")))
+        memfold_codec::codec(name)
+            .map_err(|unknown| BadSetting(format!("codec={value}: '{name}': {unknown}")))
     };
     let (fast, dense) = match value.split_once(',') {
         Some(both) => both,
@@ -148,12 +152,24 @@ mod tests {
 
     #[test]
     fn settings_become_options() {
-        let given = options(&[("size", "8G"), ("limit", "25%"), ("codec", "lz4,none"), ("block", "32K"), ("resident", "0")]);
+        let given = options(&[
+            ("size", "8G"),
+            ("limit", "25%"),
+            ("codec", "lz4,none"),
+            ("block", "32K"),
+            ("resident", "0"),
+        ]);
         let given = given.unwrap();
-        assert_eq!((given.size, given.limit, given.block_pages, given.resident), (8 << 30, 256 << 20, 8, Some(0)));
+        assert_eq!(
+            (given.size, given.limit, given.block_pages, given.resident),
+            (8 << 30, 256 << 20, 8, Some(0))
+        );
         assert_eq!((given.fast.name(), given.dense.is_none()), ("lz4", true));
         let given = options(&[("size", "7E"), ("codec", "auto")]).unwrap();
-        assert_eq!((given.limit, given.fast.name(), given.dense.unwrap().name()), (512 << 20, "auto:fast", "auto:dense"));
+        assert_eq!(
+            (given.limit, given.fast.name(), given.dense.unwrap().name()),
+            (512 << 20, "auto:fast", "auto:dense")
+        );
     }
 
     #[test]

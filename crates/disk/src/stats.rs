@@ -2,14 +2,14 @@
 
 use std::sync::atomic::Ordering::*;
 
-use memfold::store;
+use serde::Serialize;
 
 use crate::disk::Disk;
 use crate::leaf::PAGE;
 use crate::stripes::LEAF_BYTES;
 
 /// A count of everything. `memory_bytes` is the sum of `payload_bytes`, `resident_bytes` and `overhead_bytes`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Stats {
     /// Bytes of the device.
@@ -34,8 +34,16 @@ pub struct Stats {
     pub memory_bytes: u64,
     /// The most that it ever took.
     pub peak_memory_bytes: u64,
-    /// The store's own count.
-    pub store: store::Stats,
+    /// `logical_bytes` less all memory that the device takes.
+    pub saved_bytes: i64,
+    /// `logical_bytes` for each byte of payload, and for each of all memory.
+    pub compression_ratio: f64,
+    #[allow(missing_docs)]
+    pub memory_ratio: f64,
+    /// Compressed pages and blocks.
+    pub blobs: u64,
+    /// Holes and unused ends of the store, which the keeper gives back.
+    pub loose_bytes: u64,
     /// Pages that were read and written, as a whole or in part, and that were trimmed while there was something.
     pub pages_read: u64,
     #[allow(missing_docs)]
@@ -59,12 +67,12 @@ impl Disk {
     pub fn stats(&self) -> Stats {
         let (counts, budget, store) = (&self.counts, self.budget(), self.store.store().stats());
         let pages = |count: u64| count * PAGE as u64;
-        let used = counts.used.load(Relaxed);
+        let logical = self.logical_bytes();
         let (memory_bytes, resident_bytes) = (budget.used(), self.resident.bytes());
         Stats {
             size_bytes: self.options.size,
             limit_bytes: budget.limit(),
-            logical_bytes: pages(used),
+            logical_bytes: logical,
             same_filled_bytes: pages(counts.fills.load(Relaxed)),
             dense_bytes: pages(counts.joined.load(Relaxed)),
             payload_bytes: store.payload_bytes,
@@ -73,7 +81,11 @@ impl Disk {
             overhead_bytes: memory_bytes.saturating_sub(store.payload_bytes + resident_bytes),
             memory_bytes,
             peak_memory_bytes: budget.most(),
-            store,
+            saved_bytes: logical as i64 - memory_bytes as i64,
+            compression_ratio: ratio(logical, store.payload_bytes),
+            memory_ratio: ratio(logical, memory_bytes),
+            blobs: store.blobs,
+            loose_bytes: store.hole_bytes + store.slack_bytes,
             pages_read: counts.pages_read.load(Relaxed),
             pages_written: counts.pages_written.load(Relaxed),
             pages_trimmed: counts.pages_trimmed.load(Relaxed),
@@ -84,4 +96,8 @@ impl Disk {
             refused_writes: counts.refused.load(Relaxed),
         }
     }
+}
+
+fn ratio(logical: u64, bytes: u64) -> f64 {
+    if bytes == 0 { 0.0 } else { (logical as f64 / bytes as f64 * 1000.0).round() / 1000.0 }
 }

@@ -55,7 +55,10 @@ impl Stripes {
                 return Some(leaf);
             }
         }
-        self.0.iter().filter_map(|stripe| locked(&stripe.0).leaves.range(from..).next().map(|(&leaf, _)| leaf)).min()
+        self.0
+            .iter()
+            .filter_map(|stripe| locked(&stripe.0).leaves.range(from..).next().map(|(&leaf, _)| leaf))
+            .min()
     }
 
     /// Leaves that there are.

@@ -20,11 +20,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ffi::{Extents, Plugin};
 use memfold_disk::settings::Settings;
+use memfold_disk::status::{About, Server};
 use memfold_disk::{Disk, Error, Keeper, PAGE};
 
 static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
 static DISK: OnceLock<Arc<Disk>> = OnceLock::new();
 static KEEPER: Mutex<Option<Keeper>> = Mutex::new(None);
+static SERVER: Mutex<Option<Server>> = Mutex::new(None);
+/// The device's name and address, of parameters that are the plugin's own.
+static NAME: Mutex<Option<String>> = Mutex::new(None);
+static ADDRESS: Mutex<Option<String>> = Mutex::new(None);
 /// What all connections have as their handle: it is never looked at.
 static HANDLE: u8 = 0;
 
@@ -103,13 +108,22 @@ unsafe extern "C" fn config(name: *const c_char, value: *const c_char) -> c_int 
     prepare(|| {
         // SAFETY: nbdkit hands over texts that end with zero.
         let [name, value] = [name, value].map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
-        let mut settings = locked(&SETTINGS);
-        match settings.get_or_insert_default().set(&name, &value) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(format!("there is no parameter '{name}'; 'nbdkit memfold --help' lists them")),
-            Err(bad) => Err(bad.to_string()),
+        match &*name {
+            "name" => *locked(&NAME) = Some(value.into_owned()),
+            "address" => *locked(&ADDRESS) = Some(value.into_owned()),
+            _ => return set(&name, &value),
         }
+        Ok(())
     })
+}
+
+fn set(name: &str, value: &str) -> Result<(), String> {
+    let mut settings = locked(&SETTINGS);
+    match settings.get_or_insert_default().set(name, value) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(format!("there is no parameter '{name}'; 'nbdkit memfold --help' lists them")),
+        Err(bad) => Err(bad.to_string()),
+    }
 }
 
 unsafe extern "C" fn config_complete() -> c_int {
@@ -121,7 +135,8 @@ unsafe extern "C" fn config_complete() -> c_int {
 
 unsafe extern "C" fn get_ready() -> c_int {
     prepare(|| {
-        let options = locked(&SETTINGS).get_or_insert_default().options(memory()).map_err(|bad| bad.to_string())?;
+        let options =
+            locked(&SETTINGS).get_or_insert_default().options(memory()).map_err(|bad| bad.to_string())?;
         let disk = Disk::new(options).map_err(|bad| bad.to_string())?;
         DISK.set(Arc::new(disk)).map_err(|_| "there is a device already".to_string())
     })
@@ -131,11 +146,18 @@ unsafe extern "C" fn after_fork() -> c_int {
     prepare(|| {
         let keeper = Keeper::start(disk()).map_err(|error| format!("no thread can be started: {error}"))?;
         *locked(&KEEPER) = Some(keeper);
+        let name = locked(&NAME).take().unwrap_or_else(|| format!("disk-{}", std::process::id()));
+        let about = About { name, door: "nbd", address: locked(&ADDRESS).take() };
+        match Server::start(disk(), about) {
+            Ok(server) => *locked(&SERVER) = Some(server),
+            Err(error) => say(&format!("'memfold disk status' will not show this device: {error}")),
+        }
         Ok(())
     })
 }
 
 unsafe extern "C" fn cleanup() {
+    *locked(&SERVER) = None;
     *locked(&KEEPER) = None;
 }
 
@@ -265,7 +287,9 @@ static PLUGIN: Plugin = Plugin {
     name: c"memfold".as_ptr(),
     longname: c"memfold: compressed RAM disk".as_ptr(),
     version: VERSION.as_ptr(),
-    description: c"A disk in memory, compressed: fast codecs for what is written, dense ones for what stays cold".as_ptr(),
+    description:
+        c"A disk in memory, compressed: fast codecs for what is written, dense ones for what stays cold"
+            .as_ptr(),
     load: None,
     unload: None,
     config: Some(config),

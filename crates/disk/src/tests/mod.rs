@@ -46,8 +46,16 @@ impl Random {
                 });
             }
             _ => {
-                const WORDS: [&[u8]; 8] =
-                    [b"the ", b"page ", b"of ", b"a block ", b"is kept ", b"in ", b"memory, ", b"compressed. "];
+                const WORDS: [&[u8]; 8] = [
+                    b"the ",
+                    b"page ",
+                    b"of ",
+                    b"a block ",
+                    b"is kept ",
+                    b"in ",
+                    b"memory, ",
+                    b"compressed. ",
+                ];
                 let mut at = 0;
                 while at < dst.len() {
                     let word = WORDS[self.below(8) as usize];

@@ -91,7 +91,8 @@ fn a_page_is_never_half_of_one_and_half_of_another() {
                     let mut bytes = vec![0; (count.min(PAGES - page) * P) as usize];
                     disk.read(page * P, &mut bytes).unwrap();
                     for page in bytes.chunks_exact(PAGE) {
-                        let words = page.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+                        let words =
+                            page.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
                         let first = words.clone().next().unwrap();
                         assert!(first % 512 == 0 && words.eq(first..first + 512));
                     }

@@ -73,7 +73,9 @@ impl Ref {
 
     /// The reference in seven bytes, for tables in which an eighth of each entry counts; `None` for a blob beyond the first 2^29 of its size.
     pub fn pack(self) -> Option<[u8; 7]> {
-        let bits = (self.class() as u64) << (56 - CLASS_BITS) | self.index() << GENERATION_BITS | u64::from(self.generation());
+        let bits = (self.class() as u64) << (56 - CLASS_BITS)
+            | self.index() << GENERATION_BITS
+            | u64::from(self.generation());
         let [packed @ .., _] = bits.to_le_bytes();
         (self.index() < 1 << PACKED_INDEX_BITS).then_some(packed)
     }

@@ -1,0 +1,94 @@
+//! The command line of `memfold disk`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// Behind the options.
+pub const HELP: &str = "\
+SIZE is 8G, 1.5T (powers of 1024) or a bare number of bytes; a limit may be 25%
+of the machine's memory or of the cgroup's limit.
+
+--socket starts nbdkit, which has to be installed, with memfold's plugin; what
+stands behind -- is given to it: --filter=..., --tls=..., --readonly, -e NAME.
+--mount needs FUSE, and root or fusermount3.
+
+Examples:
+  memfold disk --size 8G --socket /run/disk.sock
+  nbdcopy image.qcow2 'nbd+unix:///?socket=/run/disk.sock'
+
+  memfold disk --size 8G --limit 2G --mount /mnt/memfold &
+  losetup --find --show /mnt/memfold/disk
+
+What was written is in memory only: it ends with the command.";
+
+/// `memfold disk`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct DiskArgs {
+    #[command(subcommand)]
+    pub command: Option<DiskCommand>,
+    /// Bytes of the device
+    #[arg(long, short, value_name = "SIZE", allow_hyphen_values = true)]
+    pub size: Option<String>,
+    /// Memory that it may take [default: half of the memory there is]
+    #[arg(long, short, value_name = "SIZE", allow_hyphen_values = true)]
+    pub limit: Option<String>,
+    /// Serve NBD clients at the Unix socket PATH, until SIGTERM or Ctrl-C
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Be the file DIR/disk, until DIR is unmounted, SIGTERM or Ctrl-C
+    #[arg(long, value_name = "DIR")]
+    pub mount: Option<PathBuf>,
+    /// Codec for what is written and, after a comma, for what stays cold ('none': that is left as it is) [default: auto:fast,auto:dense]
+    #[arg(long, value_name = "FAST[,DENSE]")]
+    pub codec: Option<String>,
+    /// Bytes that the dense codec compresses together: 8K, 16K or 32K [default: 16K]
+    #[arg(long, value_name = "SIZE")]
+    pub block: Option<String>,
+    /// What was not used for so long is cold [default: 5]
+    #[arg(long, value_name = "SECONDS")]
+    pub cold: Option<String>,
+    /// Memory for uncompressed copies of what is read again and again [default: a 32nd of the limit]
+    #[arg(long, value_name = "SIZE")]
+    pub resident: Option<String>,
+    /// What 'memfold disk status' calls it [default: disk-PID]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// More options for nbdkit
+    #[arg(last = true, value_name = "NBDKIT-OPTIONS")]
+    pub nbdkit: Vec<OsString>,
+}
+
+/// What else there is.
+#[derive(Debug, Subcommand)]
+pub enum DiskCommand {
+    /// Show the devices that run
+    #[command(after_help = STATUS_HELP)]
+    Status(StatusArgs),
+}
+
+const STATUS_HELP: &str = "\
+Columns:
+  NAME    what the device is called
+  SIZE    bytes of the device
+  DATA    bytes of pages that hold something
+  COMPR   the same, compressed (payload)
+  TOTAL   all memory that the device takes: payload, resident pages, overhead
+  LIMIT   what it may take
+  RATIO   DATA for each byte of TOTAL
+  DENSE   part of DATA that is in the dense tier
+  CODEC   codecs for what is written, and for what stays cold
+  DOOR    where it is reached";
+
+/// `memfold disk status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Only the devices of these names
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Print a JSON array with all counters
+    #[arg(long)]
+    pub json: bool,
+}

@@ -1,0 +1,67 @@
+//! `memfold disk`: a compressed RAM disk for NBD clients, or as a file; and what those that run say.
+
+pub mod args;
+mod mount;
+mod nbd;
+mod status;
+
+use std::path::PathBuf;
+
+use memfold_disk::settings::Settings;
+
+use crate::cgroup;
+use crate::failure::Failure;
+use args::{DiskArgs, DiskCommand};
+
+/// Runs it; the result is the exit status.
+pub fn disk(args: &DiskArgs) -> Result<i32, Failure> {
+    if let Some(DiskCommand::Status(args)) = &args.command {
+        return status::status(args);
+    }
+    let settings = settings(args)?;
+    match (&args.socket, &args.mount) {
+        (Some(socket), None) => nbd::serve(args, socket, &settings),
+        (None, Some(directory)) if args.nbdkit.is_empty() => mount::serve(args, directory, &settings),
+        (None, Some(_)) => {
+            Err(Failure::new("what stands behind -- is for nbdkit, which --mount does not use"))
+        }
+        (Some(_), Some(_)) => Err(Failure::new("a device has one door; give --socket or --mount")),
+        (None, None) => Err(Failure::new(
+            "where the device is to be is missing: give --socket PATH for NBD clients, or --mount DIR for a file DIR/disk",
+        )),
+    }
+}
+
+/// The settings that were given, as names and values, checked.
+fn settings(args: &DiskArgs) -> Result<Vec<(&'static str, String)>, Failure> {
+    let given = [
+        ("size", &args.size),
+        ("limit", &args.limit),
+        ("codec", &args.codec),
+        ("block", &args.block),
+        ("cold", &args.cold),
+        ("resident", &args.resident),
+    ];
+    let mut settings: Vec<(&str, String)> =
+        given.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect();
+    let mut checked = Settings::default();
+    let bad =
+        |bad: memfold_disk::settings::BadSetting| Failure::new(format!("--{bad}").replacen('=', " ", 1));
+    for (name, value) in &settings {
+        checked.set(name, value).map_err(bad)?;
+    }
+    let options = checked.options(memory()).map_err(|bad| Failure::new(bad.to_string()))?;
+    // A share is of what there is here.
+    settings.retain(|(name, _)| *name != "limit");
+    settings.push(("limit", options.limit.to_string()));
+    Ok(settings)
+}
+
+fn memory() -> u64 {
+    cgroup::memory_that_counts().unwrap_or(1 << 30)
+}
+
+/// A path that means the same in any directory.
+fn absolute(path: &PathBuf) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.clone())
+}

@@ -1,0 +1,304 @@
+//! The device as one file, `disk`, of a file system of its own: for machines where no NBD client can be had.
+//!
+//! Reads and writes come past the page cache: a loop device on the file has a cache itself. The kernel asks from several threads at once.
+
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use fuser::{
+    BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
+    KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty,
+    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, Request, Session, SessionACL,
+    SessionUnmounter, TimeOrNow, WriteFlags,
+};
+
+use crate::{Disk, Error, PAGE};
+
+/// The file's name.
+pub const NAME: &str = "disk";
+const FILE: INodeNo = INodeNo(2);
+/// What the kernel knows of the two it may believe for so long.
+const TTL: Duration = Duration::from_secs(60);
+/// The longest read that there can be.
+const MOST_READ: usize = 1 << 20;
+
+thread_local! {
+    /// What a thread reads to, made once: a device that is used as swap must not need memory to bring some.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A mounted device.
+pub struct Mounted(Session<File>);
+
+/// Ends the mount from another thread.
+pub struct Unmounter(SessionUnmounter);
+
+struct File {
+    disk: Arc<Disk>,
+    user: u32,
+    group: u32,
+    made: SystemTime,
+}
+
+impl Mounted {
+    /// Mounts the device at `directory`. `user` and `group` own the file.
+    pub fn new(
+        disk: &Arc<Disk>,
+        directory: &Path,
+        threads: usize,
+        user: u32,
+        group: u32,
+    ) -> io::Result<Self> {
+        let file = File { disk: Arc::clone(disk), user, group, made: SystemTime::now() };
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName("memfold".into()),
+            MountOption::Subtype("memfold".into()),
+            MountOption::DefaultPermissions,
+        ];
+        // Loop devices work on behalf of the kernel: root has to have the file. Others need user_allow_other in fuse.conf for that.
+        config.acl = if user == 0 { SessionACL::All } else { SessionACL::Owner };
+        (config.n_threads, config.clone_fd) = (Some(threads), true);
+        Session::new(file, directory, &config).map(Mounted)
+    }
+
+    /// What can end it.
+    pub fn unmounter(&mut self) -> Unmounter {
+        Unmounter(self.0.unmount_callable())
+    }
+
+    /// Serves until it is unmounted.
+    pub fn run(self) -> io::Result<()> {
+        self.0.run()
+    }
+}
+
+impl Unmounter {
+    /// An error if it is in use.
+    pub fn unmount(&mut self) -> io::Result<()> {
+        self.0.unmount()
+    }
+}
+
+fn errno(error: Error) -> Errno {
+    Errno::from_i32(error.errno())
+}
+
+impl File {
+    fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
+        let (kind, size, perm, nlink) = match inode {
+            INodeNo::ROOT => (FileType::Directory, 0, 0o755, 2),
+            FILE => (FileType::RegularFile, self.disk.size(), 0o600, 1),
+            _ => return None,
+        };
+        Some(FileAttr {
+            ino: inode,
+            size,
+            // What is there, as of any sparse file.
+            blocks: if inode == FILE { self.disk.logical_bytes() / 512 } else { 0 },
+            atime: self.made,
+            mtime: self.made,
+            ctime: self.made,
+            crtime: self.made,
+            kind,
+            perm,
+            nlink,
+            uid: self.user,
+            gid: self.group,
+            rdev: 0,
+            blksize: PAGE as u32,
+            flags: 0,
+        })
+    }
+}
+
+impl Filesystem for File {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // As many requests at a time as the kernel likes: loop devices have deep queues.
+        let _ = config.set_max_background(64);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.attributes(FILE).filter(|_| parent == INodeNo::ROOT && name == NAME) {
+            Some(attributes) => reply.entry(&TTL, &attributes, Generation(0)),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match self.attributes(inode) {
+            Some(attributes) => reply.attr(&TTL, &attributes),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    /// The device keeps its size; everything else about the file is of no interest to anybody, and may be set.
+    fn setattr(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        mode: Option<u32>,
+        user: Option<u32>,
+        group: Option<u32>,
+        size: Option<u64>,
+        _: Option<TimeOrNow>,
+        _: Option<TimeOrNow>,
+        _: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let changes = mode.is_some() || user.is_some() || group.is_some();
+        match self.attributes(inode) {
+            Some(_) if changes || size.is_some_and(|size| size != self.disk.size()) => {
+                reply.error(Errno::EPERM)
+            }
+            Some(attributes) => reply.attr(&TTL, &attributes),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match inode {
+            FILE => reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO),
+            _ => reply.error(Errno::EISDIR),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let len = u64::from(size).min(self.disk.size().saturating_sub(offset)) as usize;
+        BUFFER.with_borrow_mut(|buffer| {
+            if buffer.len() < len.max(MOST_READ) {
+                buffer.resize(len.max(MOST_READ), 0);
+            }
+            match self.disk.read(offset, &mut buffer[..len]) {
+                Ok(()) => reply.data(&buffer[..len]),
+                Err(_) if len == 0 => reply.data(&[]),
+                Err(error) => reply.error(errno(error)),
+            }
+        });
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        bytes: &[u8],
+        _: WriteFlags,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let len = (bytes.len() as u64).min(self.disk.size().saturating_sub(offset)) as usize;
+        if len == 0 && !bytes.is_empty() {
+            return reply.error(Errno::ENOSPC);
+        }
+        match self.disk.write(offset, &bytes[..len]) {
+            Ok(()) => reply.written(len as u32),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        match self.disk.flush() {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        len: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        const KEEP_SIZE: i32 = 1;
+        const PUNCH_HOLE: i32 = 2;
+        const ZERO_RANGE: i32 = 16;
+        let size = self.disk.size();
+        if offset.checked_add(len).is_none_or(|end| end > size) && mode & KEEP_SIZE == 0 {
+            return reply.error(Errno::EFBIG);
+        }
+        let len = len.min(size.saturating_sub(offset));
+        match mode & !KEEP_SIZE {
+            // There is nothing that could be set apart for what is not known yet.
+            0 => reply.ok(),
+            PUNCH_HOLE | ZERO_RANGE if len > 0 => match self.disk.trim(offset, len) {
+                Ok(()) => reply.ok(),
+                Err(error) => reply.error(errno(error)),
+            },
+            PUNCH_HOLE | ZERO_RANGE => reply.ok(),
+            _ => reply.error(Errno::EOPNOTSUPP),
+        }
+    }
+
+    fn lseek(&self, _: &Request, _: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+        const SEEK_DATA: i32 = 3;
+        const SEEK_HOLE: i32 = 4;
+        let (Ok(mut at), size) = (u64::try_from(offset), self.disk.size()) else {
+            return reply.error(Errno::ENXIO);
+        };
+        if at >= size || !matches!(whence, SEEK_DATA | SEEK_HOLE) {
+            return reply.error(if at >= size { Errno::ENXIO } else { Errno::EINVAL });
+        }
+        while let Some(extent) = self.disk.extent(at, size) {
+            if extent.is_hole == (whence == SEEK_HOLE) {
+                return reply.offset(at as i64);
+            }
+            at = extent.offset + extent.len;
+        }
+        // Behind everything there is a hole, and no data.
+        if whence == SEEK_HOLE { reply.offset(size as i64) } else { reply.error(Errno::ENXIO) }
+    }
+
+    fn readdir(&self, _: &Request, inode: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        if inode != INodeNo::ROOT {
+            return reply.error(Errno::ENOTDIR);
+        }
+        let entries = [
+            (INodeNo::ROOT, FileType::Directory, "."),
+            (INodeNo::ROOT, FileType::Directory, ".."),
+            (FILE, FileType::RegularFile, NAME),
+        ];
+        for (next, (inode, kind, name)) in (1..).zip(entries).skip(offset as usize) {
+            if reply.add(inode, next, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+        let (all, used) = (self.disk.size() / PAGE as u64, self.disk.logical_bytes() / PAGE as u64);
+        let free = all.saturating_sub(used);
+        reply.statfs(all, free, free, 2, 0, PAGE as u32, 255, PAGE as u32);
+    }
+}

@@ -1,0 +1,173 @@
+//! What a running device says about itself: one JSON object for each connection to a socket of its own, in a directory where all
+//! are found.
+//!
+//! Root's devices are in `/run/memfold/disk`, those of others in `$XDG_RUNTIME_DIR/memfold/disk`, or `/tmp/memfold-UID/disk` without that, as
+//! `PID.sock`. Field names are a contract: they are added to, never changed.
+
+use std::fs::{self, DirBuilder};
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::{Disk, Stats};
+
+/// Who asks has so long to listen.
+const PATIENCE: Duration = Duration::from_secs(2);
+const STACK: usize = 128 << 10;
+
+/// By what a device is known to those who use it.
+#[derive(Debug, Clone, Serialize)]
+pub struct About {
+    /// Its name.
+    pub name: String,
+    /// How it is reached: `nbd` or `fuse`.
+    pub door: &'static str,
+    /// Where: a socket, a file.
+    pub address: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Status<'d> {
+    version: &'static str,
+    #[serde(flatten)]
+    about: &'d About,
+    pid: u32,
+    fast_codec: &'static str,
+    dense_codec: Option<&'static str>,
+    block_bytes: usize,
+    #[serde(flatten)]
+    stats: Stats,
+}
+
+impl Disk {
+    /// What [`Server`] says.
+    pub fn status(&self, about: &About) -> String {
+        let status = Status {
+            version: env!("CARGO_PKG_VERSION"),
+            about,
+            pid: std::process::id(),
+            fast_codec: self.options.fast.name(),
+            dense_codec: self.options.dense.map(|dense| dense.name()),
+            block_bytes: self.layout.bytes(),
+            stats: self.stats(),
+        };
+        serde_json::to_string(&status)
+            .unwrap_or_else(|_| unreachable!("names are texts, and nothing else can fail"))
+    }
+}
+
+fn user() -> u32 {
+    fs::metadata("/proc/self").map_or(u32::MAX, |it| it.uid())
+}
+
+fn own_place() -> PathBuf {
+    let user = user();
+    let base = match std::env::var_os("XDG_RUNTIME_DIR").filter(|_| user != 0) {
+        Some(directory) => PathBuf::from(directory).join("memfold"),
+        None if user == 0 => "/run/memfold".into(),
+        None => format!("/tmp/memfold-{user}").into(),
+    };
+    base.join("disk")
+}
+
+/// Answers until it is dropped.
+pub struct Server {
+    path: PathBuf,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts a thread that answers.
+    pub fn start(disk: &Arc<Disk>, about: About) -> io::Result<Self> {
+        let place = own_place();
+        // Nobody else may put something there.
+        let mode = if user() == 0 { 0o755 } else { 0o700 };
+        DirBuilder::new().recursive(true).mode(mode).create(&place)?;
+        let it = fs::symlink_metadata(&place)?;
+        if it.uid() != user() || it.mode() & 0o022 != 0 {
+            return Err(io::Error::other(format!("{} belongs to somebody else", place.display())));
+        }
+        let path = place.join(format!("{}.sock", std::process::id()));
+        // Of a process that is gone and had the same number.
+        let _ = fs::remove_file(&path);
+        let listener = UnixListener::bind(&path)?;
+        let (disk, stop) = (Arc::clone(disk), Arc::new(AtomicBool::new(false)));
+        let stopped = Arc::clone(&stop);
+        let thread =
+            thread::Builder::new().name("memfold-status".into()).stack_size(STACK).spawn(move || {
+                for stream in listener.incoming() {
+                    if stopped.load(Relaxed) {
+                        return;
+                    }
+                    let Ok(mut stream) = stream else { continue };
+                    // Who went away does not want to know.
+                    let _ = stream.set_write_timeout(Some(PATIENCE));
+                    let _ = stream.write_all(disk.status(&about).as_bytes());
+                }
+            })?;
+        Ok(Server { path, stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        // It waits for somebody to come.
+        let woken = UnixStream::connect(&self.path).is_ok();
+        let _ = fs::remove_file(&self.path);
+        if let Some(thread) = self.thread.take().filter(|_| woken) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The sockets of all devices that this user may ask. Those of devices that are gone are among them.
+pub fn sockets() -> Vec<PathBuf> {
+    let mut places = vec![own_place(), "/run/memfold/disk".into()];
+    if user() == 0 {
+        let within = |directory: &str| {
+            fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
+        };
+        places.extend(within("/run/user").map(|user| user.join("memfold/disk")));
+        places.extend(
+            within("/tmp")
+                .filter(|path| path.to_string_lossy().starts_with("/tmp/memfold-"))
+                .map(|path| path.join("disk")),
+        );
+    }
+    places.sort();
+    places.dedup();
+    let mut sockets: Vec<PathBuf> = places
+        .iter()
+        .flat_map(|place| fs::read_dir(place).into_iter().flatten().flatten())
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
+        .collect();
+    sockets.sort();
+    sockets
+}
+
+/// What the device at a socket says: `None` if it is gone.
+pub fn ask(socket: &Path) -> io::Result<Option<String>> {
+    let mut stream = match UnixStream::connect(socket) {
+        Ok(stream) => stream,
+        Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.shutdown(Shutdown::Write)?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok((!text.is_empty()).then_some(text))
+}
