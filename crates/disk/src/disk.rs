@@ -29,6 +29,9 @@ pub struct Disk {
     pub(crate) resident: Resident,
     pub(crate) images: Images,
     pub(crate) works: Works,
+    /// What is counted of their memory, at least and now.
+    least_work_bytes: u64,
+    work_bytes: Mutex<u64>,
     /// Held while room is made; with the memory to do it.
     pub(crate) making: Mutex<Making>,
     pub(crate) counts: Counts,
@@ -67,16 +70,16 @@ impl Disk {
         let images = Images::new(2 * cpus.max(4), layout.bytes());
         let stripes = Stripes::new();
         // Those who read and write, and who makes room.
-        let fixed = ((works + 1) * Work::bytes(&store, layout) + images.bytes()) as u64
-            + stripes.table_bytes()
-            + resident.table_bytes();
+        let work_bytes = ((works + 1) * Work::least_bytes(&store, layout)) as u64;
+        let fixed = work_bytes + images.bytes() as u64 + stripes.table_bytes() + resident.table_bytes();
         if fixed > store.store().memory().open() {
             return Err(BadOption::OutOfMemory);
         }
         store.store().memory().force(fixed);
         let work = || Work::new(&store, layout).ok_or(BadOption::OutOfMemory);
-        let making = Mutex::new(Making::new(work()?));
+        let making = work()?;
         let works = (0..works).map(|_| work()).collect::<Result<_, _>>()?;
+        let works = Works::new(works, &making);
         Ok(Disk {
             options,
             layout,
@@ -84,8 +87,10 @@ impl Disk {
             store,
             resident,
             images,
-            works: Works::new(works),
-            making,
+            works,
+            least_work_bytes: work_bytes,
+            work_bytes: Mutex::new(work_bytes),
+            making: Mutex::new(Making::new(making)),
             counts: Counts::default(),
         })
     }
@@ -114,6 +119,15 @@ impl Disk {
 
     pub(crate) fn budget(&self) -> &Budget {
         self.store.store().memory()
+    }
+
+    /// Counts again what memory to compress in takes: more of it may have been used.
+    pub(crate) fn count_works(&self) {
+        let mut counted = locked(&self.work_bytes);
+        let bytes = self.works.bytes().max(self.least_work_bytes);
+        let before = std::mem::replace(&mut *counted, bytes);
+        self.budget().force(bytes.saturating_sub(before));
+        self.budget().give(before.saturating_sub(bytes));
     }
 
     /// Bytes that pages may take uncompressed now.

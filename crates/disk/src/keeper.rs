@@ -117,6 +117,7 @@ impl Disk {
                 return false;
             }
             *pass = Pass { begun: Instant::now(), next: self.stripes.next(0), activity, found: false };
+            self.count_works();
             self.resident.sweep(usize::MAX, self.resident_allowed(), self.budget());
             return pass.next.is_some();
         };

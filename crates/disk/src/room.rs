@@ -42,6 +42,7 @@ impl Making {
 impl Disk {
     /// Makes room, or waits while others do. After that the caller tries once more.
     pub(crate) fn make_room(&self) -> Result<(), Error> {
+        self.count_works();
         let before = self.budget().used();
         let mut making = locked(&self.making);
         if self.budget().used() + (ENOUGH as u64) < before {

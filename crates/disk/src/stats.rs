@@ -65,6 +65,7 @@ pub struct Stats {
 impl Disk {
     /// Counts.
     pub fn stats(&self) -> Stats {
+        self.count_works();
         let (counts, budget, store) = (&self.counts, self.budget(), self.store.store().stats());
         let pages = |count: u64| count * PAGE as u64;
         let logical = self.logical_bytes();

@@ -1,12 +1,16 @@
 //! Memory to compress and decompress in: as much of it as there are CPUs, made at once and handed from thread to thread.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Condvar, Mutex};
 
+use memfold::SystemMemory;
 use memfold::store::{Memory, OwnedWorkspace, Tiered};
 
 use crate::leaf::{Layout, PAGE};
 use crate::locked;
+
+/// What zstd uses to decompress, and some more.
+const DECODE: usize = 192 << 10;
 
 /// What one thread works in.
 pub struct Work {
@@ -26,21 +30,44 @@ impl Work {
         })
     }
 
-    /// Bytes that one takes.
-    pub fn bytes<M: Memory>(store: &Tiered<M>, layout: Layout) -> usize {
-        store.workspace_bytes(layout.bytes()) + PAGE + 2 * layout.bytes()
+    /// Bytes that one takes in any case. To decompress, codecs ask for what the worst of all pipelines needs, and use less.
+    pub fn least_bytes<M: Memory>(store: &Tiered<M>, layout: Layout) -> usize {
+        let decode = store.decode_scratch(layout.bytes());
+        let space = store.workspace_bytes(layout.bytes()) - decode + decode.min(DECODE);
+        space + PAGE + 2 * layout.bytes()
     }
+
+    /// Where its memory is, and the bytes of the rest.
+    fn memory(&self) -> Memories {
+        Memories { space: self.space.memory(), rest: PAGE + self.payload.len() }
+    }
+}
+
+/// The memory of a [`Work`].
+#[derive(Clone)]
+struct Memories {
+    space: Range<usize>,
+    rest: usize,
 }
 
 /// See the module.
 pub struct Works {
+    memories: Vec<Memories>,
     free: Mutex<Vec<Work>>,
     returned: Condvar,
 }
 
 impl Works {
-    pub fn new(works: Vec<Work>) -> Self {
-        Works { free: Mutex::new(works), returned: Condvar::new() }
+    /// Hands out `works`; `making` is somebody else's, and counted with them.
+    pub fn new(works: Vec<Work>, making: &Work) -> Self {
+        let memories = works.iter().chain([making]).map(Work::memory).collect();
+        Works { memories, free: Mutex::new(works), returned: Condvar::new() }
+    }
+
+    /// Bytes that all of them have in memory.
+    pub fn bytes(&self) -> u64 {
+        let bytes = |it: &Memories| SystemMemory::new().resident_bytes(it.space.clone()) + it.rest;
+        self.memories.iter().map(|it| bytes(it) as u64).sum()
     }
 
     /// Waits until there is one. Nobody who waits has a lock, nor does who has one wait for another.

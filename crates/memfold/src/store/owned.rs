@@ -8,6 +8,8 @@ use std::boxed::Box;
 
 use super::memory::Memory;
 use super::tiers::{Tiered, Workspace};
+#[cfg(doc)]
+use crate::SystemMemory;
 
 /// A [`Workspace`] and its memory.
 pub struct OwnedWorkspace {
@@ -33,6 +35,14 @@ impl OwnedWorkspace {
         // SAFETY: leaked, so it lives until it is dropped together with its only user.
         let space = store.workspace(len, unsafe { memory.as_mut() });
         Some(OwnedWorkspace { space: ManuallyDrop::new(space), memory })
+    }
+}
+
+impl OwnedWorkspace {
+    /// Where its memory is, for [`SystemMemory::resident_bytes`]: codecs ask for what they need at worst.
+    pub fn memory(&self) -> core::ops::Range<usize> {
+        let start = self.memory.as_ptr().cast::<u8>().addr();
+        start..start + self.memory.len()
     }
 }
 

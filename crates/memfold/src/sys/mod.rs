@@ -19,6 +19,13 @@ impl SystemMemory {
     pub const fn new() -> Self {
         SystemMemory
     }
+
+    /// How many bytes of the program's own memory at these addresses are in memory, and not only promised; all of them where the system does not
+    /// tell.
+    pub fn resident_bytes(self, addresses: core::ops::Range<usize>) -> usize {
+        let all = addresses.len();
+        os::resident_bytes(addresses).map_or(all, |resident| resident.min(all))
+    }
 }
 
 /// Writes a zero to each page, which makes it resident: what is left where

@@ -18,6 +18,33 @@ fn map(at: *mut u8, bytes: usize) -> Option<NonNull<u8>> {
     if mapped == libc::MAP_FAILED { None } else { NonNull::new(mapped.cast()) }
 }
 
+/// Bytes of the pages at these addresses that are in memory.
+pub fn resident_bytes(addresses: core::ops::Range<usize>) -> Option<usize> {
+    #[cfg(target_os = "linux")]
+    {
+        let page = SystemMemory.page_size();
+        let mut resident = 0;
+        let mut pages = [0u8; 256];
+        let mut at = addresses.start / page * page;
+        while at < addresses.end {
+            let bytes = (addresses.end - at).next_multiple_of(page).min(pages.len() * page);
+            // SAFETY: the kernel writes a byte for each page; where nothing is mapped it says so.
+            let failed = unsafe { libc::mincore(at as *mut _, bytes, pages.as_mut_ptr()) } != 0;
+            if failed {
+                return None;
+            }
+            resident += pages[..bytes / page].iter().filter(|&&page| page & 1 != 0).count() * page;
+            at += bytes;
+        }
+        Some(resident)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = addresses;
+        None
+    }
+}
+
 // SAFETY: mmap and madvise do what the trait asks for: a private mapping is
 // zeroed, and nobody else's.
 unsafe impl Memory for SystemMemory {

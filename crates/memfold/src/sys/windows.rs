@@ -19,6 +19,10 @@ unsafe extern "system" {
     fn VirtualFree(address: *mut c_void, size: usize, kind: u32) -> i32;
 }
 
+pub fn resident_bytes(_: core::ops::Range<usize>) -> Option<usize> {
+    None
+}
+
 // SAFETY: the calls do what the trait asks for; fresh pages are zeroed, and
 // discarded ones stay committed.
 unsafe impl Memory for SystemMemory {
