@@ -7,9 +7,10 @@ use std::thread::available_parallelism;
 use memfold::store::{Owners, Ref, Tiered};
 
 use crate::Error;
+use crate::backing::Backing;
 use crate::budget::Budget;
 use crate::images::Images;
-use crate::leaf::{Layout, Left, PAGE, PAGES};
+use crate::leaf::{Held, Layout, Left, PAGE, PAGES};
 use crate::locked;
 use crate::options::{BadOption, Options};
 use crate::resident::Resident;
@@ -27,6 +28,7 @@ pub struct Disk {
     pub(crate) stripes: Stripes,
     pub(crate) store: Tiered<Budget>,
     pub(crate) resident: Resident,
+    pub(crate) backing: Option<Backing>,
     pub(crate) images: Images,
     pub(crate) works: Works,
     /// What is counted of their memory, at least and now.
@@ -69,14 +71,16 @@ impl Disk {
         let resident = Resident::new(resident);
         let images = Images::new(2 * cpus.max(4), layout.bytes());
         let stripes = Stripes::new();
+        let backing =
+            options.backing.as_ref().map(|backing| Backing::open(backing, options.size)).transpose()?;
         // Those who read and write, and who makes room.
-        let work_bytes = ((works + 1) * Work::least_bytes(&store, layout)) as u64;
+        let work_bytes = ((works + 1) * Work::least_bytes(&store, layout, backing.is_some())) as u64;
         let fixed = work_bytes + images.bytes() as u64 + stripes.table_bytes() + resident.table_bytes();
         if fixed > store.store().memory().open() {
             return Err(BadOption::OutOfMemory);
         }
         store.store().memory().force(fixed);
-        let work = || Work::new(&store, layout).ok_or(BadOption::OutOfMemory);
+        let work = || Work::new(&store, layout, backing.is_some()).ok_or(BadOption::OutOfMemory);
         let making = work()?;
         let works = (0..works).map(|_| work()).collect::<Result<_, _>>()?;
         let works = Works::new(works, &making);
@@ -86,6 +90,7 @@ impl Disk {
             stripes,
             store,
             resident,
+            backing,
             images,
             works,
             least_work_bytes: work_bytes,
@@ -121,10 +126,11 @@ impl Disk {
         self.store.store().memory()
     }
 
-    /// Counts again what memory to compress in takes: more of it may have been used.
+    /// Counts again what memory to compress in takes, of which more may have been used, and tables of the backing device.
     pub(crate) fn count_works(&self) {
         let mut counted = locked(&self.work_bytes);
-        let bytes = self.works.bytes().max(self.least_work_bytes);
+        let tables = self.backing.as_ref().map_or(0, Backing::table_bytes);
+        let bytes = self.works.bytes().max(self.least_work_bytes) + tables;
         let before = std::mem::replace(&mut *counted, bytes);
         self.budget().force(bytes.saturating_sub(before));
         self.budget().give(before.saturating_sub(bytes));
@@ -136,11 +142,11 @@ impl Disk {
     }
 
     /// Does what is to be done about a page's old content, with the lock of its leaf held. What is returned is to be freed without it.
-    pub(crate) fn settle(&self, leaf: u64, left: Left) -> Result<Option<(Ref, u64)>, Error> {
+    pub(crate) fn settle(&self, leaf: u64, left: Left) -> Result<Option<(Held, u64)>, Error> {
         let page = |at: usize| leaf * PAGES as u64 + at as u64;
         match left {
             Left::Nothing => Ok(None),
-            Left::Blob { r, owner } => Ok(Some((r, owner_of(page(owner))))),
+            Left::Blob { held, owner } => Ok(Some((held, owner_of(page(owner))))),
             Left::Moved { r, from, to } => {
                 // Should the blob be damaged, who reads it finds that out.
                 let _ = self.store.store().reown(r, owner_of(page(from)), owner_of(page(to)));
@@ -150,10 +156,12 @@ impl Disk {
         }
     }
 
-    pub(crate) fn free(&self, freed: Option<(Ref, u64)>) {
-        if let Some((r, owner)) = freed {
+    pub(crate) fn free(&self, freed: Option<(Held, u64)>) {
+        match freed {
             // A blob that the store does not know is one that was damaged: nothing to free.
-            let _ = self.store.store().free(r, owner, self);
+            Some((Held::Blob(r), owner)) => drop(self.store.store().free(r, owner, self)),
+            Some((Held::Spilled(unit), _)) => self.backing.iter().for_each(|backing| backing.free(unit)),
+            None => {}
         }
     }
 

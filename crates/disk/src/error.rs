@@ -16,11 +16,18 @@ pub enum Error {
         /// The first byte of the page.
         offset: u64,
     },
+    /// The backing device failed to bring a page; the system's number of the error.
+    Backing {
+        /// The first byte of the page.
+        offset: u64,
+        /// What the system says.
+        errno: i32,
+    },
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+        match *self {
             Error::Range => f.write_str("beyond the end of the device"),
             Error::Full => {
                 f.write_str("the limit is reached: trim what is not needed, or use a larger limit")
@@ -30,6 +37,10 @@ impl fmt::Display for Error {
                     f,
                     "what is kept of the page at byte {offset} is not what was written: memory was damaged"
                 )
+            }
+            Error::Backing { offset, errno } => {
+                let why = std::io::Error::from_raw_os_error(errno);
+                write!(f, "the page at byte {offset} cannot be read from the backing device: {why}")
             }
         }
     }
@@ -46,7 +57,7 @@ impl Error {
         match self {
             Error::Range => EINVAL,
             Error::Full => ENOSPC,
-            Error::Damaged { .. } => EIO,
+            Error::Damaged { .. } | Error::Backing { .. } => EIO,
         }
     }
 }

@@ -118,15 +118,20 @@ impl Disk {
             }
             *pass = Pass { begun: Instant::now(), next: self.stripes.next(0), activity, found: false };
             self.count_works();
+            if let Some(backing) = &self.backing {
+                backing.try_again();
+            }
             self.resident.sweep(usize::MAX, self.resident_allowed(), self.budget());
             return pass.next.is_some();
         };
-        if self.options.dense.is_some() {
-            for first in (0..PAGES).step_by(self.layout.pages()) {
-                // Whoever needs room has it before.
-                let mut making = locked(&self.making);
-                let merged = Budget::making_room(|| self.merge_block(number, first, false, making.work()));
-                pass.found |= merged != Merged::Nothing;
+        for first in (0..PAGES).step_by(self.layout.pages()) {
+            // Whoever needs room has it before.
+            let mut making = locked(&self.making);
+            let merged = Budget::making_room(|| self.merge_block(number, first, false, making.work()));
+            pass.found |= merged != Merged::Nothing;
+            if merged == Merged::Nothing {
+                // What does not compress is of no use in memory as long as nobody wants it.
+                self.spill_block(number, first, false, making.work());
             }
         }
         pass.next = self.stripes.next(number + 1);

@@ -5,9 +5,11 @@
 //!   group   │ kinds: 2 bits each │ hot: 1 bit each │ marks │ slot 0 │ ── │ slot 7 │        60 bytes for 8 pages
 //!   slot    seven bytes, little-endian:
 //!             kind 0, a hole       nothing: the page reads as zeros
-//!             kind 1, a page       a packed reference to the page's blob
-//!             kind 2, joined       of the block's first joined page: a packed reference to the block's blob; of others: nothing
-//!             kind 3, other        bits 0..8 say what, 8..56 which: 0 a repeated 32-bit word
+//!             kind 1, a page       where the page's blob is
+//!             kind 2, joined       of the block's first joined page: where the block's blob is; of others: nothing
+//!             kind 3, a fill       bits 0..32: the repeated word
+//!           where a blob is: a packed reference of the store, or, with bits 45..56 all set, which no reference has, the number of
+//!           the unit of the backing device with which it begins in bits 0..45
 //! ```
 //!
 //! A **block** is [`Layout::pages`] neighbouring pages, aligned. Its *joined* pages are kept in one blob together, as one image of the
@@ -60,13 +62,48 @@ impl Layout {
     }
 }
 
+/// Where a blob is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// In the store.
+    Blob(Ref),
+    /// On the backing device, from this unit on.
+    Spilled(u64),
+}
+
+impl Held {
+    /// Units are numbered below this.
+    pub const MOST_UNITS: u64 = 1 << 45;
+    const SPILLED: u64 = 0x7ff << 45;
+
+    fn pack(self) -> Option<[u8; 7]> {
+        match self {
+            Held::Blob(r) => r.pack(),
+            Held::Spilled(unit) => {
+                let [packed @ .., _] = (unit | Held::SPILLED).to_le_bytes();
+                (unit < Held::MOST_UNITS).then_some(packed)
+            }
+        }
+    }
+
+    fn unpack(packed: [u8; 7]) -> Option<Self> {
+        let mut bits = [0; 8];
+        bits[..7].copy_from_slice(&packed);
+        let bits = u64::from_le_bytes(bits);
+        if bits & Held::SPILLED == Held::SPILLED {
+            return Some(Held::Spilled(bits & (Held::MOST_UNITS - 1)));
+        }
+        Ref::unpack(packed).map(Held::Blob)
+    }
+}
+
 /// What there is of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry {
     /// Nothing: it was never written, or trimmed, or is zeros.
     Hole,
     /// A blob of its own.
-    Page(Ref),
+    Page(Held),
     /// A part of its block's blob.
     Joined,
     /// One repeated word.
@@ -82,8 +119,6 @@ pub enum Mark {
     /// Somebody is making it denser; if the mark is gone when he is done, it was changed meanwhile.
     Merging = 1,
 }
-
-const FILL: u8 = 0;
 
 #[derive(FromZeros)]
 #[repr(C)]
@@ -110,9 +145,9 @@ const _: () = assert!(size_of::<Leaf>() == PAGE);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     Nothing,
-    /// The blob of this reference, owned by page `owner` of the leaf, is to be freed.
+    /// The blob, owned by page `owner` of the leaf, is to be freed.
     Blob {
-        r: Ref,
+        held: Held,
         owner: usize,
     },
     /// The blob's owner was page `from`, and is page `to` now.
@@ -140,19 +175,16 @@ impl Leaf {
         let slot = self.groups[at / GROUP].slots[at % GROUP];
         match self.kind(at) {
             0 => Some(Entry::Hole),
-            1 => Ref::unpack(slot).map(Entry::Page),
+            1 => Held::unpack(slot).map(Entry::Page),
             2 => Some(Entry::Joined),
-            _ if slot[0] == FILL => {
-                Some(Entry::Fill(u32::from_le_bytes([slot[1], slot[2], slot[3], slot[4]])))
-            }
-            _ => None,
+            _ => Some(Entry::Fill(u32::from_le_bytes([slot[0], slot[1], slot[2], slot[3]]))),
         }
     }
 
-    /// The page with the reference of the blob that has the joined pages of a block, and the reference.
-    pub fn joined(&self, layout: Layout, first: usize) -> Option<(usize, Ref)> {
+    /// The page that knows where the blob with the joined pages of a block is, and where that is.
+    pub fn joined(&self, layout: Layout, first: usize) -> Option<(usize, Held)> {
         let at = self.joined_pages(layout, first).next()?;
-        Some((at, Ref::unpack(self.groups[at / GROUP].slots[at % GROUP])?))
+        Some((at, Held::unpack(self.groups[at / GROUP].slots[at % GROUP])?))
     }
 
     /// The joined pages of a block.
@@ -162,15 +194,15 @@ impl Leaf {
         layout.range(first).filter(move |&at| bits & 1 << (at - first) != 0)
     }
 
-    /// Puts `new` in the place of what there is of a page; not [`Entry::Joined`]. False, and nothing is changed, if the reference is none that
+    /// Puts `new` in the place of what there is of a page; not [`Entry::Joined`]. It comes back, and nothing is changed, if its reference is none that
     /// a leaf can hold.
     pub fn replace(&mut self, layout: Layout, at: usize, new: Entry) -> Result<Left, Entry> {
         let slot = match new {
             Entry::Hole | Entry::Joined => [0; 7],
-            Entry::Page(r) => r.pack().ok_or(new)?,
+            Entry::Page(held) => held.pack().ok_or(new)?,
             Entry::Fill(word) => {
                 let [a, b, c, d] = word.to_le_bytes();
-                [FILL, a, b, c, d, 0, 0]
+                [a, b, c, d, 0, 0, 0]
             }
         };
         let left = self.leave(layout, at);
@@ -183,7 +215,7 @@ impl Leaf {
     fn leave(&mut self, layout: Layout, at: usize) -> Left {
         match self.entry(at) {
             Some(Entry::Hole | Entry::Fill(_)) => Left::Nothing,
-            Some(Entry::Page(r)) => Left::Blob { r, owner: at },
+            Some(Entry::Page(held)) => Left::Blob { held, owner: at },
             Some(Entry::Joined) => {
                 let first = layout.first(at);
                 let mut pages = self.joined_pages(layout, first);
@@ -192,13 +224,12 @@ impl Leaf {
                     return Left::Nothing;
                 }
                 let slot = self.groups[at / GROUP].slots[at % GROUP];
-                let Some(r) = Ref::unpack(slot) else { return Left::Damaged };
-                match next {
-                    None => Left::Blob { r, owner: at },
-                    Some(to) => {
-                        self.groups[to / GROUP].slots[to % GROUP] = slot;
-                        Left::Moved { r, from: at, to }
-                    }
+                let Some(held) = Held::unpack(slot) else { return Left::Damaged };
+                let Some(to) = next else { return Left::Blob { held, owner: at } };
+                self.groups[to / GROUP].slots[to % GROUP] = slot;
+                match held {
+                    Held::Blob(r) => Left::Moved { r, from: at, to },
+                    Held::Spilled(_) => Left::Nothing,
                 }
             }
             None => Left::Damaged,
@@ -231,6 +262,16 @@ impl Leaf {
             }
             _ => false,
         }
+    }
+
+    /// The blob of a page, or of the joined ones if the page knows where that is, is `now` from now on. Says where it was; `None`, and nothing is changed, if
+    /// there is none, or `now` is nothing that a leaf can hold.
+    pub fn rehold(&mut self, at: usize, now: Held) -> Option<Held> {
+        let is_blob = matches!(self.kind(at), 1 | 2);
+        let slot = &mut self.groups[at / GROUP].slots[at % GROUP];
+        let before = Held::unpack(*slot).filter(|_| is_blob)?;
+        *slot = now.pack()?;
+        Some(before)
     }
 
     /// The page was used; true if it was before, and not long ago.

@@ -13,8 +13,9 @@
 //! What is larger than a page is no such unit.
 //!
 //! The parts: `leaf` and `stripes` (the index), `resident` and `images` (what is there uncompressed), `read`, `write` (what it says), `merge` (the dense tier),
-//! `room` (what is done at the limit), `keeper` (the thread that does all that beside the users of the device).
+//! `backing` and `spill` (what memory is too good for), `room` (what is done at the limit), `keeper` (the thread that does all that beside the users of the device).
 
+mod backing;
 mod budget;
 mod disk;
 mod error;
@@ -30,6 +31,7 @@ mod read;
 mod resident;
 mod room;
 pub mod settings;
+mod spill;
 mod stats;
 pub mod status;
 mod stripes;
@@ -45,7 +47,7 @@ pub use error::Error;
 pub use extents::Extent;
 pub use keeper::Keeper;
 pub use leaf::PAGE;
-pub use options::{BadOption, Options};
+pub use options::{BackingFile, BadOption, Options};
 pub use stats::Stats;
 
 /// A thread that panicked left nothing half done: every change here is one assignment, or is done by who did not panic.

@@ -11,7 +11,7 @@ use memfold_codec::CodecId;
 use crate::Error;
 use crate::budget::Budget;
 use crate::disk::{Disk, owner_of};
-use crate::leaf::{Entry, Leaf, Mark, PAGE, PAGES};
+use crate::leaf::{Entry, Held, Leaf, Mark, PAGE, PAGES};
 use crate::room::Making;
 use crate::works::Work;
 
@@ -75,13 +75,19 @@ impl Disk {
         let leaf = stripe.get_mut(number).ok_or(Merged::Nothing)?;
         // For all blocks: who reads a page twice between two calls reads it often.
         let hot = !even_hot && leaf.cool(self.layout, first);
-        if leaf.has_mark(first, Mark::Settled) || leaf.has_mark(first, Mark::Merging) {
+        if hot {
+            return Err(Merged::Hot);
+        }
+        let settled = self.options.dense.is_none() || leaf.has_mark(first, Mark::Settled);
+        if settled || leaf.has_mark(first, Mark::Merging) {
             return Err(Merged::Nothing);
         }
         let mut copied = Copied { olds: [None; BLOCK_PAGES], pages: 0, joined: 0 };
         let page = |at: usize| number * PAGES as u64 + at as u64;
         for at in self.layout.range(first) {
             match leaf.entry(at) {
+                // What is not in memory takes none.
+                Some(Entry::Page(Held::Spilled(_))) => return Err(Merged::Nothing),
                 Some(Entry::Page(_)) => copied.pages |= 1 << (at - first),
                 Some(Entry::Joined) => {
                     copied.pages |= 1 << (at - first);
@@ -92,9 +98,6 @@ impl Disk {
         }
         if copied.pages == 0 {
             return Err(Merged::Nothing);
-        }
-        if hot {
-            return Err(Merged::Hot);
         }
         let mut start = 0;
         let mut add = |at: usize, r: Ref, joined: bool| {
@@ -109,12 +112,16 @@ impl Disk {
         };
         let mut good = true;
         for at in self.layout.range(first) {
-            if let Some(Entry::Page(r)) = leaf.entry(at) {
+            if let Some(Entry::Page(Held::Blob(r))) = leaf.entry(at) {
                 good &= add(at, r, false).is_some();
             }
         }
         if copied.joined != 0 {
-            good &= leaf.joined(self.layout, first).and_then(|(at, r)| add(at, r, true)).is_some();
+            good &= match leaf.joined(self.layout, first) {
+                Some((_, Held::Spilled(_))) => return Err(Merged::Nothing),
+                Some((at, Held::Blob(r))) => add(at, r, true).is_some(),
+                None => false,
+            };
         }
         if !good {
             return Err(self.give_up(leaf, first));
@@ -163,20 +170,20 @@ impl Disk {
         let mut olds = [None; BLOCK_PAGES];
         let page = |at: usize| number * PAGES as u64 + at as u64;
         for (at, old) in self.layout.range(first).zip(&mut olds) {
-            if let Some(Entry::Page(r)) = leaf.entry(at) {
-                *old = Some((r, owner_of(page(at))));
+            if let Some(Entry::Page(held)) = leaf.entry(at) {
+                *old = Some((held, owner_of(page(at))));
             }
         }
-        let joined = leaf.joined(self.layout, first).map(|(at, r)| (r, owner_of(page(at))));
+        let joined = leaf.joined(self.layout, first).map(|(at, held)| (held, owner_of(page(at))));
         let done = if alone {
             let at = first + copied.pages.trailing_zeros() as usize;
-            leaf.replace(self.layout, at, Entry::Page(r)).is_ok()
+            leaf.replace(self.layout, at, Entry::Page(Held::Blob(r))).is_ok()
         } else {
             leaf.join(self.layout, first, r)
         };
         if !done {
             drop(stripe);
-            self.free(Some((r, owner)));
+            self.free(Some((Held::Blob(r), owner)));
             return Merged::Full;
         }
         leaf.set_mark(first, Mark::Settled);
@@ -196,9 +203,7 @@ impl Disk {
         let mut next = self.stripes.next(0);
         while let Some(number) = next {
             for first in (0..PAGES).step_by(self.layout.pages()) {
-                if self.options.dense.is_some() {
-                    Budget::making_room(|| self.merge_block(number, first, true, making.work()));
-                }
+                Budget::making_room(|| self.merge_block(number, first, true, making.work()));
             }
             next = self.stripes.next(number + 1);
         }

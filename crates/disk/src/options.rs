@@ -1,6 +1,7 @@
 //! How a device is made.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use memfold_codec::Codec;
@@ -30,8 +31,19 @@ pub struct Options {
     pub resident: Option<u64>,
     /// A page that was not used for so long is cold; it may be twice as long until that is seen.
     pub cold: Duration,
+    /// Takes what does not compress and was not used for a while and, at the limit, what was used least.
+    pub backing: Option<BackingFile>,
     /// Threads that read and write at the same time, for which there is memory to compress in; `None` for one for each CPU.
     pub works: Option<usize>,
+}
+
+/// A file or block device to put blocks on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackingFile {
+    /// A block device that nobody uses, an empty file, or one that is not there yet and is removed at the end.
+    pub path: PathBuf,
+    /// Bytes of it that may be used; `None` for all of a block device, and as much as the device has of a file.
+    pub size: Option<u64>,
 }
 
 impl Options {
@@ -47,6 +59,7 @@ impl Options {
             block_pages: 4,
             resident: None,
             cold: Duration::from_secs(5),
+            backing: None,
             works: None,
         }
     }
@@ -66,9 +79,11 @@ impl Options {
 }
 
 /// An option that cannot be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadOption {
+    /// The backing device, and why.
+    Backing(PathBuf, String),
     /// The size.
     Size,
     /// The limit.
@@ -84,6 +99,9 @@ pub enum BadOption {
 impl fmt::Display for BadOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            BadOption::Backing(path, why) => {
+                write!(f, "{} cannot be the backing device: {why}", path.display())
+            }
             BadOption::Size => write!(f, "the size has to be from 1 to {MOST_SIZE} bytes"),
             BadOption::Limit => write!(f, "the limit has to be {} MiB at least", LEAST_LIMIT >> 20),
             BadOption::BlockPages => f.write_str("a block has to have 2, 4 or 8 pages"),

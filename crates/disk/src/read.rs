@@ -6,9 +6,10 @@ use memfold::store::Tiered;
 use memfold_codec::{CodecId, fill};
 
 use crate::Error;
+use crate::backing::Check;
 use crate::budget::Budget;
 use crate::disk::{Disk, owner_of};
-use crate::leaf::{Entry, PAGE};
+use crate::leaf::{Entry, Held, PAGE};
 use crate::works::Work;
 
 /// What was found out about a page.
@@ -17,14 +18,40 @@ enum Found {
     Done,
     /// Its blob has been copied.
     Page {
-        id: Option<CodecId>,
-        len: usize,
-        version: u64,
+        copied: Copied,
         again: bool,
     },
     Joined {
         again: bool,
     },
+    /// Its blob is on the backing device.
+    Spilled {
+        at: Spilled,
+        again: bool,
+    },
+}
+
+/// A blob's payload that was copied.
+#[derive(Clone, Copy)]
+struct Copied {
+    id: Option<CodecId>,
+    len: usize,
+    was_spilled: bool,
+}
+
+/// Where a blob is on the backing device, and what it has to be.
+#[derive(Clone, Copy)]
+struct Spilled {
+    unit: u64,
+    check: Check,
+}
+
+impl Work {
+    /// Copies a blob's payload; `None` if it is longer than any can be.
+    fn copy(&mut self, id: Option<CodecId>, payload: &[u8]) -> Option<Copied> {
+        self.payload.get_mut(..payload.len())?.copy_from_slice(payload);
+        Some(Copied { id, len: payload.len(), was_spilled: false })
+    }
 }
 
 /// Why there is no image of a block.
@@ -82,46 +109,43 @@ impl Disk {
                 }
             }
             let (found, version) = self.find(page, at, dst, work)?;
-            match found {
+            let (copied, version, again) = match found {
                 Found::Done => return Ok(version),
-                Found::Page { id, len, version, again } => {
-                    let Work { space, payload, page: whole, .. } = work;
-                    let opened = if dst.len() == PAGE {
-                        let opened = Tiered::<Budget>::open(
-                            owner_of(page),
-                            id,
-                            &payload[..len],
-                            dst,
-                            &mut space.decode,
-                        );
-                        if again {
-                            whole.copy_from_slice(dst);
-                        }
-                        opened
-                    } else {
-                        let opened = Tiered::<Budget>::open(
-                            owner_of(page),
-                            id,
-                            &payload[..len],
-                            &mut whole[..],
-                            &mut space.decode,
-                        );
-                        dst.copy_from_slice(&whole[at..at + dst.len()]);
-                        opened
-                    };
-                    opened.map_err(|_| damaged(page))?;
-                    self.counts.faults.fetch_add(1, Relaxed);
-                    if again {
-                        self.admit(page, version, whole);
-                    }
-                    return Ok(version);
-                }
+                Found::Page { copied, again } => (copied, version, again),
+                Found::Spilled { at, again } => match self.fetch(page, at, work)? {
+                    Some((copied, version)) => (copied, version, again),
+                    None => continue,
+                },
                 Found::Joined { again } => match self.read_joined(page, at, dst, again, work) {
                     Ok(version) => return Ok(version),
-                    Err(Missing::Changed) => {}
+                    Err(Missing::Changed) => continue,
                     Err(Missing::Failed(error)) => return Err(error),
                 },
+            };
+            let Work { space, payload, page: whole, .. } = work;
+            let mut open = |image: &mut [u8]| {
+                let payload = &payload[..copied.len];
+                Tiered::<Budget>::open(owner_of(page), copied.id, payload, image, &mut space.decode)
+                    .map_err(|_| damaged(page))
+            };
+            if dst.len() == PAGE {
+                open(dst)?;
+                if again {
+                    whole.copy_from_slice(dst);
+                }
+            } else {
+                open(&mut whole[..])?;
+                dst.copy_from_slice(&whole[at..at + dst.len()]);
             }
+            self.counts.faults.fetch_add(1, Relaxed);
+            if again {
+                if copied.was_spilled {
+                    self.promote(page, version, work)?;
+                } else {
+                    self.admit(page, version, whole);
+                }
+            }
+            return Ok(version);
         }
     }
 
@@ -148,17 +172,52 @@ impl Disk {
                 Found::Done
             }
             Entry::Joined => Found::Joined { again: leaf.touch(place) },
-            Entry::Page(r) => {
+            Entry::Page(Held::Spilled(unit)) => {
+                Found::Spilled { at: self.spilled(page, unit)?, again: leaf.touch(place) }
+            }
+            Entry::Page(Held::Blob(r)) => {
                 let again = leaf.touch(place);
                 // SAFETY: a blob moves and is freed only by who has the lock, or when its reference was taken out under it.
                 let (id, payload) =
                     unsafe { self.store.get(r, owner_of(page)) }.map_err(|_| damaged(page))?;
-                let room = work.payload.get_mut(..payload.len()).ok_or(damaged(page))?;
-                room.copy_from_slice(payload);
-                Found::Page { id, len: payload.len(), version, again }
+                Found::Page { copied: work.copy(id, payload).ok_or(damaged(page))?, again }
             }
         };
         Ok((found, version))
+    }
+
+    /// What a unit has to hold. With the lock of the leaf that names it held.
+    fn spilled(&self, page: u64, unit: u64) -> Result<Spilled, Error> {
+        let check = self.backing.as_ref().and_then(|backing| backing.check(unit)).ok_or(damaged(page))?;
+        Ok(Spilled { unit, check })
+    }
+
+    /// Reads a blob from the backing device into `work.payload`, on behalf of a page. `None` if the page, or its block, is somewhere else by now: then what was
+    /// read may be anybody's.
+    fn fetch(&self, page: u64, at: Spilled, work: &mut Work) -> Result<Option<(Copied, u64)>, Error> {
+        let Some(backing) = &self.backing else { return Err(damaged(page)) };
+        let Work { units, payload: room, .. } = work;
+        let read = backing.read(at.unit, at.check, units);
+        let (stripe, number, place) = self.lock(page);
+        let Some(leaf) = stripe.get(number) else { return Ok(None) };
+        let held = match leaf.entry(place) {
+            Some(Entry::Page(held)) => Some(held),
+            Some(Entry::Joined) => leaf.joined(self.layout, self.layout.first(place)).map(|(_, held)| held),
+            _ => None,
+        };
+        if held != Some(Held::Spilled(at.unit)) || backing.check(at.unit) != Some(at.check) {
+            return Ok(None);
+        }
+        let (id, payload) = match read {
+            Ok(Some(blob)) => blob,
+            Ok(None) => return Err(damaged(page)),
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                return Err(Error::Backing { offset: page * PAGE as u64, errno });
+            }
+        };
+        room.get_mut(..payload.len()).ok_or(damaged(page))?.copy_from_slice(payload);
+        Ok(Some((Copied { id, len: payload.len(), was_spilled: true }, stripe.version)))
     }
 
     /// A page that is joined with others.
@@ -220,26 +279,34 @@ impl Disk {
 
     /// Fills `image` with the image of the block in which `page` is joined. The version is that of its stripe.
     fn open_block(&self, page: u64, image: &mut [u8], work: &mut Work) -> Result<u64, Missing> {
-        let (id, len, owner, version) = {
-            let (mut stripe, number, place) = self.lock(page);
-            let version = stripe.version;
-            let leaf = stripe.get_mut(number).ok_or(Missing::Changed)?;
+        let failed = |error| Missing::Failed(error);
+        let (copied, owner, version) = {
+            let (stripe, number, place) = self.lock(page);
+            let leaf = stripe.get(number).ok_or(Missing::Changed)?;
             if leaf.entry(place) != Some(Entry::Joined) {
                 return Err(Missing::Changed);
             }
-            let failed = Missing::Failed(damaged(page));
-            let Some((holder, r)) = leaf.joined(self.layout, self.layout.first(place)) else {
-                return Err(failed);
-            };
+            let (holder, held) =
+                leaf.joined(self.layout, self.layout.first(place)).ok_or(failed(damaged(page)))?;
             let owner = owner_of(page - place as u64 + holder as u64);
-            // SAFETY: as in `find`.
-            let Ok((id, payload)) = (unsafe { self.store.get(r, owner) }) else { return Err(failed) };
-            let Some(room) = work.payload.get_mut(..payload.len()) else { return Err(failed) };
-            room.copy_from_slice(payload);
-            (id, payload.len(), owner, version)
+            match held {
+                Held::Blob(r) => {
+                    // SAFETY: as in `find`.
+                    let (id, payload) =
+                        unsafe { self.store.get(r, owner) }.map_err(|_| failed(damaged(page)))?;
+                    (work.copy(id, payload).ok_or(failed(damaged(page)))?, owner, stripe.version)
+                }
+                Held::Spilled(unit) => {
+                    let at = self.spilled(page, unit).map_err(failed)?;
+                    drop(stripe);
+                    let (copied, version) =
+                        self.fetch(page, at, work).map_err(failed)?.ok_or(Missing::Changed)?;
+                    (copied, owner, version)
+                }
+            }
         };
-        Tiered::<Budget>::open(owner, id, &work.payload[..len], image, &mut work.space.decode)
-            .map_err(|_| Missing::Failed(damaged(page)))?;
+        Tiered::<Budget>::open(owner, copied.id, &work.payload[..copied.len], image, &mut work.space.decode)
+            .map_err(|_| failed(damaged(page)))?;
         self.counts.faults.fetch_add(1, Relaxed);
         Ok(version)
     }

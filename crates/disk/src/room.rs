@@ -1,7 +1,7 @@
 //! What is done at the limit: whoever wants memory makes room himself, one thread at a time.
 //!
-//! First goes what is uncompressed, then holes of the store, then blocks are made denser: those that were not used of late, and at last all. Only when nothing
-//! is left to be made denser is the device full. What is done here may use the budget's reserve.
+//! First goes what is uncompressed, then holes of the store, then blocks are made denser, and what can't be is spilled, if there is a backing device: those that
+//! were not used of late, and at last all. Only when nothing is left to be made smaller is the device full. What is done here may use the budget's reserve.
 
 use std::sync::atomic::Ordering::*;
 
@@ -66,8 +66,11 @@ impl Disk {
         if self.resident.clear(self.budget()) > 0 || self.compact(MOVES) {
             return true;
         }
+        if let Some(backing) = &self.backing {
+            backing.try_again();
+        }
         for even_hot in [false, true] {
-            let gained = self.gain_by_merging(making, even_hot);
+            let gained = self.gain_by_blocks(making, even_hot);
             if gained > 0 {
                 self.compact(MOVES);
                 return true;
@@ -76,22 +79,19 @@ impl Disk {
         false
     }
 
-    /// Makes blocks denser until enough is gained, or all have had their turn.
-    fn gain_by_merging(&self, making: &mut Making, even_hot: bool) -> usize {
-        if self.options.dense.is_none() {
-            return 0;
-        }
+    /// Makes blocks denser, or spills what can't be, until enough is gained or all have had their turn.
+    fn gain_by_blocks(&self, making: &mut Making, even_hot: bool) -> usize {
         let begin = making.next;
         let (mut number, mut around, mut gained) = (begin, false, 0);
         loop {
             match self.stripes.next(number) {
                 Some(leaf) if !around || leaf < begin => {
                     for first in (0..PAGES).step_by(self.layout.pages()) {
-                        if let Merged::Gained(bytes) =
-                            self.merge_block(leaf, first, even_hot, &mut making.work)
-                        {
-                            gained += bytes;
-                        }
+                        gained += match self.merge_block(leaf, first, even_hot, &mut making.work) {
+                            Merged::Gained(bytes) => bytes,
+                            Merged::Hot => 0,
+                            _ => self.spill_block(leaf, first, true, &mut making.work),
+                        };
                     }
                     number = leaf + 1;
                 }

@@ -1,12 +1,13 @@
 //! Options as people give them: names and values, the same at all doors.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use memfold::size::{self, Size};
 use memfold_codec::Codec;
 
-use crate::options::{BadOption, Options};
+use crate::options::{BackingFile, BadOption, Options};
 
 /// What each setting is called and means, for help texts.
 pub const HELP: &str = "\
@@ -21,7 +22,12 @@ block=SIZE        Bytes that the dense codec compresses together: 8K, 16K or 32K
                   The default is 16K.
 cold=SECONDS      What was not used for so long goes to the dense codec. The default is 5.
 resident=SIZE     Memory for pages that are read again and again, which are kept
-                  uncompressed, too: at most. The default is a 32nd of the limit.";
+                  uncompressed, too: at most. The default is a 32nd of the limit.
+backing=PATH      A block device that nobody uses, or a new or empty file, for what does not
+                  compress and, at the limit, for what was used least. Never written to
+                  without being asked for; what stands there ends with the device.
+backing-size=SIZE Bytes of it that may be used. The default is all of a block device, and as
+                  much of a file as the device is large.";
 
 /// Settings that have been given so far.
 #[derive(Default)]
@@ -32,6 +38,8 @@ pub struct Settings {
     block_pages: Option<usize>,
     resident: Option<Size>,
     cold: Option<Duration>,
+    backing: Option<PathBuf>,
+    backing_size: Option<u64>,
 }
 
 /// Why a setting can't be. Its text says what would do.
@@ -64,6 +72,8 @@ impl Settings {
                 self.resident = Some(if value == "0" { Size::Bytes(0) } else { size_of(name, value)? });
             }
             "cold" => self.cold = Some(seconds(value)?),
+            "backing" => self.backing = Some(value.into()),
+            "backing-size" => self.backing_size = Some(bytes(name, value)?),
             _ => return Ok(false),
         }
         Ok(true)
@@ -82,6 +92,12 @@ impl Settings {
         options.block_pages = self.block_pages.unwrap_or(options.block_pages);
         options.resident = self.resident.map(|size| size.of(options.limit));
         options.cold = self.cold.unwrap_or(options.cold);
+        if self.backing.is_none() && self.backing_size.is_some() {
+            return Err(BadSetting(
+                "backing-size is of a backing device, and there is none; name it with backing=PATH".into(),
+            ));
+        }
+        options.backing = self.backing.clone().map(|path| BackingFile { path, size: self.backing_size });
         options.check()?;
         Ok(options)
     }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::*;
 
 use serde::Serialize;
 
+use crate::backing::Backing;
 use crate::disk::Disk;
 use crate::leaf::PAGE;
 use crate::stripes::LEAF_BYTES;
@@ -26,6 +27,14 @@ pub struct Stats {
     pub payload_bytes: u64,
     /// Bytes of pages that are kept uncompressed, too.
     pub resident_bytes: u64,
+    /// Compressed bytes that are on the backing device, not in memory.
+    pub spilled_bytes: u64,
+    /// Bytes of the backing device in use.
+    pub backing_bytes: u64,
+    /// Blobs that were written to it, and read from it.
+    pub spills: u64,
+    #[allow(missing_docs)]
+    pub spill_faults: u64,
     /// Bytes of the index.
     pub index_bytes: u64,
     /// Everything that is neither payload nor resident: the index, the store's headers and holes, memory to work in.
@@ -67,6 +76,7 @@ impl Disk {
     pub fn stats(&self) -> Stats {
         self.count_works();
         let (counts, budget, store) = (&self.counts, self.budget(), self.store.store().stats());
+        let backing = self.backing.as_ref();
         let pages = |count: u64| count * PAGE as u64;
         let logical = self.logical_bytes();
         let (memory_bytes, resident_bytes) = (budget.used(), self.resident.bytes());
@@ -78,6 +88,10 @@ impl Disk {
             dense_bytes: pages(counts.joined.load(Relaxed)),
             payload_bytes: store.payload_bytes,
             resident_bytes,
+            spilled_bytes: backing.map_or(0, |it| it.bytes.load(Relaxed)),
+            backing_bytes: backing.map_or(0, Backing::used_bytes),
+            spills: backing.map_or(0, |it| it.written.load(Relaxed)),
+            spill_faults: backing.map_or(0, |it| it.read.load(Relaxed)),
             index_bytes: self.stripes.count() * LEAF_BYTES,
             overhead_bytes: memory_bytes.saturating_sub(store.payload_bytes + resident_bytes),
             memory_bytes,

@@ -6,6 +6,7 @@ use std::sync::{Condvar, Mutex};
 use memfold::SystemMemory;
 use memfold::store::{Memory, OwnedWorkspace, Tiered};
 
+use crate::backing::Unit;
 use crate::leaf::{Layout, PAGE};
 use crate::locked;
 
@@ -18,28 +19,32 @@ pub struct Work {
     /// A page, and room for the compressed forms of a block and of its pages.
     pub page: Box<[u8; PAGE]>,
     pub payload: Box<[u8]>,
+    /// What is read from the backing device, if there is one: aligned as the system wants it.
+    pub units: Vec<Unit>,
 }
 
 impl Work {
     /// `None` if there is no memory.
-    pub fn new<M: Memory>(store: &Tiered<M>, layout: Layout) -> Option<Self> {
+    pub fn new<M: Memory>(store: &Tiered<M>, layout: Layout, backed: bool) -> Option<Self> {
         Some(Work {
             space: OwnedWorkspace::new(store, layout.bytes())?,
             page: Box::new([0; PAGE]),
             payload: vec![0; 2 * layout.bytes()].into_boxed_slice(),
+            units: if backed { Unit::zeros(layout.pages()) } else { Vec::new() },
         })
     }
 
     /// Bytes that one takes in any case. To decompress, codecs ask for what the worst of all pipelines needs, and use less.
-    pub fn least_bytes<M: Memory>(store: &Tiered<M>, layout: Layout) -> usize {
+    pub fn least_bytes<M: Memory>(store: &Tiered<M>, layout: Layout, backed: bool) -> usize {
         let decode = store.decode_scratch(layout.bytes());
         let space = store.workspace_bytes(layout.bytes()) - decode + decode.min(DECODE);
-        space + PAGE + 2 * layout.bytes()
+        let units = if backed { layout.bytes() } else { 0 };
+        space + PAGE + 2 * layout.bytes() + units
     }
 
     /// Where its memory is, and the bytes of the rest.
     fn memory(&self) -> Memories {
-        Memories { space: self.space.memory(), rest: PAGE + self.payload.len() }
+        Memories { space: self.space.memory(), rest: PAGE + self.payload.len() + self.units.len() * PAGE }
     }
 }
 

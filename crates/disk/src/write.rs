@@ -8,7 +8,7 @@ use memfold_codec::{CodecId, same_filled};
 use crate::Error;
 use crate::budget::Budget;
 use crate::disk::{Counts, Disk, owner_of};
-use crate::leaf::{Entry, Leaf, PAGE, PAGES};
+use crate::leaf::{Entry, Held, Leaf, PAGE, PAGES};
 use crate::read::damaged;
 use crate::stripes::leaf_of;
 use crate::works::Work;
@@ -169,7 +169,7 @@ impl Disk {
             let new = match *form {
                 Form::Entry(entry) => entry,
                 Form::Blob(id, payload) => match self.put(page, before, id, payload) {
-                    Ok(r) => Entry::Page(r),
+                    Ok(r) => Entry::Page(Held::Blob(r)),
                     Err(Full) => {
                         stripe.drop_empty(number, self.budget());
                         return Ok(Kept::Full);
@@ -179,7 +179,7 @@ impl Disk {
             let left = match leaf.replace(self.layout, place, new) {
                 Ok(left) => left,
                 Err(_) => {
-                    if let Entry::Page(r) = new {
+                    if let Entry::Page(Held::Blob(r)) = new {
                         // Nobody has seen it, nor can it be moved.
                         let _ = self.store.store().free(r, owner_of(page), self);
                     }
@@ -207,7 +207,7 @@ impl Disk {
         let owner = owner_of(page);
         self.store.put(owner, id, payload).or_else(|Full| match before {
             // SAFETY: its leaf's lock is held.
-            Entry::Page(r) => match unsafe { self.store.get_unverified(r, owner) } {
+            Entry::Page(Held::Blob(r)) => match unsafe { self.store.get_unverified(r, owner) } {
                 Ok((_, old)) if old.len() >= payload.len() => {
                     Budget::making_room(|| self.store.put(owner, id, payload))
                 }

@@ -2,17 +2,18 @@
 
 use super::{P, Random, options};
 use crate::disk::owner_of;
-use crate::leaf::Entry;
+use crate::leaf::{Entry, Held};
 use crate::{Disk, Error, PAGE};
 
 fn damage(disk: &Disk, page: u64) {
     let (stripe, number, place) = disk.lock(page);
     let leaf = stripe.get(number).unwrap();
-    let (holder, r) = match leaf.entry(place).unwrap() {
-        Entry::Page(r) => (place, r),
+    let (holder, held) = match leaf.entry(place).unwrap() {
+        Entry::Page(held) => (place, held),
         _ => leaf.joined(disk.layout, disk.layout.first(place)).unwrap(),
     };
     let owner = owner_of(page - place as u64 + holder as u64);
+    let Held::Blob(r) = held else { panic!("{held:?}") };
     // SAFETY: nobody else has the device; that the store's bytes change behind its back is what is tested.
     unsafe {
         let (_, payload) = disk.store.get(r, owner).unwrap();

@@ -1,5 +1,6 @@
 //! The device against plain arrays, with everything going on at once, and with damage.
 
+mod backing;
 mod damage;
 mod model;
 mod room;

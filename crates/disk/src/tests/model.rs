@@ -1,19 +1,24 @@
 //! One thread, and an array that has the same done to it.
 
 use super::{P, Random, options};
-use crate::{Disk, Error, PAGE};
+use crate::{BackingFile, Disk, Error, PAGE};
 
 struct Model {
     disk: Disk,
     bytes: Vec<u8>,
     random: Random,
+    /// With a backing device.
+    _place: Option<tempfile::TempDir>,
 }
 
 impl Model {
-    fn new(size: usize, seed: u64, block_pages: usize, resident: u64) -> Self {
+    fn new(size: usize, seed: u64, block_pages: usize, resident: u64, backed: bool) -> Self {
         let mut options = options(size as u64);
+        let place = backed.then(|| tempfile::tempdir().unwrap());
+        let file = |place: &tempfile::TempDir| BackingFile { path: place.path().join("backing"), size: None };
+        options.backing = place.as_ref().map(file);
         (options.block_pages, options.resident) = (block_pages, Some(resident));
-        Model { disk: Disk::new(options).unwrap(), bytes: vec![0; size], random: Random(seed) }
+        Model { disk: Disk::new(options).unwrap(), bytes: vec![0; size], random: Random(seed), _place: place }
     }
 
     /// Mostly pages and blocks, and mostly near each other.
@@ -61,6 +66,9 @@ impl Model {
                 let mut making = crate::locked(&self.disk.making);
                 for first in (first..first + 8).step_by(self.disk.layout.pages()) {
                     self.disk.merge_block(number, first, self.random.below(2) == 0, making.work());
+                    if self.random.below(2) == 0 {
+                        self.disk.spill_block(number, first, self.random.below(2) == 0, making.work());
+                    }
                 }
             }
             10 => {
@@ -105,8 +113,8 @@ impl Model {
     }
 }
 
-fn play(size: usize, seed: u64, block_pages: usize, resident: u64, steps: usize) {
-    let mut model = Model::new(size, seed, block_pages, resident);
+fn play(size: usize, seed: u64, block_pages: usize, resident: u64, backed: bool, steps: usize) {
+    let mut model = Model::new(size, seed, block_pages, resident, backed);
     for step in 0..steps {
         model.step();
         if step % (steps / 4) == 0 {
@@ -123,19 +131,28 @@ fn play(size: usize, seed: u64, block_pages: usize, resident: u64, steps: usize)
     model.check();
     let stats = model.disk.stats();
     assert_eq!((stats.index_bytes, stats.dense_bytes, stats.blobs), (0, 0, 0));
+    assert_eq!((stats.spilled_bytes, stats.backing_bytes), (0, 0));
+    assert!(!backed || stats.spills > 10 && stats.spill_faults > 10, "{stats:?}");
 }
 
 #[test]
 fn a_device_is_an_array() {
     for seed in 0..6 {
-        play(700 * PAGE, seed, [2, 4, 8][seed as usize % 3], 1 << 20, 3000);
+        play(700 * PAGE, seed, [2, 4, 8][seed as usize % 3], 1 << 20, false, 3000);
+    }
+}
+
+#[test]
+fn a_device_with_a_backing_device_is_an_array() {
+    for seed in 0..3 {
+        play(700 * PAGE, seed, [2, 4, 8][seed as usize % 3], 1 << 20, true, 3000);
     }
 }
 
 #[test]
 fn a_device_need_not_end_with_a_page() {
-    play(544 * PAGE + 1, 7, 4, 0, 1500);
-    play(5 * PAGE - 100, 8, 8, 1 << 20, 1500);
+    play(544 * PAGE + 1, 7, 4, 0, false, 1500);
+    play(5 * PAGE - 100, 8, 8, 1 << 20, false, 1500);
 }
 
 #[test]

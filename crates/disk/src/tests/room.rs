@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::{P, Random, kept, options};
 use crate::{Disk, Error, PAGE};
 
-fn noise(random: &mut Random) -> [u8; PAGE] {
+pub fn noise(random: &mut Random) -> [u8; PAGE] {
     let mut page = [0; PAGE];
     page.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&random.next().to_le_bytes()));
     page

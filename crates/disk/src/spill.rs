@@ -1,0 +1,68 @@
+//! Blobs go to the backing device: those of what does not compress, and at the limit all that was not used of late.
+
+use memfold_codec::CodecId;
+
+use crate::disk::{Disk, owner_of};
+use crate::leaf::{Entry, Held, Mark, PAGES};
+use crate::works::Work;
+
+impl Disk {
+    /// Spills what there is of a block in memory: only what is kept as it is, or `any`. Returns the bytes that are free now.
+    pub(crate) fn spill_block(&self, number: u64, first: usize, any: bool, work: &mut Work) -> usize {
+        if self.backing.as_ref().is_none_or(|backing| !backing.is_open()) {
+            return 0;
+        }
+        self.layout.range(first).map(|at| self.spill(number, at, any, work)).sum()
+    }
+
+    /// Spills a page's blob, or that of the joined ones if the page knows where that is.
+    fn spill(&self, number: u64, at: usize, any: bool, work: &mut Work) -> usize {
+        let Some(backing) = &self.backing else { return 0 };
+        let first = self.layout.first(at);
+        let owner = owner_of(number * PAGES as u64 + at as u64);
+        let (id, len) = {
+            let mut stripe = self.stripes.lock(number);
+            let Some(leaf) = stripe.get_mut(number) else { return 0 };
+            let r = match leaf.entry(at) {
+                Some(Entry::Page(Held::Blob(r))) => r,
+                Some(Entry::Joined) => match leaf.joined(self.layout, first) {
+                    Some((holder, Held::Blob(r))) if holder == at => r,
+                    _ => return 0,
+                },
+                _ => return 0,
+            };
+            // SAFETY: the leaf's lock is held: nobody takes the reference out, nor moves the blob.
+            let Ok((id, payload)) = (unsafe { self.store.get(r, owner) }) else { return 0 };
+            let is_raw = id == Some(CodecId::COPY);
+            let Some(room) = work.payload.get_mut(..payload.len()).filter(|_| any || is_raw) else {
+                return 0;
+            };
+            if leaf.has_mark(first, Mark::Merging) {
+                return 0;
+            }
+            room.copy_from_slice(payload);
+            leaf.set_mark(first, Mark::Merging);
+            (id, payload.len())
+        };
+        let unit = backing.write(id, &work.payload[..len], &mut work.units);
+        let mut stripe = self.stripes.lock(number);
+        let leaf = stripe.get_mut(number).filter(|leaf| leaf.has_mark(first, Mark::Merging));
+        let before = leaf.and_then(|leaf| {
+            leaf.clear_mark(first, Mark::Merging);
+            leaf.rehold(at, Held::Spilled(unit?))
+        });
+        drop(stripe);
+        match (before, unit) {
+            (Some(blob), _) => {
+                self.free(Some((blob, owner)));
+                len
+            }
+            // Changed meanwhile.
+            (None, Some(unit)) => {
+                backing.free(unit);
+                0
+            }
+            (None, None) => 0,
+        }
+    }
+}
