@@ -2,10 +2,13 @@
 
 use std::cell::Cell;
 use std::ptr::NonNull;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 use memfold::SystemMemory;
 use memfold::store::Memory;
+
+use crate::locked;
 
 thread_local! {
     /// This thread makes room: it may use the reserve.
@@ -21,7 +24,21 @@ pub struct Budget {
     limit: AtomicU64,
     used: AtomicU64,
     most: AtomicU64,
+    ballast: Mutex<Ballast>,
 }
+
+/// Memory that is there for nothing but to be given up.
+#[derive(Default)]
+struct Ballast {
+    pieces: Vec<NonNull<u8>>,
+    wanted: usize,
+}
+
+// SAFETY: nobody reads or writes it.
+unsafe impl Send for Ballast {}
+
+/// Bytes of a piece of ballast.
+const PIECE: usize = 1 << 20;
 
 /// The reserve is this part of the limit,
 const RESERVE: u64 = 64;
@@ -36,6 +53,7 @@ impl Budget {
             limit: AtomicU64::new(limit),
             used: AtomicU64::new(0),
             most: AtomicU64::new(0),
+            ballast: Mutex::default(),
         }
     }
 
@@ -57,6 +75,62 @@ impl Budget {
     pub fn open(&self) -> u64 {
         let limit = self.limit();
         limit - (limit / RESERVE).max(LEAST_RESERVE).min(limit / 4)
+    }
+
+    /// Takes so much ballast, which counts; false if it can't be had.
+    pub fn load(&self, bytes: u64) -> bool {
+        let mut ballast = locked(&self.ballast);
+        ballast.wanted = (bytes as usize).div_ceil(PIECE);
+        // Who gives a piece up must not need memory.
+        let wanted = ballast.wanted;
+        ballast.pieces.reserve(wanted);
+        drop(ballast);
+        self.reload()
+    }
+
+    /// Takes again what was given up of the ballast; false if the system has not enough. For who can wait.
+    pub fn reload(&self) -> bool {
+        loop {
+            {
+                let ballast = locked(&self.ballast);
+                if ballast.pieces.len() >= ballast.wanted {
+                    return true;
+                }
+            }
+            let Some(piece) = self.system.reserve(PIECE) else { return false };
+            // SAFETY: reserved just now, and nobody else has it.
+            if !unsafe { self.commit_counted(piece, PIECE) } {
+                // SAFETY: as above.
+                unsafe { self.system.unreserve(piece, PIECE) };
+                return false;
+            }
+            locked(&self.ballast).pieces.push(piece);
+        }
+    }
+
+    /// Gives up a piece; false if there is none left.
+    fn drop_piece(&self) -> bool {
+        let piece = locked(&self.ballast).pieces.pop();
+        if let Some(piece) = piece {
+            // SAFETY: reserved with this length, and nobody else has it.
+            unsafe { self.system.unreserve(piece, PIECE) };
+            self.give(PIECE as u64);
+        }
+        piece.is_some()
+    }
+
+    /// # Safety
+    /// As for [`Memory::commit`].
+    unsafe fn commit_counted(&self, start: NonNull<u8>, bytes: usize) -> bool {
+        if !self.take(bytes as u64) {
+            return false;
+        }
+        // SAFETY: as the caller says.
+        let committed = unsafe { self.system.commit(start, bytes) };
+        if !committed {
+            self.give(bytes as u64);
+        }
+        committed
     }
 
     /// Counts memory that comes from elsewhere; false if that is too much.
@@ -91,6 +165,12 @@ impl Budget {
     }
 }
 
+impl Drop for Budget {
+    fn drop(&mut self) {
+        while self.drop_piece() {}
+    }
+}
+
 // SAFETY: all memory is the system's; what is refused was not touched.
 unsafe impl Memory for Budget {
     fn page_size(&self) -> usize {
@@ -102,15 +182,16 @@ unsafe impl Memory for Budget {
     }
 
     unsafe fn commit(&self, start: NonNull<u8>, bytes: usize) -> bool {
-        if !self.take(bytes as u64) {
-            return false;
+        loop {
+            // SAFETY: as the caller says.
+            if unsafe { self.commit_counted(start, bytes) } {
+                return true;
+            }
+            // The limit allows it and the system has nothing: that is what the ballast is for.
+            if self.used() + bytes as u64 > self.open() || !self.drop_piece() {
+                return false;
+            }
         }
-        // SAFETY: as the caller says.
-        let committed = unsafe { self.system.commit(start, bytes) };
-        if !committed {
-            self.give(bytes as u64);
-        }
-        committed
     }
 
     unsafe fn release(&self, start: NonNull<u8>, bytes: usize) {

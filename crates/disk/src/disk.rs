@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::thread::available_parallelism;
 
-use memfold::store::{Owners, Ref, Tiered};
+use memfold::store::{Owners, Ref, Tiered, Tuning};
 
 use crate::Error;
 use crate::backing::Backing;
@@ -15,11 +15,13 @@ use crate::locked;
 use crate::options::{BadOption, Options};
 use crate::resident::Resident;
 use crate::room::Making;
+use crate::shared::Shared;
 use crate::stripes::{Stripe, Stripes, leaf_of};
 use crate::works::{Work, Works};
 
-/// Owners are smaller than this: the page's number, or what is left of it where there are more pages.
-const OWNERS: u64 = memfold::store::OWNER_LIMIT;
+/// Owners are smaller than this: the page's number, or what is left of it where there are more pages. Above are those of
+/// shared blobs.
+const OWNERS: u64 = memfold::store::OWNER_LIMIT / 2;
 
 /// A block device in memory. See the crate.
 pub struct Disk {
@@ -29,6 +31,7 @@ pub struct Disk {
     pub(crate) store: Tiered<Budget>,
     pub(crate) resident: Resident,
     pub(crate) backing: Option<Backing>,
+    pub(crate) shared: Option<Shared>,
     pub(crate) images: Images,
     pub(crate) works: Works,
     /// What is counted of their memory, at least and now.
@@ -74,6 +77,10 @@ impl Disk {
         let backing =
             options.backing.as_ref().map(|backing| Backing::open(backing, options.size)).transpose()?;
         // Those who read and write, and who makes room.
+        // A hint for each page of the device, or for as many as there may be.
+        let shared = options
+            .share
+            .then(|| Shared::new((options.size.min(options.limit.saturating_mul(4))) / PAGE as u64));
         let work_bytes = ((works + 1) * Work::least_bytes(&store, layout, backing.is_some())) as u64;
         let fixed = work_bytes + images.bytes() as u64 + stripes.table_bytes() + resident.table_bytes();
         if fixed > store.store().memory().open() {
@@ -81,8 +88,20 @@ impl Disk {
         }
         store.store().memory().force(fixed);
         let work = || Work::new(&store, layout, backing.is_some()).ok_or(BadOption::OutOfMemory);
-        let making = work()?;
-        let works = (0..works).map(|_| work()).collect::<Result<_, _>>()?;
+        let mut making = work()?;
+        let mut works = (0..works).map(|_| work()).collect::<Result<Vec<_>, _>>()?;
+        if options.swap {
+            works.iter_mut().chain([&mut making]).for_each(Work::fill_in);
+            let budget = store.store().memory();
+            let leaves = options.size.div_ceil((PAGES * PAGE) as u64);
+            let ballast = (options.limit / 32).clamp(4 << 20, 64 << 20);
+            if !stripes.make_all(leaves, budget) || !budget.load(ballast) {
+                return Err(BadOption::OutOfMemory);
+            }
+            // Each class of the store asks for more long before it has none left.
+            let tuning = store.store().tuning();
+            store.store().set_tuning(Tuning { fill_ratio: 48, ..tuning });
+        }
         let works = Works::new(works, &making);
         Ok(Disk {
             options,
@@ -91,6 +110,7 @@ impl Disk {
             store,
             resident,
             backing,
+            shared,
             images,
             works,
             least_work_bytes: work_bytes,
@@ -129,7 +149,8 @@ impl Disk {
     /// Counts again what memory to compress in takes, of which more may have been used, and tables of the backing device.
     pub(crate) fn count_works(&self) {
         let mut counted = locked(&self.work_bytes);
-        let tables = self.backing.as_ref().map_or(0, Backing::table_bytes);
+        let tables = self.backing.as_ref().map_or(0, Backing::table_bytes)
+            + self.shared.as_ref().map_or(0, Shared::table_bytes);
         let bytes = self.works.bytes().max(self.least_work_bytes) + tables;
         let before = std::mem::replace(&mut *counted, bytes);
         self.budget().force(bytes.saturating_sub(before));
@@ -160,6 +181,11 @@ impl Disk {
         match freed {
             // A blob that the store does not know is one that was damaged: nothing to free.
             Some((Held::Blob(r), owner)) => drop(self.store.store().free(r, owner, self)),
+            Some((Held::Shared(number), _)) => {
+                if let Some(r) = self.shared.as_ref().and_then(|shared| shared.leave(number)) {
+                    let _ = self.store.store().free(r, shared_owner(number), self);
+                }
+            }
             Some((Held::Spilled(unit), _)) => self.backing.iter().for_each(|backing| backing.free(unit)),
             None => {}
         }
@@ -186,6 +212,11 @@ impl Disk {
     }
 }
 
+/// The same of a shared blob.
+pub(crate) fn shared_owner(number: u64) -> u64 {
+    OWNERS | number % OWNERS
+}
+
 /// The number under which the store knows the owner of a page's blob.
 pub(crate) fn owner_of(page: u64) -> u64 {
     page % OWNERS
@@ -193,6 +224,9 @@ pub(crate) fn owner_of(page: u64) -> u64 {
 
 impl Owners for Disk {
     fn relocate(&self, owner: u64, from: Ref, to: Ref) -> bool {
+        if owner >= OWNERS {
+            return self.shared.as_ref().is_some_and(|shared| shared.relocate(owner - OWNERS, from, to));
+        }
         // Pages whose numbers are too large for an owner share theirs with others.
         let pages = self.options.size.div_ceil(PAGE as u64);
         (owner..pages).step_by(OWNERS as usize).any(|page| {

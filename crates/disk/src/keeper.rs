@@ -118,6 +118,7 @@ impl Disk {
             }
             *pass = Pass { begun: Instant::now(), next: self.stripes.next(0), activity, found: false };
             self.count_works();
+            self.budget().reload();
             if let Some(backing) = &self.backing {
                 backing.try_again();
             }

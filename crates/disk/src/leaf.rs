@@ -8,8 +8,8 @@
 //!             kind 1, a page       where the page's blob is
 //!             kind 2, joined       of the block's first joined page: where the block's blob is; of others: nothing
 //!             kind 3, a fill       bits 0..32: the repeated word
-//!           where a blob is: a packed reference of the store, or, with bits 45..56 all set, which no reference has, the number of
-//!           the unit of the backing device with which it begins in bits 0..45
+//!           where a blob is: a packed reference of the store; or, with bits 45..56 as no reference has them, in bits 0..45 the number of
+//!           the unit of the backing device with which it begins (0x7ff), or of a shared blob (0x7fe)
 //! ```
 //!
 //! A **block** is [`Layout::pages`] neighbouring pages, aligned. Its *joined* pages are kept in one blob together, as one image of the
@@ -69,31 +69,39 @@ pub enum Held {
     Blob(Ref),
     /// On the backing device, from this unit on.
     Spilled(u64),
+    /// In the store, and other pages have it, too: the number under which `shared` knows it.
+    Shared(u64),
 }
 
 impl Held {
-    /// Units are numbered below this.
+    /// Units, and shared blobs, are numbered below this.
     pub const MOST_UNITS: u64 = 1 << 45;
-    const SPILLED: u64 = 0x7ff << 45;
+    const SPILLED: u64 = 0x7ff;
+    const SHARED: u64 = 0x7fe;
 
     fn pack(self) -> Option<[u8; 7]> {
         match self {
             Held::Blob(r) => r.pack(),
-            Held::Spilled(unit) => {
-                let [packed @ .., _] = (unit | Held::SPILLED).to_le_bytes();
-                (unit < Held::MOST_UNITS).then_some(packed)
-            }
+            Held::Spilled(unit) => Held::pack_number(Held::SPILLED, unit),
+            Held::Shared(number) => Held::pack_number(Held::SHARED, number),
         }
+    }
+
+    fn pack_number(kind: u64, number: u64) -> Option<[u8; 7]> {
+        let [packed @ .., _] = (number | kind << 45).to_le_bytes();
+        (number < Held::MOST_UNITS).then_some(packed)
     }
 
     fn unpack(packed: [u8; 7]) -> Option<Self> {
         let mut bits = [0; 8];
         bits[..7].copy_from_slice(&packed);
         let bits = u64::from_le_bytes(bits);
-        if bits & Held::SPILLED == Held::SPILLED {
-            return Some(Held::Spilled(bits & (Held::MOST_UNITS - 1)));
+        let number = bits & (Held::MOST_UNITS - 1);
+        match bits >> 45 {
+            Held::SPILLED => Some(Held::Spilled(number)),
+            Held::SHARED => Some(Held::Shared(number)),
+            _ => Ref::unpack(packed).map(Held::Blob),
         }
-        Ref::unpack(packed).map(Held::Blob)
     }
 }
 
@@ -229,20 +237,20 @@ impl Leaf {
                 self.groups[to / GROUP].slots[to % GROUP] = slot;
                 match held {
                     Held::Blob(r) => Left::Moved { r, from: at, to },
-                    Held::Spilled(_) => Left::Nothing,
+                    Held::Spilled(_) | Held::Shared(_) => Left::Nothing,
                 }
             }
             None => Left::Damaged,
         }
     }
 
-    /// The block's pages that have blobs, and its joined ones, are joined in the blob `r` from now on, whose owner is the first of them. What was there
+    /// The block's pages with a bit in `pages` are joined in the blob `r` from now on, whose owner is the first of them. What was there
     /// before has to be freed by who calls. False, and nothing is changed, if the reference is none that a leaf can hold.
-    pub fn join(&mut self, layout: Layout, first: usize, r: Ref) -> bool {
+    pub fn join(&mut self, layout: Layout, first: usize, pages: u32, r: Ref) -> bool {
         let Some(slot) = r.pack() else { return false };
         let mut holder = Some(slot);
         for at in layout.range(first) {
-            if matches!(self.kind(at), 1 | 2) {
+            if pages & 1 << (at - first) != 0 {
                 self.set(at, Entry::Joined, holder.take().unwrap_or_default());
             }
         }

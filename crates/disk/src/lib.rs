@@ -13,7 +13,7 @@
 //! What is larger than a page is no such unit.
 //!
 //! The parts: `leaf` and `stripes` (the index), `resident` and `images` (what is there uncompressed), `read`, `write` (what it says), `merge` (the dense tier),
-//! `backing` and `spill` (what memory is too good for), `room` (what is done at the limit), `keeper` (the thread that does all that beside the users of the device).
+//! `shared` (pages with the same content), `backing` and `spill` (what memory is too good for), `room` (what is done at the limit), `keeper` (the thread that does all that beside the users of the device).
 
 mod backing;
 mod budget;
@@ -31,10 +31,12 @@ mod read;
 mod resident;
 mod room;
 pub mod settings;
+mod shared;
 mod spill;
 mod stats;
 pub mod status;
 mod stripes;
+pub mod swap;
 #[cfg(test)]
 mod tests;
 mod works;

@@ -10,7 +10,7 @@ use memfold_codec::CodecId;
 
 use crate::Error;
 use crate::budget::Budget;
-use crate::disk::{Disk, owner_of};
+use crate::disk::{Disk, owner_of, shared_owner};
 use crate::leaf::{Entry, Held, Leaf, Mark, PAGE, PAGES};
 use crate::room::Making;
 use crate::works::Work;
@@ -88,7 +88,12 @@ impl Disk {
             match leaf.entry(at) {
                 // What is not in memory takes none.
                 Some(Entry::Page(Held::Spilled(_))) => return Err(Merged::Nothing),
-                Some(Entry::Page(_)) => copied.pages |= 1 << (at - first),
+                // What others have too stays where it is.
+                Some(Entry::Page(Held::Shared(number))) => {
+                    let alone = self.shared.as_ref().and_then(|shared| shared.read(number, |_, alone| alone));
+                    copied.pages |= u32::from(alone == Some(true)) << (at - first);
+                }
+                Some(Entry::Page(Held::Blob(_))) => copied.pages |= 1 << (at - first),
                 Some(Entry::Joined) => {
                     copied.pages |= 1 << (at - first);
                     copied.joined |= 1 << (at - first);
@@ -100,8 +105,7 @@ impl Disk {
             return Err(Merged::Nothing);
         }
         let mut start = 0;
-        let mut add = |at: usize, r: Ref, joined: bool| {
-            let owner = owner_of(page(at));
+        let mut add = |at: usize, r: Ref, owner: u64, joined: bool| {
             // SAFETY: the leaf's lock is held: nobody takes the reference out, nor moves the blob.
             let (id, payload) = unsafe { self.store.get(r, owner) }.ok()?;
             work.payload.get_mut(start..start + payload.len())?.copy_from_slice(payload);
@@ -112,15 +116,23 @@ impl Disk {
         };
         let mut good = true;
         for at in self.layout.range(first) {
-            if let Some(Entry::Page(Held::Blob(r))) = leaf.entry(at) {
-                good &= add(at, r, false).is_some();
-            }
+            good &= match leaf.entry(at) {
+                _ if copied.pages & 1 << (at - first) == 0 => true,
+                Some(Entry::Page(Held::Blob(r))) => add(at, r, owner_of(page(at)), false).is_some(),
+                Some(Entry::Page(Held::Shared(number))) => self
+                    .shared
+                    .as_ref()
+                    .and_then(|shared| shared.read(number, |r, _| add(at, r, shared_owner(number), false)))
+                    .flatten()
+                    .is_some(),
+                _ => true,
+            };
         }
         if copied.joined != 0 {
             good &= match leaf.joined(self.layout, first) {
                 Some((_, Held::Spilled(_))) => return Err(Merged::Nothing),
-                Some((at, Held::Blob(r))) => add(at, r, true).is_some(),
-                None => false,
+                Some((at, Held::Blob(r))) => add(at, r, owner_of(page(at)), true).is_some(),
+                _ => false,
             };
         }
         if !good {
@@ -170,7 +182,8 @@ impl Disk {
         let mut olds = [None; BLOCK_PAGES];
         let page = |at: usize| number * PAGES as u64 + at as u64;
         for (at, old) in self.layout.range(first).zip(&mut olds) {
-            if let Some(Entry::Page(held)) = leaf.entry(at) {
+            let is_in = copied.pages & 1 << (at - first) != 0;
+            if let Some(Entry::Page(held)) = leaf.entry(at).filter(|_| is_in) {
                 *old = Some((held, owner_of(page(at))));
             }
         }
@@ -179,7 +192,7 @@ impl Disk {
             let at = first + copied.pages.trailing_zeros() as usize;
             leaf.replace(self.layout, at, Entry::Page(Held::Blob(r))).is_ok()
         } else {
-            leaf.join(self.layout, first, r)
+            leaf.join(self.layout, first, copied.pages, r)
         };
         if !done {
             drop(stripe);

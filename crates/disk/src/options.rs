@@ -33,6 +33,11 @@ pub struct Options {
     pub cold: Duration,
     /// Takes what does not compress and was not used for a while and, at the limit, what was used least.
     pub backing: Option<BackingFile>,
+    /// Pages with the same content share what is kept of them.
+    pub share: bool,
+    /// For swap: takes memory for the index and for work at once, and keeps a ballast of it that is given up when the system has no more. See
+    /// [`crate::swap`] for what the process has to do.
+    pub swap: bool,
     /// Threads that read and write at the same time, for which there is memory to compress in; `None` for one for each CPU.
     pub works: Option<usize>,
 }
@@ -60,6 +65,8 @@ impl Options {
             resident: None,
             cold: Duration::from_secs(5),
             backing: None,
+            share: false,
+            swap: false,
             works: None,
         }
     }

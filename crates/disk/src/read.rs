@@ -8,7 +8,7 @@ use memfold_codec::{CodecId, fill};
 use crate::Error;
 use crate::backing::Check;
 use crate::budget::Budget;
-use crate::disk::{Disk, owner_of};
+use crate::disk::{Disk, owner_of, shared_owner};
 use crate::leaf::{Entry, Held, PAGE};
 use crate::works::Work;
 
@@ -83,7 +83,7 @@ impl Disk {
                 block
             } else {
                 let len = rest.len().min(PAGE - at);
-                self.read_page(page, at, &mut rest[..len], work)?;
+                self.read_page(page, at, &mut rest[..len], true, work)?;
                 len
             };
             (offset, rest) = (offset + len as u64, &mut rest[len..]);
@@ -91,12 +91,14 @@ impl Disk {
         Ok(())
     }
 
-    /// Fills `dst` with a part of a page, from byte `at`. The version is that of the page's stripe when it was so.
+    /// Fills `dst` with a part of a page, from byte `at`. The version is that of the page's stripe when it was so. Whether the page counts as used is said by
+    /// `used`.
     pub(crate) fn read_page(
         &self,
         page: u64,
         at: usize,
         dst: &mut [u8],
+        used: bool,
         work: &mut Work,
     ) -> Result<u64, Error> {
         self.counts.pages_read.fetch_add(1, Relaxed);
@@ -108,7 +110,7 @@ impl Disk {
                     return Ok(version);
                 }
             }
-            let (found, version) = self.find(page, at, dst, work)?;
+            let (found, version) = self.find(page, at, dst, used, work)?;
             let (copied, version, again) = match found {
                 Found::Done => return Ok(version),
                 Found::Page { copied, again } => (copied, version, again),
@@ -154,7 +156,14 @@ impl Disk {
     }
 
     /// Looks a page up, and copies what there is of it.
-    fn find(&self, page: u64, at: usize, dst: &mut [u8], work: &mut Work) -> Result<(Found, u64), Error> {
+    fn find(
+        &self,
+        page: u64,
+        at: usize,
+        dst: &mut [u8],
+        used: bool,
+        work: &mut Work,
+    ) -> Result<(Found, u64), Error> {
         let (mut stripe, number, place) = self.lock(page);
         let version = stripe.version;
         let Some(leaf) = stripe.get_mut(number) else {
@@ -171,12 +180,22 @@ impl Disk {
                 fill(dst, word.rotate_right((at % 8 * 8) as u32));
                 Found::Done
             }
-            Entry::Joined => Found::Joined { again: leaf.touch(place) },
+            Entry::Joined => Found::Joined { again: used && leaf.touch(place) },
             Entry::Page(Held::Spilled(unit)) => {
-                Found::Spilled { at: self.spilled(page, unit)?, again: leaf.touch(place) }
+                Found::Spilled { at: self.spilled(page, unit)?, again: used && leaf.touch(place) }
+            }
+            Entry::Page(Held::Shared(number)) => {
+                let again = used && leaf.touch(place);
+                let shared = self.shared.as_ref().ok_or(damaged(page))?;
+                let copied = shared.read(number, |r, _| {
+                    // SAFETY: as below, and its shard's lock is held.
+                    let (id, payload) = unsafe { self.store.get(r, shared_owner(number)) }.ok()?;
+                    work.copy(id, payload)
+                });
+                Found::Page { copied: copied.flatten().ok_or(damaged(page))?, again }
             }
             Entry::Page(Held::Blob(r)) => {
-                let again = leaf.touch(place);
+                let again = used && leaf.touch(place);
                 // SAFETY: a blob moves and is freed only by who has the lock, or when its reference was taken out under it.
                 let (id, payload) =
                     unsafe { self.store.get(r, owner_of(page)) }.map_err(|_| damaged(page))?;
@@ -296,6 +315,7 @@ impl Disk {
                         unsafe { self.store.get(r, owner) }.map_err(|_| failed(damaged(page)))?;
                     (work.copy(id, payload).ok_or(failed(damaged(page)))?, owner, stripe.version)
                 }
+                Held::Shared(_) => return Err(failed(damaged(page))),
                 Held::Spilled(unit) => {
                     let at = self.spilled(page, unit).map_err(failed)?;
                     drop(stripe);
@@ -346,7 +366,7 @@ impl Disk {
         }
         for (page, part) in (first..).zip(dst.chunks_exact_mut(PAGE)) {
             if apart[(page - first) as usize] {
-                self.read_page(page, 0, part, work)?;
+                self.read_page(page, 0, part, true, work)?;
             }
         }
         Ok(())

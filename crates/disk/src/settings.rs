@@ -23,6 +23,10 @@ block=SIZE        Bytes that the dense codec compresses together: 8K, 16K or 32K
 cold=SECONDS      What was not used for so long goes to the dense codec. The default is 5.
 resident=SIZE     Memory for pages that are read again and again, which are kept
                   uncompressed, too: at most. The default is a 32nd of the limit.
+share=yes         Pages with the same content are kept once. Takes four to eight bytes of
+                  memory for a page of the device, and time to compare. The default is no.
+swap=yes          Be fit for swap: all memory is locked, what is needed is taken beforehand,
+                  and the device never waits for memory to be made free. Needs root.
 backing=PATH      A block device that nobody uses, or a new or empty file, for what does not
                   compress and, at the limit, for what was used least. Never written to
                   without being asked for; what stands there ends with the device.
@@ -38,6 +42,8 @@ pub struct Settings {
     block_pages: Option<usize>,
     resident: Option<Size>,
     cold: Option<Duration>,
+    share: bool,
+    swap: bool,
     backing: Option<PathBuf>,
     backing_size: Option<u64>,
 }
@@ -72,11 +78,18 @@ impl Settings {
                 self.resident = Some(if value == "0" { Size::Bytes(0) } else { size_of(name, value)? });
             }
             "cold" => self.cold = Some(seconds(value)?),
+            "swap" => self.swap = yes(name, value)?,
+            "share" => self.share = yes(name, value)?,
             "backing" => self.backing = Some(value.into()),
             "backing-size" => self.backing_size = Some(bytes(name, value)?),
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Whether the process has to be prepared as [`crate::swap`] says.
+    pub fn is_for_swap(&self) -> bool {
+        self.swap
     }
 
     /// The options, on a machine with so much memory.
@@ -97,6 +110,7 @@ impl Settings {
                 "backing-size is of a backing device, and there is none; name it with backing=PATH".into(),
             ));
         }
+        (options.share, options.swap) = (self.share, self.swap);
         options.backing = self.backing.clone().map(|path| BackingFile { path, size: self.backing_size });
         options.check()?;
         Ok(options)
@@ -116,6 +130,14 @@ fn bytes(name: &str, value: &str) -> Result<u64, BadSetting> {
             Err(BadSetting(format!("{name}={value} is a share; give bytes, like {name}=8G")))
         }
         Err(why) => Err(BadSetting(format!("{name}={value} {why}; give a size like {name}=8G"))),
+    }
+}
+
+fn yes(name: &str, value: &str) -> Result<bool, BadSetting> {
+    match value {
+        "yes" | "on" | "true" | "1" => Ok(true),
+        "no" | "off" | "false" | "0" => Ok(false),
+        _ => Err(BadSetting(format!("{name}={value} is neither yes nor no"))),
     }
 }
 

@@ -21,6 +21,8 @@ pub struct Stats {
     pub logical_bytes: u64,
     /// Those of them that are one repeated word, and take no memory but for the index.
     pub same_filled_bytes: u64,
+    /// Those of them that have the same content as others, and take no memory but for the index.
+    pub shared_bytes: u64,
     /// Those of them that are in blocks of the dense tier.
     pub dense_bytes: u64,
     /// Compressed bytes.
@@ -85,6 +87,7 @@ impl Disk {
             limit_bytes: budget.limit(),
             logical_bytes: logical,
             same_filled_bytes: pages(counts.fills.load(Relaxed)),
+            shared_bytes: self.shared.as_ref().map_or(0, |shared| pages(shared.saved.load(Relaxed))),
             dense_bytes: pages(counts.joined.load(Relaxed)),
             payload_bytes: store.payload_bytes,
             resident_bytes,

@@ -17,6 +17,8 @@ pub const LEAF_BYTES: u64 = PAGE as u64 + 64;
 /// Leaves with one lock.
 #[derive(Default)]
 pub struct Stripe {
+    /// Leaves stay when nothing is in them.
+    keeps: bool,
     /// Moves on with every change of what any page of these leaves holds.
     pub version: u64,
     leaves: BTreeMap<u64, Box<Leaf>>,
@@ -61,6 +63,12 @@ impl Stripes {
             .min()
     }
 
+    /// Makes all leaves below `end`, to stay; false if there is no memory.
+    pub fn make_all(&self, end: u64, budget: &Budget) -> bool {
+        self.0.iter().for_each(|stripe| locked(&stripe.0).keeps = true);
+        (0..end).all(|leaf| self.lock(leaf).make(leaf, budget).is_some())
+    }
+
     /// Leaves that there are.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|stripe| locked(&stripe.0).leaves.len() as u64).sum()
@@ -102,7 +110,7 @@ impl Stripe {
 
     /// Drops the leaf if there is nothing in it.
     pub fn drop_empty(&mut self, leaf: u64, budget: &Budget) {
-        if self.leaves.get(&leaf).is_some_and(|leaf| leaf.is_empty()) {
+        if !self.keeps && self.leaves.get(&leaf).is_some_and(|leaf| leaf.is_empty()) {
             self.leaves.remove(&leaf);
             budget.give(LEAF_BYTES);
         }

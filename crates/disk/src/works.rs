@@ -42,6 +42,14 @@ impl Work {
         space + PAGE + 2 * layout.bytes() + units
     }
 
+    /// Takes memory for all that it may need for codecs that were used here.
+    pub fn fill_in(&mut self) {
+        // A first use sets everything up that codecs keep.
+        self.payload.fill(1);
+        self.page.fill(1);
+        SystemMemory::new().fill_in(self.space.memory());
+    }
+
     /// Where its memory is, and the bytes of the rest.
     fn memory(&self) -> Memories {
         Memories { space: self.space.memory(), rest: PAGE + self.payload.len() + self.units.len() * PAGE }

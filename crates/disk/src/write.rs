@@ -7,9 +7,10 @@ use memfold_codec::{CodecId, same_filled};
 
 use crate::Error;
 use crate::budget::Budget;
-use crate::disk::{Counts, Disk, owner_of};
+use crate::disk::{Counts, Disk, owner_of, shared_owner};
 use crate::leaf::{Entry, Held, Leaf, PAGE, PAGES};
 use crate::read::damaged;
+use crate::shared::{self, Shared};
 use crate::stripes::leaf_of;
 use crate::works::Work;
 
@@ -31,6 +32,14 @@ enum Kept {
     /// It is not of the version that was asked for any more.
     Changed,
     Full,
+}
+
+/// Why a page can't be shared now.
+enum NotShared {
+    /// It is not what it was, or there is no memory.
+    Changed,
+    /// What is kept of it is in a block, or not in memory.
+    Cold,
 }
 
 impl Disk {
@@ -102,7 +111,7 @@ impl Disk {
     ) -> Result<(), Error> {
         let mut content = [0; PAGE];
         loop {
-            let version = self.read_page(page, 0, &mut content, work)?;
+            let version = self.read_page(page, 0, &mut content, true, work)?;
             change(&mut content[at..at + len]);
             // Somebody who changed it meanwhile must not be undone.
             if self.write_page(page, &content, Some(version), true, work)? {
@@ -121,7 +130,14 @@ impl Disk {
         must: bool,
         work: &mut Work,
     ) -> Result<bool, Error> {
-        let form = match same_filled(content) {
+        let word = same_filled(content);
+        if let (Some(shared), None, true) = (&self.shared, word, must) {
+            if let Some(done) = self.share(shared, page, content, version, work)? {
+                self.counts.pages_written.fetch_add(1, Relaxed);
+                return Ok(done);
+            }
+        }
+        let form = match word {
             Some(0) => Form::Entry(Entry::Hole),
             Some(word) if (word >> 32) as u32 == word as u32 => Form::Entry(Entry::Fill(word as u32)),
             Some(word) => {
@@ -146,6 +162,108 @@ impl Disk {
                 })?,
             }
         }
+    }
+
+    /// Lets the page have what another one with the same content has; whether it is of the version that was asked for. `None` if there is no such page.
+    fn share(
+        &self,
+        shared: &Shared,
+        page: u64,
+        content: &[u8; PAGE],
+        version: Option<u64>,
+        work: &mut Work,
+    ) -> Result<Option<bool>, Error> {
+        let hash = shared::hash(content);
+        let Some(twin) = shared.hint(hash, page) else { return Ok(None) };
+        let mut its = [0; PAGE];
+        let is_equal =
+            self.read_page(twin, 0, &mut its, false, work).map(|version| (version, its == *content));
+        let Ok((twin_version, true)) = is_equal else {
+            shared.renew(hash, page);
+            return Ok(None);
+        };
+        let number = match self.make_shared(shared, twin, twin_version, None) {
+            Ok(number) => number,
+            Err(NotShared::Changed) => return Ok(None),
+            // It is cold: what is written now is what both have from now on.
+            Err(NotShared::Cold) => {
+                let (id, payload) =
+                    match self.store.form(Tier::Fast, owner_of(page), content, MOST, &mut work.space) {
+                        Some((id, payload)) => (id, payload),
+                        None => (CodecId::COPY, content.as_slice()),
+                    };
+                match self.make_shared(shared, twin, twin_version, Some((id, payload))) {
+                    Ok(number) => number,
+                    Err(_) => return Ok(None),
+                }
+            }
+        };
+        let form = Form::Entry(Entry::Page(Held::Shared(number)));
+        match self.keep(page, content, &form, version) {
+            Ok(Kept::Done) => Ok(Some(true)),
+            other => {
+                self.free(Some((Held::Shared(number), 0)));
+                Ok(if matches!(other?, Kept::Changed) { Some(false) } else { None })
+            }
+        }
+    }
+
+    /// The number of the blob of a page, which one page more has now. A page that has no blob of its own in memory gets one, of this form.
+    fn make_shared(
+        &self,
+        shared: &Shared,
+        page: u64,
+        version: u64,
+        form: Option<(CodecId, &[u8])>,
+    ) -> Result<u64, NotShared> {
+        let (mut stripe, number, place) = self.lock(page);
+        let leaf = Some(&mut *stripe).filter(|stripe| stripe.version == version);
+        let leaf = leaf.and_then(|stripe| stripe.get_mut(number)).ok_or(NotShared::Changed)?;
+        let before = leaf.entry(place).ok_or(NotShared::Changed)?;
+        let r = match (before, form) {
+            (Entry::Page(Held::Shared(known)), _) => {
+                return if shared.share(known) { Ok(known) } else { Err(NotShared::Changed) };
+            }
+            (Entry::Page(Held::Blob(r)), _) => Some(r),
+            (Entry::Joined | Entry::Page(Held::Spilled(_)), Some(_)) => None,
+            (Entry::Joined | Entry::Page(Held::Spilled(_)), None) => return Err(NotShared::Cold),
+            (Entry::Hole | Entry::Fill(_), _) => return Err(NotShared::Changed),
+        };
+        let known = shared.number().ok_or(NotShared::Changed)?;
+        let owner = shared_owner(known);
+        let cancelled = || {
+            shared.cancel(known);
+            NotShared::Changed
+        };
+        let entry = Entry::Page(Held::Shared(known));
+        let freed = match (r, form) {
+            (Some(r), _) => {
+                self.store.store().reown(r, owner_of(page), owner).map_err(|_| cancelled())?;
+                if leaf.replace(self.layout, place, entry).is_err() {
+                    // It was its own a moment ago.
+                    let _ = self.store.store().reown(r, owner, owner_of(page));
+                    return Err(cancelled());
+                }
+                shared.put(known, r);
+                None
+            }
+            (None, Some((id, payload))) => {
+                let r = self.store.put(owner, Some(id), payload).map_err(|_| cancelled())?;
+                let Ok(left) = leaf.replace(self.layout, place, entry) else {
+                    drop(stripe);
+                    let _ = self.store.store().free(r, owner, self);
+                    return Err(cancelled());
+                };
+                shared.put(known, r);
+                self.counts.changed(before, entry);
+                // An image that has the page is as good as before.
+                self.settle(number, left).map_err(|_| NotShared::Changed)?
+            }
+            (None, None) => None,
+        };
+        drop(stripe);
+        self.free(freed);
+        Ok(known)
     }
 
     fn keep(

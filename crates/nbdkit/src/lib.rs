@@ -144,6 +144,10 @@ unsafe extern "C" fn get_ready() -> c_int {
 
 unsafe extern "C" fn after_fork() -> c_int {
     prepare(|| {
+        if locked(&SETTINGS).as_ref().is_some_and(Settings::is_for_swap) {
+            // A fork loses locks of memory; and nbdkit's threads come later.
+            memfold_disk::swap::prepare_process()?;
+        }
         let keeper = Keeper::start(disk()).map_err(|error| format!("no thread can be started: {error}"))?;
         *locked(&KEEPER) = Some(keeper);
         let name = locked(&NAME).take().unwrap_or_else(|| format!("disk-{}", std::process::id()));

@@ -53,6 +53,18 @@ pub struct DiskArgs {
     /// Memory for uncompressed copies of what is read again and again [default: a 32nd of the limit]
     #[arg(long, value_name = "SIZE")]
     pub resident: Option<String>,
+    /// Keep pages with the same content once
+    #[arg(long)]
+    pub share: bool,
+    /// A block device that nobody uses, or a new or empty file, for what does not compress and, at the limit, for what was used least
+    #[arg(long, value_name = "PATH")]
+    pub backing: Option<PathBuf>,
+    /// Bytes of it that may be used [default: all of a block device; of a file as much as the device has]
+    #[arg(long, value_name = "SIZE", requires = "backing")]
+    pub backing_size: Option<String>,
+    /// Be fit for swap: keep all of it in memory, take what it needs beforehand, and never wait for memory to be made free
+    #[arg(long)]
+    pub swap: bool,
     /// What 'memfold disk status' calls it [default: disk-PID]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,

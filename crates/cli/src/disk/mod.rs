@@ -34,6 +34,8 @@ pub fn disk(args: &DiskArgs) -> Result<i32, Failure> {
 
 /// The settings that were given, as names and values, checked.
 fn settings(args: &DiskArgs) -> Result<Vec<(&'static str, String)>, Failure> {
+    let backing = args.backing.as_ref().map(|path| absolute(path).display().to_string());
+    let (share, swap) = (args.share.then(|| "yes".to_owned()), args.swap.then(|| "yes".to_owned()));
     let given = [
         ("size", &args.size),
         ("limit", &args.limit),
@@ -41,6 +43,10 @@ fn settings(args: &DiskArgs) -> Result<Vec<(&'static str, String)>, Failure> {
         ("block", &args.block),
         ("cold", &args.cold),
         ("resident", &args.resident),
+        ("share", &share),
+        ("backing", &backing),
+        ("backing-size", &args.backing_size),
+        ("swap", &swap),
     ];
     let mut settings: Vec<(&str, String)> =
         given.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use memfold_disk::fuse::{Mounted, NAME, Unmounter};
 use memfold_disk::settings::Settings;
 use memfold_disk::status::{About, Server};
-use memfold_disk::{Disk, Keeper};
+use memfold_disk::{Disk, Keeper, swap};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -20,6 +20,10 @@ pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, String)]) -> 
         given.set(name, value).map_err(|bad| Failure::new(bad.to_string()))?;
     }
     let options = given.options(super::memory()).map_err(|bad| Failure::new(bad.to_string()))?;
+    if options.swap {
+        // Before anything is taken, and any thread is started.
+        swap::prepare_process().map_err(Failure::new)?;
+    }
     let disk = Disk::new(options).map_err(|bad| Failure::new(bad.to_string()))?;
     let disk = Arc::new(disk);
     let directory = super::absolute(&directory.to_owned());

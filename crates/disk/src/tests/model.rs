@@ -12,9 +12,10 @@ struct Model {
 }
 
 impl Model {
-    fn new(size: usize, seed: u64, block_pages: usize, resident: u64, backed: bool) -> Self {
+    fn new(size: usize, seed: u64, block_pages: usize, resident: u64, more: More) -> Self {
         let mut options = options(size as u64);
-        let place = backed.then(|| tempfile::tempdir().unwrap());
+        options.share = more == More::Shared;
+        let place = (more == More::Backed).then(|| tempfile::tempdir().unwrap());
         let file = |place: &tempfile::TempDir| BackingFile { path: place.path().join("backing"), size: None };
         options.backing = place.as_ref().map(file);
         (options.block_pages, options.resident) = (block_pages, Some(resident));
@@ -45,7 +46,12 @@ impl Model {
             0..5 => {
                 let mut bytes = vec![0; len];
                 for page in bytes.chunks_mut(PAGE) {
-                    self.random.fill(page);
+                    let from = self.random.below((self.bytes.len() / PAGE) as u64) as usize * PAGE;
+                    match self.bytes.get(from..from + page.len()) {
+                        // What stands elsewhere, too.
+                        Some(there) if self.random.below(4) == 0 => page.copy_from_slice(there),
+                        _ => self.random.fill(page),
+                    }
                 }
                 self.disk.write(offset, &bytes).unwrap();
                 self.bytes[range].copy_from_slice(&bytes);
@@ -113,8 +119,15 @@ impl Model {
     }
 }
 
-fn play(size: usize, seed: u64, block_pages: usize, resident: u64, backed: bool, steps: usize) {
-    let mut model = Model::new(size, seed, block_pages, resident, backed);
+#[derive(Clone, Copy, PartialEq)]
+enum More {
+    Nothing,
+    Backed,
+    Shared,
+}
+
+fn play(size: usize, seed: u64, block_pages: usize, resident: u64, more: More, steps: usize) {
+    let mut model = Model::new(size, seed, block_pages, resident, more);
     for step in 0..steps {
         model.step();
         if step % (steps / 4) == 0 {
@@ -122,6 +135,8 @@ fn play(size: usize, seed: u64, block_pages: usize, resident: u64, backed: bool,
         }
     }
     model.check();
+    let shared = model.disk.stats().shared_bytes;
+    assert!(more != More::Shared || shared > 0, "{shared}");
     model.disk.condense().unwrap();
     assert!(model.disk.stats().dense_bytes > 0);
     model.check();
@@ -131,28 +146,35 @@ fn play(size: usize, seed: u64, block_pages: usize, resident: u64, backed: bool,
     model.check();
     let stats = model.disk.stats();
     assert_eq!((stats.index_bytes, stats.dense_bytes, stats.blobs), (0, 0, 0));
-    assert_eq!((stats.spilled_bytes, stats.backing_bytes), (0, 0));
-    assert!(!backed || stats.spills > 10 && stats.spill_faults > 10, "{stats:?}");
+    assert_eq!((stats.spilled_bytes, stats.backing_bytes, stats.shared_bytes), (0, 0, 0));
+    assert!(more != More::Backed || stats.spills > 10 && stats.spill_faults > 10, "{stats:?}");
 }
 
 #[test]
 fn a_device_is_an_array() {
     for seed in 0..6 {
-        play(700 * PAGE, seed, [2, 4, 8][seed as usize % 3], 1 << 20, false, 3000);
+        play(700 * PAGE, seed, [2, 4, 8][seed as usize % 3], 1 << 20, More::Nothing, 3000);
+    }
+}
+
+#[test]
+fn a_device_that_shares_pages_is_an_array() {
+    for seed in 0..3 {
+        play(700 * PAGE, seed, [2, 4, 8][seed as usize % 3], 1 << 20, More::Shared, 3000);
     }
 }
 
 #[test]
 fn a_device_with_a_backing_device_is_an_array() {
     for seed in 0..3 {
-        play(700 * PAGE, seed, [2, 4, 8][seed as usize % 3], 1 << 20, true, 3000);
+        play(700 * PAGE, seed, [2, 4, 8][seed as usize % 3], 1 << 20, More::Backed, 3000);
     }
 }
 
 #[test]
 fn a_device_need_not_end_with_a_page() {
-    play(544 * PAGE + 1, 7, 4, 0, false, 1500);
-    play(5 * PAGE - 100, 8, 8, 1 << 20, false, 1500);
+    play(544 * PAGE + 1, 7, 4, 0, More::Nothing, 1500);
+    play(5 * PAGE - 100, 8, 8, 1 << 20, More::Nothing, 1500);
 }
 
 #[test]

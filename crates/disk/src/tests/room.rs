@@ -128,3 +128,41 @@ fn what_is_cold_is_made_dense_and_what_is_read_again_is_kept_as_it_is() {
     let stats = disk.stats();
     assert!(stats.resident_bytes > 0 && stats.resident_hits > 100, "{stats:?}");
 }
+
+#[test]
+fn copies_are_kept_once_also_of_what_is_cold() {
+    let mut options = options(1 << 30);
+    options.share = true;
+    let disk = Disk::new(options).unwrap();
+    let pages: Vec<[u8; PAGE]> = (0..1000).map(|seed| text(&mut Random(seed))).collect();
+    let write = |begin: u64| {
+        (begin..).zip(&pages).for_each(|(page, content)| disk.write(page * P, content).unwrap());
+    };
+    let check = |begin: u64| {
+        for (page, content) in (begin..).zip(&pages) {
+            let mut back = [0; PAGE];
+            disk.read(page * P, &mut back).unwrap();
+            assert!(back == *content, "{page}");
+        }
+    };
+    write(0);
+    disk.condense().unwrap();
+    let one = disk.stats().payload_bytes;
+    write(2000);
+    write(4000);
+    let stats = disk.stats();
+    // In the hints some forget others.
+    assert!(stats.shared_bytes > 1900 * P, "{stats:?}");
+    // Those that were joined are in the fast tier now.
+    assert!(stats.payload_bytes < one * 5 / 2, "{one} {stats:?}");
+    disk.trim(0, 500 * P).unwrap();
+    write(2500);
+    check(4000);
+    disk.trim(4000 * P, 1000 * P).unwrap();
+    disk.condense().unwrap();
+    check(2500);
+    let stats = disk.stats();
+    assert!(stats.dense_bytes > 0, "what only one page has is made denser: {stats:?}");
+    disk.trim(0, 1 << 30).unwrap();
+    assert_eq!((disk.stats().blobs, disk.stats().shared_bytes), (0, 0));
+}

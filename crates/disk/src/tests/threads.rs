@@ -15,6 +15,7 @@ fn nobody_loses_what_he_wrote_beside_others() {
     for part in [PAGE, PAGE / THREADS as usize] {
         let mut options = options(PAGES * P);
         options.resident = Some(1 << 20);
+        options.share = part == PAGE;
         let (disk, _keeper) = kept(Disk::new(options).unwrap());
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {

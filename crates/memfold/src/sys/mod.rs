@@ -20,6 +20,11 @@ impl SystemMemory {
         SystemMemory
     }
 
+    /// Lets the program's own memory at these addresses be in memory, as far as the system has it; what it holds stays.
+    pub fn fill_in(self, addresses: core::ops::Range<usize>) {
+        os::fill_in(addresses);
+    }
+
     /// How many bytes of the program's own memory at these addresses are in memory, and not only promised; all of them where the system does not
     /// tell.
     pub fn resident_bytes(self, addresses: core::ops::Range<usize>) -> usize {

@@ -18,6 +18,20 @@ fn map(at: *mut u8, bytes: usize) -> Option<NonNull<u8>> {
     if mapped == libc::MAP_FAILED { None } else { NonNull::new(mapped.cast()) }
 }
 
+/// Makes the pages at these addresses resident.
+pub fn fill_in(addresses: core::ops::Range<usize>) {
+    #[cfg(target_os = "linux")]
+    {
+        let page = SystemMemory.page_size();
+        let start = addresses.start / page * page;
+        let bytes = addresses.end.next_multiple_of(page) - start;
+        // SAFETY: populating changes no contents, wherever it is.
+        unsafe { libc::madvise(start as *mut _, bytes, libc::MADV_POPULATE_WRITE) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = addresses;
+}
+
 /// Bytes of the pages at these addresses that are in memory.
 pub fn resident_bytes(addresses: core::ops::Range<usize>) -> Option<usize> {
     #[cfg(target_os = "linux")]
