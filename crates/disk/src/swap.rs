@@ -6,8 +6,9 @@
 
 use std::io;
 
-/// Before any thread is started, since they inherit some of it. The error says what is missing and what to do.
-pub fn prepare_process() -> Result<(), String> {
+/// Before any thread is started, since they inherit some of it. An error says why it can't be; what is returned else, what is not as
+/// it should be.
+pub fn prepare_process() -> Result<Vec<String>, String> {
     // SAFETY: changes nothing but how the kernel treats this process.
     if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) } != 0 {
         return Err(format!(
@@ -15,19 +16,22 @@ pub fn prepare_process() -> Result<(), String> {
             io::Error::last_os_error()
         ));
     }
+    let mut missing = Vec::new();
     // SAFETY: a number.
     if unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) } != 0 {
-        return Err(format!(
-            "the kernel does not let this process serve swap (PR_SET_IO_FLUSHER): {}; that needs Linux 5.6 and CAP_SYS_RESOURCE: be root",
+        missing.push(format!(
+            "the kernel does not take this process for one that makes memory free (PR_SET_IO_FLUSHER): {}; that needs Linux 5.6 and \
+             CAP_SYS_RESOURCE. If the whole machine is out of memory, it may have to wait for its own swap",
             io::Error::last_os_error()
         ));
     }
     // Without it all others would lose what they have swapped out.
-    std::fs::write("/proc/self/oom_score_adj", "-1000").map_err(|error| {
-        format!(
-            "this process cannot be kept from being killed when memory ends (oom_score_adj): {error}; be root"
-        )
-    })
+    if let Err(error) = std::fs::write("/proc/self/oom_score_adj", "-1000") {
+        missing.push(format!(
+            "this process may be killed when memory ends, and what was swapped out with it (oom_score_adj): {error}; that needs CAP_SYS_RESOURCE"
+        ));
+    }
+    Ok(missing)
 }
 
 const PR_SET_IO_FLUSHER: libc::c_int = 57;

@@ -146,7 +146,7 @@ unsafe extern "C" fn after_fork() -> c_int {
     prepare(|| {
         if locked(&SETTINGS).as_ref().is_some_and(Settings::is_for_swap) {
             // A fork loses locks of memory; and nbdkit's threads come later.
-            memfold_disk::swap::prepare_process()?;
+            memfold_disk::swap::prepare_process()?.iter().for_each(|missing| say(missing));
         }
         let keeper = Keeper::start(disk()).map_err(|error| format!("no thread can be started: {error}"))?;
         *locked(&KEEPER) = Some(keeper);

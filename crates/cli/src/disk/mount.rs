@@ -22,7 +22,7 @@ pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, String)]) -> 
     let options = given.options(super::memory()).map_err(|bad| Failure::new(bad.to_string()))?;
     if options.swap {
         // Before anything is taken, and any thread is started.
-        swap::prepare_process().map_err(Failure::new)?;
+        swap::prepare_process().map_err(Failure::new)?.iter().for_each(|missing| say(missing));
     }
     let disk = Disk::new(options).map_err(|bad| Failure::new(bad.to_string()))?;
     let disk = Arc::new(disk);
