@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstatfs, openat,
 use rustix::io::Errno;
 
 use super::Shared;
+use super::clock::{self, Seen};
 use super::open::{self, Open};
 use super::stack::{Level, Place, Task};
 use crate::Error;
@@ -183,6 +184,7 @@ impl<'a, 's> Worker<'a, 's> {
             path.push(b'/');
         }
         let directory = path.len();
+        let mut seen = Seen::begin();
         let mut names = RawDir::new(file.as_fd(), &mut self.buffer);
         while let Some(name) = names.next() {
             let name = match name {
@@ -205,10 +207,11 @@ impl<'a, 's> Worker<'a, 's> {
             let entry = if is_excluded {
                 nothing(name, Kind::Excluded)
             } else {
-                self.shared.entry(open.device, file, name)
+                self.shared.entry(open.device, file, name, &mut seen)
             };
             self.listing.add(&entry, &mut self.nodes)?;
         }
+        row.seen_until = seen.until();
         Ok(count)
     }
 }
@@ -248,7 +251,7 @@ impl Shared<'_> {
     }
 
     /// What there is to know of a name in a directory that is on this device.
-    fn entry<'n>(&self, device: u64, directory: &OwnedFd, name: &'n CStr) -> Entry<'n> {
+    fn entry<'n>(&self, device: u64, directory: &OwnedFd, name: &'n CStr, seen: &mut Seen) -> Entry<'n> {
         let stat = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             Err(error) => return nothing(name, Kind::Failed(error.raw_os_error() as u16)),
@@ -285,6 +288,9 @@ impl Shared<'_> {
             group: stat.st_gid,
             mode: stat.st_mode as u16,
         });
+        if kind == Kind::File {
+            seen.file(clock::nanoseconds(stat.st_mtime as i64, stat.st_mtime_nsec as i64));
+        }
         let (size, blocks) = (stat.st_size as u64, stat.st_blocks as u64);
         Entry { name: name.to_bytes(), kind, size, blocks, link, extended }
     }

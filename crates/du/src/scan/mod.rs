@@ -10,6 +10,7 @@
 //!
 //! What can't be read stands in the tree. Only what makes all of it worthless ends a scan: the root can't be read, or the heap is full.
 
+pub(crate) mod clock;
 mod directory;
 pub mod exclude;
 pub(crate) mod open;

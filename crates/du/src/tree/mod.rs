@@ -66,6 +66,8 @@ pub struct Row {
     pub shared_blocks: u64,
     /// The latest change of all below, if extended information was asked for.
     pub modified: i64,
+    /// Up to when regular files in it were changed that are as they were read, in nanoseconds since 1970. Files of ours don't have it: nothing is deleted there.
+    pub(crate) seen_until: i64,
     slots: u32,
     /// Which of the tree's devices it is on.
     pub device: u32,

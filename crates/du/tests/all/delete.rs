@@ -417,6 +417,62 @@ fn all_that_is_known_is_compared() {
 }
 
 #[test]
+fn what_was_written_in_place_is_not_deleted() {
+    use std::time::{Duration, SystemTime};
+    type Change = (&'static str, fn(&Path), bool);
+    let changes: [Change; 6] = [
+        (
+            "a file with holes that were filled",
+            |at| fs::write(at.join("a/holes"), vec![1; 1 << 20]).unwrap(),
+            true,
+        ),
+        (
+            "the same with the time that it had",
+            |at| {
+                let modified = fs::metadata(at.join("a/holes")).unwrap().modified().unwrap();
+                fs::write(at.join("a/holes"), vec![1; 1 << 20]).unwrap();
+                fs::File::open(at.join("a/holes")).unwrap().set_modified(modified).unwrap();
+            },
+            true,
+        ),
+        ("a file of the same length", |at| fs::write(at.join("a/b/100"), vec![2; 100]).unwrap(), true),
+        ("a file that was of the future", |at| fs::write(at.join("a/future"), "2").unwrap(), true),
+        ("a file that is only looked at", |at| drop(fs::read(at.join("a/b/100")).unwrap()), false),
+        (
+            "another time of a directory",
+            |at| fs::set_permissions(at.join("a/b"), fs::Permissions::from_mode(0o711)).unwrap(),
+            false,
+        ),
+    ];
+    for (what, change, is_change) in changes {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = scratch.path();
+        make(at);
+        fs::File::create(at.join("a/holes")).unwrap().set_len(1 << 20).unwrap();
+        fs::write(at.join("a/future"), "1").unwrap();
+        let later = SystemTime::now() + Duration::from_secs(1000);
+        fs::File::open(at.join("a/future")).unwrap().set_modified(later).unwrap();
+        // What is written in the very tick in which it was read can't be told from what was made in it.
+        std::thread::sleep(Duration::from_millis(20));
+        scanned(at, |tree| {
+            change(at);
+            let before = everything(at);
+            match remove(tree, "a") {
+                Ok(()) => assert!(!is_change, "{what}"),
+                Err(failure) => {
+                    assert!(is_change && matches!(failure, Failure::Changed(_)), "{what}: {failure}");
+                    assert!(everything(at) == before, "{what}: something was deleted");
+                    // What was written just now can be deleted when it was read again.
+                    scan::rescan(tree, ROOT, &options(), &Progress::default(), |_| true).unwrap();
+                    remove(tree, "a").expect(what);
+                }
+            }
+            assert!(!at.join("a").exists(), "{what}");
+        });
+    }
+}
+
+#[test]
 fn of_links_that_were_followed_only_the_links_go() {
     let scratch = tempfile::tempdir().unwrap();
     let at = scratch.path();
