@@ -130,7 +130,6 @@ struct Level {
 
 struct Work<'a, 't> {
     tree: &'a Tree<'t>,
-    options: &'a Options,
     progress: Progress,
     /// Whether it may go on.
     tell: &'a mut dyn FnMut(Event<'_>) -> bool,
@@ -157,7 +156,6 @@ pub fn delete(
     let open = Arc::new(scan::open(tree, directory)?);
     let mut work = Work {
         tree,
-        options,
         progress: Progress::default(),
         tell: &mut *tell,
         deletes: false,
@@ -407,17 +405,17 @@ impl Work<'_, '_> {
         stat: &Statx,
         seen_until: i64,
     ) -> bool {
-        // A link that was followed has what is known of its target. What is deleted is the link.
-        let is_link = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Symlink;
-        if !self.options.follow_links || !is_link || entry.link.is_some() {
+        if entry.followed.is_none() {
             return is_as_read(entry, stat, seen_until);
         }
+        // What is deleted is the link, and what is known is its target's.
+        if FileType::from_raw_mode(stat.stx_mode.into()) != FileType::Symlink {
+            return false;
+        }
         match look(directory, name, AtFlags::empty()) {
-            Ok(target) if FileType::from_raw_mode(target.stx_mode.into()) != FileType::Directory => {
-                is_as_read(entry, &target, seen_until)
-            }
+            Ok(target) => is_as_read(entry, &target, seen_until),
             // It may have been deleted just now.
-            _ => self.deletes || is_as_read(entry, stat, seen_until),
+            Err(_) => self.deletes,
         }
     }
 

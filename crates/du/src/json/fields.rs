@@ -143,6 +143,8 @@ impl Fields {
             size: said.size,
             blocks: said.disk.div_ceil(BLOCK),
             link,
+            // What is in a file is not deleted: what was followed is a file like others.
+            followed: None,
             extended: said.extended.filter(|_| is_extended),
         }
     }

@@ -17,7 +17,7 @@ use super::clock::{self, Seen};
 use super::open::{self, Open};
 use super::stack::{Level, Place, Task};
 use crate::Error;
-use crate::entry::{Entry, Extended, Kind, Link};
+use crate::entry::{Entry, Extended, Kind, Link, Target};
 use crate::tree::{Batch, Directory, Listing, Name, Row, flags};
 
 /// Bytes of names that the system hands over at once.
@@ -256,28 +256,31 @@ impl Shared<'_> {
             Ok(stat) => stat,
             Err(error) => return nothing(name, Kind::Failed(error.raw_os_error() as u16)),
         };
-        let mut has_link = stat.st_nlink > 1;
-        let mut stat = stat;
+        let (mut stat, mut followed) = (stat, None);
         if self.options.follow_links
             && FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
             && let Ok(target) = statat(directory, name, AtFlags::empty())
             && FileType::from_raw_mode(target.st_mode) != FileType::Directory
         {
-            // Each counts for itself, as in ncdu: its target may be anywhere.
-            (stat, has_link) = (target, false);
+            // As in ncdu it counts as one more name, if its target has several.
+            let device = (target.st_dev != device).then(|| self.device(target.st_dev));
+            (stat, followed) = (target, Some(Target { device }));
         }
         let kind = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Kind::File,
             FileType::Directory => Kind::Directory(0),
             _ => Kind::Other,
         };
-        if self.options.one_file_system
-            && stat.st_dev != self.device
-            && (kind.is_directory() || stat.st_dev != device && open::is_mount(directory, name))
-        {
-            return nothing(name, Kind::OtherFileSystem);
+        let is_elsewhere = || match followed {
+            _ if kind.is_directory() => true,
+            _ if stat.st_dev == device => false,
+            Some(_) => open::leads_elsewhere(directory, name),
+            None => open::is_mount(directory, name),
+        };
+        if self.options.one_file_system && stat.st_dev != self.device && is_elsewhere() {
+            return Entry { followed, ..nothing(name, Kind::OtherFileSystem) };
         }
-        let link = (has_link && !kind.is_directory()).then(|| Link {
+        let link = (stat.st_nlink > 1 && !kind.is_directory()).then(|| Link {
             inode: stat.st_ino,
             device: (stat.st_dev != device).then(|| self.device(stat.st_dev)),
             names: names(&stat),
@@ -292,7 +295,7 @@ impl Shared<'_> {
             seen.file(clock::nanoseconds(stat.st_mtime as i64, stat.st_mtime_nsec as i64));
         }
         let (size, blocks) = (stat.st_size as u64, stat.st_blocks as u64);
-        Entry { name: name.to_bytes(), kind, size, blocks, link, extended }
+        Entry { name: name.to_bytes(), kind, size, blocks, link, followed, extended }
     }
 }
 
@@ -302,5 +305,5 @@ fn names(stat: &Stat) -> u32 {
 
 /// A name of which nothing is known but what it is.
 fn nothing(name: &CStr, kind: Kind) -> Entry<'_> {
-    Entry { name: name.to_bytes(), kind, size: 0, blocks: 0, link: None, extended: None }
+    Entry { name: name.to_bytes(), kind, ..Entry::default() }
 }

@@ -113,6 +113,9 @@ pub fn scan<'s>(
     let (root, entry) = Open::root(path, options.extended).map_err(Error::Root)?;
     let mut tree = Tree::new(heap, session, entry)?;
     tree.set_origin(root.identity());
+    if options.follow_links {
+        tree.set_follows_links();
+    }
     let device = root.device;
     let start = Start { open: Arc::new(root), device, above: ROOT, slot: 0, next: 1, devices: vec![device] };
     let devices = read(start, options, heap, progress, tick, |batch| tree.put(&batch))?;

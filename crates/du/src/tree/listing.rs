@@ -16,7 +16,7 @@ use std::collections::BinaryHeap;
 use memfold::heap::{Handle, Session};
 
 use crate::Error;
-use crate::entry::{Entry, Extended, Kind, Link};
+use crate::entry::{Entry, Extended, Kind, Link, Target};
 use crate::part::{MOST, Reader, Writer};
 
 /// Entries that are put in order in plain memory,
@@ -78,6 +78,7 @@ struct Batch {
     records: Vec<Record>,
     /// Of records by their numbers, in order.
     links: Vec<(u32, Link)>,
+    followed: Vec<(u32, Target)>,
     extended: Vec<(u32, Extended)>,
 }
 
@@ -97,6 +98,7 @@ impl Batch {
         self.names.clear();
         self.records.clear();
         self.links.clear();
+        self.followed.clear();
         self.extended.clear();
     }
 
@@ -104,6 +106,7 @@ impl Batch {
         self.names.len()
             + size_of_val(&self.records[..])
             + size_of_val(&self.links[..])
+            + size_of_val(&self.followed[..])
             + size_of_val(&self.extended[..])
     }
 
@@ -113,6 +116,7 @@ impl Batch {
         self.records.push(Record { size, blocks, name: self.names.len() as u32, kind });
         self.names.extend_from_slice(entry.name);
         self.links.extend(entry.link.map(|link| (number, link)));
+        self.followed.extend(entry.followed.map(|target| (number, target)));
         self.extended.extend(entry.extended.map(|extended| (number, extended)));
     }
 
@@ -123,8 +127,9 @@ impl Batch {
 
     fn get(&self, number: usize) -> Entry<'_> {
         let Record { kind, size, blocks, .. } = self.records[number];
-        let (link, extended) = (found(&self.links, number), found(&self.extended, number));
-        Entry { name: self.name(number), kind, size, blocks, link, extended }
+        let (link, followed) = (found(&self.links, number), found(&self.followed, number));
+        let extended = found(&self.extended, number);
+        Entry { name: self.name(number), kind, size, blocks, link, followed, extended }
     }
 }
 

@@ -30,7 +30,7 @@ use memfold::heap::{Handle, Heap, Plain, Session};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::Error;
-use crate::entry::{Entry, Extended, Kind, Link, Sum};
+use crate::entry::{Entry, Extended, Kind, Link, Sum, Target};
 use crate::source::Source;
 pub use build::Builder;
 pub use links::Name;
@@ -139,7 +139,7 @@ impl Row {
 }
 
 /// An entry that is kept beside the heap.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OwnEntry {
     /// Its name; the root's is its path.
     pub name: Vec<u8>,
@@ -151,6 +151,8 @@ pub struct OwnEntry {
     pub blocks: u64,
     /// If the file has other names.
     pub link: Option<Link>,
+    /// If it is a symbolic link that was followed.
+    pub followed: Option<Target>,
     /// If it was asked for.
     pub extended: Option<Extended>,
 }
@@ -158,15 +160,15 @@ pub struct OwnEntry {
 impl OwnEntry {
     /// The entry.
     pub fn entry(&self) -> Entry<'_> {
-        let OwnEntry { ref name, kind, size, blocks, link, extended } = *self;
-        Entry { name, kind, size, blocks, link, extended }
+        let OwnEntry { ref name, kind, size, blocks, link, followed, extended } = *self;
+        Entry { name, kind, size, blocks, link, followed, extended }
     }
 }
 
 impl From<Entry<'_>> for OwnEntry {
     fn from(entry: Entry<'_>) -> Self {
-        let Entry { name, kind, size, blocks, link, extended } = entry;
-        OwnEntry { name: name.to_vec(), kind, size, blocks, link, extended }
+        let Entry { name, kind, size, blocks, link, followed, extended } = entry;
+        OwnEntry { name: name.to_vec(), kind, size, blocks, link, followed, extended }
     }
 }
 
@@ -224,6 +226,8 @@ pub struct Tree<'s> {
     root: OwnEntry,
     /// Which directory the root was when it was read: its device and inode, if it was read here.
     origin: Option<(u64, u64)>,
+    /// Links may have been followed.
+    follows_links: bool,
     /// Numbers that were given out, or are free again.
     numbers: u32,
 }
@@ -248,6 +252,7 @@ impl<'s> Tree<'s> {
             devices: Vec::new(),
             root,
             origin: None,
+            follows_links: false,
             numbers: 0,
         })
     }
@@ -265,6 +270,11 @@ impl<'s> Tree<'s> {
     /// The same, put in.
     pub(crate) fn set_origin(&mut self, origin: (u64, u64)) {
         self.origin = Some(origin);
+    }
+
+    /// Says that links were followed: a file may have names in the tree that are none of its own.
+    pub(crate) fn set_follows_links(&mut self) {
+        self.follows_links = true;
     }
 
     /// Which file systems directories are on, by the numbers in their rows.

@@ -494,6 +494,25 @@ fn of_links_that_were_followed_only_the_links_go() {
     }
 }
 
+/// `mv target link` puts the file in the link's place, with all that is known of it.
+#[test]
+fn what_took_the_place_of_a_link_that_was_followed_is_not_deleted() {
+    for (target, names) in [("a/b/100", 1), ("keep/file", 2)] {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = scratch.path();
+        make(at);
+        symlink(at.join(target), at.join("a/link")).unwrap();
+        let options = scan::Options { follow_links: true, ..options() };
+        scanned_with(at, &options, |tree| {
+            assert_eq!(fs::metadata(at.join("a/link")).unwrap().nlink(), names);
+            fs::rename(at.join(target), at.join("a/link")).unwrap();
+            let failure = remove_with(tree, "a/link", &options, |_| true).unwrap_err();
+            assert!(matches!(failure, Failure::Changed(_)), "{failure}");
+            assert!(at.join("a/link").exists());
+        });
+    }
+}
+
 #[test]
 fn what_is_mounted_is_not_deleted() {
     use rustix::mount::{MountFlags, mount, mount_bind, unmount};

@@ -443,8 +443,8 @@ fn caches_are_left_out_and_links_followed_on_request() {
         let Kind::Directory(d) = kind(tree, ROOT, "d") else { panic!() };
         assert_eq!(kind(tree, d, "to a file"), Kind::File);
         assert_eq!(kind(tree, d, "up"), Kind::Other);
-        // Both the file, which has a name there, and the link to it.
-        assert_eq!(tree.row(d).unwrap().size, 200_000 + 2 + fs::metadata(at.join("d/empty")).unwrap().len());
+        // The file, which has a name there, counts once with the link to it.
+        assert_eq!(tree.row(d).unwrap().size, 100_000 + 2 + fs::metadata(at.join("d/empty")).unwrap().len());
         assert_eq!(kind(tree, ROOT, "dangling"), Kind::Other);
     });
     // Not the one that is asked for.
@@ -454,6 +454,57 @@ fn caches_are_left_out_and_links_followed_on_request() {
         let (root, seen) = (ROOT, Progress::default());
         scan::rescan(tree, root, &options, &seen, |_| true).unwrap();
         assert_eq!(tree.row(ROOT).unwrap().items, 301);
+    });
+}
+
+/// As ncdu has it, whose exports say the same: one more name of a target that has several.
+#[test]
+fn links_that_are_followed_count_with_the_names_of_their_targets() {
+    let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let (at, other) = (directory.path(), other.path());
+    assert_ne!(fs::metadata(at).unwrap().dev(), fs::metadata(other).unwrap().dev());
+    for (path, len) in [(at.join("one"), 1000), (at.join("two"), 20_000), (other.join("far"), 300_000)] {
+        fs::write(path, vec![1; len]).unwrap();
+    }
+    fs::create_dir(at.join("a")).unwrap();
+    fs::hard_link(at.join("two"), at.join("a/two")).unwrap();
+    for (target, name) in [("../two", "to two"), ("../one", "to one"), ("to one", "to that")] {
+        symlink(target, at.join("a").join(name)).unwrap();
+    }
+    symlink(other.join("far"), at.join("a/to far")).unwrap();
+    let own = fs::metadata(at.join("a")).unwrap().len();
+    let follow = scan::Options { follow_links: true, ..options() };
+    scanned(at, &follow, |tree| {
+        let below = row(tree, ROOT, "a");
+        assert_eq!(below.size, 300_000 + 20_000 + 2 * 1000);
+        // All names are there, and one more.
+        assert_eq!(tree.row(ROOT).unwrap().size, below.size + own + 1000);
+        assert_eq!(tree.row(ROOT).unwrap().shared_size, 0);
+        let (mut json, export) = (Vec::new(), memfold_du::json::Export { timestamp: 0, extended: false });
+        memfold_du::json::write(tree, &mut json, &export, |_| true).unwrap();
+        let device = format!("\"dev\":{}}}", fs::metadata(other).unwrap().dev());
+        let json = String::from_utf8(json).unwrap();
+        let line = json.lines().find(|line| line.contains("to far")).unwrap();
+        assert!(line.trim_end_matches([',', ']']).ends_with(&device), "{line}");
+        // What is a link goes without one of the file's own names.
+        let Kind::Directory(a) = kind(tree, ROOT, "a") else { panic!() };
+        let slot = |name: &str| entries(tree, a).iter().position(|(other, _)| other == name.as_bytes());
+        let slot = slot("to two").unwrap() as u32;
+        tree.remove(a, slot).unwrap();
+        let inode = fs::metadata(at.join("two")).unwrap().ino();
+        assert!(tree.names(inode, 0).unwrap().iter().all(|name| name.names == 2));
+    });
+    let one = scan::Options { one_file_system: true, ..follow };
+    scanned(at, &one, |tree| {
+        let Kind::Directory(a) = kind(tree, ROOT, "a") else { panic!() };
+        assert_eq!(kind(tree, a, "to far"), Kind::OtherFileSystem);
+        assert_eq!(kind(tree, a, "to two"), Kind::File);
+        assert_eq!(row(tree, ROOT, "a").size, 20_000 + 2 * 1000);
+        let (mut json, export) = (Vec::new(), memfold_du::json::Export { timestamp: 0, extended: false });
+        memfold_du::json::write(tree, &mut json, &export, |_| true).unwrap();
+        // It is no directory.
+        let json = String::from_utf8(json).unwrap();
+        assert!(json.lines().any(|line| line.starts_with("{\"name\":\"to far\",\"dev\":")), "{json}");
     });
 }
 
