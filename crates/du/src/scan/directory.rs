@@ -69,8 +69,13 @@ impl<'a, 's> Worker<'a, 's> {
         })
     }
 
-    /// Until all is read.
+    /// Until all is read. Whatever comes, what was read until then is sent: who gets it frees what nobody wants.
     pub fn work(&mut self) -> Result<(), Error> {
+        let read = self.read_all();
+        read.and(flush(&self.send, &mut self.batch))
+    }
+
+    fn read_all(&mut self) -> Result<(), Error> {
         let stack = &self.shared.stack;
         while let Some(task) = stack.take(&self.nodes, || flush(&self.send, &mut self.batch))? {
             let level = self.read(task);
@@ -79,7 +84,7 @@ impl<'a, 's> Worker<'a, 's> {
                 flush(&self.send, &mut self.batch)?;
             }
         }
-        flush(&self.send, &mut self.batch)
+        Ok(())
     }
 
     fn read(&mut self, task: Task) -> Result<Option<Level>, Error> {
@@ -129,7 +134,13 @@ impl<'a, 's> Worker<'a, 's> {
         {
             *path = open.path();
         }
-        let names = self.names(open, file, row)?;
+        let names = match self.names(open, file, row) {
+            Ok(names) => names,
+            Err(error) => {
+                self.listing.discard(&mut self.nodes);
+                return Err(error);
+            }
+        };
         self.shared.progress.items.fetch_add(names, Relaxed);
         let mut has_directories = false;
         let (number, device) = (open.number, row.device);

@@ -35,6 +35,7 @@ use crate::source::Source;
 pub use build::Builder;
 pub use links::Name;
 pub use listing::{Contents, Listing};
+pub use refresh::Refresh;
 use runs::Runs;
 
 /// What could not be read, was left out, or is wrong with a directory.
@@ -228,6 +229,8 @@ pub struct Tree<'s> {
     origin: Option<(u64, u64)>,
     /// Links may have been followed.
     follows_links: bool,
+    /// Names in directories from this one on are those of a refresh, and not counted yet.
+    uncounted: u32,
     /// Numbers that were given out, or are free again.
     numbers: u32,
 }
@@ -253,6 +256,7 @@ impl<'s> Tree<'s> {
             root,
             origin: None,
             follows_links: false,
+            uncounted: u32::MAX,
             numbers: 0,
         })
     }
@@ -282,8 +286,9 @@ impl<'s> Tree<'s> {
         self.devices = devices;
     }
 
-    /// Puts in what was read. [`sum_up`](Self::sum_up) comes when all is.
+    /// Puts in what was read. [`sum_up`](Self::sum_up) comes when all is. If it fails, all directories are among those that wait, or have rows.
     pub fn put(&mut self, batch: &Batch) -> Result<(), Error> {
+        let mut full = Vec::new();
         for directory in &batch.directories {
             let at = directory.number % GROUP as u32;
             let first = directory.number - at;
@@ -294,24 +299,39 @@ impl<'s> Tree<'s> {
             group.directories[at as usize] = *directory;
             group.there |= 1 << at;
             if group.there == u64::MAX {
-                self.put_group(first)?;
-            } else if self.waiting.len() > WAITING {
-                // The first ones wait for those that are done last.
-                let middle = self.waiting.keys().nth(WAITING / 2).copied();
-                middle.map_or(Ok(()), |first| self.put_group(first))?;
+                full.push(first);
             }
+        }
+        full.into_iter().try_for_each(|first| self.put_group(first))?;
+        while self.waiting.len() > WAITING {
+            // The first ones wait for those that are done last.
+            let middle = self.waiting.keys().nth(WAITING / 2).copied();
+            middle.map_or(Ok(()), |first| self.put_group(first))?;
         }
         self.new_links.add(&batch.links)
     }
 
     fn put_group(&mut self, first: u32) -> Result<(), Error> {
-        let Some(Group { directories, there }) = self.waiting.remove(&first) else { return Ok(()) };
-        for (at, directory) in directories.iter().enumerate() {
-            if there >> at & 1 == 1 {
-                self.put_directory(directory)?;
+        let Some(mut group) = self.waiting.remove(&first) else { return Ok(()) };
+        while group.there != 0 {
+            let at = group.there.trailing_zeros();
+            if let Err(error) = self.put_directory(&group.directories[at as usize]) {
+                self.waiting.insert(first, group);
+                return Err(error);
             }
+            group.there &= group.there - 1;
         }
         Ok(())
+    }
+
+    /// Frees what leads nowhere any more: entries of directories that are not put in.
+    pub(crate) fn discard(&mut self, directories: &[Directory]) -> Result<(), Error> {
+        let nodes = &mut self.nodes;
+        let free = |result: Result<(), Error>, directory: &Directory| {
+            let freed = directory.row.contents().free(nodes);
+            result.and(freed)
+        };
+        directories.iter().fold(Ok(()), free)
     }
 
     fn put_directory(&mut self, directory: &Directory) -> Result<(), Error> {

@@ -73,15 +73,18 @@ impl Tree<'_> {
         }
         writer.end(&mut new);
         let new = self.nodes.put_bytes(&new)?;
-        match contents.node {
-            Some(node) if contents.parts() > 1 => self.nodes.set_at(node, part * 8, &new.to_bits())?,
+        let set = match contents.node {
+            Some(node) if contents.parts() > 1 => {
+                self.nodes.set_at(node, part * 8, &new.to_bits()).map_err(Error::from)
+            }
             _ => {
                 contents.node = Some(new);
                 row.set_contents(contents);
-                self.set_row(directory, &row)?;
+                self.set_row(directory, &row)
             }
-        }
-        Ok(self.nodes.free(old)?)
+        };
+        self.nodes.free(if set.is_ok() { old } else { new })?;
+        set
     }
 
     /// Takes sums off a directory and all above it.
@@ -188,7 +191,8 @@ impl Tree<'_> {
         device: u32,
         is_gone: impl Fn(&Self, &Name) -> Result<bool, Error>,
     ) -> Result<(), Error> {
-        let names = self.names(inode, device)?;
+        let mut names = self.names(inode, device)?;
+        names.retain(|name| name.directory < self.uncounted);
         let mut gone = Vec::new();
         for name in &names {
             gone.push(is_gone(self, name)?);
