@@ -14,6 +14,9 @@ use crate::entry::{Kind, Sum};
 use crate::part::{MOST, Reader};
 use crate::source::{ROOT, Source};
 
+/// Bytes that must be free when what was read takes the place of what was there.
+const ROOM: usize = 256 << 10;
+
 /// What is to come in a directory's place. When all of it was [put in](Self::put) and [summed up](Self::sum_up), [`finish`](Self::finish) puts it there; else [`abandon`](Self::abandon) takes it out.
 pub struct Refresh<'t, 's> {
     tree: &'t mut Tree<'s>,
@@ -86,7 +89,28 @@ impl Refresh<'_, '_> {
             }
             self.tree.count_below(above, number)?;
         }
-        Ok(())
+        self.see_to_room()
+    }
+
+    /// Sees to it that there is room for what changes from now on, before anything goes: sums and lists may compress worse than they did. Nothing compresses worse than this.
+    fn see_to_room(&mut self) -> Result<(), Error> {
+        let (mut nodes, mut state, mut result) = (Vec::new(), 1_u64, Ok(()));
+        let mut bytes = [0; ROOM / 32];
+        while nodes.len() < 32 && result.is_ok() {
+            for word in bytes.as_chunks_mut::<8>().0 {
+                // xorshift64*
+                state ^= state >> 12;
+                state ^= state << 25;
+                state ^= state >> 27;
+                *word = state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_ne_bytes();
+            }
+            result = self.tree.nodes.put_bytes(&bytes).map(|node| nodes.push(node)).map_err(Error::from);
+        }
+        for node in nodes {
+            let freed = self.tree.nodes.free(node);
+            result = result.and(freed.map_err(Error::from));
+        }
+        result
     }
 
     /// Puts it in the place of what was there. `own` is what the directory's own entry is now; devices are those of the rows' numbers. What goes is more than what changes, so there is
