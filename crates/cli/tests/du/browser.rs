@@ -154,13 +154,20 @@ fn directories_are_entered_and_left() {
     assert_eq!(lines[2..5], ["            /..", "   29.3 KiB  a9", "   19.5 KiB  a10"]);
     assert!(lines[1].contains("/tree/docs -"), "{}", lines[1]);
     assert_eq!(lines[6], "H 293.0 KiB  zz too");
+    // What leads up is selected, as in ncdu, and can't be deleted.
+    terminal.until("/.. is selected", |screen| screen.cell(2, 0).unwrap().inverse());
+    terminal.press("d?");
+    terminal.has("Move up");
+    assert!(!terminal.lines().iter().any(|line| line.contains("Are you sure")));
+    terminal.press("q");
+    terminal.has_no("Move up");
     select(&mut terminal, "deep");
     terminal.press(RIGHT);
     terminal.has("/er");
-    terminal.press("l");
+    terminal.press(&[DOWN, "l"].concat());
     terminal.has("39.1 KiB  f");
     // A file is no directory.
-    terminal.press(&[ENTER, RIGHT].concat());
+    terminal.press(&[DOWN, ENTER, RIGHT].concat());
     terminal.press(&[LEFT, "h"].concat());
     terminal.wait("back", |lines| lines[1].contains("/tree/docs -"));
     // Where it was left.
