@@ -38,6 +38,8 @@ pub enum Failure {
     Changed(Vec<u8>),
     /// Something is there that was not shown: the path of its directory.
     NotShown(Vec<u8>),
+    /// It could not be looked at when it was read, so nobody knows what it is; with the path.
+    NotLooked(Vec<u8>, io::Error),
     /// Something is mounted there: the path.
     Mounted(Vec<u8>),
     /// It was asked to stop.
@@ -75,6 +77,11 @@ impl fmt::Display for Failure {
             Failure::NotShown(at) => write!(
                 f,
                 "{} holds something that was not shown (new, or excluded from the scan): refresh, or scan without exclusions",
+                shown(at)
+            ),
+            Failure::NotLooked(at, error) => write!(
+                f,
+                "{} could not be looked at ({error}), so nobody knows what it is: see to it that its directory can be searched (chmod u+x), and refresh",
                 shown(at)
             ),
             Failure::Mounted(at) => {
@@ -222,7 +229,7 @@ impl Work<'_, '_> {
     /// Asks whether it goes on without something. Nothing is deleted as long as it is found that what is there is not what was shown.
     fn ask(&mut self, failure: Failure) -> Result<(), Failure> {
         let may_stay = match &failure {
-            Failure::System(..) => true,
+            Failure::System(..) | Failure::NotLooked(..) => true,
             Failure::Changed(_) | Failure::NotShown(_) | Failure::Mounted(_) => self.deletes,
             Failure::Tree(_) | Failure::Stopped | Failure::Partly(_) => false,
         };
@@ -377,8 +384,13 @@ impl Work<'_, '_> {
     fn delete_file(&mut self, open: &Open, entry: &Entry<'_>, seen_until: i64) -> Result<(), Failure> {
         let failed = |error| Failure::new(&path_of(open, entry.name), error);
         let name = CString::new(entry.name).map_err(|_| Error::Damaged)?;
-        if !matches!(entry.kind, Kind::File | Kind::Other) {
-            return Err(Failure::NotShown(open.path()));
+        match entry.kind {
+            Kind::File | Kind::Other => (),
+            Kind::Failed(error) => {
+                let error = io::Error::from_raw_os_error(error.into());
+                return Err(Failure::NotLooked(path_of(open, entry.name), error));
+            }
+            _ => return Err(Failure::NotShown(open.path())),
         }
         let file = open.file().map_err(failed)?;
         let stat = look(&file, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;

@@ -668,3 +668,46 @@ fn what_cannot_be_deleted_may_be_ignored() {
         }
     }
 }
+
+/// Names in a directory that may be read, but not searched.
+#[test]
+fn what_could_not_be_looked_at_is_said_to_be_so() {
+    let scratch = tempfile::tempdir().unwrap();
+    let at = scratch.path();
+    make(at);
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    for path in ["a/b/c", "a/b", "a", ""] {
+        mode(&at.join(path), 0o777);
+    }
+    mode(&at.join("a/b/c"), 0o666);
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            super::scan::be_nobody();
+            scanned(at, |tree| {
+                let mut failures = Vec::new();
+                let mut ask = |event: Event<'_>| match event {
+                    Event::Step(_) => true,
+                    Event::Failed(failure) => {
+                        failures.push(failure.to_string());
+                        false
+                    }
+                };
+                let before = everything(at);
+                for path in ["a/b/c", "a"] {
+                    let stopped = remove_with(tree, path, &options(), &mut ask);
+                    assert!(matches!(stopped, Err(Failure::Stopped)), "{stopped:?}");
+                }
+                assert!(everything(at) == before);
+                for failure in failures {
+                    assert!(
+                        failure.contains("a/b/c/\\xff\\n could not be looked at (Permission denied"),
+                        "{failure}"
+                    );
+                    assert!(failure.contains("chmod u+x"), "{failure}");
+                }
+            });
+        });
+        thread.join().unwrap();
+    });
+    mode(&at.join("a/b/c"), 0o777);
+}
