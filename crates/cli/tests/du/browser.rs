@@ -363,6 +363,42 @@ fn what_is_new_is_neither_deleted_nor_forgotten() {
     terminal.quit();
 }
 
+/// With the least limit that memfold takes, and room for the tree.
+#[test]
+fn what_does_not_fit_when_it_is_read_again_leaves_what_was_shown() {
+    let (_scratch, root) = scratch();
+    let refused = Command::new(MEMFOLD)
+        .args(["du", "--ignore-config", "--json", "--limit", "1"])
+        .arg(&root)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    let numbers = said.split(' ').filter_map(|word| word.parse::<u64>().ok());
+    let least = numbers.filter(|number| *number > 100_000).max().unwrap();
+    let mut terminal = open(&["--limit", &(least + (2 << 20)).to_string()], &root);
+    let shown = terminal.lines();
+    fs::create_dir(root.join("docs/many")).unwrap();
+    let mut state = 1_u64;
+    for _ in 0..30_000 {
+        let mut name = String::new();
+        for _ in 0..8 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            name += &format!("{:016x}", state ^ state >> 29);
+        }
+        File::create(root.join("docs/many").join(name)).unwrap();
+    }
+    for _ in 0..3 {
+        terminal.press("r");
+        message(&mut terminal, "does not fit into the limit beside what is shown");
+        assert_eq!(terminal.lines(), shown);
+    }
+    fs::remove_dir_all(root.join("docs/many")).unwrap();
+    fs::write(root.join("new"), "new").unwrap();
+    terminal.press("r");
+    terminal.has("Items: 13");
+    terminal.quit();
+}
+
 #[test]
 fn another_directory_in_the_place_of_the_root_is_left_alone() {
     let (scratch, root) = scratch();

@@ -297,13 +297,13 @@ impl Shared<'_> {
             names: names(&stat),
         });
         let extended = self.options.extended.then_some(Extended {
-            modified: stat.st_mtime as i64,
+            modified: stat.st_mtime,
             user: stat.st_uid,
             group: stat.st_gid,
             mode: stat.st_mode as u16,
         });
         if kind == Kind::File {
-            seen.file(clock::nanoseconds(stat.st_mtime as i64, stat.st_mtime_nsec as i64));
+            seen.file(clock::nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64));
         }
         let (size, blocks) = (stat.st_size as u64, stat.st_blocks as u64);
         Entry { name: name.to_bytes(), kind, size, blocks, link, followed, extended }

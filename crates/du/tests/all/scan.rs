@@ -652,7 +652,7 @@ fn what_does_not_fit_leaves_the_tree_as_it_was() {
     let rescan =
         |tree: &mut Tree<'_>, directory| scan::rescan(tree, directory, &options, &progress(), |_| true);
     let before = sums(&tree);
-    for (limit, count) in [(1 << 20, 30_000), (3 << 20, 60_000)] {
+    for (limit, count) in [(1 << 20, 30_000), (2 << 20, 40_000)] {
         heap.set_limit(Limit::Bytes(heap.stats().memory_bytes().max(used) + limit)).unwrap();
         // As it is, it fits twice.
         rescan(&mut tree, ROOT).unwrap();

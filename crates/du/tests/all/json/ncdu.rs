@@ -119,6 +119,11 @@ fn scratch() -> Scratch {
     fs::write(root.join("sub/twice"), [1; 10]).unwrap();
     fs::hard_link(root.join("sub/twice"), root.join("sub/twice more")).unwrap();
     symlink("nowhere", root.join("symbolic")).unwrap();
+    for (target, name) in
+        [("../links", "to links"), ("../nothing", "to nothing"), ("..", "to above"), ("/dev/null", "to null")]
+    {
+        symlink(target, root.join("sub").join(name)).unwrap();
+    }
     rustix::fs::mknodat(CWD, root.join("pipe"), rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
     fs::write(root.join("cache/CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55\n").unwrap();
     fs::write(root.join("cache/much"), [1; 100_000]).unwrap();
@@ -158,6 +163,19 @@ fn scans_of_both_give_the_same_export() {
             assert_eq!(ours.windows(7).any(|key| key == b"\"mtime\""), extended);
             assert!(ours.windows(9).any(|word| word == b"\"pattern\""));
         }
+    }
+}
+
+#[test]
+fn both_follow_links_alike() {
+    let scratch = scratch();
+    for one_file_system in [false, true] {
+        let options =
+            scan::Options { extended: true, follow_links: true, one_file_system, ..Default::default() };
+        let ours = memfold_scan(scratch.path(), &options, false);
+        let mut flags = vec!["-e", "-L"];
+        flags.extend(one_file_system.then_some("-x"));
+        same(&ours, &ncdu_scan(scratch.path(), &flags, false));
     }
 }
 
