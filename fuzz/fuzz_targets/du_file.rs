@@ -158,7 +158,7 @@ fn walk(source: &dyn Source, session: &Session<'_>) -> Result<All, Error> {
             if slot % 16 == 0 {
                 assert_eq!(source.entry(contents, slot)?.entry(), *entry);
             }
-            let names = entry.link.map(|link| source.names(link.inode, row.device)).transpose()?;
+            let names = entry.link.map(|link| source.names(link.inode, link.device.unwrap_or(row.device))).transpose()?;
             all.entries.push(((*entry).into(), names));
             Ok(())
         })?;

@@ -36,7 +36,7 @@ impl Layout {
                 for file in files {
                     let kind = if file.is_directory { Kind::Directory(0) } else { Kind::File };
                     let (name, size, blocks) = (&file.name[..], file.size, file.blocks);
-                    writer.add(&Entry { name, kind, size, blocks, link: None, extended: None });
+                    writer.add(&Entry { name, kind, size, blocks, ..Entry::default() });
                 }
                 writer.end(to);
             }

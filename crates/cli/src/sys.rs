@@ -5,7 +5,7 @@
 use std::ffi::{CStr, CString, c_int};
 use std::io;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -47,6 +47,23 @@ pub fn fork() -> nix::Result<Fork> {
     match unsafe { nix::unistd::fork() }? {
         ForkResult::Parent { child } => Ok(Fork::Parent(child)),
         ForkResult::Child => Ok(Fork::Child),
+    }
+}
+
+/// Sees to it that all three standard descriptors are in use, by /dev/null if need be; whether standard output was. The standard library takes what is written to a closed one for written.
+pub fn provide_standard_descriptors() -> io::Result<bool> {
+    let mut has_output = true;
+    loop {
+        let file = std::fs::File::options().read(true).write(true).open("/dev/null")?;
+        // The lowest one that is free: one of the three, or all of them are in use.
+        match file.into_raw_fd() {
+            0 | 2 => (),
+            1 => has_output = false,
+            other => {
+                nix::unistd::close(other)?;
+                return Ok(has_output);
+            }
+        }
     }
 }
 

@@ -20,6 +20,7 @@ use crate::Error;
 use crate::browse::shown;
 use crate::entry::{Entry, Kind};
 use crate::part::{MOST, Reader};
+use crate::scan::clock::{self, may_be_as_seen};
 use crate::scan::open::{self, Open, mounted};
 use crate::scan::{self, Options};
 use crate::source::Source;
@@ -37,6 +38,8 @@ pub enum Failure {
     Changed(Vec<u8>),
     /// Something is there that was not shown: the path of its directory.
     NotShown(Vec<u8>),
+    /// It could not be looked at when it was read, so nobody knows what it is; with the path.
+    NotLooked(Vec<u8>, io::Error),
     /// Something is mounted there: the path.
     Mounted(Vec<u8>),
     /// It was asked to stop.
@@ -74,6 +77,11 @@ impl fmt::Display for Failure {
             Failure::NotShown(at) => write!(
                 f,
                 "{} holds something that was not shown (new, or excluded from the scan): refresh, or scan without exclusions",
+                shown(at)
+            ),
+            Failure::NotLooked(at, error) => write!(
+                f,
+                "{} could not be looked at ({error}), so nobody knows what it is: see to it that its directory can be searched (chmod u+x), and refresh",
                 shown(at)
             ),
             Failure::Mounted(at) => {
@@ -118,6 +126,8 @@ struct Below {
 struct Level {
     open: Arc<Open>,
     contents: Contents,
+    /// See [`Row`](crate::tree::Row).
+    seen_until: i64,
     part: usize,
     /// Of the part, the next one last.
     waiting: Vec<Below>,
@@ -127,7 +137,6 @@ struct Level {
 
 struct Work<'a, 't> {
     tree: &'a Tree<'t>,
-    options: &'a Options,
     progress: Progress,
     /// Whether it may go on.
     tell: &'a mut dyn FnMut(Event<'_>) -> bool,
@@ -154,7 +163,6 @@ pub fn delete(
     let open = Arc::new(scan::open(tree, directory)?);
     let mut work = Work {
         tree,
-        options,
         progress: Progress::default(),
         tell: &mut *tell,
         deletes: false,
@@ -209,7 +217,10 @@ impl Work<'_, '_> {
                     let name = CString::new(entry.name).map_err(|_| Error::Damaged)?;
                     self.directory(above, Below { slot, number, name })?;
                 }
-                _ => self.stays = self.file(above, slot, entry)?,
+                _ => {
+                    let seen_until = self.tree.row(above.number)?.seen_until;
+                    self.stays = self.file(above, slot, entry, seen_until)?;
+                }
             }
         }
         Ok(())
@@ -218,7 +229,7 @@ impl Work<'_, '_> {
     /// Asks whether it goes on without something. Nothing is deleted as long as it is found that what is there is not what was shown.
     fn ask(&mut self, failure: Failure) -> Result<(), Failure> {
         let may_stay = match &failure {
-            Failure::System(..) => true,
+            Failure::System(..) | Failure::NotLooked(..) => true,
             Failure::Changed(_) | Failure::NotShown(_) | Failure::Mounted(_) => self.deletes,
             Failure::Tree(_) | Failure::Stopped | Failure::Partly(_) => false,
         };
@@ -299,8 +310,9 @@ impl Work<'_, '_> {
         if levels.len() >= self.most {
             levels[levels.len() - self.most].open.close();
         }
-        let contents = self.tree.row(number)?.contents();
-        levels.push(Level { open, contents, part: 0, waiting: Vec::new(), stays: false });
+        let row = self.tree.row(number)?;
+        let (contents, seen_until) = (row.contents(), row.seen_until);
+        levels.push(Level { open, contents, seen_until, part: 0, waiting: Vec::new(), stays: false });
         Ok(())
     }
 
@@ -348,7 +360,7 @@ impl Work<'_, '_> {
                     let name = CString::new(entry.name).map_err(|_| Error::Damaged)?;
                     level.waiting.push(Below { slot, number, name });
                 }
-                _ => level.stays |= self.file(&level.open, slot, &entry)?,
+                _ => level.stays |= self.file(&level.open, slot, &entry, level.seen_until)?,
             }
             slot += 1;
         }
@@ -357,11 +369,11 @@ impl Work<'_, '_> {
     }
 
     /// Looks at a file, or deletes it; whether it stays.
-    fn file(&mut self, open: &Open, slot: u32, entry: &Entry<'_>) -> Result<bool, Failure> {
+    fn file(&mut self, open: &Open, slot: u32, entry: &Entry<'_>, seen_until: i64) -> Result<bool, Failure> {
         if self.kept.contains(&(open.number, slot)) {
             return Ok(true);
         }
-        let failure = match self.delete_file(open, entry) {
+        let failure = match self.delete_file(open, entry, seen_until) {
             Ok(()) => return Ok(false),
             Err(failure) => failure,
         };
@@ -369,18 +381,23 @@ impl Work<'_, '_> {
         Ok(true)
     }
 
-    fn delete_file(&mut self, open: &Open, entry: &Entry<'_>) -> Result<(), Failure> {
+    fn delete_file(&mut self, open: &Open, entry: &Entry<'_>, seen_until: i64) -> Result<(), Failure> {
         let failed = |error| Failure::new(&path_of(open, entry.name), error);
         let name = CString::new(entry.name).map_err(|_| Error::Damaged)?;
-        if !matches!(entry.kind, Kind::File | Kind::Other) {
-            return Err(Failure::NotShown(open.path()));
+        match entry.kind {
+            Kind::File | Kind::Other => (),
+            Kind::Failed(error) => {
+                let error = io::Error::from_raw_os_error(error.into());
+                return Err(Failure::NotLooked(path_of(open, entry.name), error));
+            }
+            _ => return Err(Failure::NotShown(open.path())),
         }
         let file = open.file().map_err(failed)?;
         let stat = look(&file, &name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
         if mounted(&stat) == Some(true) {
             return Err(Failure::Mounted(path_of(open, entry.name)));
         }
-        if !self.is_same(&file, &name, entry, &stat) {
+        if !self.is_same(&file, &name, entry, &stat, seen_until) {
             return Err(Failure::Changed(path_of(open, entry.name)));
         }
         if self.deletes {
@@ -392,18 +409,25 @@ impl Work<'_, '_> {
     }
 
     /// Whether what is there now is what was read, as far as that is known.
-    fn is_same(&self, directory: &OwnedFd, name: &CStr, entry: &Entry<'_>, stat: &Statx) -> bool {
-        // A link that was followed has what is known of its target. What is deleted is the link.
-        let is_link = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Symlink;
-        if !self.options.follow_links || !is_link || entry.link.is_some() {
-            return is_as_read(entry, stat);
+    fn is_same(
+        &self,
+        directory: &OwnedFd,
+        name: &CStr,
+        entry: &Entry<'_>,
+        stat: &Statx,
+        seen_until: i64,
+    ) -> bool {
+        if entry.followed.is_none() {
+            return is_as_read(entry, stat, seen_until);
+        }
+        // What is deleted is the link, and what is known is its target's.
+        if FileType::from_raw_mode(stat.stx_mode.into()) != FileType::Symlink {
+            return false;
         }
         match look(directory, name, AtFlags::empty()) {
-            Ok(target) if FileType::from_raw_mode(target.stx_mode.into()) != FileType::Directory => {
-                is_as_read(entry, &target)
-            }
+            Ok(target) => is_as_read(entry, &target, seen_until),
             // It may have been deleted just now.
-            _ => self.deletes || is_as_read(entry, stat),
+            Err(_) => self.deletes,
         }
     }
 
@@ -423,8 +447,10 @@ fn look(directory: &OwnedFd, name: &CStr, flags: AtFlags) -> Result<Statx, Errno
     statx(directory, name, flags, StatxFlags::BASIC_STATS)
 }
 
-fn is_as_read(entry: &Entry<'_>, stat: &Statx) -> bool {
+/// What was written since it was read may be as long as before, but it has a later time, and a file that had holes takes more. Of links, and of what is no file, times say nothing more.
+fn is_as_read(entry: &Entry<'_>, stat: &Statx, seen_until: i64) -> bool {
     let kind = FileType::from_raw_mode(stat.stx_mode.into());
+    let modified = clock::nanoseconds(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec.into());
     let is_kind = match entry.kind {
         Kind::File => kind == FileType::RegularFile,
         Kind::Other => !matches!(kind, FileType::RegularFile | FileType::Directory),
@@ -432,6 +458,8 @@ fn is_as_read(entry: &Entry<'_>, stat: &Statx) -> bool {
     };
     is_kind
         && stat.stx_size == entry.size
+        && stat.stx_blocks == entry.blocks
+        && (kind != FileType::RegularFile || may_be_as_seen(modified, seen_until))
         && entry.link.is_none_or(|link| stat.stx_ino == link.inode)
         && entry.extended.is_none_or(|extended| {
             stat.stx_mtime.tv_sec == extended.modified

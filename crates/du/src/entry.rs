@@ -6,9 +6,10 @@ use std::fmt;
 pub const BLOCK: u64 = 512;
 
 /// What a name stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
+    #[default]
     File,
     /// A directory whose contents are known: its number.
     Directory(u32),
@@ -44,6 +45,13 @@ pub struct Link {
     pub names: u32,
 }
 
+/// What a symbolic link counts as, where links are followed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Target {
+    /// Which of the tree's file systems it is on, if not the directory's.
+    pub device: Option<u32>,
+}
+
 /// What is asked for with `-e`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extended {
@@ -58,7 +66,7 @@ pub struct Extended {
 }
 
 /// A name in a directory.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Entry<'n> {
     /// Any bytes but 0 and '/'.
     pub name: &'n [u8],
@@ -70,6 +78,8 @@ pub struct Entry<'n> {
     pub blocks: u64,
     /// If the file has other names.
     pub link: Option<Link>,
+    /// If it is a symbolic link, and all of this is its target's.
+    pub followed: Option<Target>,
     /// If it was asked for.
     pub extended: Option<Extended>,
 }
@@ -83,6 +93,7 @@ impl fmt::Debug for Entry<'_> {
             .field("size", &self.size)
             .field("blocks", &self.blocks)
             .field("link", &self.link)
+            .field("followed", &self.followed)
             .field("extended", &self.extended)
             .finish()
     }

@@ -32,6 +32,8 @@ pub enum Error {
     Terminal(std::io::Error),
     /// Something was not deleted.
     NotDeleted(Box<Failure>),
+    /// What was read again does not fit beside what was there, which is there still.
+    NoRoom,
     /// It was asked to stop.
     Stopped,
 }
@@ -89,6 +91,9 @@ impl fmt::Display for Error {
             ),
             Error::Terminal(error) => write!(f, "the terminal can't be used: {error}"),
             Error::NotDeleted(failure) => failure.fmt(f),
+            Error::NoRoom => f.write_str(
+                "what is there now does not fit into the limit beside what is shown, which is as it was: refresh a part of it, or start again with more --limit",
+            ),
             Error::Stopped => f.write_str("stopped"),
         }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!   | count, 1 | extended, 1 | bytes of others, LEB | kinds | lengths | same | shared | sizes | blocks | others | names |
 //!
-//!     kinds     a byte an entry: kind (3 bits), how blocks are given (2 bits), whether it has other names (1 bit), and is on another file system than the directory (1 bit)
+//!     kinds     a byte an entry: kind (3 bits), how blocks are given (2 bits), whether it has other names, is on another file system than the directory, and is a link that was followed (1 bit each)
 //!     lengths   a byte an entry: bytes of its size, and of its blocks (4 bits each)
 //!     same      a byte an entry, if some have extended information: has it, and which of it is the last one's
 //!     shared    a byte an entry: how much of the name is that of the name before
@@ -17,7 +17,7 @@
 //! Like stands beside like, so that it compresses; with names in their order, of a million files 13.5 bytes each are left (docs/du.md).
 //! Bytes may come from anybody's file: a part that is not as above is an error, never more than that.
 
-use crate::entry::{BLOCK, Entry, Extended, Kind, Link};
+use crate::entry::{BLOCK, Entry, Extended, Kind, Link, Target};
 
 /// Entries of a part at most.
 pub const MOST: usize = 64;
@@ -32,6 +32,7 @@ pub struct Malformed;
 
 const HAS_LINK: u8 = 1 << 5;
 const HAS_DEVICE: u8 = 1 << 6;
+const FOLLOWED: u8 = 1 << 7;
 /// How blocks are given.
 const AS_SIZE: u8 = 0;
 const NONE: u8 = 1;
@@ -156,12 +157,17 @@ impl Writer {
             0 => (NONE, 0),
             blocks => (OTHER, zigzag(blocks.wrapping_sub(expected) as i64)),
         };
-        let link = match entry.link {
-            None => 0,
-            Some(Link { device: None, .. }) => HAS_LINK,
-            Some(_) => HAS_LINK | HAS_DEVICE,
+        let device = match (entry.link, entry.followed) {
+            (Some(link), _) => link.device,
+            (None, followed) => followed.and_then(|target| target.device),
         };
-        self.kinds.push(code | given << 3 | link);
+        let bit = |bit: u8, is_set: bool| if is_set { bit } else { 0 };
+        self.kinds.push(
+            code | given << 3
+                | bit(HAS_LINK, entry.link.is_some())
+                | bit(HAS_DEVICE, device.is_some())
+                | bit(FOLLOWED, entry.followed.is_some()),
+        );
         let (size_len, blocks_len) = (len_of(entry.size), len_of(distance));
         self.lengths.push((size_len | blocks_len << 4) as u8);
         self.sizes.extend_from_slice(&entry.size.to_le_bytes()[..size_len]);
@@ -169,10 +175,10 @@ impl Writer {
         if let Some(link) = entry.link {
             put_step(&mut self.others, link.inode, self.last.inode);
             put_number(&mut self.others, link.names.into());
-            if let Some(device) = link.device {
-                put_number(&mut self.others, device.into());
-            }
             self.last.inode = link.inode;
+        }
+        if let Some(device) = device {
+            put_number(&mut self.others, device.into());
         }
         self.add_extended(entry.extended);
         let shared = shared(&self.name, entry.name);
@@ -345,7 +351,7 @@ impl<'b> Reader<'b> {
     pub fn read(&mut self) -> Result<Option<Entry<'_>>, Malformed> {
         let Some(kind) = self.kinds.get(self.at) else { return Ok(None) };
         let (code, given, has_link) = (kind & 7, kind >> 3 & 3, kind & HAS_LINK != 0);
-        let has_device = kind & HAS_DEVICE != 0;
+        let (has_device, is_followed) = (kind & HAS_DEVICE != 0, kind & FOLLOWED != 0);
         let kind = match code {
             0 => Kind::File,
             1 => {
@@ -369,20 +375,21 @@ impl<'b> Reader<'b> {
             OTHER => of_size(size).wrapping_add(unzigzag(distance) as u64),
             _ => return Err(Malformed),
         };
-        let link = match has_link {
+        let small = |others: &mut Bytes<'_>| u32::try_from(others.leb()?).map_err(|_| Malformed);
+        let file = match has_link {
             false => None,
             true => {
                 self.last.inode = self.others.step(self.last.inode)?;
-                let mut small = || u32::try_from(self.others.leb()?).map_err(|_| Malformed);
-                let names = small()?;
-                let device = has_device.then(small).transpose()?;
-                Some(Link { inode: self.last.inode, device, names })
+                Some((self.last.inode, small(&mut self.others)?))
             }
         };
+        let device = has_device.then(|| small(&mut self.others)).transpose()?;
+        let link = file.map(|(inode, names)| Link { inode, device, names });
+        let followed = is_followed.then_some(Target { device });
         let extended = self.extended()?;
         self.next_name()?;
         self.at += 1;
-        Ok(Some(Entry { name: &self.name, kind, size, blocks, link, extended }))
+        Ok(Some(Entry { name: &self.name, kind, size, blocks, link, followed, extended }))
     }
 
     fn extended(&mut self) -> Result<Option<Extended>, Malformed> {
@@ -423,7 +430,7 @@ mod tests {
 
     fn entries() -> Vec<Entry<'static>> {
         let extended = Extended { modified: 1_700_000_000, user: 1000, group: 100, mode: 0o100_644 };
-        let file = Entry { name: b"", kind: Kind::File, size: 0, blocks: 0, link: None, extended: None };
+        let file = Entry { name: b"", kind: Kind::File, ..Entry::default() };
         let link = Link { inode: u64::MAX, device: None, names: 2 };
         vec![
             Entry { name: b"a", size: 1, blocks: 8, ..file },
@@ -448,6 +455,14 @@ mod tests {
                 size: 1 << 40,
                 blocks: 0,
                 link: Some(Link { inode: 0, device: Some(u32::MAX), names: u32::MAX }),
+                ..file
+            },
+            Entry { name: b"bc", followed: Some(Target { device: None }), ..file },
+            Entry { name: b"bd", kind: Kind::Other, followed: Some(Target { device: Some(7) }), ..file },
+            Entry {
+                name: b"be",
+                link: Some(Link { inode: 9, device: Some(3), names: 2 }),
+                followed: Some(Target { device: Some(3) }),
                 ..file
             },
             Entry { name: b"c", kind: Kind::Failed(13), ..file },

@@ -9,8 +9,8 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Val
 
 pub const HELP: &str = "\
 Without an option for output, the tree is browsed on the whole screen; '?' there
-shows the keys. All of the tree is kept compressed: some 15 bytes of memory for
-a file (25 with -e).
+shows the keys. All of the tree is kept compressed: some 18 bytes of memory for
+a file (23 with -e).
 
 -f reads what 'ncdu -o', 'memfold du -o' or 'memfold du --save' wrote; a file of
 --save is browsed without being loaded. FILE may be '-' for standard input or
@@ -68,7 +68,7 @@ pub struct DuArgs {
     #[arg(long = "import", short = 'f', value_name = "FILE", help_heading = "Files")]
     pub import: Option<PathBuf>,
     /// Write the tree to FILE as ncdu's JSON, and don't browse
-    #[arg(long = "export", short = 'o', value_name = "FILE", help_heading = "Files")]
+    #[arg(long = "export", short = 'o', value_name = "FILE", conflicts_with_all = ["json", "top", "depth"], help_heading = "Files")]
     pub export: Option<PathBuf>,
     /// Compress what -o writes, with zstd
     #[arg(long, short = 'c', help_heading = "Files")]
@@ -77,7 +77,7 @@ pub struct DuArgs {
     #[arg(long, value_name = "LEVEL", default_value = "4", value_parser = clap::value_parser!(i32).range(1..=19), help_heading = "Files")]
     pub compress_level: i32,
     /// Write the tree to FILE in a compressed form that is browsed without being loaded, and don't browse
-    #[arg(long, short = 'O', value_name = "FILE", conflicts_with = "export", help_heading = "Files")]
+    #[arg(long, short = 'O', value_name = "FILE", conflicts_with_all = ["export", "json", "top", "depth"], help_heading = "Files")]
     pub save: Option<PathBuf>,
     /// Print one JSON object, and don't browse
     #[arg(long, help_heading = "Summaries")]

@@ -121,8 +121,16 @@ fn import<'s>(
     let failed = |error: &dyn std::fmt::Display| {
         Failure::new(format!("cannot read the tree in '{}': {error}", path.display()))
     };
-    let mut from: Box<dyn Read> = Box::new(io::stdin());
-    if path.as_os_str() != "-" {
+    let from: Box<dyn Read> = if path.as_os_str() == "-" {
+        let mut begins = Vec::new();
+        io::stdin().take(8).read_to_end(&mut begins).map_err(|error| failed(&error))?;
+        if file::is_ours(&begins) {
+            return Err(Failure::new(
+                "a file that was written with --save (-O) is looked at where it lies, and can't be read from standard input: give its name to -f, or pass the tree on with -o -",
+            ));
+        }
+        Box::new(io::Cursor::new(begins).chain(io::stdin()))
+    } else {
         let file = fs::File::open(path).map_err(|error| failed(&error))?;
         let mut begins = [0; 8];
         if std::os::unix::fs::FileExt::read_exact_at(&file, &mut begins, 0).is_ok() && file::is_ours(&begins)
@@ -130,8 +138,8 @@ fn import<'s>(
             let file = File::of(file).map_err(|error| failed(&error))?;
             return Ok(Input::Opened(Box::new(file)));
         }
-        from = Box::new(file);
-    }
+        Box::new(file)
+    };
     let (options, progress) = (json::Import { extended: args.extended }, Progress::default());
     let tick = |progress: &Progress| {
         limit::follow(args, heap, progress);

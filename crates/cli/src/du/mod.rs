@@ -43,6 +43,12 @@ const CODEC: &str = "zstd:3";
 
 /// Runs it; the result is the exit status. `words` are those that `args` were made of.
 pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
+    // Else a file that is opened would be in its place.
+    if !sys::provide_standard_descriptors().map_err(|error| Failure::new(format!("/dev/null: {error}")))? {
+        return Err(Failure::new(
+            "standard output is closed: let it go somewhere, or to /dev/null if nobody wants it",
+        ));
+    }
     // Patterns are compared in it.
     sys::heed_locale();
     if args.compress && args.export.is_none() {
@@ -73,6 +79,9 @@ pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
             drop(shown);
             write(&args, input.source(), target.to())?;
             target.finish()?;
+            if args.line {
+                summary::say_failures(input.source())?;
+            }
         }
         None if browses => return browse(&args, &mut input, &heap, shown, look),
         None => {
@@ -157,7 +166,9 @@ fn look(args: &DuArgs) -> browse::Options {
 fn heap(args: &DuArgs) -> Result<Heap, Failure> {
     let options = Options::new().block_size(BLOCK).codec(CODEC).limit(limit::at_first(args)?);
     Heap::new(options).map_err(|error| match &args.limit {
-        Some(limit) => Failure::new(format!("--limit {limit}: {error}, and the tree some 15 for each file")),
+        Some(limit) => Failure::new(format!(
+            "--limit {limit}: {error}, and the tree some 18 for each file, or 23 with -e"
+        )),
         None => Failure::new(error.to_string()),
     })
 }

@@ -11,12 +11,13 @@ use memfold_du::browse::shown;
 use memfold_du::entry::{BLOCK, Kind, Sum};
 use memfold_du::source::{ROOT, Source};
 use memfold_du::tree::below::{Below, Step};
+use memfold_du::tree::flags;
 use serde::ser::{Error as _, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use super::args::DuArgs;
 use super::input::Input;
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::machine;
 use crate::size::Human;
 
@@ -35,6 +36,9 @@ struct Item {
     shared_disk_bytes: Option<u64>,
     #[serde(skip)]
     raw: Vec<u8>,
+    /// '!' if it could not be read, '.' if something in it could not be, as in the browser.
+    #[serde(skip)]
+    mark: char,
 }
 
 /// What the tree takes.
@@ -70,6 +74,7 @@ fn item(path: Vec<u8>, sum: Sum) -> Item {
         items: None,
         shared_disk_bytes: None,
         raw: path,
+        mark: ' ',
     }
 }
 
@@ -77,7 +82,13 @@ fn item(path: Vec<u8>, sum: Sum) -> Item {
 fn directory(source: &dyn Source, number: u32) -> Result<Item, Error> {
     let row = source.row(number)?;
     let sum = source.own_entry(number)?.entry().sum().plus(row.sum());
+    let mark = match row.failures {
+        _ if row.flags & flags::FAILED != 0 => '!',
+        0 => ' ',
+        _ => '.',
+    };
     Ok(Item {
+        mark,
         items: Some(row.items),
         shared_disk_bytes: Some(row.shared_blocks.saturating_mul(BLOCK)),
         ..item(source.path(number)?, sum)
@@ -118,13 +129,28 @@ pub fn print(args: &DuArgs, input: &Input<'_>, heap: &Heap) -> Result<(), Failur
         let listed = listed.transpose().map_err(failed)?.unwrap_or(Ok(()));
         listed.and_then(|()| files.iter().flatten().try_for_each(|item| line(&mut out, item, args)))
     };
-    written.and_then(|()| out.flush()).map_err(|error| Failure::new(format!("standard output: {error}")))
+    written.and_then(|()| out.flush()).map_err(|error| Failure::new(format!("standard output: {error}")))?;
+    // The object has a field for it.
+    if args.json { Ok(()) } else { say_failures(source) }
+}
+
+/// One line on standard error, if something could not be read.
+pub fn say_failures(source: &dyn Source) -> Result<(), Failure> {
+    let row = source.row(ROOT).map_err(|error| Failure::new(format!("the tree can't be read: {error}")))?;
+    match u64::from(row.failures) + u64::from(row.flags & flags::FAILED != 0) {
+        0 => (),
+        1 => say("1 directory or file could not be read, and what is in it is not counted"),
+        count => say(&format!(
+            "{count} directories or files could not be read, and what is in them is not counted"
+        )),
+    }
+    Ok(())
 }
 
 fn line(out: &mut dyn Write, item: &Item, args: &DuArgs) -> std::io::Result<()> {
     let bytes = if args.apparent_size { item.apparent_bytes } else { item.disk_bytes };
     let size = if args.si { si(bytes) } else { Human(bytes).to_string() };
-    write!(out, "{size:>10}  ")?;
+    write!(out, "{size:>10}{} ", item.mark)?;
     // A name may hold anything: nothing of it is to be taken for the terminal's, or for another line.
     writeln!(out, "{}", shown(&item.raw))
 }
@@ -200,7 +226,7 @@ fn largest(source: &dyn Source, count: usize, apparent: bool) -> Result<Vec<Item
                 return Ok(());
             }
             let size = if apparent { entry.size } else { entry.blocks };
-            let link = entry.link.map(|link| (row.device, link.inode));
+            let link = entry.link.map(|link| (link.device.unwrap_or(row.device), link.inode));
             let is_large = match largest.peek() {
                 Some(Reverse(Place { size: least, .. })) if largest.len() == count => *least < size,
                 _ => largest.len() < count,

@@ -154,13 +154,20 @@ fn directories_are_entered_and_left() {
     assert_eq!(lines[2..5], ["            /..", "   29.3 KiB  a9", "   19.5 KiB  a10"]);
     assert!(lines[1].contains("/tree/docs -"), "{}", lines[1]);
     assert_eq!(lines[6], "H 293.0 KiB  zz too");
+    // What leads up is selected, as in ncdu, and can't be deleted.
+    terminal.until("/.. is selected", |screen| screen.cell(2, 0).unwrap().inverse());
+    terminal.press("d?");
+    terminal.has("Move up");
+    assert!(!terminal.lines().iter().any(|line| line.contains("Are you sure")));
+    terminal.press("q");
+    terminal.has_no("Move up");
     select(&mut terminal, "deep");
     terminal.press(RIGHT);
     terminal.has("/er");
-    terminal.press("l");
+    terminal.press(&[DOWN, "l"].concat());
     terminal.has("39.1 KiB  f");
     // A file is no directory.
-    terminal.press(&[ENTER, RIGHT].concat());
+    terminal.press(&[DOWN, ENTER, RIGHT].concat());
     terminal.press(&[LEFT, "h"].concat());
     terminal.wait("back", |lines| lines[1].contains("/tree/docs -"));
     // Where it was left.
@@ -353,6 +360,42 @@ fn what_is_new_is_neither_deleted_nor_forgotten() {
     delete(&mut terminal, "docs");
     terminal.has("Items: 5");
     assert!(!root.join("docs").exists());
+    terminal.quit();
+}
+
+/// With the least limit that memfold takes, and room for the tree.
+#[test]
+fn what_does_not_fit_when_it_is_read_again_leaves_what_was_shown() {
+    let (_scratch, root) = scratch();
+    let refused = Command::new(MEMFOLD)
+        .args(["du", "--ignore-config", "--json", "--limit", "1"])
+        .arg(&root)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    let numbers = said.split(' ').filter_map(|word| word.parse::<u64>().ok());
+    let least = numbers.filter(|number| *number > 100_000).max().unwrap();
+    let mut terminal = open(&["--limit", &(least + (2 << 20)).to_string()], &root);
+    let shown = terminal.lines();
+    fs::create_dir(root.join("docs/many")).unwrap();
+    let mut state = 1_u64;
+    for _ in 0..30_000 {
+        let mut name = String::new();
+        for _ in 0..8 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            name += &format!("{:016x}", state ^ state >> 29);
+        }
+        File::create(root.join("docs/many").join(name)).unwrap();
+    }
+    for _ in 0..3 {
+        terminal.press("r");
+        message(&mut terminal, "does not fit into the limit beside what is shown");
+        assert_eq!(terminal.lines(), shown);
+    }
+    fs::remove_dir_all(root.join("docs/many")).unwrap();
+    fs::write(root.join("new"), "new").unwrap();
+    terminal.press("r");
+    terminal.has("Items: 13");
     terminal.quit();
 }
 

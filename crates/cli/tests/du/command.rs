@@ -99,7 +99,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
     let path = text(scratch.path());
     let bad = scratch.path().join("bad");
     fs::write(&bad, "[1,0,{},[{\"name\":\"/\"},").unwrap();
-    let cases: [(&[&str], &str); 8] = [
+    let cases: [(&[&str], &str); 14] = [
         (&["--json", "/nowhere"], "cannot read the directory '/nowhere'"),
         (&["--json", "--limit", "1X", path], "--limit 64M"),
         (&["--json", "-X", "/nowhere", path], "cannot read the patterns in '/nowhere'"),
@@ -107,6 +107,13 @@ fn what_is_wrong_is_said_with_what_to_do() {
         (&["-o", "/nowhere/x", path], "of -o"),
         (&["-c", path], "-o FILE"),
         (&[path], "no terminal"),
+        // One of both would be lost.
+        (&["--json", "-o", "x", path], "cannot be used with"),
+        (&["--json", "--save", "x", path], "cannot be used with"),
+        (&["--top", "2", "-o", "-", path], "cannot be used with"),
+        (&["--depth", "2", "-o", "-", path], "cannot be used with"),
+        (&["-O", "-", "--depth", "2", path], "cannot be used with"),
+        (&["-O", "-", "--top", "2", path], "cannot be used with"),
         (&["--sort", "colour", path], "apparent-size"),
     ];
     for (args, what) in cases {
@@ -306,4 +313,76 @@ fn deep_trees_need_few_open_files() {
             assert_eq!((&page["items"], &page["failures"]), (&items.into(), &0.into()), "{script}");
         }
     }
+}
+
+/// What is written there would be taken for written.
+#[test]
+fn a_closed_standard_output_is_an_error() {
+    let scratch = tempfile::tempdir().unwrap();
+    make(scratch.path());
+    let run = |script: &str| {
+        let script = script.replace("du", "\"$0\" du --ignore-config").replace("DIR", "\"$1\"");
+        Command::new("sh").args(["-c", &script, common::MEMFOLD]).arg(scratch.path()).output().unwrap()
+    };
+    for script in ["du --json DIR >&-", "du -o - DIR >&-", "du --top 1 DIR >&- <&-", "du -O - DIR >&-"] {
+        let output = run(script);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(
+            (output.status.code(), said.contains("standard output is closed")),
+            (Some(125), true),
+            "{said}"
+        );
+    }
+    // Nor is a file in the place of the others.
+    let written = run("du --top 1 /nowhere 2>&- >/dev/null; du -o \"$1/x\" DIR 2>&- <&-; cat \"$1/x\"");
+    assert!(written.stdout.starts_with(b"[1,2,{"), "{}", written.stdout.escape_ascii());
+}
+
+#[test]
+fn a_file_of_our_own_is_not_read_from_a_pipe() {
+    let scratch = tempfile::tempdir().unwrap();
+    make(scratch.path());
+    let script = "\"$0\" du --ignore-config -O - \"$1\" | \"$0\" du --ignore-config --json -f -";
+    let output =
+        Command::new("sh").args(["-c", script, common::MEMFOLD]).arg(scratch.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("can't be read from standard input: give its name to -f"), "{said}");
+}
+
+#[test]
+fn what_could_not_be_read_is_said_beside_summaries() {
+    let scratch = tempfile::tempdir().unwrap();
+    let export = scratch.path().join("x.json");
+    fs::write(
+        &export,
+        r#"[1,2,{},[{"name":"/t"},[{"name":"a","read_error":true}],[{"name":"b"},{"name":"x","read_error":true}],[{"name":"c"}]]]"#,
+    )
+    .unwrap();
+    let path = text(&export);
+    let output = du(&["--depth", "1", "-f", path]);
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let marks: Vec<_> = lines.lines().map(|line| line.split_at(10).1).collect();
+    assert_eq!(marks, [". /t", "! /t/a", ". /t/b", "  /t/c"]);
+    assert!(output.status.success());
+    let said = "memfold: 2 directories or files could not be read, and what is in them is not counted\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), said);
+    assert_eq!(String::from_utf8_lossy(&du(&["--top", "1", "-f", path]).stderr), said);
+    assert_eq!(String::from_utf8_lossy(&du(&["-1", "-o", "-", "-f", path]).stderr), said);
+    // An object says it itself, and files that are written say it for each.
+    assert!(du(&["--json", "-f", path]).stderr.is_empty() && du(&["-o", "-", "-f", path]).stderr.is_empty());
+}
+
+#[test]
+fn files_of_several_file_systems_are_told_apart() {
+    let scratch = tempfile::tempdir().unwrap();
+    let export = scratch.path().join("x.json");
+    let file = r#""asize":5000,"dsize":8192,"ino":7,"hlnkc":true,"nlink":2"#;
+    let text = format!(
+        r#"[1,2,{{}},[{{"name":"/t","dev":1}},{{"name":"a",{file}}},{{"name":"b",{file}}},{{"name":"c","dev":2,{file}}}]]"#
+    );
+    fs::write(&export, text).unwrap();
+    let page = json(&["--top", "5", "-f", export.to_str().unwrap()]);
+    let paths: Vec<_> = page["files"].as_array().unwrap().iter().map(|file| &file["path"]).collect();
+    assert_eq!(paths, ["/t/a", "/t/c"]);
 }

@@ -170,8 +170,8 @@ impl<'s, 'h> Browser<'s, 'h> {
         self.path.0 = 0;
         let above = self.above_rows();
         let (position, row) = match select {
-            // What leads up is not what is looked for.
-            Select::First => (None, above),
+            // What leads up, as in ncdu: a key that was meant for the directory itself does nothing in it.
+            Select::First => (None, 0),
             Select::Row(row) => (None, row),
             Select::Slot(slot) => (self.view.position(source, slot)?, above),
             Select::Name(name, row) => (self.view.find(source, &name)?, row),

@@ -147,8 +147,7 @@ const DEPTH: u32 = 50;
 
 impl Twice {
     fn new(names: &'static [&'static [u8]], above: fn(u32) -> u32) -> Self {
-        let root =
-            Entry { name: b"/", kind: Kind::Directory(0), size: 0, blocks: 0, link: None, extended: None };
+        let root = Entry { name: b"/", kind: Kind::Directory(0), ..Entry::default() };
         Twice { names, above, root: root.into() }
     }
 }

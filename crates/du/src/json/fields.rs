@@ -49,6 +49,16 @@ fn fitting<T: TryFrom<u64>>(lexer: &mut Lexer<'_>, key: &'static str) -> Result<
     T::try_from(number).or_else(|_| lexer.wrong(Wrong::Number(key)))
 }
 
+/// Who owns it. Of those from 2^31 on, ncdu 1 writes what it takes for less than 0.
+fn id(lexer: &mut Lexer<'_>, key: &'static str) -> Result<u32, ReadError> {
+    let number = lexer.number(key)?;
+    let negative = i32::try_from(number as i64).ok().filter(|number| *number < 0);
+    negative
+        .map(|number| number as u32)
+        .or(u32::try_from(number).ok())
+        .map_or_else(|| lexer.wrong(Wrong::Number(key)), Ok)
+}
+
 impl Fields {
     /// Reads them, from the brace that opens to the one that closes.
     pub fn read(&mut self, lexer: &mut Lexer<'_>) -> Result<(), ReadError> {
@@ -85,8 +95,8 @@ impl Fields {
                 b"read_error" => said.failed = lexer.boolean()?,
                 b"errno" => said.error = fitting(lexer, "errno")?,
                 b"loop" => said.is_loop = lexer.boolean()?,
-                b"uid" => said.extended().user = fitting(lexer, "uid")?,
-                b"gid" => said.extended().group = fitting(lexer, "gid")?,
+                b"uid" | b"memfold_uid" => said.extended().user = id(lexer, "uid")?,
+                b"gid" | b"memfold_gid" => said.extended().group = id(lexer, "gid")?,
                 b"mode" => said.extended().mode = fitting(lexer, "mode")?,
                 b"mtime" => said.extended().modified = lexer.time("mtime")?,
                 b"excluded" => {
@@ -143,6 +153,8 @@ impl Fields {
             size: said.size,
             blocks: said.disk.div_ceil(BLOCK),
             link,
+            // What is in a file is not deleted: what was followed is a file like others.
+            followed: None,
             extended: said.extended.filter(|_| is_extended),
         }
     }

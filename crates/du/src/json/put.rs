@@ -22,8 +22,10 @@ pub fn put(out: &mut Vec<u8>, entry: &Entry<'_>, device: Option<u64>, row: Optio
         field(",\"dev\":", device);
     }
     if let Some(Extended { modified, user, group, mode }) = entry.extended.filter(|_| is_extended) {
-        field(",\"uid\":", user.into());
-        field(",\"gid\":", group.into());
+        // ncdu 1 refuses a file with one from 2^31 on, its own too; names that it does not know it passes over.
+        let is_large = |id: u32| id > i32::MAX as u32;
+        field(if is_large(user) { ",\"memfold_uid\":" } else { ",\"uid\":" }, user.into());
+        field(if is_large(group) { ",\"memfold_gid\":" } else { ",\"gid\":" }, group.into());
         field(",\"mode\":", mode.into());
         field(",\"mtime\":", modified as u64);
     }

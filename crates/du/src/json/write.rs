@@ -202,14 +202,16 @@ impl<W: Write> Writer<'_, W> {
                 Kind::Directory(_) | Kind::Gone => (),
                 _ if written.is_some() => (),
                 // It is a directory, of which no more is known.
-                Kind::OtherFileSystem => {
+                Kind::OtherFileSystem if entry.followed.is_none() => {
                     out.extend_from_slice(b",\n[");
                     put(out, &entry, None, None, options.extended);
                     out.push(b']');
                     *items += 1;
                 }
                 _ => {
-                    let device = entry.link.and_then(|link| devices.get(link.device? as usize).copied());
+                    let device = entry.link.and_then(|link| link.device);
+                    let device = device.or(entry.followed.and_then(|target| target.device));
+                    let device = device.and_then(|device| devices.get(device as usize).copied());
                     out.extend_from_slice(b",\n");
                     put(out, &entry, device, None, options.extended);
                     *items += 1;

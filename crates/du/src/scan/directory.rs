@@ -13,10 +13,11 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstatfs, openat,
 use rustix::io::Errno;
 
 use super::Shared;
+use super::clock::{self, Seen};
 use super::open::{self, Open};
 use super::stack::{Level, Place, Task};
 use crate::Error;
-use crate::entry::{Entry, Extended, Kind, Link};
+use crate::entry::{Entry, Extended, Kind, Link, Target};
 use crate::tree::{Batch, Directory, Listing, Name, Row, flags};
 
 /// Bytes of names that the system hands over at once.
@@ -68,8 +69,13 @@ impl<'a, 's> Worker<'a, 's> {
         })
     }
 
-    /// Until all is read.
+    /// Until all is read. Whatever comes, what was read until then is sent: who gets it frees what nobody wants.
     pub fn work(&mut self) -> Result<(), Error> {
+        let read = self.read_all();
+        read.and(flush(&self.send, &mut self.batch))
+    }
+
+    fn read_all(&mut self) -> Result<(), Error> {
         let stack = &self.shared.stack;
         while let Some(task) = stack.take(&self.nodes, || flush(&self.send, &mut self.batch))? {
             let level = self.read(task);
@@ -78,7 +84,7 @@ impl<'a, 's> Worker<'a, 's> {
                 flush(&self.send, &mut self.batch)?;
             }
         }
-        flush(&self.send, &mut self.batch)
+        Ok(())
     }
 
     fn read(&mut self, task: Task) -> Result<Option<Level>, Error> {
@@ -128,7 +134,13 @@ impl<'a, 's> Worker<'a, 's> {
         {
             *path = open.path();
         }
-        let names = self.names(open, file, row)?;
+        let names = match self.names(open, file, row) {
+            Ok(names) => names,
+            Err(error) => {
+                self.listing.discard(&mut self.nodes);
+                return Err(error);
+            }
+        };
         self.shared.progress.items.fetch_add(names, Relaxed);
         let mut has_directories = false;
         let (number, device) = (open.number, row.device);
@@ -183,6 +195,7 @@ impl<'a, 's> Worker<'a, 's> {
             path.push(b'/');
         }
         let directory = path.len();
+        let mut seen = Seen::begin();
         let mut names = RawDir::new(file.as_fd(), &mut self.buffer);
         while let Some(name) = names.next() {
             let name = match name {
@@ -205,10 +218,11 @@ impl<'a, 's> Worker<'a, 's> {
             let entry = if is_excluded {
                 nothing(name, Kind::Excluded)
             } else {
-                self.shared.entry(open.device, file, name)
+                self.shared.entry(open.device, file, name, &mut seen)
             };
             self.listing.add(&entry, &mut self.nodes)?;
         }
+        row.seen_until = seen.until();
         Ok(count)
     }
 }
@@ -248,45 +262,51 @@ impl Shared<'_> {
     }
 
     /// What there is to know of a name in a directory that is on this device.
-    fn entry<'n>(&self, device: u64, directory: &OwnedFd, name: &'n CStr) -> Entry<'n> {
+    fn entry<'n>(&self, device: u64, directory: &OwnedFd, name: &'n CStr, seen: &mut Seen) -> Entry<'n> {
         let stat = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             Err(error) => return nothing(name, Kind::Failed(error.raw_os_error() as u16)),
         };
-        let mut has_link = stat.st_nlink > 1;
-        let mut stat = stat;
+        let (mut stat, mut followed) = (stat, None);
         if self.options.follow_links
             && FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
             && let Ok(target) = statat(directory, name, AtFlags::empty())
             && FileType::from_raw_mode(target.st_mode) != FileType::Directory
         {
-            // Each counts for itself, as in ncdu: its target may be anywhere.
-            (stat, has_link) = (target, false);
+            // As in ncdu it counts as one more name, if its target has several.
+            let device = (target.st_dev != device).then(|| self.device(target.st_dev));
+            (stat, followed) = (target, Some(Target { device }));
         }
         let kind = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Kind::File,
             FileType::Directory => Kind::Directory(0),
             _ => Kind::Other,
         };
-        if self.options.one_file_system
-            && stat.st_dev != self.device
-            && (kind.is_directory() || stat.st_dev != device && open::is_mount(directory, name))
-        {
-            return nothing(name, Kind::OtherFileSystem);
+        let is_elsewhere = || match followed {
+            _ if kind.is_directory() => true,
+            _ if stat.st_dev == device => false,
+            Some(_) => open::leads_elsewhere(directory, name),
+            None => open::is_mount(directory, name),
+        };
+        if self.options.one_file_system && stat.st_dev != self.device && is_elsewhere() {
+            return Entry { followed, ..nothing(name, Kind::OtherFileSystem) };
         }
-        let link = (has_link && !kind.is_directory()).then(|| Link {
+        let link = (stat.st_nlink > 1 && !kind.is_directory()).then(|| Link {
             inode: stat.st_ino,
             device: (stat.st_dev != device).then(|| self.device(stat.st_dev)),
             names: names(&stat),
         });
         let extended = self.options.extended.then_some(Extended {
-            modified: stat.st_mtime as i64,
+            modified: stat.st_mtime,
             user: stat.st_uid,
             group: stat.st_gid,
             mode: stat.st_mode as u16,
         });
+        if kind == Kind::File {
+            seen.file(clock::nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64));
+        }
         let (size, blocks) = (stat.st_size as u64, stat.st_blocks as u64);
-        Entry { name: name.to_bytes(), kind, size, blocks, link, extended }
+        Entry { name: name.to_bytes(), kind, size, blocks, link, followed, extended }
     }
 }
 
@@ -296,5 +316,5 @@ fn names(stat: &Stat) -> u32 {
 
 /// A name of which nothing is known but what it is.
 fn nothing(name: &CStr, kind: Kind) -> Entry<'_> {
-    Entry { name: name.to_bytes(), kind, size: 0, blocks: 0, link: None, extended: None }
+    Entry { name: name.to_bytes(), kind, ..Entry::default() }
 }

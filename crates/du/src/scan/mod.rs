@@ -10,6 +10,7 @@
 //!
 //! What can't be read stands in the tree. Only what makes all of it worthless ends a scan: the root can't be read, or the heap is full.
 
+pub(crate) mod clock;
 mod directory;
 pub mod exclude;
 pub(crate) mod open;
@@ -29,7 +30,7 @@ use rustix::io::Errno;
 
 use crate::Error;
 use crate::source::{ROOT, Source};
-use crate::tree::{Batch, Tree};
+use crate::tree::{Batch, Refresh, Tree};
 use directory::Worker;
 use exclude::Exclude;
 use open::Open;
@@ -112,9 +113,12 @@ pub fn scan<'s>(
     let (root, entry) = Open::root(path, options.extended).map_err(Error::Root)?;
     let mut tree = Tree::new(heap, session, entry)?;
     tree.set_origin(root.identity());
+    if options.follow_links {
+        tree.set_follows_links();
+    }
     let device = root.device;
     let start = Start { open: Arc::new(root), device, above: ROOT, slot: 0, next: 1, devices: vec![device] };
-    let devices = read(start, options, heap, progress, tick, |batch| tree.put(&batch))?;
+    let devices = read(start, options, heap, progress, tick, &mut tree)?;
     tree.set_devices(devices);
     tree.sum_up()?;
     Ok(tree)
@@ -145,8 +149,8 @@ pub(crate) fn open(tree: &Tree<'_>, directory: u32) -> Result<Open, Error> {
     Ok(open)
 }
 
-/// Reads a directory of a tree that was scanned again, and all below it. If it can't be opened, or the root is another directory by now, the tree stays as it is. If reading is stopped, or fails, the
-/// directory stands in the tree as one that was not read.
+/// Reads a directory of a tree that was scanned again, and all below it. If it can't be opened, or the root is another directory by now, if reading is stopped, or if what is there does not fit into
+/// the heap beside what was there, the tree stays as it is.
 pub fn rescan(
     tree: &mut Tree<'_>,
     directory: u32,
@@ -154,7 +158,7 @@ pub fn rescan(
     progress: &Progress,
     tick: impl FnMut(&Progress) -> bool,
 ) -> Result<(), Error> {
-    let open = open(tree, directory)?;
+    let mut open = open(tree, directory)?;
     let own = match open.entry(options.extended) {
         Ok(own) => own,
         Err(error) => return Err(Error::Directory(tree.path(directory)?, error.into())),
@@ -162,37 +166,75 @@ pub fn rescan(
     let device = open.above().last().map_or(open.device, |root| root.device);
     let (above, slot) = (tree.above(directory)?, tree.slot(directory)?);
     let (heap, devices) = (tree.heap(), tree.devices().to_vec());
-    let mut refresh = tree.refresh(directory)?;
-    let start = Start { open: Arc::new(open), device, above, slot, next: refresh.first(), devices };
-    match read(start, options, heap, progress, tick, |batch| refresh.put(batch)) {
-        Ok(devices) => {
-            refresh.set_devices(devices);
-            refresh.finish(own)
-        }
+    let mut refresh = tree.refresh(directory);
+    open.number = refresh.first();
+    let next = refresh.first().checked_add(1).ok_or(Error::TooMany)?;
+    let start = Start { open: Arc::new(open), device, above, slot, next, devices };
+    let read = read(start, options, heap, progress, tick, &mut refresh);
+    match read.and_then(|devices| refresh.sum_up().map(|()| devices)) {
+        Ok(devices) => refresh.finish(own, devices),
         Err(error) => {
-            refresh.abandon(Errno::INTR.raw_os_error() as u16)?;
-            Err(error)
+            refresh.abandon()?;
+            Err(match error {
+                Error::Heap(memfold::heap::Error::Limit) => Error::NoRoom,
+                error => error,
+            })
         }
     }
 }
 
-/// The same after something in the directory was deleted. If it can't be opened, it stands in the tree as one that can't be read.
+/// The same after something in the directory was deleted, so that nobody wants what was there. If it can't be opened, or does not fit, it stands in the tree as one that can't be read.
 pub(crate) fn read_what_is_left(
     tree: &mut Tree<'_>,
     directory: u32,
     options: &Options,
     mut tick: impl FnMut(&Progress),
 ) -> Result<(), Error> {
-    let read = rescan(tree, directory, options, &Progress::default(), |read| {
-        tick(read);
-        true
-    });
-    let error = match &read {
+    let mut read = |tree: &mut Tree<'_>| {
+        rescan(tree, directory, options, &Progress::default(), |read| {
+            tick(read);
+            true
+        })
+    };
+    let error = match read(tree) {
+        Ok(()) => return Ok(()),
+        Err(Error::NoRoom) => {
+            // There is some without what was there.
+            tree.lose(directory, Errno::NOMEM.raw_os_error() as u16)?;
+            return read(tree);
+        }
         Err(Error::Directory(_, error)) => error.raw_os_error().unwrap_or(0),
         Err(Error::OtherRoot(_)) => Errno::STALE.raw_os_error(),
-        _ => return read,
+        Err(error) => return Err(error),
     };
-    tree.refresh(directory)?.abandon(error as u16)
+    tree.lose(directory, error as u16)
+}
+
+/// Where batches go.
+trait Store {
+    fn put(&mut self, batch: Batch) -> Result<(), Error>;
+    /// Those that come when something has failed: nobody else leads to what is in them.
+    fn discard(&mut self, batch: &Batch) -> Result<(), Error>;
+}
+
+impl Store for Tree<'_> {
+    fn put(&mut self, batch: Batch) -> Result<(), Error> {
+        Tree::put(self, &batch)
+    }
+
+    fn discard(&mut self, batch: &Batch) -> Result<(), Error> {
+        Tree::discard(self, &batch.directories)
+    }
+}
+
+impl Store for Refresh<'_, '_> {
+    fn put(&mut self, batch: Batch) -> Result<(), Error> {
+        Refresh::put(self, batch)
+    }
+
+    fn discard(&mut self, batch: &Batch) -> Result<(), Error> {
+        Refresh::discard(self, batch)
+    }
 }
 
 /// Where reading starts.
@@ -208,14 +250,14 @@ struct Start {
     devices: Vec<u64>,
 }
 
-/// Reads all below a directory; what comes out is handed to `put`. Returns which file systems there are.
+/// Reads all below a directory, into a store. Returns which file systems there are.
 fn read(
     start: Start,
     options: &Options,
     heap: &Heap,
     progress: &Progress,
     mut tick: impl FnMut(&Progress) -> bool,
-    mut put: impl FnMut(Batch) -> Result<(), Error>,
+    store: &mut dyn Store,
 ) -> Result<Vec<u64>, Error> {
     let shared = Shared {
         options,
@@ -249,8 +291,10 @@ fn read(
         let mut result = Ok(());
         loop {
             match receive.recv_timeout(TICK) {
-                Ok(batch) if result.is_ok() => result = put(batch),
-                Ok(_) | Err(RecvTimeoutError::Timeout) => (),
+                Ok(batch) if result.is_ok() => result = store.put(batch),
+                // What failed first is told.
+                Ok(batch) => drop(store.discard(&batch)),
+                Err(RecvTimeoutError::Timeout) => (),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             if result.is_ok() && !tick(progress) {

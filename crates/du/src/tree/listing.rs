@@ -16,7 +16,7 @@ use std::collections::BinaryHeap;
 use memfold::heap::{Handle, Session};
 
 use crate::Error;
-use crate::entry::{Entry, Extended, Kind, Link};
+use crate::entry::{Entry, Extended, Kind, Link, Target};
 use crate::part::{MOST, Reader, Writer};
 
 /// Entries that are put in order in plain memory,
@@ -48,16 +48,24 @@ impl Contents {
         Handle::from_bits(nodes.get_at(node, number * 8)?).ok_or(Error::Damaged)
     }
 
-    /// Frees all nodes.
+    /// Frees all nodes. What can't be freed is an error, and the others are.
     pub fn free(self, nodes: &mut Session<'_>) -> Result<(), Error> {
         let Some(node) = self.node else { return Ok(()) };
+        let mut result = Ok(());
         if self.parts() > 1 {
             for number in 0..self.parts() {
-                let part = self.part(nodes, number)?;
-                nodes.free(part)?;
+                let freed = self.part(nodes, number).and_then(|part| Ok(nodes.free(part)?));
+                result = result.and(freed);
             }
         }
-        Ok(nodes.free(node)?)
+        result.and(Ok(nodes.free(node)?))
+    }
+}
+
+/// Frees nodes to which nothing leads, after something failed: that is what is told, whatever becomes of these.
+fn free_all(nodes: &mut Session<'_>, handles: impl IntoIterator<Item = Handle>) {
+    for handle in handles {
+        let _ = nodes.free(handle);
     }
 }
 
@@ -78,6 +86,7 @@ struct Batch {
     records: Vec<Record>,
     /// Of records by their numbers, in order.
     links: Vec<(u32, Link)>,
+    followed: Vec<(u32, Target)>,
     extended: Vec<(u32, Extended)>,
 }
 
@@ -97,6 +106,7 @@ impl Batch {
         self.names.clear();
         self.records.clear();
         self.links.clear();
+        self.followed.clear();
         self.extended.clear();
     }
 
@@ -104,6 +114,7 @@ impl Batch {
         self.names.len()
             + size_of_val(&self.records[..])
             + size_of_val(&self.links[..])
+            + size_of_val(&self.followed[..])
             + size_of_val(&self.extended[..])
     }
 
@@ -113,6 +124,7 @@ impl Batch {
         self.records.push(Record { size, blocks, name: self.names.len() as u32, kind });
         self.names.extend_from_slice(entry.name);
         self.links.extend(entry.link.map(|link| (number, link)));
+        self.followed.extend(entry.followed.map(|target| (number, target)));
         self.extended.extend(entry.extended.map(|extended| (number, extended)));
     }
 
@@ -123,8 +135,9 @@ impl Batch {
 
     fn get(&self, number: usize) -> Entry<'_> {
         let Record { kind, size, blocks, .. } = self.records[number];
-        let (link, extended) = (found(&self.links, number), found(&self.extended, number));
-        Entry { name: self.name(number), kind, size, blocks, link, extended }
+        let (link, followed) = (found(&self.links, number), found(&self.followed, number));
+        let extended = found(&self.extended, number);
+        Entry { name: self.name(number), kind, size, blocks, link, followed, extended }
     }
 }
 
@@ -205,9 +218,10 @@ impl Run {
         if self.at < self.batch.records.len() {
             return Ok(true);
         }
-        let Some(part) = self.parts.pop() else { return Ok(false) };
-        let bytes = nodes.read(part)?;
-        nodes.free(part)?;
+        let Some(part) = self.parts.last() else { return Ok(false) };
+        let bytes = nodes.read(*part)?;
+        nodes.free(*part)?;
+        self.parts.pop();
         self.batch.clear();
         let mut entries = Reader::new(&bytes)?;
         while let Some(entry) = entries.read()? {
@@ -248,13 +262,25 @@ impl Listing {
     pub fn spill(&mut self, nodes: &mut Session<'_>) -> Result<(), Error> {
         self.cutter.begin();
         self.sort();
-        for (_, number) in &self.order {
-            self.cutter.add(&self.batch.get(*number as usize), nodes)?;
+        let Listing { batch, order, cutter, .. } = self;
+        let mut cut = || {
+            order.iter().try_for_each(|(_, number)| cutter.add(&batch.get(*number as usize), nodes))?;
+            cutter.end(nodes)
+        };
+        let result = cut();
+        let parts = std::mem::take(&mut self.cutter.parts);
+        match result {
+            Ok(()) => self.runs.push(parts),
+            Err(_) => free_all(nodes, parts),
         }
-        self.cutter.end(nodes)?;
-        self.runs.push(self.cutter.parts.clone());
         self.batch = Batch::default();
-        Ok(())
+        result
+    }
+
+    /// Forgets all entries.
+    pub fn discard(&mut self, nodes: &mut Session<'_>) {
+        self.batch.clear();
+        free_all(nodes, self.runs.drain(..).flatten());
     }
 
     /// Lets all entries go to the heap, and tells where they are; [`wake`](Self::wake) takes that.
@@ -279,11 +305,13 @@ impl Listing {
         });
     }
 
-    /// All entries, in their order; afterwards there are none. If it fails, the entries are lost, and runs stay in the heap.
+    /// All entries, in their order; afterwards there are none, also if it fails.
     pub fn finish(&mut self, nodes: &mut Session<'_>, place: &mut impl Place) -> Result<Contents, Error> {
         let result = if self.runs.is_empty() { self.all(nodes, place) } else { self.merge(nodes, place) };
-        self.batch.clear();
-        self.runs.clear();
+        if result.is_err() {
+            free_all(nodes, self.cutter.parts.drain(..));
+        }
+        self.discard(nodes);
         result
     }
 
@@ -304,6 +332,17 @@ impl Listing {
         }
         self.cutter.begin();
         let mut runs: Vec<Run> = self.runs.drain(..).map(Run::new).collect();
+        let result = self.merge_runs(&mut runs, nodes, place);
+        free_all(nodes, runs.into_iter().flat_map(|run| run.parts));
+        result
+    }
+
+    fn merge_runs(
+        &mut self,
+        runs: &mut [Run],
+        nodes: &mut Session<'_>,
+        place: &mut impl Place,
+    ) -> Result<Contents, Error> {
         let mut next = BinaryHeap::with_capacity(runs.len());
         for (number, run) in runs.iter_mut().enumerate() {
             if run.fill(nodes)? {

@@ -30,11 +30,12 @@ use memfold::heap::{Handle, Heap, Plain, Session};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::Error;
-use crate::entry::{Entry, Extended, Kind, Link, Sum};
+use crate::entry::{Entry, Extended, Kind, Link, Sum, Target};
 use crate::source::Source;
 pub use build::Builder;
 pub use links::Name;
 pub use listing::{Contents, Listing};
+pub use refresh::Refresh;
 use runs::Runs;
 
 /// What could not be read, was left out, or is wrong with a directory.
@@ -66,6 +67,8 @@ pub struct Row {
     pub shared_blocks: u64,
     /// The latest change of all below, if extended information was asked for.
     pub modified: i64,
+    /// Up to when regular files in it were changed that are as they were read, in nanoseconds since 1970. Files of ours don't have it: nothing is deleted there.
+    pub(crate) seen_until: i64,
     slots: u32,
     /// Which of the tree's devices it is on.
     pub device: u32,
@@ -137,7 +140,7 @@ impl Row {
 }
 
 /// An entry that is kept beside the heap.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OwnEntry {
     /// Its name; the root's is its path.
     pub name: Vec<u8>,
@@ -149,6 +152,8 @@ pub struct OwnEntry {
     pub blocks: u64,
     /// If the file has other names.
     pub link: Option<Link>,
+    /// If it is a symbolic link that was followed.
+    pub followed: Option<Target>,
     /// If it was asked for.
     pub extended: Option<Extended>,
 }
@@ -156,15 +161,15 @@ pub struct OwnEntry {
 impl OwnEntry {
     /// The entry.
     pub fn entry(&self) -> Entry<'_> {
-        let OwnEntry { ref name, kind, size, blocks, link, extended } = *self;
-        Entry { name, kind, size, blocks, link, extended }
+        let OwnEntry { ref name, kind, size, blocks, link, followed, extended } = *self;
+        Entry { name, kind, size, blocks, link, followed, extended }
     }
 }
 
 impl From<Entry<'_>> for OwnEntry {
     fn from(entry: Entry<'_>) -> Self {
-        let Entry { name, kind, size, blocks, link, extended } = entry;
-        OwnEntry { name: name.to_vec(), kind, size, blocks, link, extended }
+        let Entry { name, kind, size, blocks, link, followed, extended } = entry;
+        OwnEntry { name: name.to_vec(), kind, size, blocks, link, followed, extended }
     }
 }
 
@@ -222,6 +227,10 @@ pub struct Tree<'s> {
     root: OwnEntry,
     /// Which directory the root was when it was read: its device and inode, if it was read here.
     origin: Option<(u64, u64)>,
+    /// Links may have been followed.
+    follows_links: bool,
+    /// Names in directories from this one on are those of a refresh, and not counted yet.
+    uncounted: u32,
     /// Numbers that were given out, or are free again.
     numbers: u32,
 }
@@ -246,6 +255,8 @@ impl<'s> Tree<'s> {
             devices: Vec::new(),
             root,
             origin: None,
+            follows_links: false,
+            uncounted: u32::MAX,
             numbers: 0,
         })
     }
@@ -265,13 +276,19 @@ impl<'s> Tree<'s> {
         self.origin = Some(origin);
     }
 
+    /// Says that links were followed: a file may have names in the tree that are none of its own.
+    pub(crate) fn set_follows_links(&mut self) {
+        self.follows_links = true;
+    }
+
     /// Which file systems directories are on, by the numbers in their rows.
     pub fn set_devices(&mut self, devices: Vec<u64>) {
         self.devices = devices;
     }
 
-    /// Puts in what was read. [`sum_up`](Self::sum_up) comes when all is.
+    /// Puts in what was read. [`sum_up`](Self::sum_up) comes when all is. If it fails, all directories are among those that wait, or have rows.
     pub fn put(&mut self, batch: &Batch) -> Result<(), Error> {
+        let mut full = Vec::new();
         for directory in &batch.directories {
             let at = directory.number % GROUP as u32;
             let first = directory.number - at;
@@ -282,24 +299,39 @@ impl<'s> Tree<'s> {
             group.directories[at as usize] = *directory;
             group.there |= 1 << at;
             if group.there == u64::MAX {
-                self.put_group(first)?;
-            } else if self.waiting.len() > WAITING {
-                // The first ones wait for those that are done last.
-                let middle = self.waiting.keys().nth(WAITING / 2).copied();
-                middle.map_or(Ok(()), |first| self.put_group(first))?;
+                full.push(first);
             }
+        }
+        full.into_iter().try_for_each(|first| self.put_group(first))?;
+        while self.waiting.len() > WAITING {
+            // The first ones wait for those that are done last.
+            let middle = self.waiting.keys().nth(WAITING / 2).copied();
+            middle.map_or(Ok(()), |first| self.put_group(first))?;
         }
         self.new_links.add(&batch.links)
     }
 
     fn put_group(&mut self, first: u32) -> Result<(), Error> {
-        let Some(Group { directories, there }) = self.waiting.remove(&first) else { return Ok(()) };
-        for (at, directory) in directories.iter().enumerate() {
-            if there >> at & 1 == 1 {
-                self.put_directory(directory)?;
+        let Some(mut group) = self.waiting.remove(&first) else { return Ok(()) };
+        while group.there != 0 {
+            let at = group.there.trailing_zeros();
+            if let Err(error) = self.put_directory(&group.directories[at as usize]) {
+                self.waiting.insert(first, group);
+                return Err(error);
             }
+            group.there &= group.there - 1;
         }
         Ok(())
+    }
+
+    /// Frees what leads nowhere any more: entries of directories that are not put in.
+    pub(crate) fn discard(&mut self, directories: &[Directory]) -> Result<(), Error> {
+        let nodes = &mut self.nodes;
+        let free = |result: Result<(), Error>, directory: &Directory| {
+            let freed = directory.row.contents().free(nodes);
+            result.and(freed)
+        };
+        directories.iter().fold(Ok(()), free)
     }
 
     fn put_directory(&mut self, directory: &Directory) -> Result<(), Error> {

@@ -1,45 +1,55 @@
 //! A directory that is read again.
 //!
-//! Its old entries go, and sums with them. New ones come with numbers above all others, so that new names of linked files are known by their directories; rows are put in without linked files, since
-//! these count with their names elsewhere, when all are there.
+//! What is there comes with numbers above all others, the directory itself too, and nothing leads to it until it is complete: if that is stopped, or fails, it goes, and the tree is as it was. Then
+//! the old entries go, and sums with them, and the new ones take their place. Rows are put in without linked files, since these count with their names elsewhere, when all are there.
 
 use std::collections::HashMap;
 
+use rustix::io::Errno;
+
 use super::below::{Below, Step};
-use super::{Batch, Name, OwnEntry, Row, Tree, flags};
+use super::{Batch, Directory, Name, Number, OwnEntry, Row, Tree, flags};
 use crate::Error;
 use crate::entry::{Kind, Sum};
 use crate::part::{MOST, Reader};
 use crate::source::{ROOT, Source};
 
-/// What is put into a directory that was emptied. Either [`finish`](Self::finish) or [`abandon`](Self::abandon) ends it.
+/// Bytes that must be free when what was read takes the place of what was there.
+const ROOM: usize = 256 << 10;
+
+/// What is to come in a directory's place. When all of it was [put in](Self::put) and [summed up](Self::sum_up), [`finish`](Self::finish) puts it there; else [`abandon`](Self::abandon) takes it out.
 pub struct Refresh<'t, 's> {
     tree: &'t mut Tree<'s>,
     directory: u32,
-    /// Directories from this one on are new.
+    /// The directory's number until then. Those from this one on are new.
     first: u32,
     /// What linked files come to in directories whose rows have not come yet.
     linked: HashMap<u32, Sum>,
 }
 
 impl<'s> Tree<'s> {
-    /// Empties a directory, to be read again.
-    pub fn refresh(&mut self, directory: u32) -> Result<Refresh<'_, 's>, Error> {
-        self.empty(directory)?;
+    /// A directory is to be read again.
+    pub fn refresh(&mut self, directory: u32) -> Refresh<'_, 's> {
         let first = self.numbers;
-        Ok(Refresh { tree: self, directory, first, linked: HashMap::new() })
+        Refresh { tree: self, directory, first, linked: HashMap::new() }
+    }
+
+    /// Empties a directory: it stands in the tree as one that can't be read, by this error number of the system's.
+    pub fn lose(&mut self, directory: u32, error: u16) -> Result<(), Error> {
+        self.empty(directory)?;
+        let device = self.row(directory)?.device;
+        self.set_row(directory, &Row { device, error, flags: flags::FAILED, ..Row::default() })?;
+        if directory == ROOT {
+            return Ok(());
+        }
+        self.put_on(self.above(directory)?, &Row { failures: 1, ..Row::default() })
     }
 }
 
 impl Refresh<'_, '_> {
-    /// Numbers of new directories begin here.
+    /// The number by which the directory is read; those of directories in it are larger.
     pub fn first(&self) -> u32 {
         self.first
-    }
-
-    /// Which file systems directories are on, by the numbers in their rows.
-    pub fn set_devices(&mut self, devices: Vec<u64>) {
-        self.tree.set_devices(devices);
     }
 
     fn is_new(&self, name: &Name) -> bool {
@@ -51,31 +61,82 @@ impl Refresh<'_, '_> {
         for name in &batch.links {
             let linked = self.linked.entry(name.directory).or_default();
             *linked = linked.plus(Sum { size: name.size, blocks: name.blocks });
-            self.tree.links.insert(name)?;
         }
         let mut directories = batch.directories;
         for directory in &mut directories {
             let linked = self.linked.remove(&directory.number).unwrap_or_default();
             directory.row.set_sum(directory.row.sum().minus(linked));
         }
-        self.tree.put(&Batch { directories, links: Vec::new() })
+        self.tree.put(&Batch { directories, links: Vec::new() })?;
+        for name in &batch.links {
+            self.tree.links.insert(name)?;
+        }
+        Ok(())
     }
 
-    /// When all is there: makes the sums. `own` is what the directory's own entry is now.
-    pub fn finish(mut self, own: OwnEntry) -> Result<(), Error> {
-        let (tree, directory) = (&mut *self.tree, self.directory);
-        tree.put_groups()?;
-        for number in (self.first..tree.numbers).rev() {
-            let above = tree.above(number)?;
-            if above >= number || (above < self.first && above != directory) {
+    /// Frees what was read and is not put in.
+    pub fn discard(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.tree.discard(&batch.directories)
+    }
+
+    /// When all is there: makes the sums, but for linked files.
+    pub fn sum_up(&mut self) -> Result<(), Error> {
+        self.tree.put_groups()?;
+        for number in (self.first + 1..self.tree.numbers).rev() {
+            let above = self.tree.above(number)?;
+            if above >= number || above < self.first {
                 return Err(Error::Damaged);
             }
-            tree.count_below(above, number)?;
+            self.tree.count_below(above, number)?;
         }
+        self.see_to_room()
+    }
+
+    /// Sees to it that there is room for what changes from now on, before anything goes: sums and lists may compress worse than they did. Nothing compresses worse than this.
+    fn see_to_room(&mut self) -> Result<(), Error> {
+        let (mut nodes, mut state, mut result) = (Vec::new(), 1_u64, Ok(()));
+        let mut bytes = [0; ROOM / 32];
+        while nodes.len() < 32 && result.is_ok() {
+            for word in bytes.as_chunks_mut::<8>().0 {
+                // xorshift64*
+                state ^= state >> 12;
+                state ^= state << 25;
+                state ^= state >> 27;
+                *word = state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_ne_bytes();
+            }
+            result = self.tree.nodes.put_bytes(&bytes).map(|node| nodes.push(node)).map_err(Error::from);
+        }
+        for node in nodes {
+            let freed = self.tree.nodes.free(node);
+            result = result.and(freed.map_err(Error::from));
+        }
+        result
+    }
+
+    /// Puts it in the place of what was there. `own` is what the directory's own entry is now; devices are those of the rows' numbers. What goes is more than what changes, so there is
+    /// room; if there is none nevertheless, the directory stands in the tree as one that can't be read.
+    pub fn finish(mut self, own: OwnEntry, devices: Vec<u64>) -> Result<(), Error> {
+        self.tree.set_devices(devices);
+        let result = self.replace(own);
+        if result.is_err() {
+            let directory = self.directory;
+            self.tree.lose(directory, Errno::NOMEM.raw_os_error() as u16)?;
+        }
+        result
+    }
+
+    fn replace(&mut self, own: OwnEntry) -> Result<(), Error> {
+        let (tree, directory) = (&mut *self.tree, self.directory);
+        tree.uncounted = self.first;
+        let emptied = tree.empty(directory);
+        tree.uncounted = u32::MAX;
+        emptied?;
+        let row = tree.row(self.first)?;
+        tree.set_row(directory, &row)?;
+        tree.set_row(self.first, &Row::default())?;
         if directory == ROOT {
             tree.root = OwnEntry { name: std::mem::take(&mut tree.root.name), ..own };
         } else {
-            let row = tree.row(directory)?;
             let (above, slot) = (tree.above(directory)?, tree.slot(directory)?);
             let old = tree.own_entry(directory)?;
             let kind = Kind::Directory(directory);
@@ -87,7 +148,34 @@ impl Refresh<'_, '_> {
             on.set_sum(sum);
             tree.put_on(above, &on)?;
         }
+        self.adopt(&row)?;
         self.count_links()
+    }
+
+    /// What is in the directory itself gets to know its number: directories, and names of linked files.
+    fn adopt(&mut self, row: &Row) -> Result<(), Error> {
+        let Refresh { tree, directory, first, .. } = self;
+        let mut bytes = Vec::new();
+        for part in 0..row.contents().parts() {
+            tree.part(row.contents(), part, &mut bytes)?;
+            let mut entries = Reader::new(&bytes)?;
+            let mut slot = (part * MOST) as u32;
+            while let Some(entry) = entries.read()? {
+                if let Kind::Directory(number) = entry.kind {
+                    tree.rows.set(Number(number.into()), tree.above, directory)?;
+                }
+                if let Some(link) = entry.link {
+                    let (inode, device) = (link.inode, link.device.unwrap_or(row.device));
+                    let at = Name { inode, device, directory: *first, slot, ..Name::default() };
+                    if let Some(name) = tree.name_from(at)?.filter(|name| name.is(&at)) {
+                        tree.links.remove(&name)?;
+                        tree.links.insert(&Name { directory: *directory, ..name })?;
+                    }
+                }
+                slot += 1;
+            }
+        }
+        Ok(())
     }
 
     /// Counts linked files with all their names, old ones and new ones.
@@ -127,32 +215,56 @@ impl Refresh<'_, '_> {
         let Some(first) = first.filter(|first| first.is(at)) else { return Ok(()) };
         let names = self.tree.names(at.inode, at.device)?;
         let old: Vec<Name> = names.iter().filter(|name| !self.is_new(name)).copied().collect();
-        self.tree.change_names(&old, &names, names.clone(), first.names)
+        // It may have changed since its other names were read, and has one size wherever it counts.
+        let Name { size, blocks, .. } = first;
+        let new = names.iter().map(|name| Name { size, blocks, ..*name }).collect();
+        self.tree.change_names(&old, &names, new, first.names)?;
+        for name in old.iter().filter(|name| (name.size, name.blocks) != (size, blocks)) {
+            let entry = self.tree.entry(self.tree.row(name.directory)?.contents(), name.slot)?;
+            let entry = OwnEntry { size, blocks, ..entry };
+            self.tree.set_entry(name.directory, name.slot, &entry.entry())?;
+        }
+        Ok(())
     }
 
-    /// Ends it without what came: the directory stands in the tree as one that can't be read, by this error number of the system's.
-    pub fn abandon(self, error: u16) -> Result<(), Error> {
-        let Refresh { tree, directory, first, .. } = self;
-        tree.put_groups()?;
+    /// Ends it without what came. What can't be freed is an error, and all else is.
+    pub fn abandon(self) -> Result<(), Error> {
+        let Refresh { tree, first, .. } = self;
+        let mut result = Ok(());
+        for group in std::mem::take(&mut tree.waiting).into_values() {
+            let is_there = |(at, _): &(usize, &Directory)| group.there >> at & 1 == 1;
+            let there: Vec<Directory> = group
+                .directories
+                .iter()
+                .enumerate()
+                .filter(is_there)
+                .map(|(_, directory)| *directory)
+                .collect();
+            result = result.and(tree.discard(&there));
+        }
+        for number in (first..tree.numbers).rev() {
+            let freed = tree.row(number).and_then(|row| row.contents().free(&mut tree.nodes));
+            result = result.and(freed);
+        }
+        result = result.and(tree.forget_new_names(first));
+        // The next ones get these numbers, and rows.
+        while tree.numbers > first && tree.rows.remove_row(Number((tree.numbers - 1).into()))? {
+            tree.numbers -= 1;
+        }
+        result
+    }
+}
+
+impl Tree<'_> {
+    fn forget_new_names(&mut self, first: u32) -> Result<(), Error> {
         let mut next = 0;
-        while next < tree.links.len() {
-            let piece: Vec<Name> = tree.links.slice(next..next + 1024).collect::<Result<_, _>>()?;
+        while next < self.links.len() {
+            let piece: Vec<Name> = self.links.slice(next..next + 1024).collect::<Result<_, _>>()?;
             next += piece.len() as u64;
-            for name in piece.iter().filter(|name| name.directory >= first || name.directory == directory) {
-                tree.links.remove(name)?;
+            for name in piece.iter().filter(|name| name.directory >= first) {
+                self.links.remove(name)?;
                 next -= 1;
             }
-        }
-        for number in (first..tree.numbers).chain([directory]) {
-            let row = tree.row(number)?;
-            row.contents().free(&mut tree.nodes)?;
-            tree.set_row(number, &Row { device: row.device, ..Row::default() })?;
-        }
-        let device = tree.row(directory)?.device;
-        tree.set_row(directory, &Row { device, error, flags: flags::FAILED, ..Row::default() })?;
-        if directory != ROOT {
-            let above = tree.above(directory)?;
-            tree.put_on(above, &Row { failures: 1, ..Row::default() })?;
         }
         Ok(())
     }

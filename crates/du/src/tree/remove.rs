@@ -31,7 +31,7 @@ impl Tree<'_> {
             self.forget(inode, device, |_, name| Ok((name.directory, name.slot) == (directory, slot)))?;
             off.set_sum(off.sum().minus(entry.entry().sum()));
         }
-        let nothing = Entry { name: b"", kind: Kind::Gone, size: 0, blocks: 0, link: None, extended: None };
+        let nothing = Entry { kind: Kind::Gone, ..Entry::default() };
         self.set_entry(directory, slot, &nothing)?;
         self.take_off(directory, &off)
     }
@@ -73,15 +73,18 @@ impl Tree<'_> {
         }
         writer.end(&mut new);
         let new = self.nodes.put_bytes(&new)?;
-        match contents.node {
-            Some(node) if contents.parts() > 1 => self.nodes.set_at(node, part * 8, &new.to_bits())?,
+        let set = match contents.node {
+            Some(node) if contents.parts() > 1 => {
+                self.nodes.set_at(node, part * 8, &new.to_bits()).map_err(Error::from)
+            }
             _ => {
                 contents.node = Some(new);
                 row.set_contents(contents);
-                self.set_row(directory, &row)?;
+                self.set_row(directory, &row)
             }
-        }
-        Ok(self.nodes.free(old)?)
+        };
+        self.nodes.free(if set.is_ok() { old } else { new })?;
+        set
     }
 
     /// Takes sums off a directory and all above it.
@@ -188,15 +191,27 @@ impl Tree<'_> {
         device: u32,
         is_gone: impl Fn(&Self, &Name) -> Result<bool, Error>,
     ) -> Result<(), Error> {
-        let names = self.names(inode, device)?;
+        let mut names = self.names(inode, device)?;
+        names.retain(|name| name.directory < self.uncounted);
         let mut gone = Vec::new();
         for name in &names {
             gone.push(is_gone(self, name)?);
         }
-        let count = gone.iter().filter(|gone| **gone).count() as u32;
+        let mut count = 0;
+        for (name, _) in names.iter().zip(&gone).filter(|(_, gone)| **gone) {
+            count += u32::from(!self.is_followed(name)?);
+        }
         let left = names.iter().zip(&gone).filter(|(_, gone)| !**gone).map(|(name, _)| *name).collect();
         let number = names.first().map_or(0, |first| first.names.saturating_sub(count));
         self.change_names(&names, &names, left, number)
+    }
+
+    /// Whether a name is that of a link to the file, which is none of the file's own.
+    fn is_followed(&self, name: &Name) -> Result<bool, Error> {
+        if !self.follows_links {
+            return Ok(false);
+        }
+        Ok(self.entry(self.row(name.directory)?.contents(), name.slot)?.followed.is_some())
     }
 
     /// Counts a file with other names than those with which it was `counted`, and puts them in the place of those that are listed. It has `number` of them in all.

@@ -29,7 +29,7 @@ pub(crate) struct Node {
 }
 
 fn file(name: Vec<u8>, size: u64) -> OwnEntry {
-    OwnEntry { name, kind: Kind::File, size, blocks: size.div_ceil(BLOCK), link: None, extended: None }
+    OwnEntry { name, kind: Kind::File, size, blocks: size.div_ceil(BLOCK), ..OwnEntry::default() }
 }
 
 /// Makes what is in a directory. Files of the numbers in `files` have several names.

@@ -417,6 +417,62 @@ fn all_that_is_known_is_compared() {
 }
 
 #[test]
+fn what_was_written_in_place_is_not_deleted() {
+    use std::time::{Duration, SystemTime};
+    type Change = (&'static str, fn(&Path), bool);
+    let changes: [Change; 6] = [
+        (
+            "a file with holes that were filled",
+            |at| fs::write(at.join("a/holes"), vec![1; 1 << 20]).unwrap(),
+            true,
+        ),
+        (
+            "the same with the time that it had",
+            |at| {
+                let modified = fs::metadata(at.join("a/holes")).unwrap().modified().unwrap();
+                fs::write(at.join("a/holes"), vec![1; 1 << 20]).unwrap();
+                fs::File::open(at.join("a/holes")).unwrap().set_modified(modified).unwrap();
+            },
+            true,
+        ),
+        ("a file of the same length", |at| fs::write(at.join("a/b/100"), vec![2; 100]).unwrap(), true),
+        ("a file that was of the future", |at| fs::write(at.join("a/future"), "2").unwrap(), true),
+        ("a file that is only looked at", |at| drop(fs::read(at.join("a/b/100")).unwrap()), false),
+        (
+            "another time of a directory",
+            |at| fs::set_permissions(at.join("a/b"), fs::Permissions::from_mode(0o711)).unwrap(),
+            false,
+        ),
+    ];
+    for (what, change, is_change) in changes {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = scratch.path();
+        make(at);
+        fs::File::create(at.join("a/holes")).unwrap().set_len(1 << 20).unwrap();
+        fs::write(at.join("a/future"), "1").unwrap();
+        let later = SystemTime::now() + Duration::from_secs(1000);
+        fs::File::open(at.join("a/future")).unwrap().set_modified(later).unwrap();
+        // What is written in the very tick in which it was read can't be told from what was made in it.
+        std::thread::sleep(Duration::from_millis(20));
+        scanned(at, |tree| {
+            change(at);
+            let before = everything(at);
+            match remove(tree, "a") {
+                Ok(()) => assert!(!is_change, "{what}"),
+                Err(failure) => {
+                    assert!(is_change && matches!(failure, Failure::Changed(_)), "{what}: {failure}");
+                    assert!(everything(at) == before, "{what}: something was deleted");
+                    // What was written just now can be deleted when it was read again.
+                    scan::rescan(tree, ROOT, &options(), &Progress::default(), |_| true).unwrap();
+                    remove(tree, "a").expect(what);
+                }
+            }
+            assert!(!at.join("a").exists(), "{what}");
+        });
+    }
+}
+
+#[test]
 fn of_links_that_were_followed_only_the_links_go() {
     let scratch = tempfile::tempdir().unwrap();
     let at = scratch.path();
@@ -434,6 +490,25 @@ fn of_links_that_were_followed_only_the_links_go() {
             assert!(!at.join("a").exists() && Path::new("/dev/null").exists());
             assert_eq!(fs::read(at.join("keep/file")).unwrap(), b"precious");
             assert_eq!(tree.row(ROOT).unwrap().items, 2);
+        });
+    }
+}
+
+/// `mv target link` puts the file in the link's place, with all that is known of it.
+#[test]
+fn what_took_the_place_of_a_link_that_was_followed_is_not_deleted() {
+    for (target, names) in [("a/b/100", 1), ("keep/file", 2)] {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = scratch.path();
+        make(at);
+        symlink(at.join(target), at.join("a/link")).unwrap();
+        let options = scan::Options { follow_links: true, ..options() };
+        scanned_with(at, &options, |tree| {
+            assert_eq!(fs::metadata(at.join("a/link")).unwrap().nlink(), names);
+            fs::rename(at.join(target), at.join("a/link")).unwrap();
+            let failure = remove_with(tree, "a/link", &options, |_| true).unwrap_err();
+            assert!(matches!(failure, Failure::Changed(_)), "{failure}");
+            assert!(at.join("a/link").exists());
         });
     }
 }
@@ -592,4 +667,47 @@ fn what_cannot_be_deleted_may_be_ignored() {
             let _ = fs::set_permissions(at.join(path), fs::Permissions::from_mode(0o777));
         }
     }
+}
+
+/// Names in a directory that may be read, but not searched.
+#[test]
+fn what_could_not_be_looked_at_is_said_to_be_so() {
+    let scratch = tempfile::tempdir().unwrap();
+    let at = scratch.path();
+    make(at);
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    for path in ["a/b/c", "a/b", "a", ""] {
+        mode(&at.join(path), 0o777);
+    }
+    mode(&at.join("a/b/c"), 0o666);
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            super::scan::be_nobody();
+            scanned(at, |tree| {
+                let mut failures = Vec::new();
+                let mut ask = |event: Event<'_>| match event {
+                    Event::Step(_) => true,
+                    Event::Failed(failure) => {
+                        failures.push(failure.to_string());
+                        false
+                    }
+                };
+                let before = everything(at);
+                for path in ["a/b/c", "a"] {
+                    let stopped = remove_with(tree, path, &options(), &mut ask);
+                    assert!(matches!(stopped, Err(Failure::Stopped)), "{stopped:?}");
+                }
+                assert!(everything(at) == before);
+                for failure in failures {
+                    assert!(
+                        failure.contains("a/b/c/\\xff\\n could not be looked at (Permission denied"),
+                        "{failure}"
+                    );
+                    assert!(failure.contains("chmod u+x"), "{failure}");
+                }
+            });
+        });
+        thread.join().unwrap();
+    });
+    mode(&at.join("a/b/c"), 0o777);
 }

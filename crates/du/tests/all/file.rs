@@ -90,7 +90,7 @@ fn with_small<R>(look: impl FnOnce(&Tree<'_>) -> R) -> R {
 }
 
 fn entry_text(entry: &Entry<'_>) -> String {
-    let Entry { name, kind, size, blocks, link, extended } = entry;
+    let Entry { name, kind, size, blocks, link, followed, extended } = entry;
     let kind = match kind {
         Kind::File => String::from("file"),
         Kind::Directory(number) => format!("directory {number}"),
@@ -102,6 +102,9 @@ fn entry_text(entry: &Entry<'_>) -> String {
         Kind::Gone => String::from("gone"),
     };
     let mut text = format!("{kind} \"{}\" size {size} blocks {blocks}", name.escape_ascii());
+    if let Some(target) = followed {
+        text += &format!(" followed {:?}", target.device);
+    }
     if let Some(link) = link {
         write!(text, " inode {} names {}", link.inode, link.names).unwrap();
     }

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use memfold::heap::{Heap, Options};
+use memfold::heap::{Heap, Limit, Options};
+use memfold_du::Error;
 use memfold_du::entry::{BLOCK, Entry, Kind, Sum};
 use memfold_du::scan::exclude::Exclude;
 use memfold_du::scan::{self, Progress};
@@ -443,8 +444,8 @@ fn caches_are_left_out_and_links_followed_on_request() {
         let Kind::Directory(d) = kind(tree, ROOT, "d") else { panic!() };
         assert_eq!(kind(tree, d, "to a file"), Kind::File);
         assert_eq!(kind(tree, d, "up"), Kind::Other);
-        // Both the file, which has a name there, and the link to it.
-        assert_eq!(tree.row(d).unwrap().size, 200_000 + 2 + fs::metadata(at.join("d/empty")).unwrap().len());
+        // The file, which has a name there, counts once with the link to it.
+        assert_eq!(tree.row(d).unwrap().size, 100_000 + 2 + fs::metadata(at.join("d/empty")).unwrap().len());
         assert_eq!(kind(tree, ROOT, "dangling"), Kind::Other);
     });
     // Not the one that is asked for.
@@ -454,6 +455,57 @@ fn caches_are_left_out_and_links_followed_on_request() {
         let (root, seen) = (ROOT, Progress::default());
         scan::rescan(tree, root, &options, &seen, |_| true).unwrap();
         assert_eq!(tree.row(ROOT).unwrap().items, 301);
+    });
+}
+
+/// As ncdu has it, whose exports say the same: one more name of a target that has several.
+#[test]
+fn links_that_are_followed_count_with_the_names_of_their_targets() {
+    let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let (at, other) = (directory.path(), other.path());
+    assert_ne!(fs::metadata(at).unwrap().dev(), fs::metadata(other).unwrap().dev());
+    for (path, len) in [(at.join("one"), 1000), (at.join("two"), 20_000), (other.join("far"), 300_000)] {
+        fs::write(path, vec![1; len]).unwrap();
+    }
+    fs::create_dir(at.join("a")).unwrap();
+    fs::hard_link(at.join("two"), at.join("a/two")).unwrap();
+    for (target, name) in [("../two", "to two"), ("../one", "to one"), ("to one", "to that")] {
+        symlink(target, at.join("a").join(name)).unwrap();
+    }
+    symlink(other.join("far"), at.join("a/to far")).unwrap();
+    let own = fs::metadata(at.join("a")).unwrap().len();
+    let follow = scan::Options { follow_links: true, ..options() };
+    scanned(at, &follow, |tree| {
+        let below = row(tree, ROOT, "a");
+        assert_eq!(below.size, 300_000 + 20_000 + 2 * 1000);
+        // All names are there, and one more.
+        assert_eq!(tree.row(ROOT).unwrap().size, below.size + own + 1000);
+        assert_eq!(tree.row(ROOT).unwrap().shared_size, 0);
+        let (mut json, export) = (Vec::new(), memfold_du::json::Export { timestamp: 0, extended: false });
+        memfold_du::json::write(tree, &mut json, &export, |_| true).unwrap();
+        let device = format!("\"dev\":{}}}", fs::metadata(other).unwrap().dev());
+        let json = String::from_utf8(json).unwrap();
+        let line = json.lines().find(|line| line.contains("to far")).unwrap();
+        assert!(line.trim_end_matches([',', ']']).ends_with(&device), "{line}");
+        // What is a link goes without one of the file's own names.
+        let Kind::Directory(a) = kind(tree, ROOT, "a") else { panic!() };
+        let slot = |name: &str| entries(tree, a).iter().position(|(other, _)| other == name.as_bytes());
+        let slot = slot("to two").unwrap() as u32;
+        tree.remove(a, slot).unwrap();
+        let inode = fs::metadata(at.join("two")).unwrap().ino();
+        assert!(tree.names(inode, 0).unwrap().iter().all(|name| name.names == 2));
+    });
+    let one = scan::Options { one_file_system: true, ..follow };
+    scanned(at, &one, |tree| {
+        let Kind::Directory(a) = kind(tree, ROOT, "a") else { panic!() };
+        assert_eq!(kind(tree, a, "to far"), Kind::OtherFileSystem);
+        assert_eq!(kind(tree, a, "to two"), Kind::File);
+        assert_eq!(row(tree, ROOT, "a").size, 20_000 + 2 * 1000);
+        let (mut json, export) = (Vec::new(), memfold_du::json::Export { timestamp: 0, extended: false });
+        memfold_du::json::write(tree, &mut json, &export, |_| true).unwrap();
+        // It is no directory.
+        let json = String::from_utf8(json).unwrap();
+        assert!(json.lines().any(|line| line.starts_with("{\"name\":\"to far\",\"dev\":")), "{json}");
     });
 }
 
@@ -546,14 +598,139 @@ fn a_directory_is_read_again() {
         let Kind::Directory(d) = kind(tree, ROOT, "d") else { panic!() };
         let before = tree.row(ROOT).unwrap();
         let linked = tree.row(d).unwrap();
-        assert!(scan::rescan(tree, d, &options(), &Progress::default(), |_| false).is_err());
-        let after = tree.row(ROOT).unwrap();
-        assert_eq!(tree.row(d).unwrap().flags, flags::FAILED);
-        assert_eq!((after.failures, after.items + linked.items), (1, before.items));
-        assert_eq!(after.size + linked.size, before.size);
+        let stopped = scan::rescan(tree, d, &options(), &Progress::default(), |_| false);
+        assert!(matches!(stopped, Err(Error::Stopped)));
+        assert_eq!((tree.row(ROOT).unwrap(), tree.row(d).unwrap()), (before, linked));
+        compare_with_du(tree);
         scan::rescan(tree, d, &options(), &Progress::default(), |_| true).unwrap();
         compare_with_du(tree);
         let sums = |row: Row| (row.sum(), row.shared(), row.items, row.failures);
         assert_eq!(sums(tree.row(ROOT).unwrap()), sums(before));
+    });
+}
+
+/// Names that don't compress.
+fn make_many(at: &Path, count: u64) {
+    fs::create_dir(at).unwrap();
+    let mut state = 1_u64;
+    for _ in 0..count {
+        let mut name = String::new();
+        for _ in 0..8 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            name += &format!("{:016x}", state ^ state >> 29);
+        }
+        File::create(at.join(name)).unwrap();
+    }
+}
+
+#[test]
+fn what_does_not_fit_leaves_the_tree_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    make_mixed(at);
+    fs::create_dir(at.join("linked")).unwrap();
+    for number in 0..500 {
+        let path = at.join(format!("wide/{number} directory/x/y"));
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("z"), "z").unwrap();
+        fs::hard_link(path.join("z"), at.join(format!("linked/{number}"))).unwrap();
+    }
+    let heap = Heap::new(Options::new().block_size(16 << 10)).unwrap();
+    let session = heap.session().unwrap();
+    let options = options();
+    let progress = Progress::default;
+    let mut tree = scan::scan(at, &options, &heap, &session, &progress(), |_| true).unwrap();
+    let used = heap.stats().payload_bytes;
+    let sums = |tree: &Tree<'_>| {
+        let below = directories(tree).into_iter().map(|number| {
+            let row = tree.row(number).unwrap();
+            let links: usize = (0..3).map(|at| tree.names(at, 0).unwrap().len()).sum();
+            (tree.path(number).unwrap(), row.sum(), row.shared(), row.items, row.failures, links)
+        });
+        below.collect::<Vec<_>>()
+    };
+    let rescan =
+        |tree: &mut Tree<'_>, directory| scan::rescan(tree, directory, &options, &progress(), |_| true);
+    let before = sums(&tree);
+    let (limit, count) = (1 << 20, 20_000);
+    heap.set_limit(Limit::Bytes(heap.stats().memory_bytes().max(used) + limit)).unwrap();
+    // As it is, it fits twice.
+    rescan(&mut tree, ROOT).unwrap();
+    assert_eq!(sums(&tree), before);
+    let nodes = heap.stats().nodes;
+    make_many(&at.join("wide/many"), count);
+    let Kind::Directory(wide) = kind(&tree, ROOT, "wide") else { panic!() };
+    for directory in [ROOT, wide, ROOT] {
+        let failure = rescan(&mut tree, directory).unwrap_err();
+        assert!(matches!(failure, Error::NoRoom), "{failure}");
+        assert!(failure.to_string().contains("does not fit into the limit beside what is shown"));
+        assert_eq!(sums(&tree), before);
+        // Rows that were added and are free again stay with the table, in few nodes.
+        assert!(heap.stats().nodes <= nodes + 40, "{} of {nodes}", heap.stats().nodes);
+    }
+    fs::remove_dir_all(at.join("wide/many")).unwrap();
+    for turn in 0..10 {
+        let Kind::Directory(wide) = kind(&tree, ROOT, "wide") else { panic!() };
+        rescan(&mut tree, [ROOT, wide][turn % 2]).unwrap();
+        assert!(heap.stats().nodes <= nodes + 200, "{} of {nodes}", heap.stats().nodes);
+    }
+    let now = sums(&tree);
+    now.iter().zip(&before).for_each(|(now, before)| assert_eq!(now, before));
+    compare_with_du(&tree);
+}
+
+/// Whenever it stops, nothing of what was read stays.
+#[test]
+fn what_is_stopped_leaves_nothing_in_the_heap() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    make_mixed(at);
+    for number in 0..3000 {
+        fs::create_dir(at.join(format!("a/{number}"))).unwrap();
+        fs::hard_link(at.join("plain"), at.join(format!("a/{number}/plain"))).unwrap();
+    }
+    let heap = Heap::new(Options::new().block_size(16 << 10)).unwrap();
+    let session = heap.session().unwrap();
+    let mut tree = scan::scan(at, &options(), &heap, &session, &Progress::default(), |_| true).unwrap();
+    let (row, mut nodes) = (tree.row(ROOT).unwrap(), heap.stats().nodes);
+    for last in [0, 1, 2, 5, 10, 20, 40, 1, 3, 0] {
+        let mut ticks = 0;
+        let stopped = scan::rescan(&mut tree, ROOT, &options(), &Progress::default(), |_| {
+            ticks += 1;
+            ticks <= last
+        });
+        assert!(matches!(stopped, Err(Error::Stopped)), "{last}: {stopped:?}");
+        assert_eq!(tree.row(ROOT).unwrap(), row);
+        // Rows of the table stay with it, and are used again.
+        let now = heap.stats().nodes;
+        assert!(now <= nodes + 60, "{last}: {nodes}, now {now}");
+        nodes = nodes.min(now);
+    }
+}
+
+#[test]
+fn a_file_has_the_size_that_was_read_last_wherever_it_counts() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = directory.path();
+    for name in ["a/s", "b/s"] {
+        fs::create_dir_all(at.join(name)).unwrap();
+    }
+    fs::write(at.join("a/s/f"), "x\n").unwrap();
+    fs::hard_link(at.join("a/s/f"), at.join("b/s/f")).unwrap();
+    scanned(at, &options(), |tree| {
+        let Kind::Directory(b) = kind(tree, ROOT, "b") else { panic!() };
+        let Kind::Directory(s) = kind(tree, b, "s") else { panic!() };
+        for len in [5_000_000, 1, 70_000] {
+            fs::write(at.join("a/s/f"), vec![1; len]).unwrap();
+            scan::rescan(tree, s, &options(), &Progress::default(), |_| true).unwrap();
+            compare_with_du(tree);
+            let inode = fs::metadata(at.join("a/s/f")).unwrap().ino();
+            for name in tree.names(inode, 0).unwrap() {
+                let entry = tree.entry(tree.row(name.directory).unwrap().contents(), name.slot).unwrap();
+                assert_eq!((entry.size, name.size), (len as u64, len as u64));
+                assert_eq!(entry.blocks, name.blocks);
+            }
+            assert_eq!(tree.row(ROOT).unwrap().shared_size, 0);
+        }
     });
 }

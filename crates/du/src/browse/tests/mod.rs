@@ -19,7 +19,7 @@ use crate::tree::{Builder, OwnEntry, Row, Tree};
 
 /// A file without anything.
 const FILE: Entry<'static> =
-    Entry { name: b"", kind: Kind::File, size: 0, blocks: 0, link: None, extended: None };
+    Entry { name: b"", kind: Kind::File, size: 0, blocks: 0, link: None, followed: None, extended: None };
 
 fn file(name: &str, size: u64) -> Entry<'_> {
     Entry { name: name.as_bytes(), size, blocks: size.div_ceil(4096) * 8, ..FILE }

@@ -105,6 +105,7 @@ fn fill(builder: &mut Builder<'_>, chance: &mut Chance, count: u64, has_times: b
             size,
             blocks: [0, 8, size / 512][chance.below(3) as usize],
             link: None,
+            followed: None,
             extended: has_times.then_some(extended),
         };
         if chance.below(4) > 0 {

@@ -105,7 +105,7 @@ fn what_could_not_be_read_says_why() {
         assert!(inside(test).contains(&"Note: one thing below was not read".into()), "{:?}", inside(test));
         test.keys("j");
         assert!(inside(test).contains(&"Note: not read: Input/output error".into()), "{:?}", inside(test));
-        test.keys("iklil");
+        test.keys("ikljil");
         assert_eq!(test.rows()[1], "!   4.0 KiB [###########] /closed");
         assert!(inside(test).contains(&"Note: not read: Permission denied".into()), "{:?}", inside(test));
         test.keys("il");

@@ -25,7 +25,7 @@ const ALL: &str = r#"[1,2,{"progname":"memfold","progver":"VERSION","timestamp":
 {"name":"left out","excluded":"pattern"},
 {"name":"link","asize":10,"dsize":512,"ino":18446744073709551615,"hlnkc":true,"nlink":4294967295},
 {"name":"linked","asize":10,"dsize":512,"ino":18446744073709551615,"hlnkc":true},
-{"name":"long ago","uid":4294967295,"gid":4294967295,"mode":65535,"mtime":18446744073709551615},
+{"name":"long ago","memfold_uid":4294967295,"memfold_gid":4294967295,"mode":65535,"mtime":18446744073709551615},
 {"name":"no file","notreg":true},
 [{"name":"other","excluded":"otherfs"}],
 {"name":"quote\"back\\\b\t\n\f\r\u0000"},

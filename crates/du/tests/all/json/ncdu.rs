@@ -11,10 +11,12 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use memfold_du::scan::{self, Progress};
+use memfold_du::source::{ROOT, Source};
+use memfold_du::tree::Tree;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use tempfile::TempDir;
 
-use super::common::{again, entries, export, heap};
+use super::common::{again, entries, export, heap, with_tree};
 
 /// Who may not read everything.
 const NOBODY: u32 = 65534;
@@ -117,6 +119,11 @@ fn scratch() -> Scratch {
     fs::write(root.join("sub/twice"), [1; 10]).unwrap();
     fs::hard_link(root.join("sub/twice"), root.join("sub/twice more")).unwrap();
     symlink("nowhere", root.join("symbolic")).unwrap();
+    for (target, name) in
+        [("../links", "to links"), ("../nothing", "to nothing"), ("..", "to above"), ("/dev/null", "to null")]
+    {
+        symlink(target, root.join("sub").join(name)).unwrap();
+    }
     rustix::fs::mknodat(CWD, root.join("pipe"), rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
     fs::write(root.join("cache/CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55\n").unwrap();
     fs::write(root.join("cache/much"), [1; 100_000]).unwrap();
@@ -156,6 +163,19 @@ fn scans_of_both_give_the_same_export() {
             assert_eq!(ours.windows(7).any(|key| key == b"\"mtime\""), extended);
             assert!(ours.windows(9).any(|word| word == b"\"pattern\""));
         }
+    }
+}
+
+#[test]
+fn both_follow_links_alike() {
+    let scratch = scratch();
+    for one_file_system in [false, true] {
+        let options =
+            scan::Options { extended: true, follow_links: true, one_file_system, ..Default::default() };
+        let ours = memfold_scan(scratch.path(), &options, false);
+        let mut flags = vec!["-e", "-L"];
+        flags.extend(one_file_system.then_some("-x"));
+        same(&ours, &ncdu_scan(scratch.path(), &flags, false));
     }
 }
 
@@ -204,4 +224,30 @@ const LEFT_OUT: &[u8] = br#"[1,2,{},[{"name":"/","dev":1},
 
 fn same_small(left: &[u8], right: &[u8]) {
     assert_eq!(entries(left), entries(right));
+}
+
+/// ncdu 1 takes them for numbers less than 0, and does not read what it wrote itself.
+#[test]
+fn owners_from_2_31_on_are_read_and_written() {
+    for (written, user) in
+        [(3_000_000_000_u64, 3_000_000_000), (u64::MAX - 1, u32::MAX - 1), (u64::MAX << 31, 1 << 31), (7, 7)]
+    {
+        let theirs = format!(
+            r#"[1,2,{{}},[{{"name":"/","mode":16877}},{{"name":"f","asize":5,"uid":{written},"gid":{written},"mode":33188,"mtime":1}}]]"#
+        );
+        let owner = |export: &[u8]| {
+            let look = |tree: &Tree<'_>| tree.entry(tree.row(ROOT).unwrap().contents(), 0).unwrap().extended;
+            let extended = with_tree(export, look).unwrap().unwrap();
+            (extended.user, extended.group)
+        };
+        assert_eq!(owner(theirs.as_bytes()), (user, user));
+        let ours = again(theirs.as_bytes());
+        assert_eq!(owner(&ours), (user, user));
+        let kept = ncdu_again(&ours);
+        assert!(kept.windows(9).any(|field| field == b"\"asize\":5"), "{}", kept.escape_ascii());
+    }
+    for bad in [1 << 32, (u64::MAX << 31) - 1] {
+        let bad = format!(r#"[1,2,{{}},[{{"name":"/","uid":{bad}}}]]"#);
+        assert!(with_tree(bad.as_bytes(), |_| ()).is_err(), "{bad}");
+    }
 }
