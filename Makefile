@@ -3,6 +3,7 @@
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
 MEMFOLD := $(TARGET)/release/memfold
 PRELOAD := $(TARGET)/release/libmemfold_preload.so
+PLUGIN  := $(TARGET)/release/nbdkit-memfold-plugin.so
 PREFIX  := /usr/local
 DESTDIR :=
 PYTHON  := python3
@@ -17,7 +18,7 @@ PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build capi pages demo test test-unit test-capi test-torture test-checks test-probes test-small test-programs lint soak fuzz bench plots install install-capi clean
+.PHONY: help setup build capi pages demo test test-unit test-capi test-torture test-checks test-probes test-disk test-small test-programs lint soak soak-disk plugin fuzz bench plots install install-capi clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || grep '##' $(MAKEFILE_LIST)
@@ -27,6 +28,11 @@ setup:
 
 build: setup ## the command and its preload library, in release
 	@cargo build --release --quiet -p memfold-cli
+
+# Panics in it are errors of one request: it has an unwinder, as the C library.
+plugin: setup ## the plugin of nbdkit
+	@cargo build --profile capi --quiet -p memfold-nbdkit
+	@ln -f $(TARGET)/capi/libnbdkit_memfold_plugin.so $(PLUGIN)
 
 capi: setup ## the C library, shared and static
 	@cargo build --profile capi --quiet -p memfold-capi
@@ -40,7 +46,7 @@ pages: setup ## man pages and completions, in target/share
 demo: build ## a Python program plainly and in a third of its memory
 	@$(PYTHON) tests/programs/demo.py --memfold $(MEMFOLD)
 
-test: build test-unit test-capi test-torture test-checks test-probes test-small ## every test that fits into a few minutes
+test: build test-unit test-capi test-torture test-checks test-probes test-disk test-small ## every test that fits into a few minutes
 
 # With the preload library that `build` has made already.
 test-unit: build ## the tests of the crates
@@ -68,6 +74,14 @@ test-probes: build capi ## the tracing probes: their notes, and what bpftrace an
 	@cargo build --release --quiet -p memfold --example probes
 	$(PYTHON) -B tests/probes/run.py --program $(TARGET)/release/examples/probes --library $(CAPI)/lib/libmemfold.so \
 	    --preload $(PRELOAD) --memfold $(MEMFOLD)
+
+test-disk: build plugin ## the RAM disk: file systems, databases, swap, nbdcopy, qemu, fio (root, for most of it)
+	@scripts/setup.sh packages nbdkit $$($(PYTHON) tests/disk/run.py --missing-packages)
+	$(PYTHON) -B tests/disk/run.py --memfold $(MEMFOLD) --plugin $(PLUGIN)
+
+soak-disk: build plugin ## the same for longer, with PostgreSQL and Btrfs
+	@scripts/setup.sh packages nbdkit btrfs-progs $$($(PYTHON) tests/disk/run.py --soak --missing-packages)
+	$(PYTHON) -B tests/disk/run.py --soak --memfold $(MEMFOLD) --plugin $(PLUGIN)
 
 test-small: build ## some real programs with small loads, at the limits that are the goal
 	@scripts/setup.sh packages $$($(PROGRAMS) --missing-packages $(SMALL))
@@ -134,9 +148,10 @@ bench: build ## the numbers of docs/benchmarks.md (root, for zram)
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
 	bench/run --memfold $(MEMFOLD) --torture $(TORTURE)
 
-install: build pages install-capi ## the command, its man pages and completions, the C library and its headers: PREFIX=DIR, DESTDIR=DIR
+install: build plugin pages install-capi ## the command, its man pages and completions, the C library and its headers: PREFIX=DIR, DESTDIR=DIR
 	install -D -m 755 $(MEMFOLD) $(DESTDIR)$(PREFIX)/bin/memfold
 	install -D -m 755 $(PRELOAD) $(DESTDIR)$(PREFIX)/lib/memfold/libmemfold_preload.so
+	install -D -m 755 $(PLUGIN) $(DESTDIR)$(PREFIX)/lib/memfold/nbdkit-memfold-plugin.so
 	for file in $$(cd $(TARGET)/share && find * -type f); do \
 	    install -D -m 644 $(TARGET)/share/$$file $(DESTDIR)$(PREFIX)/share/$$file || exit 1; done
 

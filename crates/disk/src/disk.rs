@@ -214,7 +214,7 @@ impl Disk {
 
 /// The same of a shared blob.
 pub(crate) fn shared_owner(number: u64) -> u64 {
-    OWNERS | number % OWNERS
+    OWNERS | (number % OWNERS)
 }
 
 /// The number under which the store knows the owner of a page's blob.

@@ -46,7 +46,7 @@ impl Images {
     /// The place of a block, waiting only for who is about to make its image.
     pub fn lock(&self, block: u64) -> Option<MutexGuard<'_, Image>> {
         let mixed = block.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let place = &self.places[(mixed * self.places.len() as u64 >> 32) as usize];
+        let place = &self.places[((mixed * self.places.len() as u64) >> 32) as usize];
         let image = match place.image.try_lock() {
             Ok(image) => image,
             Err(TryLockError::Poisoned(image)) => image.into_inner(),

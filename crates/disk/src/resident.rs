@@ -63,7 +63,7 @@ impl Resident {
     fn set(&self, page: u64) -> Option<&Mutex<Set>> {
         // Neighbours lie in different sets.
         let mixed = page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        self.sets.get((mixed * self.sets.len() as u64 >> 32) as usize)
+        self.sets.get(((mixed * self.sets.len() as u64) >> 32) as usize)
     }
 
     /// Copies a part of a page, from byte `at`, if it is here.

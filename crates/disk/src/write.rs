@@ -131,11 +131,11 @@ impl Disk {
         work: &mut Work,
     ) -> Result<bool, Error> {
         let word = same_filled(content);
-        if let (Some(shared), None, true) = (&self.shared, word, must) {
-            if let Some(done) = self.share(shared, page, content, version, work)? {
-                self.counts.pages_written.fetch_add(1, Relaxed);
-                return Ok(done);
-            }
+        if let (Some(shared), None, true) = (&self.shared, word, must)
+            && let Some(done) = self.share(shared, page, content, version, work)?
+        {
+            self.counts.pages_written.fetch_add(1, Relaxed);
+            return Ok(done);
         }
         let form = match word {
             Some(0) => Form::Entry(Entry::Hole),

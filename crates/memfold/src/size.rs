@@ -117,6 +117,8 @@ impl fmt::Display for Human {
 
 #[cfg(test)]
 mod tests {
+    use std::string::ToString;
+
     use super::*;
 
     #[test]

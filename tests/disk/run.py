@@ -1,0 +1,670 @@
+#!/usr/bin/env python3
+"""The compressed RAM disk under real clients: file systems, databases, swap, nbdcopy, qemu, fio.
+
+run.py --memfold FILE --plugin FILE [--soak] [NAME...]
+
+Each check makes a device of its own, lets real programs use it, and compares every byte with what it was made from. What a machine lacks (root, loop
+devices, FUSE, a program) is said, and that check is left out; --missing-packages names the Debian packages.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+MIB = 1 << 20
+PROGRAMS = {
+    "nbdkit": "nbdkit", "nbdcopy": "libnbd-bin", "qemu-img": "qemu-utils", "fio": "fio", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
+    "sqlite3": "sqlite3", "losetup": "mount", "mkswap": "util-linux", "cc": "gcc",
+}
+
+
+class Missing(Exception):
+    """This machine lacks what the check needs."""
+
+
+class Wrong(Exception):
+    """A check that did not hold."""
+
+
+def need(*programs):
+    for program in programs:
+        if not find(program):
+            raise Missing(f"{program} (Debian: {PROGRAMS.get(program, program)})")
+
+
+def find(program):
+    return shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+
+
+def run(*words, **options):
+    words = [find(words[0]) or words[0], *map(str, words[1:])]
+    options.setdefault("capture_output", True)
+    done = subprocess.run(words, check=False, text=options.pop("text", True), **options)
+    if done.returncode:
+        raise Wrong(f"{' '.join(words)}: {done.returncode}: {(done.stderr or done.stdout or '').strip()[-600:]}")
+    return done.stdout
+
+
+def until(condition, what, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        if time.monotonic() > end:
+            raise Wrong(f"{what}: not within {seconds:.0f} s")
+        time.sleep(0.02)
+    return value
+
+
+def data(mib, seed=1):
+    """Bytes as there are on disks: programs of this machine, and the source of its libraries for Python."""
+    parts, size = [], 0
+    paths = sorted(Path(sys.executable).resolve().parent.glob("*")) + sorted(Path(os.__file__).parent.rglob("*.py"))
+    paths += sorted(Path("/usr/bin").glob("*"))
+    random.Random(seed).shuffle(paths)
+    for path in paths:
+        if size >= mib * MIB:
+            break
+        with contextlib.suppress(OSError):
+            if path.is_file() and not path.is_symlink():
+                part = path.read_bytes()[: 4 * MIB]
+                parts.append(part)
+                size += len(part)
+    whole = b"".join(parts)
+    return (whole * (mib * MIB // max(len(whole), 1) + 1))[: mib * MIB]
+
+
+class Place:
+    """Where a check has its files, and what it has to give back at the end."""
+
+    def __init__(self, options):
+        self.options = options
+        self.stack = contextlib.ExitStack()
+        self.path = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="memfold-disk-")))
+        self.devices = 0
+
+    def name(self):
+        self.devices += 1
+        return f"test-{os.getpid()}-{self.devices}"
+
+    def start(self, words, ready, name):
+        log = open(self.path / f"{name}.log", "w+", encoding="utf-8")
+        self.stack.callback(log.close)
+        environment = {**os.environ, "MEMFOLD_NBDKIT_PLUGIN": str(self.options.plugin)}
+        process = subprocess.Popen([self.options.memfold, "disk", "--name", name, *map(str, words)], stderr=log, stdout=log, env=environment)
+
+        def stop():
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+        self.stack.callback(stop)
+
+        def there():
+            if process.poll() is not None:
+                log.seek(0)
+                text = log.read().strip()
+                if "no /dev/fuse" in text or "mounting needs root" in text:
+                    raise Missing(text)
+                raise Wrong(f"the device ended at once: {text}")
+            return ready()
+
+        until(there, "the device is there")
+        return process
+
+    def nbd(self, *settings):
+        """A device for NBD clients: its URI and process."""
+        need("nbdkit")
+        name = self.name()
+        socket = self.path / f"{name}.sock"
+        process = self.start(["--socket", socket, *settings], socket.exists, name)
+        process.device = name
+        return f"nbd+unix:///?socket={socket}", process
+
+    def file(self, *settings):
+        """A device as a file: its path and process."""
+        name = self.name()
+        directory = self.path / name
+        directory.mkdir()
+        file = directory / "disk"
+        process = self.start(["--mount", directory, *settings], file.exists, name)
+        process.device, process.connection = name, os.minor(os.stat(directory).st_dev)
+        return file, process
+
+    def abort(self, device):
+        """Ends a device as FUSE knows it, so that whoever waits for it in the kernel gets an error."""
+        connections = Path("/sys/fs/fuse/connections")
+        if not list(connections.iterdir()):
+            run("mount", "-t", "fusectl", "none", connections)
+        (connections / str(device.connection) / "abort").write_text("1")
+
+    def loop(self, file):
+        need("losetup")
+        try:
+            device = run("losetup", "--find", "--show", "--direct-io=on", file).strip()
+        except Wrong as why:
+            raise Missing(f"a loop device: {why}") from why
+        self.stack.callback(lambda: run("losetup", "-d", device))
+        return device
+
+    def mount(self, device, options="discard"):
+        place = self.path / f"mounted-{Path(device).name}-{time.monotonic_ns()}"
+        place.mkdir()
+        run("mount", "-o", options, device, place)
+
+        def unmount():
+            if os.path.ismount(place):
+                run("umount", place)
+
+        self.stack.callback(unmount)
+        return place
+
+    def status(self, process):
+        return json.loads(run(self.options.memfold, "disk", "status", "--json", process.device))[0]
+
+
+def tree_digest(place):
+    """Names, sizes and contents of all below a directory."""
+    digest = hashlib.sha256()
+    for directory, names, files in os.walk(place):
+        names.sort()
+        for name in sorted(files):
+            path = Path(directory, name)
+            digest.update(str(path.relative_to(place)).encode() + b"\0")
+            digest.update(os.readlink(path).encode() if path.is_symlink() else path.read_bytes())
+    return digest.hexdigest()
+
+
+def forget():
+    """Lets the kernel forget what it has read, so that it comes from the device again."""
+    with contextlib.suppress(OSError):
+        os.sync()
+        Path("/proc/sys/vm/drop_caches").write_text("3")
+
+
+# The checks.
+
+
+def nbd(place):
+    """nbdcopy and qemu-img there and back, holes, trims, what a client may ask for."""
+    need("nbdcopy", "qemu-img")
+    uri, device = place.nbd("--size", "256M", "--cold", "0.5")
+    source, back = place.path / "source", place.path / "back"
+    content = data(64) + bytes(32 * MIB) + data(32, 2) + bytes(128 * MIB)
+    source.write_bytes(content)
+    run("nbdcopy", "--connections=4", source, uri)
+    info = json.loads(run("nbdinfo", "--json", uri))["exports"][0]
+    for can in ["can_cache", "can_fast_zero", "can_flush", "can_fua", "can_multi_conn", "can_trim", "can_zero"]:
+        if not info[can]:
+            raise Wrong(f"{can} is not offered")
+    extents = json.loads(run("nbdinfo", "--map", "--json", uri))
+    holes = [extent for extent in extents if extent["type"] == 3 and extent["length"] >= 32 * MIB]
+    if len(holes) != 2 or sum(extent["length"] for extent in extents) != 256 * MIB:
+        raise Wrong(f"holes are not seen: {extents}")
+    until(lambda: place.status(device)["dense_bytes"] > 60 * MIB, "cold blocks are made denser", 60)
+    for connections in (1, 4):
+        run("nbdcopy", f"--connections={connections}", uri, back)
+        if back.read_bytes() != content:
+            raise Wrong("nbdcopy brings something else back")
+    run("qemu-img", "convert", "-f", "raw", "-O", "qcow2", uri, place.path / "image.qcow2")
+    run("qemu-img", "compare", "-f", "raw", "-F", "qcow2", source, place.path / "image.qcow2")
+    uri2, device2 = place.nbd("--size", "256M", "--share")
+    run("qemu-img", "convert", "-n", "-f", "qcow2", "-O", "raw", place.path / "image.qcow2", uri2)
+    run("qemu-img", "compare", "-f", "raw", "-F", "raw", source, uri2)
+    run("qemu-io", "-f", "raw", "-c", "discard 1M 20M", "-c", "write -z 33M 10M", "-c", "write -P 0x5a 50M 7k", "-c", "read -P 0 1M 20M",
+        "-c", "read -P 0 33M 10M", "-c", "read -P 0x5a 50M 7k", "-c", "write -P 1 49999k 1", "-c", "flush", uri2)
+    expected = bytearray(content)
+    expected[MIB: 21 * MIB] = bytes(20 * MIB)
+    expected[33 * MIB: 43 * MIB] = bytes(10 * MIB)
+    expected[50 * MIB: 50 * MIB + 7168] = b"\x5a" * 7168
+    expected[49999 * 1024] = 1
+    run("nbdcopy", uri2, back)
+    if back.read_bytes() != bytes(expected):
+        raise Wrong("discards, zeros and small writes are not what they should be")
+    before = place.status(device2)["memory_bytes"]
+    run("qemu-io", "-f", "raw", "-c", "discard 0 256M", uri2)
+    until(lambda: place.status(device2)["payload_bytes"] == 0, "everything is trimmed", 1)
+    after = until(lambda: (m := place.status(device2)["memory_bytes"]) < before / 2 and m, "memory comes back", 1)
+    return f"{before / MIB:.0f} MiB, {after / MIB:.0f} after a trim"
+
+
+def file_system(place, make, check, mib):
+    need("losetup", make[0])
+    if os.geteuid():
+        raise Missing("root, to mount")
+    file, device = place.file("--size", "2G", "--cold", "0.5")
+    loop = place.loop(file)
+    run(*make, loop)
+    mounted = place.mount(loop)
+    source = place.path / "tree"
+    source.mkdir()
+    for number, begin in enumerate(range(0, mib * MIB, MIB)):
+        (source / f"{number:03}").mkdir()
+        part = CONTENT[begin % len(CONTENT):][:MIB]
+        for at in range(0, len(part), 37_000):
+            (source / f"{number:03}" / f"{at}").write_bytes(part[at: at + 37_000])
+    tar = place.path / "tree.tar"
+    run("tar", "-C", source, "-cf", tar, ".")
+    wanted = tree_digest(source)
+    run("tar", "-C", mounted, "-xf", tar)
+    forget()
+    lost = mounted / "lost+found"
+    if lost.exists():
+        lost.rmdir()
+    if tree_digest(mounted) != wanted:
+        raise Wrong("the tree is not what it was")
+    full = place.status(device)
+    until(lambda: place.status(device)["dense_bytes"] > full["logical_bytes"] / 2, "cold blocks are made denser", 60)
+    forget()
+    if tree_digest(mounted) != wanted:
+        raise Wrong("the tree is not what it was when it is cold")
+    for number in range(0, mib, 2):
+        for tree in (mounted, source):
+            shutil.rmtree(tree / f"{number:03}")
+    os.sync()
+    run("fstrim", mounted)
+    trimmed = until(lambda: (s := place.status(device))["logical_bytes"] < full["logical_bytes"] * 0.7 and s, "fstrim gives memory back", 5)
+    wanted = tree_digest(source)
+    run("umount", mounted)
+    run(*check, loop)
+    mounted = place.mount(loop)
+    if tree_digest(mounted) != wanted:
+        raise Wrong("the tree is not what it was after half of it was deleted")
+    run("umount", mounted)
+    return f"{full['logical_bytes'] / MIB:.0f} MiB in {full['memory_bytes'] / MIB:.0f}, {trimmed['memory_bytes'] / MIB:.0f} after fstrim"
+
+
+def ext4(place):
+    """A tree on ext4: checksums, fstrim, e2fsck."""
+    return file_system(place, ["mkfs.ext4", "-q"], ["e2fsck", "-fn"], 96)
+
+
+def xfs(place):
+    """A tree on XFS: checksums, fstrim, xfs_repair."""
+    return file_system(place, ["mkfs.xfs", "-q"], ["xfs_repair", "-n"], 96)
+
+
+def btrfs(place):
+    """A tree on Btrfs: checksums of its own, too."""
+    return file_system(place, ["mkfs.btrfs", "-q"], ["btrfs", "check"], 96)
+
+
+def sqlite(place):
+    """A database: a thousand transactions, deletions, VACUUM, its own integrity check; killed in the midst."""
+    need("sqlite3", "losetup", "mkfs.ext4")
+    if os.geteuid():
+        raise Missing("root, to mount")
+    file, device = place.file("--size", "1G", "--cold", "0.3")
+    loop = place.loop(file)
+    run("mkfs.ext4", "-q", loop)
+    mounted = place.mount(loop)
+    script = """
+import random, sqlite3, sys
+r = random.Random(7)
+c = sqlite3.connect(sys.argv[1])
+c.execute('create table t(id integer primary key, name text, value real, note blob)')
+c.execute('create index i on t(name)')
+print('begun', flush=True)
+for n in range(int(sys.argv[2])):
+    with c:
+        c.executemany('insert into t(name, value, note) values(?,?,?)', ((f'name {r.randrange(9999)}', r.random(), r.randbytes(r.randrange(400))) for _ in range(100)))
+        c.execute('delete from t where id % 7 = ? and id > ?', (n % 7, n * 90))
+        c.execute('update t set value = value + 1 where id % 11 = ?', (n % 11,))
+"""
+    database = mounted / "a.db"
+    run(sys.executable, "-c", script, database, 200)
+    victim = subprocess.Popen([sys.executable, "-c", script, str(mounted / "b.db"), "100000"], stdout=subprocess.PIPE)
+    victim.stdout.readline()
+    time.sleep(1)
+    victim.kill()
+    victim.wait()
+    forget()
+    for name in ("a.db", "b.db"):
+        for statement in ("pragma integrity_check", "vacuum", "pragma integrity_check"):
+            said = run("sqlite3", mounted / name, statement).strip()
+            if said not in ("ok", ""):
+                raise Wrong(f"{name}: {statement}: {said}")
+        forget()
+    plain = place.path / "plain.db"
+    run(sys.executable, "-c", script, plain, 200)
+    dumps = [run("sqlite3", path, ".dump") for path in (plain, database)]
+    if dumps[0] != dumps[1]:
+        raise Wrong("the database does not hold what a plain one does")
+    run("umount", mounted)
+    run("e2fsck", "-fn", loop)
+    return f"ratio {place.status(device)['memory_ratio']}"
+
+
+def postgres(place):
+    """PostgreSQL: pgbench, a crash, pg_amcheck."""
+    directories = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not directories:
+        raise Missing("PostgreSQL (Debian: postgresql)")
+    if os.geteuid():
+        raise Missing("root, to mount")
+    bins = directories[-1]
+    file, device = place.file("--size", "2G", "--cold", "1")
+    loop = place.loop(file)
+    run("mkfs.ext4", "-q", loop)
+    mounted = place.mount(loop)
+    os.chmod(place.path, 0o755)
+    shutil.chown(mounted, "postgres", "postgres")
+    at = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
+    place_of_data = mounted / "data"
+    run(*at, bins / "initdb", "-D", place_of_data, "-k", "--no-instructions", cwd="/")
+    start = [*at, bins / "pg_ctl", "-D", place_of_data, "-w", "-l", mounted / "log", "-o", f"-k {mounted} -c listen_addresses=", "start"]
+    run(*start, cwd="/", capture_output=False, stdout=subprocess.DEVNULL)
+    client = {"cwd": "/", "env": {**os.environ, "PGHOST": str(mounted), "PGUSER": "postgres"}}
+    try:
+        run(bins / "pgbench", "-i", "-s", "20", "-q", "postgres", **client)
+        seconds = 120 if place.options.soak else 10
+        run(bins / "pgbench", "-c", "4", "-T", seconds, "postgres", **client)
+        run(*at, bins / "pg_ctl", "-D", place_of_data, "-m", "immediate", "stop", cwd="/")
+        forget()
+        run(*start, cwd="/", capture_output=False, stdout=subprocess.DEVNULL)
+        run(bins / "psql", "-c", "create extension amcheck", "postgres", **client)
+        run(bins / "pg_amcheck", "--heapallindexed", "postgres", **client)
+        sums = run(bins / "psql", "-At", "-c", "select (select sum(abalance) from pgbench_accounts) = (select sum(delta) from pgbench_history)", "postgres", **client)
+        if sums.strip() != "t":
+            raise Wrong("the balances are not what the history says")
+    finally:
+        run(*at, bins / "pg_ctl", "-D", place_of_data, "-m", "fast", "stop", cwd="/")
+    run(*at, bins / "pg_checksums", "-D", place_of_data, cwd="/")
+    status = place.status(device)
+    run("umount", mounted)
+    run("e2fsck", "-fn", loop)
+    return f"ratio {status['memory_ratio']}"
+
+
+def cgroup(place, mib):
+    """A memory cgroup with a limit (version 1), or nothing."""
+    base = Path("/sys/fs/cgroup/memory")
+    if not (base / "memory.limit_in_bytes").exists():
+        raise Missing("memory cgroups of version 1")
+    group = base / f"memfold-disk-{os.getpid()}-{time.monotonic_ns()}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(mib * MIB))
+    except OSError as why:
+        raise Missing(f"memory cgroups: {why}") from why
+
+    def remove():
+        for task in (group / "tasks").read_text().split():
+            with contextlib.suppress(OSError):
+                (base / "tasks").write_text(task)
+        until(lambda: not (group / "tasks").read_text().strip(), "the cgroup is empty")
+        group.rmdir()
+
+    place.stack.callback(remove)
+    return group
+
+
+def eat(place, device, group, mib, rounds, seconds):
+    eater = place.path / "memeater"
+    run("cc", "-O2", "-o", eater, Path(__file__).with_name("memeater.c"))
+
+    def join():
+        (group / "tasks").write_text(str(os.getpid()))
+
+    process = subprocess.Popen([eater, str(mib), str(rounds)], preexec_fn=join, stdout=subprocess.PIPE, text=True)
+    try:
+        said = process.communicate(timeout=seconds)[0].strip()
+    except subprocess.TimeoutExpired:
+        place.abort(device)
+        process.kill()
+        process.wait()
+        raise Wrong("memeater and the device wait for each other") from None
+    if process.returncode:
+        raise Wrong(f"memeater: {process.returncode} {said}")
+    return said
+
+
+def swap_on(place, *settings):
+    need("mkswap", "swapon", "losetup", "cc")
+    if os.geteuid():
+        raise Missing("root, for swapon")
+    file, device = place.file("--size", "1G", "--swap", *settings)
+    loop = place.loop(file)
+    run("mkswap", loop)
+    try:
+        run("swapon", "-d", "-p", "32767", loop)
+    except Wrong as why:
+        raise Missing(f"swapon: {why}") from why
+    place.stack.callback(lambda: run("swapoff", loop))
+    return device
+
+
+def swap(place):
+    """CRAMES's memeater (6.2) in a fifth of what it eats."""
+    device = swap_on(place, "--limit", "256M")
+    said = eat(place, device, cgroup(place, 48), 240, 1, 300)
+    status = place.status(device)
+    if status["pages_written"] < 20_000 or status["pages_read"] < 20_000:
+        raise Wrong(f"it was not swapped: {status}")
+    until(lambda: place.status(device)["logical_bytes"] < 10 * MIB, "what nobody has any more is discarded")
+    return f"{said}; {status['peak_memory_bytes'] / MIB:.0f} MiB at most for the device"
+
+
+def fio(place):
+    """Random sizes and trims at queue depth 32, each block with a checksum."""
+    need("fio")
+    seconds = 300 if place.options.soak else 15
+    said = []
+    for name, settings in {"fast": ["--cold", "0.2"], "limit": ["--cold", "0.2", "--limit", "160M", "--backing", place.path / "backing"]}.items():
+        uri, device = place.nbd("--size", "512M", *settings)
+        job = place.path / f"{name}.fio"
+        job.write_text(f"""
+[verify]
+ioengine=nbd
+uri={uri}
+rw=randrw
+rwmixread=30
+bssplit=512/10:4k/50:4608/5:16k/20:128k/15
+size=512m
+io_size={64 if seconds > 100 else 1}g
+iodepth=32
+buffer_compress_percentage=60
+refill_buffers=1
+trim_percentage=10
+trim_backlog=64
+trim_verify_zero=1
+verify=xxhash
+verify_backlog=2000
+verify_fatal=1
+runtime={seconds}
+randseed=5
+""")
+        out = run("fio", "--output-format=json", job)
+        result = json.loads(out[out.index("{"):])["jobs"][0]
+        if result["error"]:
+            raise Wrong(f"fio: {result['error']}")
+        status = place.status(device)
+        said.append(f"{name}: {(result['write']['io_bytes'] + result['read']['io_bytes']) / MIB:.0f} MiB, {status['merges']} merges, {status['spills']} spills")
+    return "; ".join(said)
+
+
+def killed(place):
+    """A client is killed while it writes: others go on, and each page is one that was written."""
+    need("nbdcopy", "qemu-img")
+    uri, device = place.nbd("--size", "256M", "--cold", "0.2")
+    source, back = place.path / "source", place.path / "back"
+    old, new = data(128, 3), data(128, 4)
+    source.write_bytes(old + bytes(128 * MIB))
+    run("nbdcopy", source, uri)
+    for kill_after in (0.02, 0.1, 0.3):
+        source.write_bytes(new)
+        client = subprocess.Popen([find("nbdcopy"), "--connections=4", str(source), uri], stderr=subprocess.DEVNULL)
+        time.sleep(kill_after)
+        client.send_signal(signal.SIGKILL)
+        client.wait()
+        run("nbdcopy", uri, back)
+        content = back.read_bytes()
+        for at in range(0, 128 * MIB, 4096):
+            page = content[at: at + 4096]
+            if page != old[at: at + 4096] and page != new[at: at + 4096]:
+                raise Wrong(f"the page at {at} is neither the old nor the new one")
+        if any(content[128 * MIB:]):
+            raise Wrong("there is something where nobody wrote")
+    run("nbdcopy", source, uri)
+    run("nbdcopy", uri, back)
+    if back.read_bytes()[: 128 * MIB] != new:
+        raise Wrong("the copy after that is not what was copied")
+    if device.poll() is not None:
+        raise Wrong("the device has ended")
+    return ""
+
+
+def limit(place):
+    """Filled to the limit: no space is left, nothing is lost, and there is room again after a trim."""
+    need("qemu-img", "nbdcopy")
+    uri, device = place.nbd("--size", "512M", "--limit", "64M")
+    source, back = place.path / "source", place.path / "back"
+    noise = random.Random(1).randbytes(256 * MIB)
+    source.write_bytes(noise)
+    done = subprocess.run(["qemu-img", "bench", "-w", "-f", "raw", "-c", "1", uri], capture_output=True, check=False)
+    if done.returncode:
+        raise Wrong(f"qemu-img: {done.stderr}")
+    at = 0
+    while True:
+        done = subprocess.run([find("qemu-io"), "-f", "raw", "-c", f"write -s {source} {at * MIB} 1M", uri], capture_output=True, text=True, check=False)
+        if "No space left" in done.stdout + done.stderr:
+            break
+        if done.returncode or "error" in done.stdout + done.stderr:
+            raise Wrong(f"qemu-io: {done.stdout}{done.stderr}")
+        at += 1
+        if at > 64:
+            raise Wrong("more than the limit was written")
+    run("nbdcopy", uri, back)
+    content = back.read_bytes()
+    for piece in range(at):
+        if content[piece * MIB: (piece + 1) * MIB] != noise[:MIB]:
+            raise Wrong(f"MiB {piece} is not what was written")
+    status = place.status(device)
+    if status["peak_memory_bytes"] > 64 * MIB or not status["refused_writes"]:
+        raise Wrong(f"the limit was not held: {status}")
+    run("qemu-io", "-f", "raw", "-c", "discard 0 8M", "-c", f"write -s {source} 0 6M", uri)
+    resident = int(Path(f"/proc/{device.pid}/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
+    if resident > 64 + 24:
+        raise Wrong(f"the process has {resident:.0f} MiB, with a limit of 64 MiB for the device")
+    return f"{at} MiB of noise in 64 MiB, {resident:.0f} MiB resident"
+
+
+def backing(place):
+    """A backing file that is removed, and one on a file system that is full."""
+    need("nbdcopy")
+    if os.geteuid():
+        raise Missing("root, to mount")
+    source, back = place.path / "source", place.path / "back"
+    noise = random.Random(2).randbytes(200 * MIB)
+    source.write_bytes(noise)
+    uri, device = place.nbd("--size", "256M", "--limit", "64M", "--backing", place.path / "backing")
+    run("nbdcopy", source, uri)
+    (place.path / "backing").unlink()
+    run("nbdcopy", uri, back)
+    if back.read_bytes()[: len(noise)] != noise:
+        raise Wrong("what went to the backing file comes back as something else")
+    spilled = place.status(device)["spilled_bytes"]
+    small = place.path / "small"
+    small.mkdir()
+    run("mount", "-t", "tmpfs", "-o", "size=32M", "none", small)
+    place.stack.callback(lambda: run("umount", small))
+    uri, device = place.nbd("--size", "256M", "--limit", "64M", "--backing", small / "backing")
+    done = subprocess.run([find("nbdcopy"), str(source), uri], capture_output=True, text=True, check=False)
+    if "No space left" not in done.stderr:
+        raise Wrong(f"a full backing file: nbdcopy says {done.stderr!r}")
+    run("nbdcopy", uri, back)
+    content = back.read_bytes()
+    for at in range(0, len(noise), 4096):
+        page = content[at: at + 4096]
+        if page != noise[at: at + 4096] and any(page):
+            raise Wrong(f"the page at {at} is neither what was written nor nothing")
+    device.terminate()
+    device.wait(10)
+    if (small / "backing").exists():
+        raise Wrong("the backing file is left behind")
+    return f"{spilled / MIB:.0f} MiB spilled"
+
+
+def commands(place):
+    """What the command says: errors that help, status of devices that run, and of one that was killed."""
+    uri, device = place.nbd("--size", "1G", "--codec", "lz4,none")
+    status = place.status(device)
+    if (status["fast_codec"], status["dense_codec"], status["size_bytes"], status["door"]) != ("lz4", None, 1 << 30, "nbd"):
+        raise Wrong(f"status: {status}")
+    table = run(place.options.memfold, "disk", "status")
+    if device.device not in table or "lz4,none" not in table or uri.split("=")[1] not in table:
+        raise Wrong(f"status:\n{table}")
+    device.kill()
+    device.wait()
+    if device.device in run(place.options.memfold, "disk", "status"):
+        raise Wrong("a device that was killed is still listed")
+    for words, hint in {
+        ("--size", "1G"): "--socket",
+        ("--socket", "x"): "size",
+        ("--size", "many", "--socket", "x"): "8G",
+        ("--size", "1G", "--limit", "1M", "--socket", "x"): "at least",
+        ("--size", "1G", "--codec", "zip", "--socket", "x"): "zstd",
+        ("--size", "1G", "--socket", "x", "--mount", "y"): "one door",
+        ("--size", "1G", "--mount", "/no/such/place"): "directory",
+        ("--size", "1G", "--backing", "/etc/passwd", "--mount", str(place.path)): "empty",
+        ("status", "nobody"): "nobody",
+    }.items():
+        done = subprocess.run([place.options.memfold, "disk", *words], capture_output=True, text=True, check=False, timeout=20)
+        if done.returncode != 125 or hint not in done.stderr or not done.stderr.startswith("memfold: "):
+            raise Wrong(f"memfold disk {' '.join(words)}: {done.returncode}: {done.stderr!r} does not say {hint!r}")
+    return ""
+
+
+QUICK = [commands, nbd, ext4, xfs, sqlite, swap, fio, killed, limit, backing]
+CHECKS = {check.__name__: check for check in [*QUICK, btrfs, postgres]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--memfold", type=Path)
+    parser.add_argument("--plugin", type=Path)
+    parser.add_argument("--soak", action="store_true")
+    parser.add_argument("--missing-packages", action="store_true")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CHECKS))
+    options = parser.parse_args()
+    if options.missing_packages:
+        packages = {package for program, package in PROGRAMS.items() if not find(program)}
+        if options.soak and not list(Path("/usr/lib/postgresql").glob("*/bin")):
+            packages.add("postgresql")
+        print(*sorted(packages))
+        return 0
+    options.memfold, options.plugin = options.memfold.absolute(), options.plugin.absolute()
+    names = options.names or ([*CHECKS] if options.soak else [check.__name__ for check in QUICK])
+    failed, left_out = [], []
+    global CONTENT
+    CONTENT = data(96, 5)
+    for name in names:
+        begun = time.monotonic()
+        place = Place(options)
+        try:
+            with place.stack:
+                said = CHECKS[name](place)
+            print(f"{name}: ok, {time.monotonic() - begun:.1f} s{'; ' if said else ''}{said}", flush=True)
+        except Missing as why:
+            left_out.append(name)
+            print(f"{name}: left out, for lack of {why}", flush=True)
+        except (Wrong, subprocess.SubprocessError, OSError) as why:
+            failed.append(name)
+            print(f"{name}: FAILED: {why}", flush=True)
+    print(f"disk: {len(names) - len(failed) - len(left_out)} passed, {len(failed)} failed, {len(left_out)} left out")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
