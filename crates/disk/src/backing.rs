@@ -239,14 +239,18 @@ impl Backing {
         }
         units.used -= count as u64;
     }
+
+    /// Removes the file, if it was not there before: nobody else can make anything of it. What is there can be used as before.
+    pub fn remove(&self) {
+        if self.made {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 impl Drop for Backing {
     fn drop(&mut self) {
-        if self.made {
-            // Nobody can make anything of it.
-            let _ = std::fs::remove_file(&self.path);
-        }
+        self.remove();
     }
 }
 

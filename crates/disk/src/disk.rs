@@ -135,6 +135,11 @@ impl Disk {
         Ok(())
     }
 
+    /// Leaves nothing behind, where the device itself is not dropped before the process ends.
+    pub fn end(&self) {
+        self.backing.iter().for_each(Backing::remove);
+    }
+
     pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result<(), Error> {
         match offset.checked_add(len) {
             Some(end) if end <= self.options.size => Ok(()),

@@ -163,6 +163,9 @@ unsafe extern "C" fn after_fork() -> c_int {
 unsafe extern "C" fn cleanup() {
     *locked(&SERVER) = None;
     *locked(&KEEPER) = None;
+    if let Some(disk) = DISK.get() {
+        disk.end();
+    }
 }
 
 unsafe extern "C" fn open(_readonly: c_int) -> *mut c_void {
