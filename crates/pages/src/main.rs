@@ -1,7 +1,7 @@
 //! Makes the man pages and the completions of the command: `memfold-pages DIR` puts them into DIR, which is a `share` then.
 //!
 //! ```text
-//!   crates/cli: args, du/args ──> definition ─┬─> completions
+//!   crates/cli: args, */args ───> definition ─┬─> completions
 //!   crates/du: browse/help ───────────────────┴─> pages <── man/*.man, written by hand
 //! ```
 //!
@@ -15,6 +15,11 @@ use std::path::Path;
 mod args;
 mod completions;
 mod definition;
+#[path = "../../cli/src/disk"]
+mod disk {
+    #[allow(dead_code, missing_docs)]
+    pub mod args;
+}
 #[path = "../../cli/src/du"]
 mod du {
     #[allow(dead_code, missing_docs)]

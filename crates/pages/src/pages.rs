@@ -9,7 +9,7 @@ use clap_mangen::roff::{Roff, bold, roman};
 use crate::{definition, help};
 
 /// Of each command: how it is called, and what its page has behind the options.
-const WRITTEN: [(&str, &str, &str); 5] = [
+const WRITTEN: [(&str, &str, &str); 6] = [
     ("memfold", "memfold COMMAND [OPTIONS]", include_str!("man/memfold.man")),
     ("memfold-run", "memfold run --limit SIZE [OPTIONS] [--] CMD [ARG]...", include_str!("man/run.man")),
     ("memfold-doctor", "memfold doctor [OPTIONS]", include_str!("man/doctor.man")),
@@ -17,6 +17,11 @@ const WRITTEN: [(&str, &str, &str); 5] = [
         "memfold-bench",
         "memfold bench [OPTIONS] FILE...\nmemfold bench --capture PID -o FILE [OPTIONS]",
         include_str!("man/bench.man"),
+    ),
+    (
+        "memfold-disk",
+        "memfold disk --size SIZE --socket PATH [OPTIONS] [-- NBDKIT-OPTIONS]\nmemfold disk --size SIZE --mount DIR [OPTIONS]\nmemfold disk status [--json] [NAME]...",
+        include_str!("man/disk.man"),
     ),
     ("memfold-du", "memfold du [OPTIONS] [DIR]\nmemfold du [OPTIONS] -f FILE", include_str!("man/du.man")),
 ];

@@ -48,6 +48,7 @@ fn shells_complete() {
             "--export",
             "--extended",
             "--sort",
+            "disk",
             "doctor",
             "du",
         ];
