@@ -252,7 +252,9 @@ impl Disk {
         let within = (page - block) as usize * PAGE;
         let version = match self.images.lock(block) {
             Some(mut image) => {
-                let good = image.block == block + 1 && image.version == self.lock_version(page);
+                // At the version of the image, and now: else it may be zeros there, or older than what is returned as the page's version.
+                let version = self.joined_version(page).ok_or(Missing::Changed)?;
+                let good = image.block == block + 1 && image.version == version;
                 if !good {
                     image.block = 0;
                     image.version = self.open_block(page, &mut image.bytes, work)?;
@@ -280,6 +282,13 @@ impl Disk {
             self.promote(page, version, work).map_err(Missing::Failed)?;
         }
         Ok(version)
+    }
+
+    /// The version of a page's stripe, if the page is joined.
+    fn joined_version(&self, page: u64) -> Option<u64> {
+        let (stripe, number, place) = self.lock(page);
+        let is_joined = stripe.get(number)?.entry(place) == Some(Entry::Joined);
+        is_joined.then_some(stripe.version)
     }
 
     /// A joined page that is read often, which is in `work.page`, goes back to the fast tier, as long as there is room for it beside its block: to bring

@@ -102,3 +102,43 @@ fn a_page_is_never_half_of_one_and_half_of_another() {
         }
     });
 }
+
+/// Who changes a part of a page reads it first: what somebody else has written meanwhile, and where its block is by then, must not be undone.
+#[test]
+fn parts_of_few_pages_are_not_lost_while_their_blocks_come_and_go() {
+    const PAGES: u64 = 8;
+    const THREADS: u64 = 4;
+    let part = PAGE / THREADS as usize;
+    let mut options = options(PAGES * P);
+    options.works = Some(8);
+    let disk = Disk::new(options).unwrap();
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let disk = &disk;
+            scope.spawn(move || {
+                let mut random = Random(thread);
+                let mut mine = vec![0u8; PAGES as usize * part];
+                while begun.elapsed() < Duration::from_secs(3) {
+                    let page = random.below(PAGES);
+                    let (offset, bytes) =
+                        (page * P + thread * part as u64, &mut mine[page as usize * part..][..part]);
+                    if random.below(2) == 0 {
+                        random.fill(bytes);
+                        disk.write(offset, bytes).unwrap();
+                    }
+                    let mut back = vec![0xa5; part];
+                    disk.read(offset, &mut back).unwrap();
+                    assert!(back == bytes, "thread {thread}, page {page}");
+                }
+            });
+        }
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while begun.elapsed() < Duration::from_secs(3) {
+                    disk.condense().unwrap();
+                }
+            });
+        }
+    });
+}
