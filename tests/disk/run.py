@@ -108,6 +108,7 @@ class Place:
         self.stack.callback(log.close)
         environment = {**os.environ, "MEMFOLD_NBDKIT_PLUGIN": str(self.options.plugin)}
         process = subprocess.Popen([self.options.memfold, "disk", "--name", name, *map(str, words)], stderr=log, stdout=log, env=environment)
+        process.log = Path(log.name)
 
         def stop():
             log.seek(0)
@@ -507,17 +508,25 @@ group_reporting
 
 def killed(place):
     """A client is killed while it writes: others go on, and each page is one that was written."""
-    need("nbdcopy", "qemu-img")
+    need("nbdcopy")
     uri, device = place.nbd("--size", "256M", "--cold", "0.2")
+    try:
+        kill_clients(place, uri, device)
+        return ""
+    except Wrong:
+        # nbdkit 1.32 may end itself when a client with requests under way goes away, whatever the plugin: its own memory plugin does so as well.
+        if device.poll() != -signal.SIGABRT or "sock >= 0" not in device.log.read_text():
+            raise
+    uri, device = place.nbd("--size", "256M", "--cold", "0.2", "--", "--threads", "1")
+    kill_clients(place, uri, device)
+    return "with one thread for a connection, since nbdkit ended itself by its own assertion (sock >= 0) with more"
+
+
+def kill_clients(place, uri, device):
     source, back = place.path / "source", place.path / "back"
     old, new = data(128, 3), data(128, 4)
     source.write_bytes(old + bytes(128 * MIB))
     run("nbdcopy", source, uri)
-    def end_of_nbdkit():
-        """nbdkit 1.32 may end itself when a client goes away, whatever the plugin: its own memory plugin does so as well."""
-        if device.poll() is not None:
-            raise Missing("an nbdkit that survives clients that are killed (Assertion `sock >= 0')" if device.poll() == -signal.SIGABRT else f"a device: it ended: {device.poll()}")
-
     for kill_after in (0.02, 0.1, 0.3):
         source.write_bytes(new)
         client = subprocess.Popen([find("nbdcopy"), "--connections=4", str(source), uri], stderr=subprocess.DEVNULL)
@@ -525,7 +534,8 @@ def killed(place):
         client.send_signal(signal.SIGKILL)
         client.wait()
         time.sleep(0.2)
-        end_of_nbdkit()
+        if device.poll() is not None:
+            raise Wrong(f"the device has ended: {device.poll()}")
         run("nbdcopy", uri, back)
         content = back.read_bytes()
         for at in range(0, 128 * MIB, 4096):
@@ -540,7 +550,6 @@ def killed(place):
         raise Wrong("the copy after that is not what was copied")
     if device.poll() is not None:
         raise Wrong("the device has ended")
-    return ""
 
 
 def limit(place):

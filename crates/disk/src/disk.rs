@@ -76,11 +76,11 @@ impl Disk {
         let stripes = Stripes::new();
         let backing =
             options.backing.as_ref().map(|backing| Backing::open(backing, options.size)).transpose()?;
-        // Those who read and write, and who makes room.
         // A hint for each page of the device, or for as many as there may be.
         let shared = options
             .share
             .then(|| Shared::new((options.size.min(options.limit.saturating_mul(4))) / PAGE as u64));
+        // Those who read and write, and who makes room.
         let work_bytes = ((works + 1) * Work::least_bytes(&store, layout, backing.is_some())) as u64;
         let fixed = work_bytes + images.bytes() as u64 + stripes.table_bytes() + resident.table_bytes();
         if fixed > store.store().memory().open() {

@@ -84,7 +84,11 @@ impl Unmounter {
     }
 }
 
+/// What the client gets. Why is only told here; but at the limit each write would say so.
 fn errno(error: Error) -> Errno {
+    if matches!(error, Error::Damaged { .. } | Error::Backing { .. }) {
+        eprintln!("memfold: {error}");
+    }
     Errno::from_i32(error.errno())
 }
 

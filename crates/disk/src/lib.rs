@@ -42,7 +42,7 @@ mod tests;
 mod works;
 mod write;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 pub use disk::Disk;
 pub use error::Error;
@@ -52,7 +52,8 @@ pub use leaf::PAGE;
 pub use options::{BackingFile, BadOption, Options};
 pub use stats::Stats;
 
-/// A thread that panicked left nothing half done: every change here is one assignment, or is done by who did not panic.
+/// Who panicked with a lock may have left half of a change: nobody sees it, since all who want the lock panic, too. Callers at doors that catch panics make I/O errors
+/// of them; what has other locks goes on.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().unwrap_or_else(|_| panic!("a thread panicked while it had this lock"))
 }

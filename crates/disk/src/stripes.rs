@@ -4,7 +4,7 @@
 //! what the store needs to take a blob or find one; never for a compression, nor for anything that waits.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::sync::{Mutex, MutexGuard};
 
 use crate::budget::Budget;
 use crate::leaf::{Leaf, PAGE, PAGES};
@@ -42,11 +42,7 @@ impl Stripes {
 
     /// The same, unless somebody has it.
     pub fn try_lock(&self, leaf: u64) -> Option<MutexGuard<'_, Stripe>> {
-        match self.0[leaf as usize % STRIPES].0.try_lock() {
-            Ok(stripe) => Some(stripe),
-            Err(TryLockError::Poisoned(stripe)) => Some(stripe.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        self.0[leaf as usize % STRIPES].0.try_lock().ok()
     }
 
     /// The first leaf from number `from` on.

@@ -271,13 +271,20 @@ const HELP: &CStr = match CStr::from_bytes_with_nul(HELP_BYTES) {
     Ok(text) => text,
     Err(_) => c"",
 };
+/// What the device is called by `memfold disk status`: the plugin's own, since the other door has options of the command for them.
+const OWN_HELP: &str = "
+name=TEXT         What 'memfold disk status' calls the device. The default is disk-PID.
+address=TEXT      Where it says that the device is to be found.";
 const HELP_BYTES: &[u8] = &{
-    let text = memfold_disk::settings::HELP.as_bytes();
-    let mut bytes = [0; memfold_disk::settings::HELP.len() + 1];
-    let mut at = 0;
-    while at < text.len() {
-        bytes[at] = text[at];
-        at += 1;
+    let texts = [memfold_disk::settings::HELP.as_bytes(), OWN_HELP.as_bytes()];
+    let mut bytes = [0; memfold_disk::settings::HELP.len() + OWN_HELP.len() + 1];
+    let (mut text, mut at, mut end) = (0, 0, 0);
+    while text < texts.len() {
+        while at < texts[text].len() {
+            bytes[end] = texts[text][at];
+            (at, end) = (at + 1, end + 1);
+        }
+        (text, at) = (text + 1, 0);
     }
     bytes
 };

@@ -16,13 +16,7 @@ pub fn serve(args: &DiskArgs, socket: &Path, settings: &[(&str, String)]) -> Res
     let plugin = plugin()?;
     let socket = super::absolute(&socket.to_owned());
     let mut command = Command::new("nbdkit");
-    command.args(["--foreground", "--exit-with-parent"]).arg("--unix").arg(&socket);
-    // Whoever was asked to end with this shell has nothing to end with.
-    if nix::unistd::getppid().as_raw() <= 1 {
-        command = Command::new("nbdkit");
-        command.arg("--foreground").arg("--unix").arg(&socket);
-    }
-    command.args(&args.nbdkit).arg(&plugin);
+    command.arg("--foreground").arg("--unix").arg(&socket).args(&args.nbdkit).arg(&plugin);
     for (name, value) in settings {
         command.arg(format!("{name}={value}"));
     }
