@@ -56,6 +56,11 @@ impl Layout {
         at & !(self.pages - 1)
     }
 
+    /// The bits of a block's pages in a group.
+    fn mask(self, first: usize) -> u8 {
+        (((1u16 << self.pages) - 1) as u8) << (first % GROUP)
+    }
+
     /// The pages of a block.
     pub fn range(self, first: usize) -> core::ops::Range<usize> {
         first..first + self.pages
@@ -291,10 +296,14 @@ impl Leaf {
         before
     }
 
-    /// Whether a page of the block was used of late. From now on none was.
+    /// Whether a page of the block was used of late.
+    pub fn is_hot(&self, layout: Layout, first: usize) -> bool {
+        self.groups[first / GROUP].hot & layout.mask(first) != 0
+    }
+
+    /// The same. From now on none was.
     pub fn cool(&mut self, layout: Layout, first: usize) -> bool {
-        let bits = ((1u16 << layout.pages) - 1) as u8;
-        let mask = bits << (first % GROUP);
+        let mask = layout.mask(first);
         let hot = &mut self.groups[first / GROUP].hot;
         let before = *hot & mask != 0;
         *hot &= !mask;

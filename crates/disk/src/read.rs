@@ -180,7 +180,13 @@ impl Disk {
                 fill(dst, word.rotate_right((at % 8 * 8) as u32));
                 Found::Done
             }
-            Entry::Joined => Found::Joined { again: used && leaf.touch(place) },
+            Entry::Joined => {
+                let again = used && leaf.is_hot(self.layout, self.layout.first(place));
+                if used {
+                    leaf.touch(place);
+                }
+                Found::Joined { again }
+            }
             Entry::Page(Held::Spilled(unit)) => {
                 Found::Spilled { at: self.spilled(page, unit)?, again: used && leaf.touch(place) }
             }
@@ -239,7 +245,7 @@ impl Disk {
         Ok(Some((Copied { id, len: payload.len(), was_spilled: true }, stripe.version)))
     }
 
-    /// A page that is joined with others.
+    /// A page that is joined with others. `again`: somebody wanted one of them not long ago.
     fn read_joined(
         &self,
         page: u64,
@@ -249,37 +255,29 @@ impl Disk {
         work: &mut Work,
     ) -> Result<u64, Missing> {
         let block = page - page % self.layout.pages() as u64;
-        let within = (page - block) as usize * PAGE;
-        let version = match self.images.lock(block) {
-            Some(mut image) => {
-                // At the version of the image, and now: else it may be zeros there, or older than what is returned as the page's version.
-                let version = self.joined_version(page).ok_or(Missing::Changed)?;
-                let good = image.block == block + 1 && image.version == version;
-                if !good {
-                    image.block = 0;
-                    image.version = self.open_block(page, &mut image.bytes, work)?;
-                    image.block = block + 1;
-                }
-                dst.copy_from_slice(&image.bytes[within + at..][..dst.len()]);
-                if again {
-                    work.page.copy_from_slice(&image.bytes[within..][..PAGE]);
-                }
-                image.version
+        let within = (page - block) as usize * PAGE + at;
+        let Some(mut image) = self.images.lock(block) else {
+            // All work elsewhere there: not worth waiting.
+            let image = std::mem::take(&mut work.space.block);
+            let opened = self.open_block(page, &mut image[..self.layout.bytes()], work);
+            if opened.is_ok() {
+                dst.copy_from_slice(&image[within..][..dst.len()]);
             }
-            // Others work there: not worth waiting.
-            None => {
-                let image = std::mem::take(&mut work.space.block);
-                let opened = self.open_block(page, &mut image[..self.layout.bytes()], work);
-                if opened.is_ok() {
-                    dst.copy_from_slice(&image[within + at..][..dst.len()]);
-                    work.page.copy_from_slice(&image[within..][..PAGE]);
-                }
-                work.space.block = image;
-                opened?
-            }
+            work.space.block = image;
+            return opened;
         };
-        if again {
-            self.promote(page, version, work).map_err(Missing::Failed)?;
+        // At the version of the image, and now: else it may be zeros there, or older than what is returned as the page's version.
+        let version = self.joined_version(page).ok_or(Missing::Changed)?;
+        let good = image.block == block + 1 && image.version == version;
+        if !good {
+            image.block = 0;
+            image.version = self.open_block(page, &mut image.bytes, work)?;
+            image.block = block + 1;
+        }
+        dst.copy_from_slice(&image.bytes[within..][..dst.len()]);
+        let version = image.version;
+        if again && !good {
+            self.promote_block(block, version, &image.bytes, work).map_err(Missing::Failed)?;
         }
         Ok(version)
     }
@@ -291,15 +289,38 @@ impl Disk {
         is_joined.then_some(stripe.version)
     }
 
-    /// A joined page that is read often, which is in `work.page`, goes back to the fast tier, as long as there is room for it beside its block: to bring
-    /// a page takes a tenth of the time that a block takes.
-    fn promote(&self, page: u64, version: u64, work: &mut Work) -> Result<(), Error> {
+    /// Whether what is read often may go back to the fast tier: as long as there is room.
+    fn may_promote(&self) -> bool {
         let budget = self.budget();
-        if budget.used() > budget.open() - budget.open() / 8 {
-            return Ok(());
-        }
+        budget.used() <= budget.open() - budget.open() / 8
+    }
+
+    /// A page that was spilled and is read often, which is in `work.page`, comes back.
+    fn promote(&self, page: u64, version: u64, work: &mut Work) -> Result<(), Error> {
         let content = *work.page;
-        if self.write_page(page, &content, Some(version), false, work)? {
+        if self.may_promote() && self.write_page(page, &content, Some(version), false, work)? {
+            self.counts.promotions.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The joined pages of a block that had to be decompressed twice in a short time go back to the fast tier: to bring all of them from there takes less than to
+    /// decompress the block once.
+    fn promote_block(&self, block: u64, version: u64, image: &[u8], work: &mut Work) -> Result<(), Error> {
+        let mut joined = 0u32;
+        if self.may_promote() {
+            let (stripe, number, first) = self.lock(block);
+            if let Some(leaf) = stripe.get(number).filter(|_| stripe.version == version) {
+                joined = leaf.joined_pages(self.layout, first).fold(0, |bits, at| bits | 1 << (at - first));
+            }
+        }
+        let pages =
+            (0..).zip(image.as_chunks().0).filter(|&(at, _): &(u64, &[u8; PAGE])| joined & 1 << at != 0);
+        // Each page is one change of the stripe; if there are others between them, somebody else is at work there.
+        for (version, (at, content)) in (version..).zip(pages) {
+            if !self.write_page(block + at, content, Some(version), false, work)? {
+                break;
+            }
             self.counts.promotions.fetch_add(1, Relaxed);
         }
         Ok(())
@@ -360,10 +381,15 @@ impl Disk {
                     match stripe.get_mut(number) {
                         Some(leaf) if same => {
                             apart = [true; 8];
+                            let again = leaf.is_hot(self.layout, place);
                             for page in leaf.joined_pages(self.layout, place) {
                                 apart[page - place] = false;
                                 leaf.touch(page);
                                 self.counts.pages_read.fetch_add(1, Relaxed);
+                            }
+                            drop(stripe);
+                            if again {
+                                self.promote_block(first, version, dst, work)?;
                             }
                         }
                         _ => apart = [true; 8],

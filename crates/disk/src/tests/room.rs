@@ -166,3 +166,51 @@ fn copies_are_kept_once_also_of_what_is_cold() {
     disk.trim(0, 1 << 30).unwrap();
     assert_eq!((disk.stats().blobs, disk.stats().shared_bytes), (0, 0));
 }
+
+#[test]
+fn blocks_that_are_wanted_twice_come_back_and_a_scan_brings_none() {
+    let disk = Disk::new(options(1 << 30)).unwrap();
+    let mut random = Random(6);
+    let pages: Vec<_> = (0..400).map(|_| text(&mut random)).collect();
+    for (page, content) in (0..).zip(&pages) {
+        disk.write(page * P, content).unwrap();
+    }
+    disk.condense().unwrap();
+    let check = |page: u64| {
+        let mut back = [0; PAGE];
+        disk.read(page * P, &mut back).unwrap();
+        assert!(back == pages[page as usize], "{page}");
+    };
+    let cool = || {
+        for leaf in 0..2 {
+            if let Some(leaf) = disk.stripes.lock(leaf).get_mut(leaf) {
+                (0..crate::leaf::PAGES)
+                    .step_by(disk.layout.pages())
+                    .for_each(|first| _ = leaf.cool(disk.layout, first));
+            }
+        }
+    };
+    cool();
+    let dense = disk.stats().dense_bytes;
+    assert!(dense > 350 * P, "{dense}");
+    (0..400).for_each(check);
+    assert_eq!(disk.stats().promotions, 0, "a scan");
+    // Every second block, by one of its pages.
+    (0..400).step_by(8).for_each(check);
+    let stats = disk.stats();
+    assert!((4 * 45..=4 * 50).contains(&stats.promotions), "{stats:?}");
+    assert!(stats.dense_bytes < dense * 6 / 10, "{stats:?}");
+    (0..400).for_each(check);
+    // The same by reads of whole blocks.
+    disk.condense().unwrap();
+    cool();
+    let before = disk.stats().promotions;
+    let mut all = vec![0; 400 * PAGE];
+    for times in 1..=2 {
+        all.fill(0);
+        disk.read(0, &mut all).unwrap();
+        assert!(all.chunks(PAGE).zip(&pages).all(|(back, page)| back == page));
+        assert_eq!(disk.stats().promotions > before, times == 2);
+    }
+    (0..400).for_each(check);
+}
