@@ -5,7 +5,7 @@
 //!   read, write ──────┤
 //!   trim, extents     └── index ──> store ┬ fast tier: pages of 4 KiB, compressed when they are written
 //!                         7.5 bytes       │      │ merge: blocks of which no page was used for a while
-//!                         for a page      └ dense tier: blocks of 16 KiB
+//!                         for a page      └ dense tier: blocks of 32 KiB
 //! ```
 //!
 //! A [`Disk`] may have any size up to 8 EiB and takes memory only for what was written. All calls may come from any thread at

@@ -74,7 +74,7 @@ impl Disk {
         let mut stripe = self.stripes.lock(number);
         let leaf = stripe.get_mut(number).ok_or(Merged::Nothing)?;
         // For all blocks: who reads a page twice between two calls reads it often.
-        let hot = !even_hot && leaf.cool(self.layout, first);
+        let hot = leaf.cool(self.layout, first) && !even_hot;
         if hot {
             return Err(Merged::Hot);
         }

@@ -61,7 +61,7 @@ impl Options {
             limit: u64::MAX,
             fast: codec("auto:fast"),
             dense: Some(codec("auto:dense")),
-            block_pages: 4,
+            block_pages: 8,
             resident: None,
             cold: Duration::from_secs(5),
             backing: None,

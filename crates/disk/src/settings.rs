@@ -19,7 +19,7 @@ codec=FAST,DENSE  Codecs for what is written, and for what was not used for a wh
                   auto:fast,auto:dense.
 block=SIZE        Bytes that the dense codec compresses together: 8K, 16K or 32K.
                   Larger blocks are smaller when compressed, and slower to read from.
-                  The default is 16K.
+                  The default is 32K.
 cold=SECONDS      What was not used for so long goes to the dense codec. The default is 5.
 resident=SIZE     Memory for pages that are read again and again, which are kept
                   uncompressed, too: at most. The default is a 32nd of the limit.

@@ -44,7 +44,7 @@ pub struct DiskArgs {
     /// Codec for what is written and, after a comma, for what stays cold ('none': that is left as it is) [default: auto:fast,auto:dense]
     #[arg(long, value_name = "FAST[,DENSE]")]
     pub codec: Option<String>,
-    /// Bytes that the dense codec compresses together: 8K, 16K or 32K [default: 16K]
+    /// Bytes that the dense codec compresses together: 8K, 16K or 32K [default: 32K]
     #[arg(long, value_name = "SIZE")]
     pub block: Option<String>,
     /// What was not used for so long is cold [default: 5]

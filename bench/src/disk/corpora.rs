@@ -1,0 +1,175 @@
+//! Each codec on each file, as chapter 4 of zBeWalgo's evaluation does it with zram: B. Warnke, *zBeWalgo*, Hamburg 2018.
+//!
+//! The ratio is of original bytes by [`memfold_disk::Stats::payload_bytes`]. In the second table stand beside it the ratio to what the device's memory grew by, the index and the store's headers and ends
+//! included, and to all of it, which for files of a few MiB is mostly memory to compress in: [`memfold_disk::Stats::memory_bytes`]. The limit of memory for the effective
+//! speeds (see `effective.rs`) is that of the best which compresses when a page is written: what the background makes denser later needs more room at first.
+//!
+//! Unlike there, pages that occur twice are left in (the device does not share here, so they gain nothing), and time is CPU time of the one thread, which never waits.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::effective::{self, Device};
+use crate::measure::{Contender, Measured, measure};
+use crate::pages;
+
+/// Those of that evaluation that there are, and what memfold has of its own.
+pub const CODECS: &str = "842,lzo,lz4,lz4hc,deflate,zstd:3,bewalgo,bewalgo2,wkdm,stride:1,stride:2";
+
+/// The codecs of that evaluation, and what is measured for them here.
+const THEIRS: [(&str, Option<&str>); 7] = [
+    ("842", Some("842")),
+    ("deflate", Some("deflate")),
+    ("lz4", Some("lz4")),
+    ("lz4hc", Some("lz4hc")),
+    ("lzo", Some("lzo")),
+    ("zstd", Some("zstd:3")),
+    ("zBeWalgo", None),
+];
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// A file with what each contender made of it.
+struct Row {
+    file: String,
+    room: u64,
+    cells: Vec<Cell>,
+}
+
+struct Cell {
+    measured: Measured,
+    /// None if nothing was left that takes memory.
+    ratio: Option<f64>,
+    /// Write, read, and the effective ones: MiB/s.
+    speeds: [f64; 4],
+}
+
+/// Measures and prints.
+pub fn run(codecs: &[String], device: Device, out: Option<&Path>, files: &[PathBuf]) -> Result<(), String> {
+    let contenders = contenders(codecs)?;
+    let mut rows = vec![row("/dev/zero", &vec![0; 16 << 20], &contenders, device)?];
+    for file in files {
+        let name = file.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        rows.push(row(&name, &pages(file)?, &contenders, device)?);
+        eprintln!("{name}: done");
+    }
+    println!(
+        "Cells: ratio write/read @write/@read, MiB/s; @ is effective, with a device that writes {:.2} and reads {:.2} MiB/s.",
+        device.write / MIB,
+        device.read / MIB
+    );
+    println!("{}", whom_we_lack(codecs));
+    println!("\n| file |{}", contenders.iter().map(|it| format!(" {} |", it.name)).collect::<String>());
+    println!("| --- |{}", " --- |".repeat(contenders.len()));
+    for row in &rows {
+        println!("| {} |{}", row.file, row.cells.iter().map(cell).collect::<String>());
+    }
+    means(&contenders, &rows);
+    match out {
+        Some(out) => {
+            let text = format!("{:#}\n", as_json(device, &rows));
+            std::fs::write(out, text).map_err(|error| format!("{}: {error}", out.display()))
+        }
+        None => Ok(()),
+    }
+}
+
+fn contenders(codecs: &[String]) -> Result<Vec<Contender>, String> {
+    let mut all = Vec::new();
+    for name in codecs {
+        memfold_codec::codec(name).map_err(|error| format!("{name}: {error}"))?;
+        all.push(Contender { name: name.clone(), codec: format!("{name},none"), dense: false });
+    }
+    all.push(Contender { name: "auto".into(), codec: "auto:fast,none".into(), dense: false });
+    let name = "auto,auto:dense after the background".into();
+    all.push(Contender { name, codec: "auto".into(), dense: true });
+    Ok(all)
+}
+
+fn whom_we_lack(codecs: &[String]) -> String {
+    let (mut there, mut missing) = (Vec::new(), Vec::new());
+    for (theirs, ours) in THEIRS {
+        match ours.filter(|ours| codecs.iter().any(|codec| codec == ours)) {
+            Some(ours) if ours == theirs => there.push(ours.to_owned()),
+            Some(ours) => there.push(format!("{theirs} ({ours})")),
+            None => missing.push(theirs),
+        }
+    }
+    format!(
+        "Of the codecs of zBeWalgo's evaluation there are {}; not there: {}. (zBeWalgo itself, which tries chains of steps on each page, is no codec of memfold: \
+         'bewalgo' and 'bewalgo2' are two steps of it, and 'auto' is after it.)",
+        there.join(", "),
+        missing.join(", ")
+    )
+}
+
+fn row(file: &str, pages: &[u8], contenders: &[Contender], device: Device) -> Result<Row, String> {
+    let all: Result<Vec<_>, _> = contenders.iter().map(|contender| measure(file, pages, contender)).collect();
+    let all = all?;
+    let at_once = all.iter().zip(contenders).filter(|(_, contender)| !contender.dense);
+    let room = effective::room(at_once.map(|(measured, _)| measured));
+    let cells = all.into_iter().map(|measured| {
+        let original = measured.original_bytes as f64;
+        let [write, read] = effective::speeds(&measured, room, device);
+        let speeds = [original / measured.write_s, original / measured.read_s, write, read];
+        let ratio = (measured.payload_bytes > 0).then(|| original / measured.payload_bytes as f64);
+        Cell { measured, ratio, speeds: speeds.map(|speed| speed / MIB) }
+    });
+    Ok(Row { file: file.to_owned(), room, cells: cells.collect() })
+}
+
+fn cell(cell: &Cell) -> String {
+    let [write, read, effective_write, effective_read] = cell.speeds;
+    let ratio = cell.ratio.map_or("-".into(), |ratio| format!("{ratio:.2}"));
+    format!(" {ratio} {write:.0}/{read:.0} @{effective_write:.0}/@{effective_read:.0} |")
+}
+
+/// Geometric means over all files but the zeros, which no codec sees.
+fn means(contenders: &[Contender], rows: &[Row]) {
+    println!("\nGeometric means over the {} files:\n", rows.len() - 1);
+    println!(
+        "| codec | ratio | with index and store | of all memory | incompressible | write | read | @write | @read |\n| --- |{}",
+        " ---: |".repeat(8)
+    );
+    for (i, contender) in contenders.iter().enumerate() {
+        let cells: Vec<&Cell> = rows[1..].iter().map(|row| &row.cells[i]).collect();
+        let mean = |of: &dyn Fn(&Cell) -> f64| {
+            (cells.iter().map(|&cell| of(cell).ln()).sum::<f64>() / cells.len().max(1) as f64).exp()
+        };
+        let sum = |of: fn(&Measured) -> u64| cells.iter().map(|cell| of(&cell.measured)).sum::<u64>() as f64;
+        let speeds: String = (0..4).map(|n| format!(" {:.0} |", mean(&|cell| cell.speeds[n]))).collect();
+        println!(
+            "| {} | {:.3} | {:.3} | {:.3} | {:.1} % |{speeds}",
+            contender.name,
+            mean(&|cell| cell.ratio.unwrap_or(1.0)),
+            mean(&|cell| of_memory(&cell.measured, cell.measured.empty_memory_bytes)),
+            mean(&|cell| of_memory(&cell.measured, 0)),
+            sum(|it| it.incompressible_bytes) / sum(|it| it.original_bytes) * 100.0,
+        );
+    }
+}
+
+/// Original bytes by those of memory, but for some.
+fn of_memory(one: &Measured, but: u64) -> f64 {
+    one.original_bytes as f64 / one.memory_bytes.saturating_sub(but).max(1) as f64
+}
+
+fn as_json(device: Device, rows: &[Row]) -> serde_json::Value {
+    let cell = |cell: &Cell| {
+        let [write, read, effective_write, effective_read] = cell.speeds;
+        json!({
+            "measured": cell.measured, "ratio": cell.ratio, "write_mib_s": write, "read_mib_s": read,
+            "effective_write_mib_s": effective_write, "effective_read_mib_s": effective_read,
+        })
+    };
+    let row = |row: &Row| {
+        json!({
+            "file": row.file, "room_bytes": row.room, "cells": row.cells.iter().map(cell).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "version": 1, "device_write_mib_s": device.write / MIB, "device_read_mib_s": device.read / MIB,
+        "rows": rows.iter().map(row).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,95 @@
+//! The RAM disk against what was published about such devices.
+//!
+//! ```text
+//!   corpora     speeds and ratios of the device with one codec after the other, as zBeWalgo was evaluated on zram
+//!   allocators  what keeps the compressed pages: memfold's store, malloc, and the classical allocators of kernels that CRAMES chose from
+//! ```
+//!
+//! `bench-disk COMMAND --help` lists what each takes.
+
+mod allocators;
+mod clock;
+mod corpora;
+mod effective;
+mod measure;
+#[path = "../random.rs"]
+mod random;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use effective::Device;
+
+/// Bytes of a page of the device.
+const PAGE: usize = memfold_disk::PAGE;
+
+/// The RAM disk: its codecs, and what keeps their work.
+#[derive(Debug, Parser)]
+#[command(name = "bench-disk")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Section,
+}
+
+#[derive(Debug, Subcommand)]
+enum Section {
+    /// Each codec on each file: ratio, speeds of the device, and the effective speeds of zBeWalgo's evaluation
+    Corpora {
+        /// Which codecs; `auto`, with and without what the background does, comes in addition
+        #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = corpora::CODECS)]
+        codecs: Vec<String>,
+        /// How fast the device is that takes what memory is too small for, in MB (10^6 bytes) a second
+        #[arg(long, value_name = "WRITE,READ", default_value = "141.2,164.2", value_parser = Device::parse)]
+        device_speed: Device,
+        /// Writes all figures there, as JSON
+        #[arg(long, value_name = "FILE.json")]
+        out: Option<PathBuf>,
+        /// Rows of pages; what is behind the last whole page is left out
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+    /// The same trace of compressed pages for each allocator: bytes that it takes, and time
+    Allocators {
+        /// After so many seconds of its own time a contender is given up
+        #[arg(long, default_value_t = 120)]
+        seconds: u64,
+        /// Measures this one in this process, and prints JSON
+        #[arg(long, hide = true)]
+        one: Option<String>,
+        /// Rows of pages, whose compressed sizes are used
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("bench-disk: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(section: Section) -> Result<(), String> {
+    match section {
+        Section::Corpora { codecs, device_speed, out, files } => {
+            corpora::run(&codecs, device_speed, out.as_deref(), &files)
+        }
+        Section::Allocators { seconds, one: Some(name), files } => {
+            allocators::one(&name, Duration::from_secs(seconds), &files)
+        }
+        Section::Allocators { seconds, one: None, files } => allocators::run(seconds, &files),
+    }
+}
+
+/// The whole pages of a file.
+fn pages(file: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    bytes.truncate(bytes.len() / PAGE * PAGE);
+    if bytes.is_empty() { Err(format!("{}: not one page", file.display())) } else { Ok(bytes) }
+}
