@@ -638,11 +638,21 @@ def commands(place):
     device.wait()
     if device.device in run(place.options.memfold, "disk", "status"):
         raise Wrong("a device that was killed is still listed")
+    socket = Path(uri.split("=")[1])
+    name = place.name()
+
+    def status_of(name):
+        return name in run(place.options.memfold, "disk", "status")
+
+    again = place.start(["--socket", socket, "--size", "1G"], lambda: socket.exists() and status_of(name), name)
     for words, hint in {
         ("--size", "1G"): "--socket",
         ("--socket", "x"): "size",
         ("--size", "many", "--socket", "x"): "8G",
         ("--size", "1G", "--limit", "1M", "--socket", "x"): "at least",
+        ("--size", "1G", "--limit", "many", "--socket", "x"): "--limit 512M",
+        ("--size", "1G", "--socket", str(socket)): "already",
+        ("--size", "1G", "--socket", "/etc/passwd"): "no socket",
         ("--size", "1G", "--codec", "zip", "--socket", "x"): "zstd",
         ("--size", "1G", "--socket", "x", "--mount", "y"): "one door",
         ("--size", "1G", "--mount", "/no/such/place"): "directory",
@@ -652,10 +662,44 @@ def commands(place):
         done = subprocess.run([place.options.memfold, "disk", *words], capture_output=True, text=True, check=False, timeout=20)
         if done.returncode != 125 or hint not in done.stderr or not done.stderr.startswith("memfold: "):
             raise Wrong(f"memfold disk {' '.join(words)}: {done.returncode}: {done.stderr!r} does not say {hint!r}")
+    if again.poll() is not None:
+        raise Wrong("somebody who wanted its socket has ended a device")
     return ""
 
 
-QUICK = [commands, nbd, ext4, xfs, sqlite, swap, fio, killed, limit, backing]
+def mounted(place):
+    """The file: copied to, in use when the device is told to end, mounted over, gone without a word."""
+    file, device = place.file("--size", "64M")
+    content = data(32)
+    (place.path / "source").write_bytes(content)
+    run("cp", place.path / "source", file)
+    if file.read_bytes() != content + bytes(32 * MIB):
+        raise Wrong("the file holds something else than what was copied")
+    done = subprocess.run([place.options.memfold, "disk", "--size", "1G", "--mount", file.parent], capture_output=True, text=True, check=False, timeout=20)
+    if done.returncode != 125 or "already" not in done.stderr:
+        raise Wrong(f"a second device at the same place: {done.returncode}: {done.stderr!r}")
+    with open(file, "rb"):
+        for _ in range(2):
+            device.terminate()
+            time.sleep(0.3)
+            if device.poll() is not None:
+                raise Wrong("a device that was in use has ended")
+    if "in use" not in device.log.read_text() and "busy" not in device.log.read_text():
+        raise Wrong(f"it does not say that it is in use: {device.log.read_text()}")
+    device.terminate()
+    if device.wait(10) or os.path.ismount(file.parent):
+        raise Wrong("it did not end when nobody used it any more")
+    second, device = place.file("--size", "64M")
+    device.kill()
+    device.wait()
+    done = subprocess.run([place.options.memfold, "disk", "--size", "1G", "--mount", second.parent], capture_output=True, text=True, check=False, timeout=20)
+    run("umount", second.parent)
+    if done.returncode != 125 or "umount" not in done.stderr:
+        raise Wrong(f"where a device was killed: {done.returncode}: {done.stderr!r}")
+    return ""
+
+
+QUICK = [commands, mounted, nbd, ext4, xfs, sqlite, swap, fio, killed, limit, backing]
 CHECKS = {check.__name__: check for check in [*QUICK, btrfs, postgres]}
 
 

@@ -9,9 +9,9 @@
 //! What stands on the device means nothing without what is in memory: it ends with the process. It is read and written past the page
 //! cache, where the system allows that; else it would be in memory after all.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Mutex, RwLock};
@@ -63,7 +63,7 @@ pub struct Backing {
     file: File,
     path: PathBuf,
     /// It was not there before: it is removed at the end.
-    made: bool,
+    made: AtomicBool,
     most: u64,
     units: Mutex<Units>,
     checks: RwLock<Vec<Box<[Check; CHUNK]>>>,
@@ -80,9 +80,11 @@ impl Backing {
     ///
     /// A file gets `default` bytes at most, if no size was given.
     pub fn open(given: &BackingFile, default: u64) -> Result<Self, BadOption> {
+        // The process may be in another directory at the end.
+        let path = std::path::absolute(&given.path).unwrap_or_else(|_| given.path.clone());
         let bad = |why: String| BadOption::Backing(given.path.clone(), why);
         let said = |error: io::Error| bad(error.to_string());
-        let before = std::fs::metadata(&given.path);
+        let before = std::fs::metadata(&path);
         let is_device = before.as_ref().is_ok_and(|it| it.file_type().is_block_device());
         if before.as_ref().is_ok_and(|it| !is_device && (!it.is_file() || it.len() > 0)) {
             return Err(bad(
@@ -95,19 +97,28 @@ impl Backing {
             options.read(true).write(true).mode(0o600);
             // A device that is mounted, or swapped to, is not ours.
             let exclusive = if is_device { libc::O_EXCL } else { 0 };
-            options.create_new(made).custom_flags(flags | exclusive | libc::O_CLOEXEC).open(&given.path)
+            options.create_new(made).custom_flags(flags | exclusive | libc::O_CLOEXEC).open(&path)
         };
         let file = match open(libc::O_DIRECT) {
             Ok(file) => file,
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 // A file system that has no such thing may have made the file all the same.
                 if made {
-                    let _ = std::fs::remove_file(&given.path);
+                    let _ = std::fs::remove_file(&path);
                 }
                 open(0).map_err(said)?
             }
             Err(error) => return Err(said(error)),
         };
+        if !is_device {
+            // A file stays empty until something is put there: whoever wants it has to have it alone.
+            if let Err(TryLockError::WouldBlock) = file.try_lock() {
+                return Err(bad("another device uses it; name another file".into()));
+            }
+            if file.metadata().map_err(said)?.len() > 0 {
+                return Err(bad("it is not empty any more".into()));
+            }
+        }
         let there = if is_device {
             io::Seek::seek(&mut &file, io::SeekFrom::End(0)).map_err(said)?
         } else {
@@ -120,8 +131,8 @@ impl Backing {
         }
         Ok(Backing {
             file,
-            path: given.path.clone(),
-            made,
+            path,
+            made: AtomicBool::new(made),
             most,
             units: Mutex::default(),
             checks: RwLock::default(),
@@ -242,7 +253,14 @@ impl Backing {
 
     /// Removes the file, if it was not there before: nobody else can make anything of it. What is there can be used as before.
     pub fn remove(&self) {
-        if self.made {
+        if !self.made.swap(false, Relaxed) {
+            return;
+        }
+        // What stands there by now may be somebody else's.
+        let is_it = |it: std::fs::Metadata| {
+            self.file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (it.dev(), it.ino()))
+        };
+        if std::fs::symlink_metadata(&self.path).is_ok_and(is_it) {
             let _ = std::fs::remove_file(&self.path);
         }
     }

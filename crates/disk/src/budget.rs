@@ -77,6 +77,11 @@ impl Budget {
         limit - (limit / RESERVE).max(LEAST_RESERVE).min(limit / 4)
     }
 
+    /// Whether half of the reserve is left: the other half is for what has to be taken beside that which makes room.
+    pub fn has_reserve(&self) -> bool {
+        self.used() <= self.open() + (self.limit() - self.open()) / 2
+    }
+
     /// Takes so much ballast, which counts; false if it can't be had.
     pub fn load(&self, bytes: u64) -> bool {
         let mut ballast = locked(&self.ballast);

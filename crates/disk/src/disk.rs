@@ -58,8 +58,10 @@ pub(crate) struct Counts {
     /// Pages that went back from the dense tier to the fast one.
     pub promotions: AtomicU64,
     pub refused: AtomicU64,
-    /// Moves on with everything that changes: whether there is something to do.
+    /// Moves on with everything that is read or changes: whether there is something to do.
     pub activity: AtomicU64,
+    /// Moves on with everything that changes: whether there may be room where none was.
+    pub changes: AtomicU64,
 }
 
 impl Disk {
@@ -70,7 +72,9 @@ impl Disk {
         let cpus = available_parallelism().map_or(1, usize::from);
         let works = options.works.unwrap_or(cpus);
         let store = Tiered::new(budget, options.fast, options.dense);
-        let resident = options.resident.unwrap_or((options.limit / 32).min(256 << 20));
+        // Frames come when pages are read, which must not need memory where memory is swapped to.
+        let resident = if options.swap { Some(0) } else { options.resident };
+        let resident = resident.unwrap_or((options.limit / 32).min(256 << 20));
         let resident = Resident::new(resident);
         let images = Images::new(2 * cpus.max(4), layout.bytes());
         let stripes = Stripes::new();
@@ -92,6 +96,7 @@ impl Disk {
         let mut works = (0..works).map(|_| work()).collect::<Result<Vec<_>, _>>()?;
         if options.swap {
             works.iter_mut().chain([&mut making]).for_each(Work::fill_in);
+            images.fill_in();
             let budget = store.store().memory();
             let leaves = options.size.div_ceil((PAGES * PAGE) as u64);
             let ballast = (options.limit / 32).clamp(4 << 20, 64 << 20);
@@ -118,6 +123,11 @@ impl Disk {
             making: Mutex::new(Making::new(making)),
             counts: Counts::default(),
         })
+    }
+
+    /// Whether it was made for swap.
+    pub fn is_for_swap(&self) -> bool {
+        self.options.swap
     }
 
     /// Bytes of the device.

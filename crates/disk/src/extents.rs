@@ -34,8 +34,10 @@ impl Disk {
                     break;
                 }
                 kind = Some(true);
-                // The next thing that is there.
-                page = self.stripes.next(number).map_or(u64::MAX / PAGE as u64, |leaf| leaf * PAGES as u64);
+                // The next thing that is there: it may be this one by now.
+                let next =
+                    self.stripes.next(number).map_or(u64::MAX / PAGE as u64, |leaf| leaf * PAGES as u64);
+                page = page.max(next);
                 continue;
             };
             let same = (place..PAGES).take_while(|&at| {

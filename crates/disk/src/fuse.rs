@@ -2,21 +2,20 @@
 //!
 //! Reads and writes come past the page cache: a loop device on the file has a cache itself. The kernel asks from several threads at once.
 
-use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
     BsdFileFlags, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
     KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyEmpty,
-    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, Request, Session, SessionACL,
-    SessionUnmounter, TimeOrNow, WriteFlags,
+    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, Request, Session, SessionACL, TimeOrNow,
+    WriteFlags,
 };
 
-use crate::{Disk, Error, PAGE};
+use crate::{Disk, Error, PAGE, locked};
 
 /// The file's name.
 pub const NAME: &str = "disk";
@@ -26,22 +25,16 @@ const TTL: Duration = Duration::from_secs(60);
 /// The longest read that there can be.
 const MOST_READ: usize = 1 << 20;
 
-thread_local! {
-    /// What a thread reads to, made once: a device that is used as swap must not need memory to bring some.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
 /// A mounted device.
 pub struct Mounted(Session<File>);
-
-/// Ends the mount from another thread.
-pub struct Unmounter(SessionUnmounter);
 
 struct File {
     disk: Arc<Disk>,
     user: u32,
     group: u32,
     made: SystemTime,
+    /// What is read to, one for each thread: a device that is used as swap must not need memory to bring some.
+    buffers: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Mounted {
@@ -53,7 +46,10 @@ impl Mounted {
         user: u32,
         group: u32,
     ) -> io::Result<Self> {
-        let file = File { disk: Arc::clone(disk), user, group, made: SystemTime::now() };
+        // What is not zero has to be there.
+        let buffer = || vec![u8::from(disk.is_for_swap()); MOST_READ];
+        let buffers = Mutex::new((0..threads).map(|_| buffer()).collect());
+        let file = File { disk: Arc::clone(disk), user, group, made: SystemTime::now(), buffers };
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName("memfold".into()),
@@ -66,21 +62,9 @@ impl Mounted {
         Session::new(file, directory, &config).map(Mounted)
     }
 
-    /// What can end it.
-    pub fn unmounter(&mut self) -> Unmounter {
-        Unmounter(self.0.unmount_callable())
-    }
-
     /// Serves until it is unmounted.
     pub fn run(self) -> io::Result<()> {
         self.0.run()
-    }
-}
-
-impl Unmounter {
-    /// An error if it is in use.
-    pub fn unmount(&mut self) -> io::Result<()> {
-        self.0.unmount()
     }
 }
 
@@ -162,7 +146,8 @@ impl Filesystem for File {
     ) {
         let changes = mode.is_some() || user.is_some() || group.is_some();
         match self.attributes(inode) {
-            Some(_) if changes || size.is_some_and(|size| size != self.disk.size()) => {
+            // Who opens it to write it anew makes it empty first: there is nothing to be done about that, as with a block device.
+            Some(_) if changes || size.is_some_and(|size| size != 0 && size != self.disk.size()) => {
                 reply.error(Errno::EPERM)
             }
             Some(attributes) => reply.attr(&TTL, &attributes),
@@ -189,16 +174,16 @@ impl Filesystem for File {
         reply: ReplyData,
     ) {
         let len = u64::from(size).min(self.disk.size().saturating_sub(offset)) as usize;
-        BUFFER.with_borrow_mut(|buffer| {
-            if buffer.len() < len.max(MOST_READ) {
-                buffer.resize(len.max(MOST_READ), 0);
-            }
-            match self.disk.read(offset, &mut buffer[..len]) {
-                Ok(()) => reply.data(&buffer[..len]),
-                Err(_) if len == 0 => reply.data(&[]),
-                Err(error) => reply.error(errno(error)),
-            }
-        });
+        let mut buffer = locked(&self.buffers).pop().unwrap_or_default();
+        if buffer.len() < len {
+            buffer.resize(len, 0);
+        }
+        match self.disk.read(offset, &mut buffer[..len]) {
+            Ok(()) => reply.data(&buffer[..len]),
+            Err(_) if len == 0 => reply.data(&[]),
+            Err(error) => reply.error(errno(error)),
+        }
+        locked(&self.buffers).push(buffer);
     }
 
     fn write(

@@ -50,6 +50,11 @@ impl Images {
         self.sets.iter().map(|set| size_of::<Set>() + set.images.iter().map(image_bytes).sum::<usize>()).sum()
     }
 
+    /// Takes the memory of all.
+    pub fn fill_in(&self) {
+        self.sets.iter().flat_map(|set| &set.images).for_each(|image| locked(image).bytes.fill(1));
+    }
+
     /// The place of a block, waiting only for who is about to make its image.
     pub fn lock(&self, block: u64) -> Option<MutexGuard<'_, Image>> {
         let mixed = block.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;

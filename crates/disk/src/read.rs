@@ -11,6 +11,7 @@ use crate::budget::Budget;
 use crate::disk::{Disk, owner_of, shared_owner};
 use crate::leaf::{Entry, Held, PAGE};
 use crate::works::Work;
+use crate::write::Kept;
 
 /// What was found out about a page.
 enum Found {
@@ -298,7 +299,7 @@ impl Disk {
     /// A page that was spilled and is read often, which is in `work.page`, comes back.
     fn promote(&self, page: u64, version: u64, work: &mut Work) -> Result<(), Error> {
         let content = *work.page;
-        if self.may_promote() && self.write_page(page, &content, Some(version), false, work)? {
+        if self.may_promote() && self.write_page(page, &content, Some(version), false, work)? == Kept::Done {
             self.counts.promotions.fetch_add(1, Relaxed);
         }
         Ok(())
@@ -318,7 +319,7 @@ impl Disk {
             (0..).zip(image.as_chunks().0).filter(|&(at, _): &(u64, &[u8; PAGE])| joined & 1 << at != 0);
         // Each page is one change of the stripe; if there are others between them, somebody else is at work there.
         for (version, (at, content)) in (version..).zip(pages) {
-            if !self.write_page(block + at, content, Some(version), false, work)? {
+            if self.write_page(block + at, content, Some(version), false, work)? != Kept::Done {
                 break;
             }
             self.counts.promotions.fetch_add(1, Relaxed);

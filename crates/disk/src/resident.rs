@@ -82,7 +82,7 @@ impl Resident {
     }
 
     /// The page is this now. With its leaf's lock held.
-    pub fn update(&self, page: u64, content: Option<&[u8; PAGE]>) {
+    pub fn update(&self, page: u64, content: Option<&[u8; PAGE]>, budget: &Budget) {
         if self.bytes() == 0 {
             return;
         }
@@ -91,7 +91,13 @@ impl Resident {
         if let Some(way) = set.find(page) {
             match content {
                 Some(content) => set.frames[way * PAGE..][..PAGE].copy_from_slice(content),
-                None => set.pages[way] = 0,
+                None => {
+                    set.pages[way] = 0;
+                    set.used &= !(1 << way);
+                    if set.pages == [0; WAYS] {
+                        self.drop_frames(&mut set, budget);
+                    }
+                }
             }
         }
     }
@@ -129,14 +135,17 @@ impl Resident {
                 continue;
             }
             if set.used == 0 || self.bytes() > most {
-                let hand = set.hand;
-                *set = Set { hand, ..Set::default() };
-                self.bytes.fetch_sub(SET as u64, Relaxed);
-                budget.give(SET as u64);
+                self.drop_frames(&mut set, budget);
             } else {
                 set.used = 0;
             }
         }
+    }
+
+    fn drop_frames(&self, set: &mut Set, budget: &Budget) {
+        *set = Set { hand: set.hand, ..Set::default() };
+        self.bytes.fetch_sub(SET as u64, Relaxed);
+        budget.give(SET as u64);
     }
 
     /// Drops everything; the bytes that were there.

@@ -8,10 +8,12 @@ use std::sync::atomic::Ordering::*;
 use crate::Error;
 use crate::budget::Budget;
 use crate::disk::Disk;
-use crate::leaf::PAGES;
+use crate::leaf::{Entry, PAGES};
 use crate::locked;
 use crate::merge::Merged;
+use crate::stripes::leaf_of;
 use crate::works::Work;
+use crate::write::Kept;
 
 /// So much is gained before others go on.
 const ENOUGH: usize = 256 << 10;
@@ -25,7 +27,7 @@ pub struct Making {
     next: u64,
     /// How often room was made.
     rounds: u64,
-    /// What had happened when nothing was left to be made smaller.
+    /// What had changed when nothing was left to be made smaller.
     exhausted: Option<u64>,
 }
 
@@ -48,8 +50,8 @@ impl Disk {
         if self.budget().used() + (ENOUGH as u64) < before {
             return Ok(());
         }
-        let activity = self.counts.activity.load(Relaxed);
-        if making.exhausted == Some(activity) {
+        let changes = self.counts.changes.load(Relaxed);
+        if making.exhausted == Some(changes) {
             return Err(Error::Full);
         }
         let gained = Budget::making_room(|| self.gain(&mut making));
@@ -58,8 +60,33 @@ impl Disk {
             making.exhausted = None;
             return Ok(());
         }
-        making.exhausted = Some(activity);
+        making.exhausted = Some(changes);
         Err(Error::Full)
+    }
+
+    /// Makes a change of a page that is there although there is no room; whether it was made, or has to be tried again. What changes a page of a block leaves its old
+    /// form behind until the block is made anew, so it may use half of the reserve meanwhile.
+    pub(crate) fn change_in_reserve(
+        &self,
+        page: u64,
+        change: impl Fn(&mut Work) -> Result<Kept, Error>,
+    ) -> Result<bool, Error> {
+        let mut making = locked(&self.making);
+        if !self.budget().has_reserve() {
+            return Ok(false);
+        }
+        let is_there = {
+            let (stripe, number, place) = self.lock(page);
+            stripe
+                .get(number)
+                .is_some_and(|leaf| matches!(leaf.entry(place), Some(Entry::Joined | Entry::Page(_))))
+        };
+        if !is_there || Budget::making_room(|| change(making.work()))? == Kept::Full {
+            return Ok(false);
+        }
+        let (number, place) = leaf_of(page);
+        Budget::making_room(|| self.merge_block(number, self.layout.first(place), true, making.work()));
+        Ok(true)
     }
 
     fn gain(&self, making: &mut Making) -> bool {

@@ -7,13 +7,13 @@
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
@@ -22,6 +22,8 @@ use crate::{Disk, Stats};
 /// Who asks has so long to listen.
 const PATIENCE: Duration = Duration::from_secs(2);
 const STACK: usize = 128 << 10;
+/// No device says more.
+const LONGEST: usize = 64 << 10;
 
 /// By what a device is known to those who use it.
 #[derive(Debug, Clone, Serialize)]
@@ -130,33 +132,60 @@ impl Drop for Server {
     }
 }
 
-/// The sockets of all devices that this user may ask. Those of devices that are gone are among them.
+/// The sockets of all devices that this user may ask. Those of devices that were killed are removed on the way.
 pub fn sockets() -> Vec<PathBuf> {
-    let mut places = vec![own_place(), "/run/memfold/disk".into()];
+    let mut places = vec![(own_place(), user()), ("/run/memfold/disk".into(), 0)];
     if user() == 0 {
         let within = |directory: &str| {
             fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
         };
-        places.extend(within("/run/user").map(|user| user.join("memfold/disk")));
-        places.extend(
-            within("/tmp")
-                .filter(|path| path.to_string_lossy().starts_with("/tmp/memfold-"))
-                .map(|path| path.join("disk")),
-        );
+        let number =
+            |path: &Path, before: &str| path.file_name()?.to_str()?.strip_prefix(before)?.parse().ok();
+        let of_login =
+            within("/run/user").filter_map(|path| Some((path.join("memfold/disk"), number(&path, "")?)));
+        let without = within("/tmp").filter_map(|path| Some((path.join("disk"), number(&path, "memfold-")?)));
+        places.extend(of_login.chain(without));
     }
     places.sort();
     places.dedup();
     let mut sockets: Vec<PathBuf> = places
         .iter()
-        .flat_map(|place| fs::read_dir(place).into_iter().flatten().flatten())
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
+        .filter(|(place, owner)| is_of(place, *owner))
+        .flat_map(|(place, owner)| {
+            let entries = fs::read_dir(place).into_iter().flatten().flatten();
+            entries.map(|entry| entry.path()).filter(|path| is_alive(path, *owner))
+        })
         .collect();
     sockets.sort();
     sockets
 }
 
-/// What the device at a socket says: `None` if it is gone.
+/// Whether nobody but this user, or root, can have put something there, or led to another place.
+fn is_of(place: &Path, owner: u32) -> bool {
+    [Some(place), place.parent()].into_iter().flatten().all(|directory| {
+        fs::symlink_metadata(directory)
+            .is_ok_and(|it| it.is_dir() && it.uid() == owner && it.mode() & 0o022 == 0)
+    })
+}
+
+/// Whether it is the socket of a process that is there. A device that was killed leaves its socket behind: that is removed.
+fn is_alive(path: &Path, owner: u32) -> bool {
+    let is_socket = |it: fs::Metadata| it.file_type().is_socket() && it.uid() == owner;
+    let process = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".sock")?.parse::<u32>().ok());
+    let (Some(process), true) = (process, fs::symlink_metadata(path).is_ok_and(is_socket)) else {
+        return false;
+    };
+    // A process of another container cannot be seen here, but answers.
+    let refuses =
+        |path| UnixStream::connect(path).is_err_and(|it| it.kind() == io::ErrorKind::ConnectionRefused);
+    let is_gone = !Path::new("/proc").join(process.to_string()).exists() && refuses(path);
+    if is_gone {
+        let _ = fs::remove_file(path);
+    }
+    !is_gone
+}
+
+/// What the device at a socket says: `None` if it ended just now.
 pub fn ask(socket: &Path) -> io::Result<Option<String>> {
     let mut stream = match UnixStream::connect(socket) {
         Ok(stream) => stream,
@@ -165,9 +194,20 @@ pub fn ask(socket: &Path) -> io::Result<Option<String>> {
         }
         Err(error) => return Err(error),
     };
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.shutdown(Shutdown::Write)?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text)?;
+    let deadline = Instant::now() + PATIENCE;
+    let (mut text, mut part) = (Vec::new(), [0; 4096]);
+    while text.len() < LONGEST {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut part)? {
+            0 => break,
+            len => text.extend_from_slice(&part[..len]),
+        }
+    }
+    let text = String::from_utf8(text).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
     Ok((!text.is_empty()).then_some(text))
 }

@@ -12,7 +12,7 @@ use crate::leaf::{Entry, Held, Leaf, PAGE, PAGES};
 use crate::read::damaged;
 use crate::shared::{self, Shared};
 use crate::stripes::leaf_of;
-use crate::works::Work;
+use crate::works::{Lent, Work};
 
 /// A page whose compressed form takes more than this is kept as it is.
 const MOST: usize = PAGE / 16 * 15;
@@ -27,7 +27,8 @@ enum Form<'w> {
 }
 
 /// What became of a page that was to be kept.
-enum Kept {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
     Done,
     /// It is not of the version that was asked for any more.
     Changed,
@@ -49,17 +50,15 @@ impl Disk {
         if src.is_empty() {
             return Ok(());
         }
-        let mut work = self.works.take();
+        let mut lent = None;
         let (mut offset, mut rest) = (offset, src);
         while !rest.is_empty() {
             let (page, at) = (offset / PAGE as u64, (offset % PAGE as u64) as usize);
             let len = rest.len().min(PAGE - at);
-            match rest.first_chunk() {
-                Some(content) if at == 0 => {
-                    self.write_page(page, content, None, true, &mut work)?;
-                }
-                _ => self.patch(page, at, len, |part| part.copy_from_slice(&rest[..len]), &mut work)?,
-            }
+            self.until_kept(page, &mut lent, |work| match rest.first_chunk() {
+                Some(content) if at == 0 => self.write_page(page, content, None, true, work),
+                _ => self.patch(page, at, len, |part| part.copy_from_slice(&rest[..len]), work),
+            })?;
             (offset, rest) = (offset + len as u64, &rest[len..]);
         }
         Ok(())
@@ -74,13 +73,15 @@ impl Disk {
             return self.clear(first - 1, (offset % PAGE as u64) as usize, len as usize);
         }
         let (head, tail) = ((first * PAGE as u64 - offset) as usize, (end % PAGE as u64) as usize);
+        // First what gives memory back: parts of pages may need some.
+        self.trim_pages(first, last)?;
         if head > 0 {
             self.clear(first - 1, PAGE - head, head)?;
         }
         if tail > 0 {
             self.clear(last, 0, tail)?;
         }
-        self.trim_pages(first, last)
+        Ok(())
     }
 
     /// The same: zeros take no memory.
@@ -96,11 +97,34 @@ impl Disk {
                 return Ok(());
             }
         }
-        let mut work = self.works.take();
-        self.patch(page, at, len, |part| part.fill(0), &mut work)
+        self.until_kept(page, &mut None, |work| self.patch(page, at, len, |part| part.fill(0), work))
     }
 
-    /// Changes a part of a page.
+    /// Makes a change of a page until it is done, or there is no room for it. Who waits for room has no memory to compress in: those who read want it.
+    fn until_kept<'d>(
+        &'d self,
+        page: u64,
+        lent: &mut Option<Lent<'d>>,
+        change: impl Fn(&mut Work) -> Result<Kept, Error>,
+    ) -> Result<(), Error> {
+        loop {
+            match change(lent.get_or_insert_with(|| self.works.take()))? {
+                Kept::Done => return Ok(()),
+                Kept::Changed => {}
+                Kept::Full => {
+                    *lent = None;
+                    if let Err(full) = self.make_room()
+                        && !self.change_in_reserve(page, &change)?
+                    {
+                        self.counts.refused.fetch_add(1, Relaxed);
+                        return Err(full);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Changes a part of a page. Somebody who changed it meanwhile must not be undone.
     fn patch(
         &self,
         page: u64,
@@ -108,34 +132,28 @@ impl Disk {
         len: usize,
         change: impl Fn(&mut [u8]),
         work: &mut Work,
-    ) -> Result<(), Error> {
+    ) -> Result<Kept, Error> {
         let mut content = [0; PAGE];
-        loop {
-            let version = self.read_page(page, 0, &mut content, true, work)?;
-            change(&mut content[at..at + len]);
-            // Somebody who changed it meanwhile must not be undone.
-            if self.write_page(page, &content, Some(version), true, work)? {
-                return Ok(());
-            }
-        }
+        let version = self.read_page(page, 0, &mut content, true, work)?;
+        change(&mut content[at..at + len]);
+        self.write_page(page, &content, Some(version), true, work)
     }
 
-    /// Puts a page into the device. With a version: only if the page's stripe is still of that one, else false. What need not be
-    /// (`must`) is not done if there is no room.
+    /// Puts a page into the device. With a version: only if the page's stripe is still of that one. What need not be is not `counted`.
     pub(crate) fn write_page(
         &self,
         page: u64,
         content: &[u8; PAGE],
         version: Option<u64>,
-        must: bool,
+        counted: bool,
         work: &mut Work,
-    ) -> Result<bool, Error> {
+    ) -> Result<Kept, Error> {
         let word = same_filled(content);
-        if let (Some(shared), None, true) = (&self.shared, word, must)
+        if let (Some(shared), None, true) = (&self.shared, word, counted)
             && let Some(done) = self.share(shared, page, content, version, work)?
         {
-            self.counts.pages_written.fetch_add(1, Relaxed);
-            return Ok(done);
+            self.counts.pages_written.fetch_add(u64::from(done), Relaxed);
+            return Ok(if done { Kept::Done } else { Kept::Changed });
         }
         let form = match word {
             Some(0) => Form::Entry(Entry::Hole),
@@ -149,19 +167,9 @@ impl Disk {
                 None => Form::Blob(Some(CodecId::COPY), content),
             },
         };
-        loop {
-            match self.keep(page, content, &form, version)? {
-                Kept::Done => {
-                    self.counts.pages_written.fetch_add(u64::from(must), Relaxed);
-                    return Ok(true);
-                }
-                Kept::Changed => return Ok(false),
-                Kept::Full if !must => return Ok(false),
-                Kept::Full => self.make_room().inspect_err(|_| {
-                    self.counts.refused.fetch_add(1, Relaxed);
-                })?,
-            }
-        }
+        let kept = self.keep(page, content, &form, version)?;
+        self.counts.pages_written.fetch_add(u64::from(counted && kept == Kept::Done), Relaxed);
+        Ok(kept)
     }
 
     /// Lets the page have what another one with the same content has; whether it is of the version that was asked for. `None` if there is no such page.
@@ -282,7 +290,11 @@ impl Disk {
             if is_hole && stripe.get(number).is_none() {
                 return Ok(Kept::Done);
             }
-            let Some(leaf) = stripe.make(number, self.budget()) else { return Ok(Kept::Full) };
+            if stripe.make(number, self.budget()).is_none() && self.budget().has_reserve() {
+                // The store may have holes for the page that nobody else can have.
+                Budget::making_room(|| stripe.make(number, self.budget()).is_some());
+            }
+            let Some(leaf) = stripe.get_mut(number) else { return Ok(Kept::Full) };
             let before = leaf.entry(place).ok_or(damaged(page))?;
             let new = match *form {
                 Form::Entry(entry) => entry,
@@ -309,14 +321,14 @@ impl Disk {
             }
             stripe.version += 1;
             self.counts.changed(before, new);
-            self.resident.update(page, Some(content));
+            self.resident.update(page, Some(content), self.budget());
             if is_hole {
                 stripe.drop_empty(number, self.budget());
             }
             self.settle(number, left)?
         };
         self.free(freed);
-        self.counts.activity.fetch_add(1, Relaxed);
+        self.counts.changed_something();
         Ok(Kept::Done)
     }
 
@@ -358,19 +370,28 @@ impl Disk {
     fn trim_batch(&self, number: u64, place: usize, count: usize) -> Result<(), Error> {
         let mut freed = [None; BATCH];
         let mut trimmed = 0;
+        // What was damaged is told when all else is done.
+        let mut result = Ok(());
         {
             let mut stripe = self.stripes.lock(number);
             let Some(leaf) = stripe.get_mut(number) else { return Ok(()) };
             for (at, freed) in (place..place + count).zip(&mut freed) {
                 let page = number * PAGES as u64 + at as u64;
-                let before = leaf.entry(at).ok_or(damaged(page))?;
-                if before == Entry::Hole {
-                    continue;
-                }
+                let before = match leaf.entry(at) {
+                    Some(Entry::Hole) => continue,
+                    Some(before) => before,
+                    None => {
+                        result = Err(damaged(page));
+                        continue;
+                    }
+                };
                 let left = self.take_out(leaf, at);
-                *freed = self.settle(number, left)?;
+                match self.settle(number, left) {
+                    Ok(left) => *freed = left,
+                    Err(error) => result = Err(error),
+                }
                 self.counts.changed(before, Entry::Hole);
-                self.resident.update(page, None);
+                self.resident.update(page, None, self.budget());
                 trimmed += 1;
             }
             if trimmed > 0 {
@@ -381,9 +402,9 @@ impl Disk {
         if trimmed > 0 {
             freed.into_iter().for_each(|freed| self.free(freed));
             self.counts.pages_trimmed.fetch_add(trimmed, Relaxed);
-            self.counts.activity.fetch_add(1, Relaxed);
+            self.counts.changed_something();
         }
-        Ok(())
+        result
     }
 
     fn take_out(&self, leaf: &mut Leaf, at: usize) -> crate::leaf::Left {
@@ -393,6 +414,12 @@ impl Disk {
 }
 
 impl Counts {
+    /// There is something for the background to look at, and perhaps room.
+    fn changed_something(&self) {
+        self.activity.fetch_add(1, Relaxed);
+        self.changes.fetch_add(1, Relaxed);
+    }
+
     /// What there is of a page has changed.
     pub fn changed(&self, before: Entry, after: Entry) {
         let count = |count: &AtomicU64, before: bool, after: bool| match (before, after) {

@@ -241,8 +241,9 @@ unsafe extern "C" fn extents(
     let mut failed = false;
     let answered = answer(|| {
         let (mut at, end) = (offset, offset + u64::from(len));
-        // What lies behind what was asked for may be told too, and saves the client a question.
-        while let Some(extent) = disk().extent(at, disk().size()) {
+        // What lies behind what was asked for may be told too, and saves the client a question, if he is one who asks for the next.
+        let until = if flags & ffi::FLAG_REQ_ONE != 0 { end } else { disk().size() };
+        while let Some(extent) = disk().extent(at, until) {
             let kind = if extent.is_hole { ffi::EXTENT_HOLE | ffi::EXTENT_ZERO } else { 0 };
             // SAFETY: nbdkit's own, for the time of this call.
             failed = unsafe { ffi::nbdkit_add_extent(extents, extent.offset, extent.len, kind) } != 0;

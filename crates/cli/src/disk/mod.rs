@@ -49,14 +49,22 @@ fn settings(args: &DiskArgs) -> Result<Vec<(&'static str, String)>, Failure> {
         ("swap", &swap),
     ];
     let mut settings: Vec<(&str, String)> =
-        given.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect();
+        given.iter().filter_map(|(name, value)| Some((*name, (*value).clone()?))).collect();
     let mut checked = Settings::default();
-    let bad =
-        |bad: memfold_disk::settings::BadSetting| Failure::new(format!("--{bad}").replacen('=', " ", 1));
+    // The plugin's words, as options of the command.
+    let bad = |bad: memfold_disk::settings::BadSetting| {
+        let word = |word: &str| match word.split_once('=') {
+            Some((name, value)) if given.iter().any(|(known, _)| *known == name) => {
+                format!("--{name} {value}")
+            }
+            _ => word.to_owned(),
+        };
+        Failure::new(bad.to_string().split(' ').map(word).collect::<Vec<_>>().join(" "))
+    };
     for (name, value) in &settings {
         checked.set(name, value).map_err(bad)?;
     }
-    let options = checked.options(memory()).map_err(|bad| Failure::new(bad.to_string()))?;
+    let options = checked.options(memory()).map_err(bad)?;
     // A share is of what there is here.
     settings.retain(|(name, _)| *name != "limit");
     settings.push(("limit", options.limit.to_string()));

@@ -1,9 +1,10 @@
 //! `memfold disk --mount`: the device as a file.
 
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 
-use memfold_disk::fuse::{Mounted, NAME, Unmounter};
+use memfold_disk::fuse::{Mounted, NAME};
 use memfold_disk::settings::Settings;
 use memfold_disk::status::{About, Server};
 use memfold_disk::{Disk, Keeper, swap};
@@ -24,12 +25,13 @@ pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, String)]) -> 
         // Before anything is taken, and any thread is started.
         swap::prepare_process().map_err(Failure::new)?.iter().for_each(|missing| say(missing));
     }
+    let directory = super::absolute(&directory.to_owned());
+    is_free(&directory)?;
     let disk = Disk::new(options).map_err(|bad| Failure::new(bad.to_string()))?;
     let disk = Arc::new(disk);
-    let directory = super::absolute(&directory.to_owned());
     let threads = std::thread::available_parallelism().map_or(2, usize::from).max(2) * 2;
     let (user, group) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
-    let mut mounted =
+    let mounted =
         Mounted::new(&disk, &directory, threads, user, group).map_err(|error| cannot(&directory, &error))?;
     let failed = |error: std::io::Error| Failure::new(format!("no thread can be started: {error}"));
     let _keeper = Keeper::start(&disk).map_err(failed)?;
@@ -38,7 +40,7 @@ pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, String)]) -> 
     let address = Some(file.display().to_string());
     let _server = Server::start(&disk, About { name, door: "fuse", address })
         .inspect_err(|error| say(&format!("'memfold disk status' will not show this device: {error}")));
-    unmount_on_signals(mounted.unmounter(), &directory).map_err(failed)?;
+    unmount_on_signals(&directory).map_err(failed)?;
     say(&format!("{} is there", file.display()));
     mounted
         .run()
@@ -60,13 +62,59 @@ fn cannot(directory: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot mount the device at {}: {error}; {hint}", directory.display()))
 }
 
+/// An error if a device is there already, or one that has ended: what is mounted over another hides it.
+fn is_free(directory: &Path) -> Result<(), Failure> {
+    let shown = directory.display();
+    if std::fs::metadata(directory).is_err_and(|error| error.raw_os_error() == Some(nix::libc::ENOTCONN)) {
+        return Err(Failure::new(format!(
+            "the device that was at {shown} has ended; 'umount {shown}' first"
+        )));
+    }
+    match top_mount(directory) {
+        Some((_, true)) => Err(Failure::new(format!(
+            "a device is mounted at {shown} already; name another directory, or 'umount {shown}' first"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// What is mounted at a directory, over all else there: the number of its device, and whether it is one of memfold's. Asks the kernel, and not the
+/// mounted file system, which may be one that nobody serves yet.
+fn top_mount(directory: &Path) -> Option<(String, bool)> {
+    let parent = directory.parent().and_then(|parent| std::fs::canonicalize(parent).ok());
+    let place = match (parent, directory.file_name()) {
+        (Some(parent), Some(name)) => parent.join(name),
+        _ => directory.to_owned(),
+    };
+    let mut escaped = String::new();
+    for c in place.display().to_string().chars() {
+        match c {
+            ' ' | '\t' | '\n' | '\\' => escaped.push_str(&format!("\\{:03o}", u32::from(c))),
+            _ => escaped.push(c),
+        }
+    }
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let line = mounts.lines().rfind(|line| line.split(' ').nth(4) == Some(&escaped))?;
+    // "... - TYPE SOURCE OPTIONS"
+    let (before, after) = line.split_once(" - ")?;
+    let mut words = after.split(' ');
+    let is_ours = words.next()?.starts_with("fuse") && words.next() == Some("memfold");
+    Some((before.split(' ').nth(2)?.to_owned(), is_ours))
+}
+
 /// SIGTERM, SIGHUP and Ctrl-C unmount, if nobody uses the file: what would be lost is somebody's file system, or swap.
-fn unmount_on_signals(mut unmounter: Unmounter, directory: &Path) -> std::io::Result<()> {
+fn unmount_on_signals(directory: &Path) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
+    let own = top_mount(directory);
     let directory = directory.to_owned();
     std::thread::Builder::new().name("memfold-signals".into()).spawn(move || {
         for _ in signals.forever() {
-            match unmounter.unmount() {
+            let unmounted = if top_mount(&directory) == own {
+                unmount(&directory)
+            } else {
+                Err("something else is mounted over it; unmount that first".to_owned())
+            };
+            match unmounted {
                 Ok(()) => return,
                 Err(error) => say(&format!(
                     "{} cannot be unmounted: {error}; end who uses it (umount, swapoff, losetup -d), or 'kill -KILL {}', which loses what it holds",
@@ -77,4 +125,17 @@ fn unmount_on_signals(mut unmounter: Unmounter, directory: &Path) -> std::io::Re
         }
     })?;
     Ok(())
+}
+
+/// What the crate has for this works once: after a refusal it says that all is well.
+fn unmount(directory: &Path) -> Result<(), String> {
+    if nix::unistd::geteuid().is_root() {
+        return nix::mount::umount(directory).map_err(|error| error.to_string());
+    }
+    let done = Command::new("fusermount3").arg("-u").arg("--").arg(directory).output();
+    match done {
+        Ok(done) if done.status.success() => Ok(()),
+        Ok(done) => Err(String::from_utf8_lossy(&done.stderr).trim().to_owned()),
+        Err(error) => Err(format!("fusermount3: {error}")),
+    }
 }

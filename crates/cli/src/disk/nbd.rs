@@ -1,6 +1,8 @@
 //! `memfold disk --socket`: nbdkit, with memfold's plugin.
 
 use std::ffi::OsString;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +17,7 @@ const PLUGIN: &str = "nbdkit-memfold-plugin.so";
 pub fn serve(args: &DiskArgs, socket: &Path, settings: &[(&str, String)]) -> Result<i32, Failure> {
     let plugin = plugin()?;
     let socket = super::absolute(&socket.to_owned());
+    clear_way(&socket)?;
     let mut command = Command::new("nbdkit");
     command.arg("--foreground").arg("--unix").arg(&socket).args(&args.nbdkit).arg(&plugin);
     for (name, value) in settings {
@@ -33,6 +36,27 @@ pub fn serve(args: &DiskArgs, socket: &Path, settings: &[(&str, String)]) -> Res
         }
         _ => format!("cannot start nbdkit: {error}"),
     }))
+}
+
+/// nbdkit leaves its socket behind, and does not begin where one is.
+fn clear_way(socket: &Path) -> Result<(), Failure> {
+    let Ok(there) = std::fs::symlink_metadata(socket) else { return Ok(()) };
+    if !there.file_type().is_socket() {
+        return Err(Failure::new(format!(
+            "{} is there and is no socket; name another path",
+            socket.display()
+        )));
+    }
+    match UnixStream::connect(socket) {
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => std::fs::remove_file(socket)
+            .map_err(|error| {
+                Failure::new(format!(
+                    "cannot remove the socket {} that somebody left: {error}",
+                    socket.display()
+                ))
+            }),
+        _ => Err(Failure::new(format!("somebody serves at {} already; name another path", socket.display()))),
+    }
 }
 
 /// Where the plugin is: as the environment says, beside the executable, where `make install` puts it.

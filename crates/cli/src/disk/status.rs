@@ -20,8 +20,7 @@ pub fn status(args: &StatusArgs) -> Result<i32, Failure> {
                     say(&format!("{} does not speak as a device of memfold does: {error}", socket.display()))
                 }
             },
-            // A device that was killed leaves its socket behind.
-            Ok(None) => drop(std::fs::remove_file(&socket)),
+            Ok(None) => {}
             Err(error) => say(&format!("{} does not answer: {error}", socket.display())),
         }
     }

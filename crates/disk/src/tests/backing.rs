@@ -138,3 +138,28 @@ fn only_what_is_empty_is_taken() {
     nowhere.backing = Some(BackingFile { path: place.path().join("no/such/place"), size: None });
     assert!(matches!(Disk::new(nowhere), Err(BadOption::Backing(..))));
 }
+
+#[test]
+fn two_devices_cannot_have_one_file_and_only_ones_own_is_removed() {
+    let place = tempfile::tempdir().unwrap();
+    let (options, path) = backed(place.path(), None, 64 << 20);
+    std::fs::write(&path, b"").unwrap();
+    let first = Disk::new(options.clone()).unwrap();
+    let second = Disk::new(options.clone()).err().unwrap().to_string();
+    assert!(second.contains("another device uses it"), "{second}");
+    drop(first);
+    assert!(path.exists(), "it was there before");
+    std::fs::remove_file(&path).unwrap();
+    let first = Disk::new(options.clone()).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, b"somebody else's").unwrap();
+    drop(first);
+    assert_eq!(std::fs::read(&path).unwrap(), b"somebody else's");
+    std::fs::remove_file(&path).unwrap();
+    let first = Disk::new(options).unwrap();
+    first.end();
+    assert!(!path.exists());
+    std::fs::write(&path, b"of the next").unwrap();
+    drop(first);
+    assert!(path.exists());
+}

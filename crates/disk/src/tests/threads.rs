@@ -142,3 +142,26 @@ fn parts_of_few_pages_are_not_lost_while_their_blocks_come_and_go() {
         }
     });
 }
+
+#[test]
+fn extents_are_right_where_leaves_come_and_go() {
+    let disk = Disk::new(options(1 << 30)).unwrap();
+    let page = [7; PAGE];
+    let mut last = page;
+    last[9] = 1;
+    disk.write(600 * P, &last).unwrap();
+    let begun = Instant::now();
+    let is_over = || begun.elapsed() > Duration::from_secs(2);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over() {
+                disk.write(50 * P, &page).unwrap();
+                disk.trim(50 * P, P).unwrap();
+            }
+        });
+        while !is_over() {
+            let extent = disk.extent(100 * P, 1 << 30).unwrap();
+            assert!(extent.is_hole && extent.len == 500 * P, "{extent:?}");
+        }
+    });
+}
