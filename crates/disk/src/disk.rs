@@ -161,15 +161,18 @@ impl Disk {
         self.store.store().memory()
     }
 
-    /// Counts again what memory to compress in takes, of which more may have been used, and tables of the backing device.
-    pub(crate) fn count_works(&self) {
+    /// Counts again what memory to compress in takes, of which more may have been used, and tables of the backing device. What of it is counted and
+    /// not in memory now is returned.
+    pub(crate) fn count_works(&self) -> u64 {
         let mut counted = locked(&self.work_bytes);
         let tables = self.backing.as_ref().map_or(0, Backing::table_bytes)
             + self.shared.as_ref().map_or(0, Shared::table_bytes);
-        let bytes = self.works.bytes().max(self.least_work_bytes) + tables;
+        let now = self.works.bytes();
+        let bytes = now.max(self.least_work_bytes) + tables;
         let before = std::mem::replace(&mut *counted, bytes);
         self.budget().force(bytes.saturating_sub(before));
         self.budget().give(before.saturating_sub(bytes));
+        self.least_work_bytes.saturating_sub(now)
     }
 
     /// Bytes that pages may take uncompressed now.

@@ -1,14 +1,14 @@
 //! The thread that works beside those who use the device.
 //!
 //! It goes over all blocks again and again, at least [`Options::cold`] apart: a block of which no page was used since it came by is made denser. It drops
-//! uncompressed pages that were not used, and keeps the store dense as its pacer says.
+//! uncompressed pages that were not used, and keeps the store dense as its pacer says. When a pass finds nothing to do it gives back what is there for changes.
 
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use memfold::store::{Pace, Pacer};
+use memfold::store::{Goal, Pace, Pacer};
 
 use crate::budget::Budget;
 use crate::disk::Disk;
@@ -42,6 +42,8 @@ struct Pass {
     /// What had happened when it began, and whether there was anything hot or to be gained.
     activity: u64,
     found: bool,
+    /// It found nothing, and what is only needed for changes has been given back.
+    rested: bool,
 }
 
 impl Keeper {
@@ -71,7 +73,7 @@ impl Disk {
     fn keep_going(&self, stop: &Stop) {
         let begun = Instant::now();
         let mut pacer = Pacer::new();
-        let mut pass = Pass { begun, next: None, activity: u64::MAX, found: true };
+        let mut pass = Pass { begun, next: None, activity: u64::MAX, found: true, rested: false };
         let mut paced = u64::MAX;
         loop {
             // What was freed leaves holes; where nothing happened there are none.
@@ -112,11 +114,18 @@ impl Disk {
     fn go_on(&self, pass: &mut Pass) -> bool {
         let Some(number) = pass.next else {
             let activity = self.counts.activity.load(Relaxed);
-            let has_work = pass.found || activity != pass.activity;
-            if pass.begun.elapsed() < self.options.cold || !has_work {
+            if !pass.found && activity == pass.activity {
+                if !pass.rested {
+                    pass.rested = true;
+                    self.rest();
+                }
                 return false;
             }
-            *pass = Pass { begun: Instant::now(), next: self.stripes.next(0), activity, found: false };
+            if pass.begun.elapsed() < self.options.cold {
+                return false;
+            }
+            let next = self.stripes.next(0);
+            *pass = Pass { begun: Instant::now(), next, activity, found: false, rested: false };
             self.count_works();
             self.budget().reload();
             if let Some(backing) = &self.backing {
@@ -137,5 +146,16 @@ impl Disk {
         }
         pass.next = self.stripes.next(number + 1);
         pass.next.is_some()
+    }
+
+    /// Nothing is going on: gives back what is there for what comes next. For swap it stays.
+    fn rest(&self) {
+        if !self.is_for_swap() {
+            locked(&self.making).work().rest(&self.store, self.layout);
+            let activity = || self.counts.activity.load(Relaxed);
+            let before = activity();
+            while self.store.store().maintain_to(Goal::FULL, self, MOVES).more && activity() == before {}
+            self.store.store().release_reserve();
+        }
     }
 }

@@ -5,6 +5,8 @@
 
 use std::sync::atomic::Ordering::*;
 
+use memfold::store::Goal;
+
 use crate::Error;
 use crate::budget::Budget;
 use crate::disk::Disk;
@@ -72,16 +74,18 @@ impl Disk {
         change: impl Fn(&mut Work) -> Result<Kept, Error>,
     ) -> Result<bool, Error> {
         let mut making = locked(&self.making);
-        if !self.budget().has_reserve() {
-            return Ok(false);
-        }
         let is_there = {
             let (stripe, number, place) = self.lock(page);
             stripe
                 .get(number)
                 .is_some_and(|leaf| matches!(leaf.entry(place), Some(Entry::Joined | Entry::Page(_))))
         };
-        if !is_there || Budget::making_room(|| change(making.work()))? == Kept::Full {
+        let has_reserve = || self.budget().has_reserve();
+        if !is_there || !(has_reserve() || self.tighten() && has_reserve()) {
+            return Ok(false);
+        }
+        let mut change = || Budget::making_room(|| change(making.work()));
+        if change()? == Kept::Full && !(self.tighten() && change()? != Kept::Full) {
             return Ok(false);
         }
         let (number, place) = leaf_of(page);
@@ -104,6 +108,15 @@ impl Disk {
             }
         }
         false
+    }
+
+    /// Leaves no hole in the store, nor what it keeps for its next blobs: only for changes of what is there, so that they find more room than new pages do.
+    /// Whether that gave anything.
+    fn tighten(&self) -> bool {
+        let store = self.store.store();
+        let moved = store.maintain_to(Goal::FULL, self, usize::MAX).released_bytes;
+        let kept = if self.is_for_swap() { 0 } else { store.release_reserve() };
+        moved + kept > 0
     }
 
     /// Makes blocks denser, or spills what can't be, until enough is gained or all have had their turn.

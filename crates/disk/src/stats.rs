@@ -41,9 +41,9 @@ pub struct Stats {
     pub index_bytes: u64,
     /// Everything that is neither payload nor resident: the index, the store's headers and holes, memory to work in.
     pub overhead_bytes: u64,
-    /// All memory that the device takes.
+    /// All memory that the device takes. What it keeps free to compress in counts for the limit, too, and not here.
     pub memory_bytes: u64,
-    /// The most that it ever took.
+    /// The most that ever counted for the limit.
     pub peak_memory_bytes: u64,
     /// `logical_bytes` less all memory that the device takes.
     pub saved_bytes: i64,
@@ -76,12 +76,12 @@ pub struct Stats {
 impl Disk {
     /// Counts.
     pub fn stats(&self) -> Stats {
-        self.count_works();
+        let unused = self.count_works();
         let (counts, budget, store) = (&self.counts, self.budget(), self.store.store().stats());
         let backing = self.backing.as_ref();
         let pages = |count: u64| count * PAGE as u64;
         let logical = self.logical_bytes();
-        let (memory_bytes, resident_bytes) = (budget.used(), self.resident.bytes());
+        let (memory_bytes, resident_bytes) = (budget.used() - unused, self.resident.bytes());
         Stats {
             size_bytes: self.options.size,
             limit_bytes: budget.limit(),

@@ -50,6 +50,11 @@ impl Work {
         SystemMemory::new().fill_in(self.space.memory());
     }
 
+    /// Gives back what was touched to compress in.
+    pub fn rest<M: Memory>(&mut self, store: &Tiered<M>, layout: Layout) {
+        self.space.renew(store, layout.bytes());
+    }
+
     /// Where its memory is, and the bytes of the rest.
     fn memory(&self) -> Memories {
         Memories { space: self.space.memory(), rest: PAGE + self.payload.len() + self.units.len() * PAGE }

@@ -92,6 +92,8 @@ impl Goal {
     /// As dense as is reasonable: every further blob to be moved into a hole
     /// costs as much, and the next deletion makes the next hole.
     pub const DENSE: Goal = Goal { holes_left: 32 };
+    /// No hole is left, whatever that costs.
+    pub const FULL: Goal = Goal { holes_left: 0 };
 }
 
 enum Step {
@@ -165,6 +167,13 @@ impl<M: Memory> Store<M> {
             probe!(store_compact, done.moved, done.moved_bytes, done.released_bytes);
         }
         done
+    }
+
+    /// Gives back what classes keep for the blobs that come next, too. For a store that nobody has changed for a while:
+    /// the next put in each class has to ask for memory. Returns the bytes given back.
+    pub fn release_reserve(&self) -> u64 {
+        let tuning = self.tuning();
+        self.classes().map(|(_, class)| class.release_reserve(&self.memory, tuning) as u64).sum()
     }
 }
 

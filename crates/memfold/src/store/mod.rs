@@ -78,7 +78,22 @@ use crate::probe;
 const CLASSES_PER_CHUNK: usize = 8;
 const CHUNKS: usize = size::CLASSES / CLASSES_PER_CHUNK;
 const _: () = assert!(size_of::<Class>() * CLASSES_PER_CHUNK <= 4096);
-const _: () = assert!(size::CLASSES.is_multiple_of(CLASSES_PER_CHUNK));
+/// Where there are few blobs, classes in use lie so far apart: they are described side by side.
+const STRIDE: usize = size::MOST_GRAIN;
+const ROWS: usize = size::CLASSES / STRIDE;
+const _: () = assert!(ROWS * STRIDE == size::CLASSES && ROWS.is_multiple_of(CLASSES_PER_CHUNK));
+
+/// The chunk that describes a class, and the place in it.
+fn place_of(number: usize) -> (usize, usize) {
+    let place = number % STRIDE * ROWS + number / STRIDE;
+    (place / CLASSES_PER_CHUNK, place % CLASSES_PER_CHUNK)
+}
+
+/// The class that is described there.
+fn described_at(chunk: usize, place: usize) -> usize {
+    let place = chunk * CLASSES_PER_CHUNK + place;
+    place % ROWS * STRIDE + place / ROWS
+}
 
 /// Bytes at each end of a blob that are fetched before a part of it is wanted.
 const ENDS: usize = 320;
@@ -381,16 +396,17 @@ impl<M: Memory> Store<M> {
     }
 
     fn class(&self, number: usize) -> Option<&Class> {
-        let chunk = self.chunks.get(number / CLASSES_PER_CHUNK)?.load(Ordering::Acquire);
+        let (chunk, place) = place_of(number);
+        let chunk = self.chunks.get(chunk)?.load(Ordering::Acquire);
         // SAFETY: a chunk, once there, holds its descriptions until the store
         // is dropped.
-        NonNull::new(chunk).map(|chunk| unsafe { chunk.add(number % CLASSES_PER_CHUNK).as_ref() })
+        NonNull::new(chunk).map(|chunk| unsafe { chunk.add(place).as_ref() })
     }
 
     fn make_class(&self, number: usize) -> Option<&Class> {
         match self.class(number) {
             Some(class) => Some(class),
-            None => self.make_chunk(number / CLASSES_PER_CHUNK).and_then(|()| self.class(number)),
+            None => self.make_chunk(place_of(number).0).and_then(|()| self.class(number)),
         }
     }
 
@@ -420,7 +436,7 @@ impl<M: Memory> Store<M> {
                 return None;
             }
             for i in 0..CLASSES_PER_CHUNK {
-                Class::init(at.cast::<Class>().add(i), chunk * CLASSES_PER_CHUNK + i);
+                Class::init(at.cast::<Class>().add(i), described_at(chunk, i));
             }
             self.chunks[chunk].store(at.cast().as_ptr(), Ordering::Release);
         }

@@ -1,14 +1,13 @@
 //! A workspace with memory of its own, for who may allocate.
 
 use core::mem::ManuallyDrop;
-use core::ops::{Deref, DerefMut};
+use core::ops::{Deref, DerefMut, Range};
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc_zeroed};
 use std::boxed::Box;
 
 use super::memory::Memory;
 use super::tiers::{Tiered, Workspace};
-#[cfg(doc)]
 use crate::SystemMemory;
 
 /// A [`Workspace`] and its memory.
@@ -39,8 +38,21 @@ impl OwnedWorkspace {
 }
 
 impl OwnedWorkspace {
+    /// Gives back what was touched of its memory, and forgets what codecs had set up there. `store` and `len` are those that it was made for.
+    pub fn renew<M: Memory>(&mut self, store: &Tiered<M>, len: usize) {
+        // SAFETY: as when it was made; the one that had the memory so far is not used again.
+        self.space = ManuallyDrop::new(store.workspace(len, unsafe { self.memory.as_mut() }));
+        let page = SystemMemory::new().page_size();
+        let Range { start, end } = self.memory();
+        let (first, last) = (start.next_multiple_of(page), end / page * page);
+        if first < last {
+            // SAFETY: whole pages of our own memory that nobody has written to since; they stay writable.
+            unsafe { SystemMemory::new().release(self.memory.cast().add(first - start), last - first) };
+        }
+    }
+
     /// Where its memory is, for [`SystemMemory::resident_bytes`]: codecs ask for what they need at worst.
-    pub fn memory(&self) -> core::ops::Range<usize> {
+    pub fn memory(&self) -> Range<usize> {
         let start = self.memory.as_ptr().cast::<u8>().addr();
         start..start + self.memory.len()
     }

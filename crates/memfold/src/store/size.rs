@@ -44,7 +44,7 @@ pub(super) fn class_of(payload: usize) -> Option<usize> {
 /// See the module; as measured with blobs of 1 to 8 KiB.
 const WORTH: usize = 1 << 18;
 /// One in so many classes is used at least.
-const MOST_GRAIN: usize = 16;
+pub(super) const MOST_GRAIN: usize = 16;
 const MOST_GRAIN_ABOVE: usize = 8;
 
 /// The class for a blob of `payload` bytes when there are so many blobs.

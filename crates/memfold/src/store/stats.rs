@@ -50,7 +50,7 @@ impl<M: Memory> Store<M> {
             // What stands in front of groups, and what segments are longer than their groups.
             stats.table_bytes += locked.used_bytes() as u64 - locked.top * slot - header;
             stats.resident_bytes += locked.committed as u64;
-            if number % super::CLASSES_PER_CHUNK == 0 {
+            if super::place_of(number).1 == 0 {
                 stats.table_bytes += self.memory.page_size() as u64;
                 stats.resident_bytes += self.memory.page_size() as u64;
             }

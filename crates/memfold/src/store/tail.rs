@@ -40,12 +40,33 @@ impl Class {
     /// reserve, and about `budget` bytes at once. Returns the bytes
     /// given back.
     pub(super) fn trim<M: Memory>(&self, memory: &M, budget: usize, tuning: Tuning) -> usize {
-        let mut locked = self.lock(memory);
+        let locked = self.lock(memory);
         let spare = locked.long_tail(tuning);
+        self.give_tail_back(locked, spare.min(budget), tuning)
+    }
+
+    /// Gives back all of the tail, with the reserve. Returns the bytes given back.
+    pub(super) fn release_reserve<M: Memory>(&self, memory: &M, tuning: Tuning) -> usize {
+        let mut all = 0;
+        loop {
+            let locked = self.lock(memory);
+            let spare = locked.slack();
+            let given =
+                if spare < memory.page_size() { 0 } else { self.give_tail_back(locked, spare, tuning) };
+            all += given;
+            if given == 0 {
+                return all;
+            }
+        }
+    }
+
+    /// Gives about so many bytes of the tail back, if nobody else is at it.
+    fn give_tail_back<M: Memory>(&self, mut locked: Locked<'_, M>, spare: usize, tuning: Tuning) -> usize {
         if spare == 0 || !self.tail.try_acquire() {
             return 0;
         }
-        let (start, bytes) = locked.cut(spare.min(budget), tuning);
+        let memory = locked.memory;
+        let (start, bytes) = locked.cut(spare, tuning);
         // The system takes its time: others may use the class meanwhile.
         drop(locked);
         // SAFETY: the range was committed and holds no slot below the top; it

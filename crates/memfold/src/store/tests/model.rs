@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 use std::collections::HashMap;
 
-use super::super::{Corrupt, Ref, Store};
+use super::super::{Corrupt, Memory, Ref, Store};
 use super::{Counting, Random, Slots, payload};
 
 /// Sizes that meet few classes often, and many classes sometimes.
@@ -56,6 +56,15 @@ fn run(seed: u64, steps: u64, owners: u64) {
         }
         if random.below(50) == 0 {
             store.maintain(&slots, random.below(100_000) as usize);
+        }
+        if random.below(200) == 0 {
+            let before = store.stats();
+            let released = store.release_reserve();
+            let after = store.stats();
+            assert_eq!(after.resident_bytes + released, before.resident_bytes);
+            let classes =
+                store.classes().filter(|(_, class)| class.lock(&store.memory).top > 0).count() as u64;
+            assert!(after.slack_bytes <= classes * store.memory.page_size() as u64);
         }
         if step % 997 == 0 {
             verify(&store, &slots, &model);

@@ -115,6 +115,9 @@ fn run(threads: u64, owners: u64, steps: u64, seed: u64) {
                     let done = shared.store.maintain_to(Goal::DENSE, &shared.slots, budget);
                     moved.fetch_add(done.moved, Ordering::Relaxed);
                     shared.store.stats();
+                    if budget % 4 == 0 {
+                        shared.store.release_reserve();
+                    }
                 }
             });
         }
