@@ -22,8 +22,8 @@ pub const NAME: &str = "disk";
 const FILE: INodeNo = INodeNo(2);
 /// What the kernel knows of the two it may believe for so long.
 const TTL: Duration = Duration::from_secs(60);
-/// The longest read that there can be.
-const MOST_READ: usize = 1 << 20;
+/// The longest read, and the longest write, that there can be: each thread keeps memory for both.
+const MOST: usize = 256 << 10;
 
 /// A mounted device.
 pub struct Mounted(Session<File>);
@@ -47,7 +47,7 @@ impl Mounted {
         group: u32,
     ) -> io::Result<Self> {
         // What is not zero has to be there.
-        let buffer = || vec![u8::from(disk.is_for_swap()); MOST_READ];
+        let buffer = || vec![u8::from(disk.is_for_swap()); MOST];
         let buffers = Mutex::new((0..threads).map(|_| buffer()).collect());
         let file = File { disk: Arc::clone(disk), user, group, made: SystemTime::now(), buffers };
         let mut config = Config::default();
@@ -108,6 +108,7 @@ impl Filesystem for File {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // As many requests at a time as the kernel likes: loop devices have deep queues.
         let _ = config.set_max_background(64);
+        let _ = config.set_max_write(MOST as u32);
         Ok(())
     }
 
