@@ -89,6 +89,10 @@ fn run(section: Section) -> Result<(), String> {
 
 /// The whole pages of a file.
 fn pages(file: &Path) -> Result<Vec<u8>, String> {
+    // A device may have no end.
+    if !file.is_file() {
+        return Err(format!("{} is no file", file.display()));
+    }
     let mut bytes = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
     bytes.truncate(bytes.len() / PAGE * PAGE);
     if bytes.is_empty() { Err(format!("{}: not one page", file.display())) } else { Ok(bytes) }
