@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::analyze::args::{self as analyze, AnalyzeArgs};
 use crate::disk::args::{self as disk, DiskArgs};
 use crate::du::args::{self as du, DuArgs};
 
@@ -24,6 +25,9 @@ pub enum Command {
     /// Run a program within a limit of memory
     #[command(after_help = RUN_HELP)]
     Run(RunArgs),
+    /// Say what compressed memory would save for a process, a core or files of pages, and which limit to choose
+    #[command(after_help = analyze::HELP)]
+    Analyze(AnalyzeArgs),
     /// Say what this machine offers, and how to repair what is missing
     Doctor(DoctorArgs),
     /// Measure codecs on files of memory, or take such a file from a process

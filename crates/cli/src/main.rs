@@ -1,6 +1,6 @@
 //! The `memfold` command.
 //!
-//! `run` starts a program with the preload library and stays as its
+//! `analyze` says whether it would help; `run` starts a program with the preload library and stays as its
 //! supervisor; `doctor` says what the machine offers; `bench` measures codecs;
 //! `du` says what takes room on a disk; `disk` is one, in memory.
 //! Everything that is said about memory and faults comes out of the shared
@@ -17,6 +17,7 @@
 #![cfg_attr(not(test), no_main)]
 #![cfg_attr(test, allow(dead_code))]
 
+mod analyze;
 mod args;
 mod bench;
 mod cgroup;
@@ -45,10 +46,12 @@ mod spawn;
 mod stats;
 mod supervisor;
 mod sys;
+mod trace;
 mod tree;
 mod trials;
 mod uffd;
 mod userfault;
+mod web;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -82,6 +85,7 @@ fn command(words: Vec<OsString>) -> i32 {
     let result = cpu::heed_environment().and_then(|()| match cli.command {
         args::Command::Run(args) => run::run(args),
         args::Command::Doctor(args) => doctor::doctor(&args),
+        args::Command::Analyze(args) => analyze::analyze(&args),
         args::Command::Bench(args) => bench::bench(&args),
         args::Command::Disk(args) => disk::disk(&args),
         args::Command::Du(args) => du::du(*args, &words),

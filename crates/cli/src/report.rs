@@ -7,52 +7,27 @@ use crate::chart;
 use crate::series::Point;
 use crate::size::Human;
 use crate::stats::{Stats, grouped};
-
-const STYLE: &str = "\
-:root{--ink:#1c2530;--dim:#687485;--line:#e3e8ee;--paper:#fff;--a:#2f6fde;--b:#8a94a3;--c:#12966a;--d:#d2452f}
-@media(prefers-color-scheme:dark){:root{--ink:#e6ebf2;--dim:#93a0b2;--line:#2a323d;--paper:#14191f;--a:#5b93f5;--b:#aab4c2;--c:#35c08f;--d:#f2705b}}
-body{font:15px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);max-width:60rem;margin:2.5rem auto;padding:0 1.25rem}
-h1{font-size:1.35rem;margin:0 0 .25rem;overflow-wrap:anywhere}h1 code{font:inherit}
-p{margin:.25rem 0 1.25rem;color:var(--dim)}
-ul.big{display:grid;grid-template-columns:repeat(auto-fit,minmax(11rem,1fr));gap:1rem;list-style:none;padding:0;margin:1.5rem 0}
-ul.big li{border:1px solid var(--line);border-radius:.6rem;padding:.7rem 1rem;color:var(--dim)}
-ul.big b{display:block;font-size:1.45rem;color:var(--ink);font-variant-numeric:tabular-nums}
-svg{width:100%;height:auto;display:block}svg text{font:12px system-ui,sans-serif;fill:var(--dim)}
-.grid{stroke:var(--line)}.y{text-anchor:end}.x{text-anchor:middle}
-.resident{fill:var(--a);fill-opacity:.22;stroke:var(--a);stroke-width:1.5}
-.logical{fill:none;stroke:var(--b);stroke-width:2}.payload{fill:none;stroke:var(--c);stroke-width:1.5}
-.limit{stroke:var(--d);stroke-width:1.5;stroke-dasharray:6 4}svg .limit-name{fill:var(--d);text-anchor:end}
-.key{display:flex;flex-wrap:wrap;gap:.4rem 1.5rem;margin:.5rem 0 2rem;padding:0;list-style:none;color:var(--dim)}
-.key i{display:inline-block;width:1rem;height:.25rem;border-radius:2px;margin-right:.45rem;vertical-align:middle}
-table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.35rem .5rem;border-bottom:1px solid var(--line);font-weight:400}
-td{text-align:right;font-variant-numeric:tabular-nums}";
+use crate::web::{self, escape};
 
 /// Makes the page.
 pub fn page(stats: &Stats, points: &[Point]) -> String {
     let command = escape(&stats.command.join(" "));
-    let mut html = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n\
-         <title>memfold: {command}</title>\n<style>{STYLE}</style></head><body>\n\
-         <h1><code>{command}</code></h1>\n<p>{}.</p>\n<ul class=\"big\">\n",
-        escape(&stats.closing_line())
-    );
-    for (value, name) in headline(stats) {
-        let _ = writeln!(html, "<li><b>{value}</b>{name}</li>");
-    }
-    html += "</ul>\n";
+    let mut html = format!("<h1><code>{command}</code></h1>\n<p>{}.</p>\n", escape(&stats.closing_line()));
+    html += &web::headline(&headline(stats));
     html += &chart::draw(points, stats.limit_bytes, stats.wall_seconds);
-    html += "<ul class=\"key\">\n";
-    for (colour, name) in
-        [("a", "resident"), ("b", "what the programs have"), ("c", "compressed bytes"), ("d", "limit")]
-    {
-        let _ = writeln!(html, "<li><i style=\"background:var(--{colour})\"></i>{name}</li>");
-    }
-    html += "</ul>\n<table>\n";
+    html += &web::key(&[
+        ('a', "resident"),
+        ('b', "what the programs have"),
+        ('c', "compressed bytes"),
+        ('d', "limit"),
+    ]);
+    html += "<table>\n";
     for (name, value) in rows(stats) {
-        let _ = writeln!(html, "<tr><th scope=\"row\">{name}</th><td>{}</td></tr>", escape(&value));
+        let _ =
+            writeln!(html, "<tr><th scope=\"row\">{name}</th><td class=\"r\">{}</td></tr>", escape(&value));
     }
-    html + "</table>\n</body></html>\n"
+    html += "</table>\n";
+    web::page(&stats.command.join(" "), &html)
 }
 
 fn headline(stats: &Stats) -> [(String, &'static str); 4] {
@@ -97,18 +72,4 @@ fn rows(stats: &Stats) -> Vec<(&'static str, String)> {
         ("Exit status", stats.exit_status.to_string()),
         ("memfold", stats.version.to_owned()),
     ]
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn markup_in_arguments_stays_text() {
-        assert_eq!(escape("<b a=\"x\">&"), "&lt;b a=&quot;x&quot;&gt;&amp;");
-    }
 }

@@ -7,7 +7,9 @@ use nix::libc;
 
 use crate::probe::{self, Outcome};
 use crate::procfs::field_kib;
-use crate::sys::{self, PAGE};
+use memfold_analyze::source::process::{Region, scan};
+
+use crate::sys::PAGE;
 
 const PAGES: u64 = 16;
 
@@ -75,7 +77,7 @@ fn see_referenced() -> Option<bool> {
 fn scan_pages() -> Option<bool> {
     let first = own_pages()?;
     let file = std::fs::File::open("/proc/self/pagemap").ok()?;
-    let mut found = [sys::Region::default(); 4];
-    let (count, _) = sys::scan_anonymous(&file, first, first + PAGES * PAGE, &mut found).ok()?;
+    let mut found = [Region::default(); 4];
+    let (count, _) = scan(&file, first, first + PAGES * PAGE, &mut found).ok()?;
     Some(count == 1 && (found[0].start, found[0].end) == (first, first + PAGES * PAGE))
 }

@@ -49,6 +49,7 @@ mod lz4;
 mod lz4hc;
 mod pack;
 mod parts;
+pub mod patterns;
 mod pbpm;
 mod peers;
 mod pipeline;

@@ -95,7 +95,7 @@ impl Disk {
                     }
                 }
             }
-            if self.go_on(&mut pass) {
+            if self.go_on(&mut pass, stop) {
                 sleep = Duration::ZERO;
             }
             let stopped = locked(&stop.stop);
@@ -111,13 +111,13 @@ impl Disk {
     }
 
     /// One leaf of a pass; false if there is nothing to do now.
-    fn go_on(&self, pass: &mut Pass) -> bool {
+    fn go_on(&self, pass: &mut Pass, stop: &Stop) -> bool {
         let Some(number) = pass.next else {
             let activity = self.counts.activity.load(Relaxed);
             if !pass.found && activity == pass.activity {
                 if !pass.rested {
                     pass.rested = true;
-                    self.rest();
+                    self.rest(stop);
                 }
                 return false;
             }
@@ -149,12 +149,12 @@ impl Disk {
     }
 
     /// Nothing is going on: gives back what is there for what comes next. For swap it stays.
-    fn rest(&self) {
+    fn rest(&self, stop: &Stop) {
         if !self.is_for_swap() {
             locked(&self.making).work().rest(&self.store, self.layout);
-            let activity = || self.counts.activity.load(Relaxed);
-            let before = activity();
-            while self.store.store().maintain_to(Goal::FULL, self, MOVES).more && activity() == before {}
+            let before = self.counts.activity.load(Relaxed);
+            let goes_on = || self.counts.activity.load(Relaxed) == before && !*locked(&stop.stop);
+            while self.store.store().maintain_to(Goal::FULL, self, MOVES).more && goes_on() {}
             self.store.store().release_reserve();
         }
     }

@@ -29,13 +29,14 @@ pub struct Making {
     next: u64,
     /// How often room was made.
     rounds: u64,
-    /// What had changed when nothing was left to be made smaller.
+    /// What had changed when nothing was left to be made smaller, and when nothing was left to be tightened.
     exhausted: Option<u64>,
+    tight: Option<u64>,
 }
 
 impl Making {
     pub fn new(work: Work) -> Self {
-        Making { work, next: 0, rounds: 0, exhausted: None }
+        Making { work, next: 0, rounds: 0, exhausted: None, tight: None }
     }
 
     pub fn work(&mut self) -> &mut Work {
@@ -66,13 +67,13 @@ impl Disk {
         Err(Error::Full)
     }
 
-    /// Makes a change of a page that is there although there is no room; whether it was made, or has to be tried again. What changes a page of a block leaves its old
+    /// Makes a change of a page that is there although there is no room: what came of it. What changes a page of a block leaves its old
     /// form behind until the block is made anew, so it may use half of the reserve meanwhile.
     pub(crate) fn change_in_reserve(
         &self,
         page: u64,
         change: impl Fn(&mut Work) -> Result<Kept, Error>,
-    ) -> Result<bool, Error> {
+    ) -> Result<Kept, Error> {
         let mut making = locked(&self.making);
         let is_there = {
             let (stripe, number, place) = self.lock(page);
@@ -81,16 +82,18 @@ impl Disk {
                 .is_some_and(|leaf| matches!(leaf.entry(place), Some(Entry::Joined | Entry::Page(_))))
         };
         let has_reserve = || self.budget().has_reserve();
-        if !is_there || !(has_reserve() || self.tighten() && has_reserve()) {
-            return Ok(false);
+        if !is_there || !(has_reserve() || self.tighten(&mut making) && has_reserve()) {
+            return Ok(Kept::Full);
         }
-        let mut change = || Budget::making_room(|| change(making.work()));
-        if change()? == Kept::Full && !(self.tighten() && change()? != Kept::Full) {
-            return Ok(false);
+        let mut kept = Budget::making_room(|| change(making.work()))?;
+        if kept == Kept::Full && self.tighten(&mut making) {
+            kept = Budget::making_room(|| change(making.work()))?;
         }
-        let (number, place) = leaf_of(page);
-        Budget::making_room(|| self.merge_block(number, self.layout.first(place), true, making.work()));
-        Ok(true)
+        if kept != Kept::Full {
+            let (number, place) = leaf_of(page);
+            Budget::making_room(|| self.merge_block(number, self.layout.first(place), true, making.work()));
+        }
+        Ok(kept)
     }
 
     fn gain(&self, making: &mut Making) -> bool {
@@ -112,10 +115,15 @@ impl Disk {
 
     /// Leaves no hole in the store, nor what it keeps for its next blobs: only for changes of what is there, so that they find more room than new pages do.
     /// Whether that gave anything.
-    fn tighten(&self) -> bool {
+    fn tighten(&self, making: &mut Making) -> bool {
+        let changes = self.counts.changes.load(Relaxed);
+        if making.tight == Some(changes) {
+            return false;
+        }
         let store = self.store.store();
         let moved = store.maintain_to(Goal::FULL, self, usize::MAX).released_bytes;
         let kept = if self.is_for_swap() { 0 } else { store.release_reserve() };
+        making.tight = (moved + kept == 0).then_some(changes);
         moved + kept > 0
     }
 

@@ -113,11 +113,15 @@ impl Disk {
                 Kept::Changed => {}
                 Kept::Full => {
                     *lent = None;
-                    if let Err(full) = self.make_room()
-                        && !self.change_in_reserve(page, &change)?
-                    {
-                        self.counts.refused.fetch_add(1, Relaxed);
-                        return Err(full);
+                    if let Err(full) = self.make_room() {
+                        match self.change_in_reserve(page, &change)? {
+                            Kept::Done => return Ok(()),
+                            Kept::Changed => {}
+                            Kept::Full => {
+                                self.counts.refused.fetch_add(1, Relaxed);
+                                return Err(full);
+                            }
+                        }
                     }
                 }
             }

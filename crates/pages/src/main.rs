@@ -10,6 +10,11 @@
 use std::io;
 use std::path::Path;
 
+#[path = "../../cli/src/analyze"]
+mod analyze {
+    #[allow(dead_code, missing_docs)]
+    pub mod args;
+}
 #[path = "../../cli/src/args.rs"]
 #[allow(dead_code)]
 mod args;

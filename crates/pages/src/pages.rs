@@ -9,9 +9,14 @@ use clap_mangen::roff::{Roff, bold, roman};
 use crate::{definition, help};
 
 /// Of each command: how it is called, and what its page has behind the options.
-const WRITTEN: [(&str, &str, &str); 6] = [
+const WRITTEN: [(&str, &str, &str); 7] = [
     ("memfold", "memfold COMMAND [OPTIONS]", include_str!("man/memfold.man")),
     ("memfold-run", "memfold run --limit SIZE [OPTIONS] [--] CMD [ARG]...", include_str!("man/run.man")),
+    (
+        "memfold-analyze",
+        "memfold analyze [OPTIONS] PID\nmemfold analyze [OPTIONS] CORE\nmemfold analyze [OPTIONS] FILE...",
+        include_str!("man/analyze.man"),
+    ),
     ("memfold-doctor", "memfold doctor [OPTIONS]", include_str!("man/doctor.man")),
     (
         "memfold-bench",

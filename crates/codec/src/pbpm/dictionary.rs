@@ -40,7 +40,7 @@ const fn sets() -> [u8; 256] {
 
 /// How a word is like one of the dictionary, and the index of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Match {
+pub(crate) enum Match {
     Full(u8),
     /// The three high bytes.
     Three(u8),
@@ -49,14 +49,14 @@ pub(super) enum Match {
     None,
 }
 
-pub(super) struct Dictionary {
+pub(crate) struct Dictionary {
     words: [u32; 16],
     /// The index of the older word of each set.
     older: [u8; 8],
 }
 
 impl Dictionary {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Dictionary { words: [0; 16], older: [0, 2, 4, 6, 8, 10, 12, 14] }
     }
 
@@ -67,7 +67,7 @@ impl Dictionary {
 
     /// The longest match; of two as long, the one in the closer word.
     #[inline(always)]
-    pub(super) fn find(&self, word: u32) -> Match {
+    pub(crate) fn find(&self, word: u32) -> Match {
         let index = 2 * Self::set(word);
         let differ = [self.words[index] ^ word, self.words[index + 1] ^ word];
         // The word that is alike in more of its high bits is never worse.
@@ -81,6 +81,12 @@ impl Dictionary {
         }
     }
 
+    /// Whether one of the words that it could be like has the same third byte, if nothing else: no code stands for it.
+    pub(crate) fn has_third_byte(&self, word: u32) -> bool {
+        let index = 2 * Self::set(word);
+        self.words[index..index + 2].iter().any(|there| (there ^ word) & 0xFF_0000 == 0)
+    }
+
     /// The word at an index below 16.
     #[inline(always)]
     pub(super) fn get(&self, index: u8) -> u32 {
@@ -89,13 +95,13 @@ impl Dictionary {
 
     /// Makes the other word of the set the older one.
     #[inline(always)]
-    pub(super) fn touch(&mut self, index: u8) {
+    pub(crate) fn touch(&mut self, index: u8) {
         self.older[usize::from(index >> 1 & 7)] = index & 15 ^ 1;
     }
 
     /// In the place of the older word of its set.
     #[inline(always)]
-    pub(super) fn insert(&mut self, word: u32) {
+    pub(crate) fn insert(&mut self, word: u32) {
         let older = &mut self.older[Self::set(word)];
         self.words[usize::from(*older & 15)] = word;
         *older ^= 1;

@@ -34,7 +34,7 @@ use crate::pack::Values;
 use crate::parts::{Parts, part};
 use crate::step::{Standalone, Step};
 use crate::{CodecId, Malformed, Scratch, bytes, pack};
-use dictionary::{Dictionary, Match};
+pub(crate) use dictionary::{Dictionary, Match};
 use layout::{Counts, Layout, Reader, Writer};
 
 pub(crate) static PBPM: Standalone<Pbpm<layout::Flat>> =

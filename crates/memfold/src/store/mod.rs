@@ -396,6 +396,10 @@ impl<M: Memory> Store<M> {
     }
 
     fn class(&self, number: usize) -> Option<&Class> {
+        // A damaged reference may name one that there is not.
+        if number >= size::CLASSES {
+            return None;
+        }
         let (chunk, place) = place_of(number);
         let chunk = self.chunks.get(chunk)?.load(Ordering::Acquire);
         // SAFETY: a chunk, once there, holds its descriptions until the store

@@ -40,15 +40,15 @@ impl OwnedWorkspace {
 impl OwnedWorkspace {
     /// Gives back what was touched of its memory, and forgets what codecs had set up there. `store` and `len` are those that it was made for.
     pub fn renew<M: Memory>(&mut self, store: &Tiered<M>, len: usize) {
-        // SAFETY: as when it was made; the one that had the memory so far is not used again.
-        self.space = ManuallyDrop::new(store.workspace(len, unsafe { self.memory.as_mut() }));
         let page = SystemMemory::new().page_size();
         let Range { start, end } = self.memory();
         let (first, last) = (start.next_multiple_of(page), end / page * page);
         if first < last {
-            // SAFETY: whole pages of our own memory that nobody has written to since; they stay writable.
+            // SAFETY: whole pages of our own memory, which the workspace so far does not use again; they stay writable.
             unsafe { SystemMemory::new().release(self.memory.cast().add(first - start), last - first) };
         }
+        // SAFETY: as when it was made; the one that had the memory so far goes.
+        self.space = ManuallyDrop::new(store.workspace(len, unsafe { self.memory.as_mut() }));
     }
 
     /// Where its memory is, for [`SystemMemory::resident_bytes`]: codecs ask for what they need at worst.

@@ -48,16 +48,16 @@ impl Class {
     /// Gives back all of the tail, with the reserve. Returns the bytes given back.
     pub(super) fn release_reserve<M: Memory>(&self, memory: &M, tuning: Tuning) -> usize {
         let mut all = 0;
-        loop {
+        // A cut stays within a segment. What others grow meanwhile is not this call's.
+        for _ in 0..SEGMENTS {
             let locked = self.lock(memory);
             let spare = locked.slack();
-            let given =
-                if spare < memory.page_size() { 0 } else { self.give_tail_back(locked, spare, tuning) };
-            all += given;
-            if given == 0 {
-                return all;
+            if spare < memory.page_size() {
+                break;
             }
+            all += self.give_tail_back(locked, spare, tuning);
         }
+        all
     }
 
     /// Gives about so many bytes of the tail back, if nobody else is at it.

@@ -1,0 +1,159 @@
+//! A limit, and what it is expected to cost.
+//!
+//! ```text
+//!  |  working set, kept as it is  |  the rest, compressed  | fixed |
+//!  |<------------------------- limit ---------------------------->|
+//! ```
+//!
+//! With a limit `L` for `R` resident bytes, of which the compressed form takes the share `s`, so much is kept uncompressed: `K = (L - fixed - s R) / (1 - s)`. The working
+//! set's slope at `K` is the rate of faults, and each takes the kernel's way and the decompression.
+
+use serde::Serialize;
+
+use crate::PAGE;
+use crate::idle::WorkingSet;
+use crate::odds::{Chance, Odds};
+
+/// Memory of `memfold run` itself: threads, tables, buffers. 8 MiB is the least limit there is.
+const FIXED: u64 = 6 << 20;
+/// What the store takes for each compressed byte, with headers, rounding and holes, and for the pages' entries.
+const STORE: f64 = 1.06;
+/// Entries of a page in the tables, bytes.
+const ENTRY: f64 = 10.0;
+/// A fault's way through the kernel and back, besides decompressing, microseconds.
+const FAULT_US: f64 = 9.0;
+/// Limits below this part of what is resident are not looked at: nothing is known of programs that do nothing but fault.
+const LEAST: f64 = 0.1;
+
+/// What a limit means.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outlook {
+    /// The limit.
+    pub limit_bytes: u64,
+    /// What can be kept uncompressed within it.
+    pub kept_bytes: u64,
+    /// Pages a second that have to be brought back.
+    pub faults_per_second: f64,
+    /// The part of the time that threads wait for them, if one waits at a time.
+    pub slowdown: f64,
+    /// The decimal logarithm of the chance that what is not in use takes more than is left for it beside the working set.
+    pub log10_exceeds: Chance,
+}
+
+/// What limits mean for one process.
+pub struct Outlooks<'a> {
+    /// Its working set.
+    pub set: &'a WorkingSet,
+    /// Compressed bytes for each byte.
+    pub share: f64,
+    /// Microseconds to decompress a page.
+    pub decompress_us: f64,
+    /// The distribution of the share, for so many pages as are given.
+    pub odds: &'a dyn Fn(f64) -> Option<Odds>,
+}
+
+impl Outlooks<'_> {
+    /// What a stored byte takes in all.
+    fn stored(&self) -> f64 {
+        stored(self.share)
+    }
+
+    /// Of one limit.
+    pub fn of(&self, limit: u64) -> Outlook {
+        let (resident, stored) = (self.set.resident_bytes as f64, self.stored());
+        let left = limit as f64 - FIXED as f64 - stored * resident;
+        let kept = (left / (1.0 - stored).max(0.01)).clamp(0.0, resident) as u64;
+        let faults = self.set.faults_per_second(kept);
+        let slowdown = faults * (FAULT_US + self.decompress_us) / 1e6;
+        let used = self.set.used_bytes();
+        let cold = self.set.resident_bytes.saturating_sub(used);
+        let room = limit as f64 - FIXED as f64 - used as f64;
+        let pages = cold as f64 / PAGE as f64;
+        let chance = match (self.odds)(pages) {
+            Some(odds) if cold > 0 => odds.exceeds(((room - pages * ENTRY) / cold as f64 / STORE).max(0.0)),
+            _ => Chance(if room < 0.0 { 0.0 } else { f64::NEG_INFINITY }),
+        };
+        Outlook {
+            limit_bytes: limit,
+            kept_bytes: kept,
+            faults_per_second: faults,
+            slowdown,
+            log10_exceeds: chance,
+        }
+    }
+
+    /// The lowest limit that is expected to cost no more than `slowdown`, even if what is compressed takes more by `margin` than it is expected to; `None` if
+    /// there is none that saves a twentieth of what is resident now. How likely pages like these take still more is the outlook's to say.
+    pub fn recommended(&self, slowdown: f64, margin: f64) -> Option<Outlook> {
+        let resident = self.set.resident_bytes;
+        let least = (resident as f64 * LEAST) as u64;
+        let careful = Outlooks { share: (self.share * (1.0 + margin)).min(1.0), ..*self };
+        let cold = resident.saturating_sub(self.set.used_bytes());
+        let needs = FIXED as f64 + self.set.used_bytes() as f64 + cold as f64 * careful.stored();
+        let fits = |limit: u64| limit as f64 >= needs && careful.of(limit).slowdown <= slowdown;
+        // The slowdown falls as the limit grows.
+        let (mut low, mut high) = (least.max(8 << 20), resident / 20 * 19);
+        if high <= low || !fits(high) {
+            return None;
+        }
+        while high - low > (1 << 20) {
+            let middle = low + (high - low) / 2;
+            if fits(middle) { high = middle } else { low = middle }
+        }
+        // A limit is a round number, which somebody types.
+        Some(self.of(high.next_multiple_of(1 << 20)))
+    }
+}
+
+/// What each byte takes that is stored, for a share of compressed bytes.
+pub fn stored(share: f64) -> f64 {
+    share * STORE + ENTRY / PAGE as f64
+}
+
+/// What so many bytes take if a part of them stays uncompressed: for memory of which nobody knows what is in use.
+pub fn needs(bytes: u64, share: f64, in_use: f64) -> u64 {
+    (FIXED as f64 + bytes as f64 * (in_use + (1.0 - in_use) * stored(share))) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::measure::Page;
+
+    fn set() -> WorkingSet {
+        let points = vec![(0.1, 180 << 20), (1.0, 195 << 20), (2.0, 200 << 20), (4.0, 202 << 20)];
+        WorkingSet { resident_bytes: 1 << 30, points, by_mapping: HashMap::new() }
+    }
+
+    #[test]
+    fn the_limit_holds_what_is_used_and_the_rest_compressed() {
+        let set = set();
+        let pages: Vec<Page> =
+            (0..1000).map(|number| Page { number, mapping: 0, bytes: (800 + number % 400) as u16 }).collect();
+        let odds = |count: f64| Odds::new(&pages, count, 5.0, 0.001);
+        let outlooks = Outlooks { set: &set, share: 0.25, decompress_us: 3.0, odds: &odds };
+        let best = outlooks.recommended(0.01, 0.05).unwrap();
+        // About 200 MiB in use and a quarter of 820.
+        assert!((400 << 20..460 << 20).contains(&best.limit_bytes), "{best:?}");
+        assert!(best.slowdown <= 0.01 && best.log10_exceeds.value() < 1e-6);
+        // Less careful, it is lower; and lower still it would not suffice.
+        let lower = outlooks.recommended(0.01, 0.0).unwrap();
+        assert!(lower.limit_bytes < best.limit_bytes);
+        assert!(outlooks.of(lower.limit_bytes - (15 << 20)).log10_exceeds.value() > 0.5);
+        // With all of it as limit nothing is brought back; with nearly nothing everything is.
+        assert_eq!(outlooks.of(2 << 30).faults_per_second, 0.0);
+        assert!(outlooks.of(100 << 20).faults_per_second > 100_000.0);
+        assert_eq!(outlooks.of(100 << 20).log10_exceeds.value(), 1.0);
+    }
+
+    #[test]
+    fn what_does_not_compress_gets_no_limit() {
+        let set = set();
+        let pages: Vec<Page> = (0..100).map(|number| Page { number, mapping: 0, bytes: 4096 }).collect();
+        let odds = |count: f64| Odds::new(&pages, count, 1.0, 0.0);
+        let outlooks = Outlooks { set: &set, share: 1.0, decompress_us: 1.0, odds: &odds };
+        assert_eq!(outlooks.recommended(0.01, 0.0), None);
+    }
+}

@@ -1,0 +1,48 @@
+//! What can go wrong with what is to be looked at.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why something cannot be analysed.
+#[derive(Debug)]
+pub enum Error {
+    /// A process's memory cannot be read.
+    Process(i32, io::Error),
+    /// A process has no memory of its own, or none that is resident.
+    NoMemory(i32),
+    /// It ended while it was looked at.
+    Vanished(i32),
+    /// A file cannot be read.
+    File(PathBuf, io::Error),
+    /// A core is not whole, or none.
+    Core(PathBuf, String),
+    /// There is not one page in these files.
+    NoPages(PathBuf),
+}
+
+impl Error {
+    pub(crate) fn file(path: &Path) -> impl Fn(io::Error) -> Error {
+        move |error| Error::File(path.to_owned(), error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Process(pid, error) => write!(f, "cannot read the memory of process {pid}: {error}"),
+            Error::NoMemory(pid) => write!(
+                f,
+                "process {pid} has no private memory resident: it has ended, is part of the kernel, or all of it is swapped out or compressed already"
+            ),
+            Error::Vanished(pid) => write!(f, "process {pid} ended while it was looked at"),
+            Error::File(path, error) => write!(f, "cannot read '{}': {error}", path.display()),
+            Error::Core(path, what) => write!(f, "'{}' {what}", path.display()),
+            Error::NoPages(path) => {
+                write!(f, "'{}' has not one whole page of 4096 bytes: nothing to analyse", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,95 @@
+//! All pages of a source by number, in the order of their addresses.
+//!
+//! ```text
+//!   mapping 0              mapping 1
+//!  | run     . run  |     | run          |       . not resident
+//!    0 1 2     3 4          5 6 7 8 9            numbers
+//! ```
+
+use crate::PAGE;
+
+/// Pages that follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// Where the first begins.
+    pub address: u64,
+    /// How many.
+    pub pages: u64,
+}
+
+/// A part of a source with a name: a mapping, a segment of a core, a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapping {
+    /// Its name.
+    pub name: String,
+    /// The address that it begins with.
+    pub start: u64,
+    /// The pages that are there.
+    pub runs: Vec<Run>,
+}
+
+impl Mapping {
+    /// How many pages are there.
+    pub fn pages(&self) -> u64 {
+        self.runs.iter().map(|run| run.pages).sum()
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Index {
+    /// The number of its first page, the run, and the mapping's place in the list.
+    runs: Vec<(u64, Run, usize)>,
+    pages: u64,
+}
+
+impl Index {
+    /// Of the pages of these mappings.
+    pub fn new(mappings: &[Mapping]) -> Self {
+        let (mut runs, mut pages) = (Vec::new(), 0);
+        for (place, mapping) in mappings.iter().enumerate() {
+            for run in mapping.runs.iter().filter(|run| run.pages > 0) {
+                runs.push((pages, *run, place));
+                pages += run.pages;
+            }
+        }
+        Index { runs, pages }
+    }
+
+    /// How many pages there are.
+    pub fn pages(&self) -> u64 {
+        self.pages
+    }
+
+    /// Where page `number` and those behind it are, as far as they follow each other, and in which mapping.
+    pub fn find(&self, number: u64) -> Option<(Run, usize)> {
+        let at = self.runs.partition_point(|(first, ..)| *first <= number).checked_sub(1)?;
+        let (first, run, mapping) = self.runs[at];
+        let into = number - first;
+        let left = run.pages.checked_sub(into).filter(|left| *left > 0)?;
+        Some((Run { address: run.address + into * PAGE as u64, pages: left }, mapping))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_go_through_all_runs() {
+        let run = |address, pages| Run { address, pages };
+        let mapping = |start, runs| Mapping { name: String::new(), start, runs };
+        let index = Index::new(&[
+            mapping(0, vec![run(0x1000, 3), run(0x8000, 2)]),
+            mapping(0x10000, vec![]),
+            mapping(0x20000, vec![run(0x20000, 5)]),
+        ]);
+        assert_eq!(index.pages(), 10);
+        assert_eq!(index.find(0), Some((run(0x1000, 3), 0)));
+        assert_eq!(index.find(2), Some((run(0x3000, 1), 0)));
+        assert_eq!(index.find(3), Some((run(0x8000, 2), 0)));
+        assert_eq!(index.find(9), Some((run(0x24000, 1), 2)));
+        assert_eq!(index.find(10), None);
+        assert_eq!(Index::new(&[]).find(0), None);
+    }
+}

@@ -1,0 +1,60 @@
+//! Files of pages, as they are: one behind the other.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::Path;
+
+use super::{Source, core};
+use crate::index::{Mapping, Run};
+use crate::{Error, PAGE};
+
+/// See the module.
+pub struct Files {
+    files: Vec<File>,
+    mappings: Vec<Mapping>,
+}
+
+impl Files {
+    /// Opens all. The last page of a file, if it is not whole, is left out.
+    pub fn open(paths: &[impl AsRef<Path>]) -> Result<Self, Error> {
+        let (mut files, mut mappings, mut start) = (Vec::new(), Vec::new(), 0);
+        for path in paths.iter().map(AsRef::as_ref) {
+            let fail = Error::file(path);
+            // A pipe would be waited for.
+            let meta = std::fs::metadata(path).map_err(&fail)?;
+            if !meta.is_file() && !meta.file_type().is_block_device() {
+                let what = if meta.is_dir() { "a directory" } else { "no file that can be read twice" };
+                let error = std::io::Error::other(format!("it is {what}; give files of pages, or a core"));
+                return Err(fail(error));
+            }
+            if paths.len() > 1 && core::is_core(path)? {
+                let alone = "is a core, which can only be analysed by itself: give no other file beside it";
+                return Err(Error::Core(path.to_owned(), alone.into()));
+            }
+            let mut file = File::open(path).map_err(&fail)?;
+            let len = std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).map_err(&fail)?;
+            let pages = len / PAGE as u64;
+            if pages == 0 {
+                return Err(Error::NoPages(path.to_owned()));
+            }
+            let runs = vec![Run { address: start, pages }];
+            mappings.push(Mapping { name: path.display().to_string(), start, runs });
+            start += pages * PAGE as u64;
+            files.push(file);
+        }
+        Ok(Files { files, mappings })
+    }
+}
+
+impl Source for Files {
+    fn mappings(&self) -> &[Mapping] {
+        &self.mappings
+    }
+
+    fn read(&self, address: u64, into: &mut [u8]) -> usize {
+        let at = self.mappings.partition_point(|mapping| mapping.start <= address) - 1;
+        let offset = address - self.mappings[at].start;
+        // One that became shorter has what it has.
+        self.files[at].read_at(into, offset).unwrap_or(0)
+    }
+}

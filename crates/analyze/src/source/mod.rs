@@ -1,0 +1,33 @@
+//! What pages are taken from: a process, a core, files.
+
+mod core;
+mod files;
+pub mod process;
+
+use std::path::Path;
+
+pub use self::core::{Core, is_core};
+pub use files::Files;
+pub use process::Process;
+
+use crate::Error;
+use crate::index::Mapping;
+
+/// Where pages are.
+pub trait Source {
+    /// Parts with their pages, in the order of their addresses.
+    fn mappings(&self) -> &[Mapping];
+
+    /// Reads from an address on, and says how many bytes it got: less where pages have gone meanwhile.
+    fn read(&self, address: u64, into: &mut [u8]) -> usize;
+}
+
+/// A file or several: an ELF core if there is one and it is one, pages as they are otherwise.
+pub fn open(paths: &[impl AsRef<Path>]) -> Result<Box<dyn Source>, Error> {
+    if let [path] = paths
+        && core::is_core(path.as_ref())?
+    {
+        return Ok(Box::new(Core::open(path.as_ref())?));
+    }
+    Ok(Box::new(Files::open(paths)?))
+}

@@ -1,0 +1,258 @@
+//! The private anonymous pages that a process has resident.
+//!
+//! The process is not stopped: each page is copied while it runs, so pages may be of slightly different moments, and one may have been changed while it
+//! was copied. To a measurement that compresses each block alone it makes no difference, and nothing in the process notices. What is swapped out or was
+//! never touched is not read, and so not brought in.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+use nix::errno::Errno;
+
+use super::Source;
+use crate::index::{Mapping, Run};
+use crate::{Error, PAGE};
+
+/// Addresses that are asked for at once where the kernel has no search.
+const TOGETHER: u64 = 64 << 20;
+
+/// An open process: all three are of the same memory, even if it execs or ends.
+pub struct Memory {
+    maps: File,
+    pagemap: File,
+    memory: File,
+}
+
+/// A mapping that may hold private anonymous pages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Private {
+    /// The first address.
+    pub start: u64,
+    /// The address behind the last.
+    pub end: u64,
+    /// As the kernel names it; empty for plain memory.
+    pub name: String,
+}
+
+/// Addresses of pages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Region {
+    /// The first.
+    pub start: u64,
+    /// The one behind the last.
+    pub end: u64,
+    /// What the kernel says of them.
+    categories: u64,
+}
+
+impl Memory {
+    /// Opens it, which needs the right to trace it.
+    pub fn open(pid: i32) -> io::Result<Self> {
+        let open = |name: &str| File::open(format!("/proc/{pid}/{name}"));
+        Ok(Memory { maps: open("maps")?, pagemap: open("pagemap")?, memory: open("mem")? })
+    }
+
+    /// The private mappings; none once it has ended.
+    pub fn private(&self) -> io::Result<Vec<Private>> {
+        let mut text = Vec::new();
+        (&self.maps).read_to_end(&mut text)?;
+        Ok(String::from_utf8_lossy(&text).lines().filter_map(private).collect())
+    }
+
+    /// The first regions of resident anonymous pages from `start` on, and where to go on searching.
+    pub fn resident(&self, start: u64, end: u64) -> io::Result<(Vec<Region>, u64)> {
+        let mut found = vec![Region::default(); 256];
+        match scan(&self.pagemap, start, end, &mut found) {
+            Ok((count, next)) => {
+                found.truncate(count);
+                // The kernel always gets on; should it not, this must end all the same.
+                Ok((found, next.max(start + PAGE as u64)))
+            }
+            // Kernels before 6.7.
+            Err(Errno::ENOTTY | Errno::EINVAL) => self.resident_by_page(start, end),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn resident_by_page(&self, start: u64, end: u64) -> io::Result<(Vec<Region>, u64)> {
+        const PRESENT: u64 = 1 << 63;
+        const FILE: u64 = 1 << 61;
+        let page = PAGE as u64;
+        let next = end.min(start + TOGETHER);
+        let mut entries = vec![0; ((next - start) / page * 8) as usize];
+        let got = self.pagemap.read_at(&mut entries, start / page * 8)?;
+        let mut found: Vec<Region> = Vec::new();
+        for (i, entry) in entries[..got].chunks_exact(8).enumerate() {
+            let bits = u64::from_ne_bytes(entry.try_into().unwrap_or_default());
+            if bits & PRESENT == 0 || bits & FILE != 0 {
+                continue;
+            }
+            let at = start + i as u64 * page;
+            match found.last_mut() {
+                Some(last) if last.end == at => last.end += page,
+                _ => found.push(Region { start: at, end: at + page, categories: 0 }),
+            }
+        }
+        Ok((found, next))
+    }
+
+    /// Copies what is there from an address on; how many bytes it got.
+    pub fn read(&self, address: u64, into: &mut [u8]) -> usize {
+        self.memory.read_at(into, address).unwrap_or(0)
+    }
+}
+
+/// The range of a line of `maps`, if it can hold private anonymous pages: those of files that were written to
+/// are such pages too.
+fn private(line: &str) -> Option<Private> {
+    let (range, rest) = line.split_once(' ')?;
+    let (start, end) = range.split_once('-')?;
+    let permissions = rest.get(..4)?;
+    // Names may hold blanks: what is left of the first five words.
+    let name = rest.splitn(5, ' ').nth(4).unwrap_or("").trim_start();
+    let special = name.starts_with("[v") || name.starts_with("/dev/");
+    if !permissions.ends_with('p') || special {
+        return None;
+    }
+    let address = |text| u64::from_str_radix(text, 16).ok();
+    Some(Private { start: address(start)?, end: address(end)?, name: name.to_owned() })
+}
+
+/// What the kernel's search for pages is asked (`struct pm_scan_arg`).
+#[repr(C)]
+struct Scan {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    regions: u64,
+    regions_len: u64,
+    max_pages: u64,
+    inverted: u64,
+    mask: u64,
+    any_of: u64,
+    wanted: u64,
+}
+
+/// Searches for pages that are present, of no file, and not the page of zeros. Returns how many regions were found, and where the search ended.
+pub fn scan(pagemap: &File, start: u64, end: u64, found: &mut [Region]) -> nix::Result<(usize, u64)> {
+    const SCAN: std::ffi::c_ulong = 0xC060_6610;
+    const FILE: u64 = 1 << 2;
+    const PRESENT: u64 = 1 << 3;
+    const ZERO: u64 = 1 << 5;
+    let mut argument = Scan {
+        size: size_of::<Scan>() as u64,
+        flags: 0,
+        start,
+        end,
+        walk_end: 0,
+        regions: found.as_mut_ptr() as u64,
+        regions_len: found.len() as u64,
+        max_pages: 0,
+        inverted: FILE | ZERO,
+        mask: FILE | PRESENT | ZERO,
+        any_of: 0,
+        wanted: PRESENT,
+    };
+    // SAFETY: the structure is the one of the call, and says how long the array is that the kernel fills.
+    let count = unsafe { nix::libc::ioctl(pagemap.as_raw_fd(), SCAN as _, &mut argument) };
+    let count = Errno::result(count)?;
+    Ok((usize::try_from(count).unwrap_or(0).min(found.len()), argument.walk_end))
+}
+
+/// A process whose pages were listed.
+pub struct Process {
+    memory: Memory,
+    mappings: Vec<Mapping>,
+}
+
+impl Process {
+    /// Lists the pages that it has resident.
+    pub fn open(pid: i32) -> Result<Self, Error> {
+        let fail = |error| Error::Process(pid, error);
+        let memory = Memory::open(pid).map_err(fail)?;
+        let mut mappings = Vec::new();
+        for Private { start, end, name } in memory.private().map_err(fail)? {
+            let (mut runs, mut at) = (Vec::new(), start);
+            while at < end {
+                let (found, next) = match memory.resident(at, end) {
+                    Ok(found) => found,
+                    Err(error) if error.raw_os_error() == Some(Errno::ESRCH as i32) => {
+                        return Err(Error::Vanished(pid));
+                    }
+                    Err(error) => return Err(fail(error)),
+                };
+                runs.extend(
+                    found
+                        .iter()
+                        .map(|it| Run { address: it.start, pages: (it.end - it.start) / PAGE as u64 }),
+                );
+                at = next;
+            }
+            let name = if name.is_empty() { "[anonymous]".into() } else { name };
+            if !runs.is_empty() {
+                mappings.push(Mapping { name, start, runs });
+            }
+        }
+        if mappings.is_empty() {
+            return Err(Error::NoMemory(pid));
+        }
+        Ok(Process { memory, mappings })
+    }
+}
+
+impl Source for Process {
+    fn mappings(&self) -> &[Mapping] {
+        &self.mappings
+    }
+
+    fn read(&self, address: u64, into: &mut [u8]) -> usize {
+        self.memory.read(address, into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mappings_that_can_hold_private_pages() {
+        let range = |start, end, name: &str| Some(Private { start, end, name: name.into() });
+        assert_eq!(private("1000-3000 rw-p 00000000 00:00 0 "), range(0x1000, 0x3000, ""));
+        assert_eq!(
+            private("1000-3000 rw-p 00000000 00:00 0          [heap]"),
+            range(0x1000, 0x3000, "[heap]")
+        );
+        assert_eq!(
+            private("1000-3000 r--p 00002000 08:01 77   /usr/lib/a b.so"),
+            range(0x1000, 0x3000, "/usr/lib/a b.so")
+        );
+        assert_eq!(private("1000-3000 rw-s 00000000 00:01 9    /memfd:x (deleted)"), None);
+        assert_eq!(private("1000-3000 rw-p 00000000 00:05 9    /dev/nvidia0"), None);
+        assert_eq!(private("1000-3000 r--p 00000000 00:00 0    [vvar]"), None);
+        assert_eq!(private(""), None);
+    }
+
+    #[test]
+    fn both_ways_find_the_same_pages() {
+        let memory = Memory::open(std::process::id() as i32).unwrap();
+        // A block of its own, with a page in the middle that is not there.
+        let mut block = vec![1u8; 4 << 20];
+        let page = PAGE as u64;
+        let start = (block.as_mut_ptr() as u64).next_multiple_of(page) + page;
+        let end = start + 100 * page;
+        let hole = start + 50 * page;
+        // SAFETY: within the block, whose bytes may have any value; they read as zero afterwards.
+        let given = unsafe { nix::libc::madvise(hole as *mut _, PAGE, nix::libc::MADV_DONTNEED) };
+        assert_eq!(given, 0);
+        let pages = |regions: Vec<Region>| regions.iter().map(|r| (r.start, r.end)).collect::<Vec<_>>();
+        let wanted = vec![(start, hole), (hole + page, end)];
+        assert_eq!(pages(memory.resident_by_page(start, end).unwrap().0), wanted);
+        assert_eq!(pages(memory.resident(start, end).unwrap().0), wanted);
+        assert_eq!(block[0], 1);
+    }
+}

@@ -1,0 +1,360 @@
+//! `memfold analyze`: would compressed memory help, and how far could one go?
+//!
+//! The work is the crate `memfold-analyze`'s; here it is asked for, paced, shown and printed.
+
+pub mod args;
+mod found;
+mod page;
+mod picture;
+mod text;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use memfold_analyze::advice::{self, Outlooks};
+use memfold_analyze::idle::{self, WorkingSet};
+use memfold_analyze::index::Index;
+use memfold_analyze::measure::Measure;
+use memfold_analyze::odds::Odds;
+use memfold_analyze::sample::{self, Order};
+use memfold_analyze::source::{self, Process, Source};
+use memfold_analyze::{Error, PAGE, depend};
+use memfold_codec::{Codec, codec};
+
+use self::args::AnalyzeArgs;
+use self::found::{Analysis, OddsRow, Part, Pattern, Ratio};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::size::{self, Human};
+use crate::{cgroup, procfs, trace};
+
+/// Codecs that are compared page by page, and those with larger blocks.
+const BY_PAGE: [&str; 7] = ["lz4", "zstd:1", "zstd:3", "pbpm", "wkdm", "auto", "auto:dense"];
+const BY_BLOCK: [&str; 3] = ["lz4", "zstd:1", "auto:dense"];
+const BLOCK_PAGES: [usize; 3] = [4, 8, 16];
+/// Clusters are looked at until the error of the first ratio is so small, but no fewer than this.
+const ERROR: f64 = 0.005;
+const CLUSTERS: u64 = 256;
+/// Mappings that are listed.
+const MAPPINGS: usize = 20;
+/// What is compressed may take more by this than is expected, with the recommended limit.
+const MARGIN: f64 = 0.05;
+/// More compressed bytes than expected, for which chances are listed.
+const MARGINS: [f64; 6] = [0.005, 0.01, 0.02, 0.05, 0.1, 0.25];
+/// Limits that are listed, as parts of what is resident.
+const LIMITS: [f64; 8] = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
+/// Parts of memory that may be in use, where nobody knows.
+const IN_USE: [f64; 4] = [0.1, 0.25, 0.5, 0.75];
+
+/// What is looked at.
+enum Subject {
+    Process(i32),
+    Files(Vec<OsString>),
+}
+
+/// Analyses. The result is the exit status.
+pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
+    let subject = subject(&args.what)?;
+    let main = codec(&args.codec).map_err(|error| {
+        Failure::new(format!(
+            "--codec '{}': {error}; 'memfold bench --codec all' shows all there are",
+            args.codec
+        ))
+    })?;
+    let limit = args.limit.as_deref().map(limit).transpose()?;
+    for (option, value) in [("--idle", args.idle), ("--time", args.time), ("--slowdown", args.slowdown)] {
+        if !(0.0..=86_400.0).contains(&value) {
+            return Err(Failure::new(format!("{option} {value}: give a number from 0 to 86400")));
+        }
+    }
+    let report = args.report.as_deref().map(|path| Output::prepare(path, "--report")).transpose()?;
+    let begin = Instant::now();
+    let bar = bar(args.quiet);
+
+    let (kind, what) = match &subject {
+        Subject::Process(pid) => {
+            let name = procfs::name(*pid).unwrap_or_default();
+            ("process", format!("process {pid} ({name})"))
+        }
+        Subject::Files(paths) => {
+            let names: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
+            ("pages", names.join(", "))
+        }
+    };
+    // Before pages are read, which is a use of them.
+    let set = match &subject {
+        Subject::Process(pid) if args.idle > 0.0 => {
+            bar.set_message("seeing what is in use");
+            let progress = |share: f64| {
+                bar.set_position((share * 500.0) as u64);
+                true
+            };
+            idle::watch(*pid, Duration::from_secs_f64(args.idle), progress).map_err(failure)?
+        }
+        _ => None,
+    };
+    bar.set_message("finding the pages");
+    let (source, kind): (Box<dyn Source>, _) = match &subject {
+        Subject::Process(pid) => (Box::new(Process::open(*pid).map_err(failure)?), kind),
+        Subject::Files(paths) => {
+            let is_core = matches!(&paths[..], [path] if source::is_core(path.as_ref()).map_err(failure)?);
+            (source::open(paths).map_err(failure)?, if is_core { "core" } else { kind })
+        }
+    };
+    let index = Index::new(source.mappings());
+    let sampling = Instant::now();
+    bar.set_message("compressing");
+    let (measure, order) = measure(&*source, &index, main, args.time, &bar)?;
+    bar.finish_and_clear();
+    if measure.pages.is_empty() {
+        return Err(match subject {
+            Subject::Process(pid) => failure(Error::Vanished(pid)),
+            Subject::Files(_) => Failure::new(format!("no page of {what} could be read")),
+        });
+    }
+
+    let mut analysis = Analysis {
+        version: env!("CARGO_PKG_VERSION"),
+        kind,
+        what,
+        pages: index.pages(),
+        bytes: index.pages() * PAGE as u64,
+        sampled_pages: measure.pages.len() as u64,
+        sampling_seconds: sampling.elapsed().as_secs_f64(),
+        seconds: 0.0,
+        zero_share: measure.zeros as f64 / measure.pages.len() as f64,
+        same_filled_share: measure.same as f64 / measure.pages.len() as f64,
+        patterns: shares(memfold_codec::patterns::NAMES.into_iter().zip(measure.patterns.shares())),
+        pbpm_codes: shares(measure.patterns.coded()),
+        ratios: ratios(&measure, order.clusters()),
+        mappings: mappings(&*source, &measure, &set, order.clusters()),
+        mappings_in_all: source.mappings().len(),
+        size_histogram: histogram(&measure),
+        dependence: depend::measure(&measure.pages, index.pages()),
+        odds: Vec::new(),
+        working_set: set,
+        limits: Vec::new(),
+        recommended: None,
+        asked: None,
+        needs: Vec::new(),
+    };
+    foretell(&mut analysis, &measure, order.clusters(), limit, args.slowdown / 100.0);
+    analysis.seconds = begin.elapsed().as_secs_f64();
+
+    let text = if args.json {
+        serde_json::to_string_pretty(&analysis)
+            .map_err(|e| Failure::new(format!("cannot write the result as JSON: {e}")))?
+            + "\n"
+    } else {
+        text::write(&analysis)
+    };
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::new(format!("cannot write to standard output: {error}")))?;
+    if let Some(report) = report {
+        report
+            .write(page::write(&analysis).as_bytes())
+            .map_err(|error| Failure::new(format!("the report could not be written: {error}")))?;
+    }
+    Ok(0)
+}
+
+/// A number is a process, everything else files.
+fn subject(what: &[OsString]) -> Result<Subject, Failure> {
+    let number = |word: &OsString| {
+        word.to_str().filter(|it| it.bytes().all(|byte| byte.is_ascii_digit())).map(str::to_owned)
+    };
+    match what {
+        [one] if number(one).is_some() => {
+            let text = number(one).unwrap_or_default();
+            match text.parse::<i32>() {
+                Ok(pid) if pid > 0 => Ok(Subject::Process(pid)),
+                _ => Err(Failure::new(format!("{text} is no process id; a file of that name is ./{text}"))),
+            }
+        }
+        several => match several.iter().find_map(number) {
+            Some(pid) => Err(Failure::new(format!(
+                "'{pid}' is a process, which is analysed by itself: leave out the rest, or give ./{pid} if it is a file"
+            ))),
+            None => Ok(Subject::Files(several.to_vec())),
+        },
+    }
+}
+
+fn limit(text: &str) -> Result<u64, Failure> {
+    let size = size::parse(text).map_err(|why| {
+        Failure::new(format!(
+            "the limit '{text}' {why}; give a size like 512M, 1.5G, or 50% of this machine's memory"
+        ))
+    })?;
+    Ok(size.of(cgroup::memory_that_counts().unwrap_or(0)))
+}
+
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Process(pid, error) => trace::refused(pid, &error, &format!("sudo memfold analyze {pid}")),
+        other => Failure::new(other.to_string()),
+    }
+}
+
+fn bar(quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{msg:22} {bar:40} {percent:>3} %");
+    let bar = ProgressBar::new(1000);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// Compresses clusters until the error is small enough, the time is over, or there are no more.
+fn measure(
+    source: &dyn Source,
+    index: &Index,
+    main: &'static dyn Codec,
+    seconds: f64,
+    bar: &ProgressBar,
+) -> Result<(Measure, Order), Failure> {
+    let known = |name: &str| codec(name).ok();
+    let by_page =
+        BY_PAGE.iter().filter_map(|name| Some((known(name)?, 1))).filter(|(it, _)| it.name() != main.name());
+    let by_block = BLOCK_PAGES
+        .iter()
+        .flat_map(|pages| BY_BLOCK.iter().filter_map(|name| Some((known(name)?, *pages))))
+        .chain(BLOCK_PAGES.iter().map(|pages| (main, *pages)).filter(|_| !BY_BLOCK.contains(&main.name())));
+    let mut measure = Measure::new(main, by_page.chain(by_block));
+    let mut order = Order::new(index.pages());
+    let (begin, time) = (Instant::now(), Duration::from_secs_f64(seconds));
+    while let Some(number) = order.next() {
+        let cluster = sample::read(source, index, number);
+        // The slower codecs have most of the time, evenly.
+        let by_all = measure.aside() <= begin.elapsed().mul_f64(0.75);
+        measure.add(&cluster, by_all).map_err(|it| {
+            Failure::new(format!(
+                "the codec {} gave back other bytes than it was given: please report this",
+                it.0
+            ))
+        })?;
+        let (first, spent) = (&measure.trials()[0].sums, begin.elapsed());
+        let enough = first.clusters >= CLUSTERS
+            && first.relative_error(order.clusters()) <= ERROR
+            && measure.trials()[1..].iter().all(|trial| trial.sums.clusters >= CLUSTERS);
+        if enough || spent >= time && first.clusters >= 8 {
+            break;
+        }
+        let done =
+            (spent.as_secs_f64() / seconds.max(0.001)).max(first.clusters as f64 / order.clusters() as f64);
+        bar.set_position(500 + (done.min(1.0) * 500.0) as u64);
+    }
+    Ok((measure, order))
+}
+
+fn shares(patterns: impl IntoIterator<Item = (&'static str, f64)>) -> Vec<Pattern> {
+    patterns.into_iter().map(|(pattern, share)| Pattern { pattern, share }).collect()
+}
+
+fn ratios(measure: &Measure, clusters: u64) -> Vec<Ratio> {
+    let ratio = |(number, trial): (usize, &memfold_analyze::measure::Trial)| {
+        let (share, relative_error) = measure.share(number, clusters)?;
+        let (compress_us, decompress_us) = trial.sums.microseconds();
+        Some(Ratio {
+            codec: trial.codec.name(),
+            block_bytes: trial.pages * PAGE,
+            ratio: 1.0 / share,
+            relative_error: relative_error.min(1.0),
+            compress_us,
+            decompress_us,
+            raw_share: trial.sums.raw as f64 / trial.sums.blocks.max(1) as f64,
+        })
+    };
+    measure.trials().iter().enumerate().filter_map(ratio).collect()
+}
+
+fn mappings(source: &dyn Source, measure: &Measure, set: &Option<WorkingSet>, clusters: u64) -> Vec<Part> {
+    let all = source.mappings();
+    let pages: u64 = all.iter().map(|mapping| mapping.pages()).sum();
+    let part = |place: usize| {
+        let mapping = &all[place];
+        let sums = measure.by_mapping.get(&place);
+        // Its clusters are as large a part of all as its pages are.
+        let own = (clusters as f64 * mapping.pages() as f64 / pages.max(1) as f64).ceil() as u64;
+        let idle = set.as_ref().and_then(|set| set.by_mapping.get(&mapping.start));
+        Part {
+            name: mapping.name.clone(),
+            start: mapping.start,
+            bytes: mapping.pages() * PAGE as u64,
+            ratio: sums.and_then(|it| it.ratio()),
+            relative_error: sums.map(|it| it.relative_error(own.max(it.clusters)).min(1.0)),
+            idle_share: idle.map(|(resident, used)| 1.0 - *used as f64 / (*resident).max(1) as f64),
+        }
+    };
+    sample::largest(all, MAPPINGS).into_iter().map(part).collect()
+}
+
+/// Percent of the pages by 64ths of a page.
+fn histogram(measure: &Measure) -> Vec<f64> {
+    let mut bins = vec![0.0; 64];
+    for page in &measure.pages {
+        bins[(usize::from(page.bytes).saturating_sub(1) / (PAGE / 64)).min(63)] +=
+            100.0 / measure.pages.len() as f64;
+    }
+    bins
+}
+
+/// Chances, limits and the one that is recommended.
+fn foretell(analysis: &mut Analysis, measure: &Measure, clusters: u64, limit: Option<u64>, slowdown: f64) {
+    let Some((share, relative)) = measure.share(0, clusters) else { return };
+    // The interval is of 1.96 deviations.
+    let error = share * relative / 1.96;
+    let inflation = analysis.dependence.inflation;
+    let odds = |pages: f64| Odds::new(&measure.pages, pages, inflation, error);
+    let all = analysis.pages as f64;
+    if let (Some(real), Some(naive)) = (odds(all), Odds::new(&measure.pages, all, 1.0, 0.0)) {
+        let row = |margin: f64| OddsRow {
+            margin,
+            share: share * (1.0 + margin),
+            log10_exceeds: real.exceeds(real.mean() * (1.0 + margin)),
+            log10_exceeds_independent: naive.exceeds(naive.mean() * (1.0 + margin)),
+        };
+        analysis.odds = MARGINS.into_iter().map(row).collect();
+    }
+    analysis.needs = IN_USE.map(|part| (part, advice::needs(analysis.bytes, share, part))).to_vec();
+    let Some(set) = &analysis.working_set else { return };
+    let decompress_us = analysis.ratios.first().map_or(0.0, |it| it.decompress_us);
+    let outlooks = Outlooks { set, share, decompress_us, odds: &odds };
+    let resident = set.resident_bytes as f64;
+    analysis.limits = LIMITS.iter().map(|part| outlooks.of((resident * part) as u64)).collect();
+    analysis.asked = limit.map(|limit| outlooks.of(limit));
+    analysis.recommended = outlooks.recommended(slowdown, MARGIN + relative.min(1.0));
+}
+
+/// A codec that costs nothing and gains nothing to be named by what it does.
+fn ratio_words(ratio: &Ratio) -> String {
+    format!("{:.2} ± {:.2}", ratio.ratio, ratio.ratio * ratio.relative_error)
+}
+
+/// As `Human`, for tables.
+fn human(bytes: u64) -> String {
+    Human(bytes).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[&str]) -> Vec<OsString> {
+        words.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn numbers_are_processes() {
+        assert!(matches!(subject(&words(&["17"])), Ok(Subject::Process(17))));
+        assert!(matches!(subject(&words(&["./17"])), Ok(Subject::Files(_))));
+        assert!(matches!(subject(&words(&["a", "b"])), Ok(Subject::Files(files)) if files.len() == 2));
+        assert!(subject(&words(&["17", "a"])).is_err_and(|it| it.text.contains("./17")));
+        assert!(subject(&words(&["0"])).is_err() && subject(&words(&["99999999999"])).is_err());
+    }
+}
