@@ -71,6 +71,14 @@ impl Index {
     }
 }
 
+/// The places of those mappings that have most pages.
+pub fn largest(mappings: &[Mapping], most: usize) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..mappings.len()).collect();
+    places.sort_by_key(|place| std::cmp::Reverse(mappings[*place].pages()));
+    places.truncate(most);
+    places
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -165,12 +165,13 @@ impl Odds {
         if r.abs() < MIDDLE || u == 0.0 {
             return log_normal_tail((share - self.mean()) / (self.variance() / n).sqrt());
         }
-        // Below the mean it is the other tail that is small.
+        // Below the mean the other tail is computed. It is less than a half or so: where sizes are few the approximation may say otherwise, and is not
+        // believed.
         let (r, u, above) = (r.abs(), u.abs(), r > 0.0);
         let factor = mills(r) - 1.0 / r + 1.0 / u;
         let factor = if factor > 0.0 { factor } else { mills(r) };
         let log = (-r * r / 2.0 - (2.0 * PI).sqrt().ln() + factor.ln()).min(0.0);
-        if above { log } else { (-log.exp()).ln_1p().max(-std::f64::consts::LN_2 * 8.0) }
+        if above { log } else { (-log.exp()).ln_1p().max(-std::f64::consts::LN_2) }
     }
 
     /// Where the cumulant function's slope is `share`, which is within the range: by Newton's steps, and by halving where they lead astray.

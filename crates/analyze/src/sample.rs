@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use crate::PAGE;
-use crate::index::{Index, Mapping};
+use crate::index::Index;
 use crate::source::Source;
 
 /// Pages of a cluster.
@@ -95,14 +95,6 @@ pub fn read(source: &dyn Source, index: &Index, number: u64) -> Cluster {
         at += if (got as u64) < wanted { got as u64 + 1 } else { wanted };
     }
     cluster
-}
-
-/// How many pages of each mapping there are, for those with most of them.
-pub fn largest(mappings: &[Mapping], most: usize) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..mappings.len()).collect();
-    places.sort_by_key(|place| std::cmp::Reverse(mappings[*place].pages()));
-    places.truncate(most);
-    places
 }
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ fn usage(error: &clap::Error) -> i32 {
     }
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         say(
-            "nothing to do; try 'memfold run --limit 512M -- PROGRAM', 'memfold doctor', 'memfold bench FILE', 'memfold du DIR', 'memfold disk --help' or 'memfold --help'",
+            "nothing to do; try 'memfold run --limit 512M -- PROGRAM', 'memfold analyze PID', 'memfold doctor', 'memfold bench FILE', 'memfold du DIR', 'memfold disk --help' or 'memfold --help'",
         );
         return FAILED;
     }

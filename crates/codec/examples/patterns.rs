@@ -6,14 +6,11 @@
 //! 4 KiB, and same-filled pages are skipped. A word counts for the first pattern
 //! that it fits: of zeros, then of the dictionary, then of zeros again.
 
+use memfold_codec::patterns::{AFTER, BEFORE, NAMES};
 use memfold_codec::same_filled;
 
-/// The patterns before the dictionary is asked, and those after it.
-const BEFORE: [(&str, u32); 3] = [("zzzz", 0xFFFF_FFFF), ("zzzx", 0xFFFF_FF00), ("zxzx", 0xFF00_FF00)];
-const MATCHES: [(&str, u32); 4] =
-    [("mmmm", 0xFFFF_FFFF), ("mmmx", 0xFFFF_FF00), ("mmxx", 0xFFFF_0000), ("xmxx", 0x00FF_0000)];
-const AFTER: [(&str, u32); 5] =
-    [("zzxx", 0xFFFF_0000), ("zxxx", 0xFF00_0000), ("xzzz", 0x00FF_FFFF), ("xxzz", 0x0000_FFFF), ("xxxx", 0)];
+/// What has to be alike in a match, the longest first.
+const MATCHES: [u32; 4] = [0xFFFF_FFFF, 0xFFFF_FF00, 0xFFFF_0000, 0x00FF_0000];
 
 /// Sets of words seen lately; the oldest of a set makes room.
 struct Dictionary {
@@ -35,7 +32,7 @@ impl Dictionary {
     fn find(&self, word: u32) -> Option<usize> {
         let set = self.set(word) * self.ways;
         let words = &self.words[set..set + self.ways];
-        MATCHES.iter().position(|(_, mask)| words.iter().any(|there| (there ^ word) & mask == 0))
+        MATCHES.iter().position(|mask| words.iter().any(|there| (there ^ word) & mask == 0))
     }
 
     fn insert(&mut self, word: u32) {
@@ -92,23 +89,18 @@ fn main() {
     }
     let data: Vec<Vec<u8>> = arguments.iter().map(|file| std::fs::read(file).expect("a file")).collect();
     let mut rows = Vec::new();
-    let names: Vec<&str> = BEFORE.iter().map(|(name, _)| *name).collect();
-    let matches = MATCHES.iter().map(|(name, _)| *name);
-    let names: Vec<&str> =
-        names.into_iter().chain(matches).chain(AFTER.iter().map(|(name, _)| *name)).collect();
     print!("| dictionary |");
-    names.iter().for_each(|name| print!(" {name} |"));
-    println!("\n|{}", " --- |".repeat(names.len() + 1));
+    NAMES.iter().for_each(|name| print!(" {name} |"));
+    println!("\n|{}", " --- |".repeat(NAMES.len() + 1));
     for (size, ways) in [(16, 1), (16, 2), (16, 4), (32, 1), (32, 2), (32, 4), (64, 2), (256, 2)] {
-        let mut counts = vec![0_u64; names.len()];
+        let mut counts = vec![0_u64; NAMES.len()];
         for page in data.iter().flat_map(|data| data.chunks_exact(4096)) {
             if same_filled(page).is_some() {
                 continue;
             }
             let mut dictionary = Dictionary::new(size, ways);
             for word in page.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four"))) {
-                let fits =
-                    |patterns: &[(&str, u32)]| patterns.iter().position(|(_, zeros)| word & zeros == 0);
+                let fits = |patterns: &[u32]| patterns.iter().position(|zeros| word & zeros == 0);
                 if let Some(i) = fits(&BEFORE) {
                     counts[i] += 1;
                     continue;
@@ -130,6 +122,6 @@ fn main() {
         rows.push((kind, shares));
     }
     if let Some(path) = svg {
-        std::fs::write(path, chart(&names, &rows)).expect("a chart");
+        std::fs::write(path, chart(&NAMES, &rows)).expect("a chart");
     }
 }

@@ -10,9 +10,10 @@ use crate::pbpm::{Dictionary, Match};
 pub const NAMES: [&str; 12] =
     ["zzzz", "zzzx", "zxzx", "mmmm", "mmmx", "mmxx", "xmxx", "zzxx", "zxxx", "xzzz", "xxzz", "xxxx"];
 
-/// Zero bits of those before the dictionary is asked, and of those behind it.
-const BEFORE: [u32; 3] = [0xFFFF_FFFF, 0xFFFF_FF00, 0xFF00_FF00];
-const AFTER: [u32; 5] = [0xFFFF_0000, 0xFF00_0000, 0x00FF_FFFF, 0x0000_FFFF, 0];
+/// Zero bits of those that are tried before the dictionary is asked, and of those behind it.
+pub const BEFORE: [u32; 3] = [0xFFFF_FFFF, 0xFFFF_FF00, 0xFF00_FF00];
+#[allow(missing_docs)]
+pub const AFTER: [u32; 5] = [0xFFFF_0000, 0xFF00_0000, 0x00FF_FFFF, 0x0000_FFFF, 0];
 
 /// How many words have which pattern, with the dictionary of `pbpm`: 16 words in sets of two, empty at the beginning of each page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

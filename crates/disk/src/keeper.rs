@@ -1,7 +1,7 @@
 //! The thread that works beside those who use the device.
 //!
 //! It goes over all blocks again and again, at least [`Options::cold`] apart: a block of which no page was used since it came by is made denser. It drops
-//! uncompressed pages that were not used, and keeps the store dense as its pacer says. When a pass finds nothing to do it gives back what is there for changes.
+//! uncompressed pages that were not used, and keeps the store dense as its pacer says. Once nothing happens it gives back what was worked in, and when a pass finds nothing to do, what else is there for changes.
 
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -20,6 +20,8 @@ use crate::options::Options;
 
 /// How long it sleeps where nothing happens.
 const IDLE: Duration = Duration::from_millis(250);
+/// After so long without any activity nobody needs what it was worked in.
+const QUIET: Duration = Duration::from_millis(500);
 /// Bytes that the store moves before others have their turn.
 const MOVES: usize = 2 << 20;
 
@@ -43,6 +45,14 @@ struct Pass {
     activity: u64,
     found: bool,
     /// It found nothing, and what is only needed for changes has been given back.
+    rested: bool,
+}
+
+/// Since when nothing has happened.
+struct Quiet {
+    activity: u64,
+    since: Instant,
+    /// What it was worked in has been given back.
     rested: bool,
 }
 
@@ -74,6 +84,7 @@ impl Disk {
         let begun = Instant::now();
         let mut pacer = Pacer::new();
         let mut pass = Pass { begun, next: None, activity: u64::MAX, found: true, rested: false };
+        let mut quiet = Quiet { activity: 0, since: begun, rested: true };
         let mut paced = u64::MAX;
         loop {
             // What was freed leaves holes; where nothing happened there are none.
@@ -98,6 +109,7 @@ impl Disk {
             if self.go_on(&mut pass, stop) {
                 sleep = Duration::ZERO;
             }
+            self.heed_quiet(&mut quiet, activity);
             let stopped = locked(&stop.stop);
             let stopped = if sleep.is_zero() {
                 stopped
@@ -106,6 +118,19 @@ impl Disk {
             };
             if *stopped {
                 return;
+            }
+        }
+    }
+
+    /// Gives back what it was worked in, once nothing has happened for a while. For swap it stays.
+    fn heed_quiet(&self, quiet: &mut Quiet, activity: u64) {
+        if activity != quiet.activity {
+            *quiet = Quiet { activity, since: Instant::now(), rested: false };
+        } else if !quiet.rested && quiet.since.elapsed() >= QUIET {
+            quiet.rested = true;
+            if !self.is_for_swap() {
+                self.works.rest(&self.store, self.layout);
+                locked(&self.making).work().rest(&self.store, self.layout);
             }
         }
     }

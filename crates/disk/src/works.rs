@@ -88,6 +88,11 @@ impl Works {
         self.memories.iter().map(|it| bytes(it) as u64).sum()
     }
 
+    /// Gives back what those that nobody uses now have touched to compress in.
+    pub fn rest<M: Memory>(&self, store: &Tiered<M>, layout: Layout) {
+        locked(&self.free).iter_mut().for_each(|work| work.rest(store, layout));
+    }
+
     /// Waits until there is one. Nobody who waits has a lock, nor does who has one wait for another.
     pub fn take(&self) -> Lent<'_> {
         let mut free = locked(&self.free);

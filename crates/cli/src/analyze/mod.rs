@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressStyle};
 use memfold_analyze::advice::{self, Outlooks};
 use memfold_analyze::idle::{self, WorkingSet};
-use memfold_analyze::index::Index;
+use memfold_analyze::index::{self, Index};
 use memfold_analyze::measure::Measure;
 use memfold_analyze::odds::Odds;
 use memfold_analyze::sample::{self, Order};
@@ -291,7 +291,7 @@ fn mappings(source: &dyn Source, measure: &Measure, set: &Option<WorkingSet>, cl
             idle_share: idle.map(|(resident, used)| 1.0 - *used as f64 / (*resident).max(1) as f64),
         }
     };
-    sample::largest(all, MAPPINGS).into_iter().map(part).collect()
+    index::largest(all, MAPPINGS).into_iter().map(part).collect()
 }
 
 /// Percent of the pages by 64ths of a page.
@@ -331,7 +331,7 @@ fn foretell(analysis: &mut Analysis, measure: &Measure, clusters: u64, limit: Op
     analysis.recommended = outlooks.recommended(slowdown, MARGIN + relative.min(1.0));
 }
 
-/// A codec that costs nothing and gains nothing to be named by what it does.
+/// A ratio and half of its interval.
 fn ratio_words(ratio: &Ratio) -> String {
     format!("{:.2} ± {:.2}", ratio.ratio, ratio.ratio * ratio.relative_error)
 }
