@@ -57,6 +57,8 @@ pub struct Stats {
     pub supervisor_cpu_seconds: f64,
     /// Time that the programs' threads waited for room.
     pub throttled_seconds: f64,
+    /// Time in which at least one thread of a process waited for memfold, of all processes.
+    pub stalled_seconds: f64,
     /// What `peak_resident_bytes` was measured with.
     pub peak_resident_source: &'static str,
     /// How far the peak was above the limit.
@@ -144,6 +146,7 @@ impl Stats {
             runtime_cpu_seconds: count("runtime_cpu_ns") as f64 / 1e9,
             supervisor_cpu_seconds: own_cpu.0 + own_cpu.1,
             throttled_seconds: count("throttled_ns") as f64 / 1e9,
+            stalled_seconds: count("stalled_ns") as f64 / 1e9,
             peak_resident_source: seen.source,
             over_limit_bytes: peak_resident.saturating_sub(settings.limit),
             peak_evicted_bytes: evicted,

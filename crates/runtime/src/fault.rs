@@ -232,9 +232,16 @@ impl Handler {
         }
     }
 
-    /// Serves a fault.
+    /// Serves a fault, for which somebody waits.
     pub fn serve(&mut self, fault: Fault) {
         let begin = sys::now_ns();
+        self.runtime.stall.enter(begin);
+        self.serve_from(fault, begin);
+        let stalled = self.runtime.stall.leave(sys::now_ns());
+        self.runtime.slot().counters.stalled_ns.fetch_add(stalled, Relaxed);
+    }
+
+    fn serve_from(&mut self, fault: Fault, begin: u64) {
         if fault.touch == Touch::Protected {
             self.let_copy(fault);
             return;
@@ -252,6 +259,7 @@ impl Handler {
                     if placed == Placed::Done {
                         let end = sys::now_ns();
                         self.runtime.shared().note_fault(end - begin);
+                        self.runtime.slot().counters.fault_ns.fetch_add(end - begin, Relaxed);
                         self.runtime.keep_awake(begin, self.served_ns);
                         self.served_ns = end;
                     }

@@ -121,6 +121,7 @@ pub fn child() {
     runtime.changes.fetch_add(1, Relaxed);
     runtime.moving.store(0, Relaxed);
     runtime.serving.store(0, Relaxed);
+    runtime.stall.reset();
     runtime.stoppable.store(0, Relaxed);
     runtime.paused.store(0, Relaxed);
     runtime.keeper_paused.store(false, Relaxed);

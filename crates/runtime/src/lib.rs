@@ -64,6 +64,8 @@ mod preload;
 #[cfg(target_os = "linux")]
 mod runtime;
 #[cfg(target_os = "linux")]
+mod stall;
+#[cfg(target_os = "linux")]
 mod standby;
 #[cfg(target_os = "linux")]
 mod start;

@@ -14,6 +14,7 @@ use crate::lock::Lock;
 use crate::mounts::OrdinaryMounts;
 use crate::order::{Order, Proxy};
 use crate::shared::{Shared, Slot, state};
+use crate::stall::Stall;
 use crate::standby::Standby;
 use crate::sys::{self, Fd, PAGE, advice};
 use crate::table::{State, Table};
@@ -177,6 +178,8 @@ pub struct Runtime {
     pub deferred: AtomicU32,
     /// Handlers that serve a fault right now.
     pub serving: AtomicU32,
+    /// Whether a thread of the program waits, and since when.
+    pub stall: Stall,
     /// Where the keeper keeps its list of mappings.
     pub keeper_memory: AtomicUsize,
     /// Where the keeper lives.
@@ -303,6 +306,7 @@ impl Runtime {
             reading: [const { AtomicU32::new(0) }; WORKERS],
             deferred: AtomicU32::new(0),
             serving: AtomicU32::new(0),
+            stall: Stall::new(),
             keeper_memory: AtomicUsize::new(0),
             keeper_place: Place::new(),
             worker_places: [const { Place::new() }; WORKERS],

@@ -28,7 +28,7 @@ pub const ENV_SHARED: &str = "MEMFOLD_SHARED";
 /// "memfold\0" read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memfold\0");
 /// Version of the layout of [`Shared`].
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Processes of one tree that can be managed at the same time.
 pub const SLOTS: usize = 1024;
 /// Messages that processes can leave for the supervisor before one is lost.
@@ -160,6 +160,10 @@ pub struct Counters {
     pub throttled_ns: AtomicU64,
     /// Looks of the keeper that found the limit passed and nothing left to be taken away.
     pub full_looks: AtomicU64,
+    /// Time in which at least one thread of the program waited, for a page or for room, ns: see `stall.rs`.
+    pub stalled_ns: AtomicU64,
+    /// Time that faults on compressed pages took, ns, one after the other.
+    pub fault_ns: AtomicU64,
 }
 
 /// One process.
@@ -306,7 +310,7 @@ impl Slot {
 
 impl Counters {
     /// Names and values, for statistics.
-    pub fn each(&self) -> [(&'static str, &AtomicU64); 10] {
+    pub fn each(&self) -> [(&'static str, &AtomicU64); 12] {
         [
             ("pages_compressed", &self.pages_compressed),
             ("pages_same_filled", &self.pages_same_filled),
@@ -318,6 +322,8 @@ impl Counters {
             ("runtime_cpu_ns", &self.runtime_cpu_ns),
             ("throttled_ns", &self.throttled_ns),
             ("full_looks", &self.full_looks),
+            ("stalled_ns", &self.stalled_ns),
+            ("fault_ns", &self.fault_ns),
         ]
     }
 

@@ -144,8 +144,13 @@ fn got_near_limit(at: usize, bytes: usize) {
 }
 
 fn wait_for_room() {
+    let has_room = || RUNTIME.debt.load(Acquire) <= RUNTIME.margin.load(Relaxed);
+    if has_room() {
+        return;
+    }
     let begin = sys::now_ns();
-    while RUNTIME.debt.load(Acquire) > RUNTIME.margin.load(Relaxed)
+    RUNTIME.stall.enter(begin);
+    while !has_room()
         && !RUNTIME.exhausted.load(Relaxed)
         && !RUNTIME.hopeless.load(Relaxed)
         && RUNTIME.pause.load(Relaxed) == 0
@@ -156,6 +161,10 @@ fn wait_for_room() {
         RUNTIME.work.ring();
         RUNTIME.room.wait(seen, 1_000_000);
     }
+    let end = sys::now_ns();
+    let counters = &RUNTIME.slot().counters;
+    counters.throttled_ns.fetch_add(end - begin, Relaxed);
+    counters.stalled_ns.fetch_add(RUNTIME.stall.leave(end), Relaxed);
 }
 
 /// Defines functions that map memory.

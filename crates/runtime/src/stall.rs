@@ -1,0 +1,89 @@
+//! How long at least one thread of the program has waited for memfold: for a page, or for room.
+//!
+//! It is the measure of what a limit costs, as the kernel's pressure (PSI, "some") is for its own reclaim: waits of several threads at the same time count
+//! once. A wait begins when a handler has read of the fault; some microseconds before, in which it wakes, are not seen.
+//!
+//! ```text
+//!   63                                8 7        0
+//!  | since when, ns of the clock       | waiting  |
+//! ```
+
+use core::sync::atomic::{AtomicU64, Ordering::*};
+
+const WAITING: u64 = 0xFF;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Stall(AtomicU64);
+
+impl Stall {
+    /// Nobody waits.
+    pub const fn new() -> Self {
+        Stall(AtomicU64::new(0))
+    }
+
+    /// One more waits, from `now` on.
+    pub fn enter(&self, now: u64) {
+        // Handlers are few, and of those who wait for room beyond 255 only the time of the others would be counted.
+        let _ = self.0.fetch_update(AcqRel, Relaxed, |state| match state & WAITING {
+            0 => Some(now << 8 | 1),
+            WAITING => None,
+            _ => Some(state + 1),
+        });
+    }
+
+    /// One less. Returns what is to be counted: all of the time, if it was the last.
+    pub fn leave(&self, now: u64) -> u64 {
+        let before = self.0.fetch_update(AcqRel, Relaxed, |state| (state & WAITING > 0).then(|| state - 1));
+        match before {
+            Ok(state) if state & WAITING == 1 => (now & (u64::MAX >> 8)).saturating_sub(state >> 8),
+            _ => 0,
+        }
+    }
+
+    /// In a forked child: nobody waits there yet.
+    pub fn reset(&self) {
+        self.0.store(0, Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_at_the_same_time_count_once() {
+        let stall = Stall::new();
+        stall.enter(100);
+        stall.enter(150);
+        assert_eq!(stall.leave(200), 0);
+        assert_eq!(stall.leave(260), 160);
+        stall.enter(1000);
+        assert_eq!(stall.leave(1007), 7);
+        // One too many is nothing.
+        assert_eq!(stall.leave(2000), 0);
+        stall.enter(1 << 60);
+        stall.reset();
+        stall.enter(5);
+        assert_eq!(stall.leave(8), 3);
+    }
+
+    #[test]
+    fn threads_never_count_more_than_the_time() {
+        let (stall, clock, total) = (Stall::new(), AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        stall.enter(clock.fetch_add(1, SeqCst));
+                        let counted = stall.leave(clock.fetch_add(1, SeqCst));
+                        total.fetch_add(counted, SeqCst);
+                    }
+                });
+            }
+        });
+        let all = clock.load(SeqCst);
+        assert!(total.load(SeqCst) <= all && total.load(SeqCst) > 0);
+        assert_eq!(stall.0.load(SeqCst) & WAITING, 0);
+    }
+}
