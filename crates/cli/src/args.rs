@@ -28,6 +28,8 @@ pub enum Command {
     /// Say what compressed memory would save for a process, a core or files of pages, and which limit to choose
     #[command(after_help = analyze::HELP)]
     Analyze(AnalyzeArgs),
+    /// Say or change the limit of what runs under memfold
+    Limit(LimitArgs),
     /// Say what this machine offers, and how to repair what is missing
     Doctor(DoctorArgs),
     /// Measure codecs on files of memory, or take such a file from a process
@@ -97,6 +99,17 @@ pub enum OnFull {
     Grow,
     /// Say so and end the program
     Kill,
+}
+
+/// `memfold limit`.
+#[derive(Debug, Args)]
+pub struct LimitArgs {
+    /// A process that runs under memfold, or its supervisor ('memfold run')
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pid: i32,
+    /// The new limit for it and all that was started with it; without it the present one is printed
+    #[arg(value_name = "SIZE", allow_hyphen_values = true)]
+    pub size: Option<String>,
 }
 
 /// `memfold doctor`.

@@ -1,7 +1,7 @@
 //! The `memfold` command.
 //!
 //! `analyze` says whether it would help; `run` starts a program with the preload library and stays as its
-//! supervisor; `doctor` says what the machine offers; `bench` measures codecs;
+//! supervisor; `limit` changes what it may have; `doctor` says what the machine offers; `bench` measures codecs;
 //! `du` says what takes room on a disk; `disk` is one, in memory.
 //! Everything that is said about memory and faults comes out of the shared
 //! counters page (`memfold_runtime::shared`).
@@ -31,6 +31,7 @@ mod elf;
 mod failure;
 mod forks;
 mod group;
+mod limit;
 mod machine;
 mod output;
 mod preload;
@@ -48,6 +49,7 @@ mod supervisor;
 mod sys;
 mod trace;
 mod tree;
+mod trees;
 mod trials;
 mod uffd;
 mod userfault;
@@ -86,6 +88,7 @@ fn command(words: Vec<OsString>) -> i32 {
         args::Command::Run(args) => run::run(args),
         args::Command::Doctor(args) => doctor::doctor(&args),
         args::Command::Analyze(args) => analyze::analyze(&args),
+        args::Command::Limit(args) => limit::limit(&args),
         args::Command::Bench(args) => bench::bench(&args),
         args::Command::Disk(args) => disk::disk(&args),
         args::Command::Du(args) => du::du(*args, &words),

@@ -55,7 +55,8 @@ impl Settings {
     }
 }
 
-fn limit(text: Option<&str>) -> Result<u64, Failure> {
+/// A limit, as it is written.
+pub fn limit(text: Option<&str>) -> Result<u64, Failure> {
     const HOW: &str = "give a size like --limit 512M, --limit 1.5G, a bare number of bytes, or --limit 50%";
     let Some(text) = text else {
         return Err(Failure::new(format!("there is no limit to hold; {HOW}")));

@@ -122,11 +122,13 @@ impl Stats {
         let count = |name: &str| counters.iter().find(|(n, _)| *n == name).map_or(0, |(_, value)| *value);
         let (user, system) = cpu_seconds(UsageWho::RUSAGE_CHILDREN);
         let own_cpu = cpu_seconds(UsageWho::RUSAGE_SELF);
+        // As it is at the end: it may have been changed.
+        let limit = shared.limit_bytes.load(Relaxed);
         Self {
             version: env!("CARGO_PKG_VERSION"),
             exit_status: ending.status(),
             wall_seconds: seen.wall.as_secs_f64(),
-            limit_bytes: settings.limit,
+            limit_bytes: limit,
             peak_resident_bytes: peak_resident,
             peak_logical_bytes: peak(shared.peak_logical.load(Relaxed), seen.peak_logical),
             peak_payload_bytes: shared.peak_payload.load(Relaxed),
@@ -148,7 +150,7 @@ impl Stats {
             throttled_seconds: count("throttled_ns") as f64 / 1e9,
             stalled_seconds: count("stalled_ns") as f64 / 1e9,
             peak_resident_source: seen.source,
-            over_limit_bytes: peak_resident.saturating_sub(settings.limit),
+            over_limit_bytes: seen.over_changed_limit.unwrap_or(peak_resident.saturating_sub(limit)),
             peak_evicted_bytes: evicted,
             supervisor_resident_bytes: seen.own_resident,
             processes_unmanaged: seen.unmanaged,

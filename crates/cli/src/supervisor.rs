@@ -33,6 +33,8 @@ const NEAR: Duration = Duration::from_millis(10);
 const NEAR_SHARED: Duration = Duration::from_millis(3);
 /// A call by a process is answered, but not more often than this.
 const CALLED: Duration = Duration::from_millis(2);
+/// So long it may take until a lower limit is held.
+const SHRINKS: Duration = Duration::from_secs(5);
 /// How fast memory is thought to grow, bytes a second.
 const GROWTH: u64 = 4 << 30;
 
@@ -45,6 +47,9 @@ pub struct Seen {
     pub peak_logical: u64,
     /// What `peak_resident` was taken from.
     pub source: &'static str,
+    /// How far memory was above the limit at that time, at most, if the limit was changed; what is above a limit that was just lowered does not
+    /// count until it has come below it, or some seconds are over.
+    pub over_changed_limit: Option<u64>,
     /// Members that could not be managed.
     pub unmanaged: u64,
     /// In a member the runtime had stopped, or never began.
@@ -70,6 +75,9 @@ pub struct Supervisor<'a> {
     messages_read: u32,
     seen: Seen,
     series: Option<Series>,
+    /// The limit at the last look, and since when it is lower than what is resident because it was lowered.
+    limit: u64,
+    lowered: Option<Instant>,
 }
 
 impl<'a> Supervisor<'a> {
@@ -92,6 +100,8 @@ impl<'a> Supervisor<'a> {
             messages_read: 0,
             seen: Seen::default(),
             series: wants_series.then(Series::new),
+            limit: page.page.limit_bytes.load(Relaxed),
+            lowered: None,
         }
     }
 
@@ -229,12 +239,31 @@ impl<'a> Supervisor<'a> {
             self.seen.stopped |= slot.state.load(Relaxed) == shared::state::STOPPED;
         }
         let logical = resident.saturating_sub(payload + overhead) + evicted;
+        self.heed_limit(now, resident);
         self.seen.samples += 1;
         self.seen.peak_resident = self.seen.peak_resident.max(resident);
         self.seen.peak_logical = self.seen.peak_logical.max(logical);
         if let Some(series) = &mut self.series {
             let at = now.duration_since(self.begin).as_secs_f64();
             series.add(Point { at, resident, logical, payload });
+        }
+    }
+
+    /// The limit may have been changed (`memfold limit`).
+    fn heed_limit(&mut self, now: Instant, resident: u64) {
+        let limit = self.shared.limit_bytes.load(Relaxed);
+        if limit != self.limit {
+            let before = self.seen.peak_resident.saturating_sub(self.limit);
+            self.seen.over_changed_limit.get_or_insert(before);
+            self.lowered = (limit < self.limit).then_some(now);
+            self.limit = limit;
+        }
+        let Some(over) = &mut self.seen.over_changed_limit else { return };
+        if self.lowered.is_some_and(|since| resident <= limit || now.duration_since(since) > SHRINKS) {
+            self.lowered = None;
+        }
+        if self.lowered.is_none() {
+            *over = (*over).max(resident.saturating_sub(limit));
         }
     }
 

@@ -9,7 +9,7 @@ use clap_mangen::roff::{Roff, bold, roman};
 use crate::{definition, help};
 
 /// Of each command: how it is called, and what its page has behind the options.
-const WRITTEN: [(&str, &str, &str); 7] = [
+const WRITTEN: [(&str, &str, &str); 8] = [
     ("memfold", "memfold COMMAND [OPTIONS]", include_str!("man/memfold.man")),
     ("memfold-run", "memfold run --limit SIZE [OPTIONS] [--] CMD [ARG]...", include_str!("man/run.man")),
     (
@@ -17,6 +17,7 @@ const WRITTEN: [(&str, &str, &str); 7] = [
         "memfold analyze [OPTIONS] PID\nmemfold analyze [OPTIONS] CORE\nmemfold analyze [OPTIONS] FILE...",
         include_str!("man/analyze.man"),
     ),
+    ("memfold-limit", "memfold limit PID [SIZE]", include_str!("man/limit.man")),
     ("memfold-doctor", "memfold doctor [OPTIONS]", include_str!("man/doctor.man")),
     (
         "memfold-bench",
