@@ -16,7 +16,8 @@ rows="96M 128M 4
 64M 128M 2
 56M 96M 6
 128M 160M 3
-96M 128M 4 --paranoid"
+96M 128M 4 --paranoid
+1G 128M 3 --proactive=0.1 --stall=50%"
 if [ "${4:-}" = quick ]; then
     for case in malloc madvise random protect shared threads io context signals spawn exec brk code filemap eintr fuse daemon,random; do
         rows="$rows

@@ -57,9 +57,16 @@ Example: memfold run --limit 512M -- python3 report.py";
 /// `memfold run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The most memory that the program, its children and memfold may use together
-    #[arg(long, short, value_name = "SIZE", allow_hyphen_values = true)]
+    /// The most memory that the program, its children and memfold may use together; auto: as little as they need,
+    /// while they wait no longer than --stall says
+    #[arg(long, short, value_name = "SIZE|auto", allow_hyphen_values = true)]
     pub limit: Option<String>,
+    /// Compress what nobody has touched for so long, though there is room (30 seconds if not given)
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "30")]
+    pub proactive: Option<f64>,
+    /// With --limit auto or --proactive: the part of the time in which a thread may wait for memory
+    #[arg(long, value_name = "SHARE", default_value = "1%", allow_hyphen_values = true)]
+    pub stall: String,
     /// Write statistics to FILE as one JSON object at the end
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
@@ -107,8 +114,8 @@ pub struct LimitArgs {
     /// A process that runs under memfold, or its supervisor ('memfold run')
     #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub pid: i32,
-    /// The new limit for it and all that was started with it; without it the present one is printed
-    #[arg(value_name = "SIZE", allow_hyphen_values = true)]
+    /// The new limit for it and all that was started with it, or auto; without it the present one is printed
+    #[arg(value_name = "SIZE|auto", allow_hyphen_values = true)]
     pub size: Option<String>,
 }
 

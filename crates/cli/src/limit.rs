@@ -12,12 +12,18 @@ use crate::{settings, trees};
 pub fn limit(args: &LimitArgs) -> Result<i32, Failure> {
     let tree = trees::of(args.pid)?;
     let before = tree.page.limit_bytes.load(Relaxed);
+    let adapts = tree.page.stall_ppm.load(Relaxed) > 0 && tree.page.idle_ms.load(Relaxed) == 0;
     let resident = Human(tree.page.tree_resident());
     let text = match &args.size {
-        None => format!("{}\n", Human(before)),
+        None => format!("{}{}\n", Human(before), if adapts { ", auto" } else { "" }),
         Some(size) => {
             let now = settings::limit(Some(size))?;
             tree.page.limit_bytes.store(now, Relaxed);
+            let stall_ppm = if size == settings::AUTO { settings::STALL_PPM } else { 0 };
+            // What is compressed by age goes on.
+            if tree.page.idle_ms.load(Relaxed) == 0 && adapts != (stall_ppm > 0) {
+                tree.page.stall_ppm.store(stall_ppm, Relaxed);
+            }
             // The supervisor looks at once; the processes do within a tenth of a second.
             tree.page.pressure.fetch_add(1, AcqRel);
             format!(

@@ -31,9 +31,25 @@ pub struct Settings {
     pub on_full: OnFull,
     /// Bits of `shared::flags`.
     pub flags: u32,
+    /// What is done though there is room.
+    pub proactive: Proactive,
     /// The instructions that codecs are to use, if not the fastest.
     pub cpu: Option<Path>,
 }
+
+/// How memory is taken away although there is room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Proactive {
+    /// The share of time in which a thread may wait, of a million; 0: nothing is taken.
+    pub stall_ppm: u32,
+    /// What is untouched for so long, ms; 0: as much as that share allows.
+    pub idle_ms: u32,
+}
+
+/// What `--limit` takes besides sizes.
+pub const AUTO: &str = "auto";
+/// The share of `--stall` where it is not given.
+pub const STALL_PPM: u32 = 10_000;
 
 impl Settings {
     /// Checks the options.
@@ -45,7 +61,11 @@ impl Settings {
             flags |= if wanted { bit } else { 0 };
         }
         Ok(Self {
-            limit: limit(args.limit.as_deref())?,
+            limit: match args.limit.as_deref() {
+                None if args.proactive.is_some() => most()?,
+                text => limit(text)?,
+            },
+            proactive: proactive(args)?,
             codecs: codecs::parse(&args.codec)?,
             fill_ratio: fill_ratio(&args.fill_ratio)?,
             on_full: args.on_full,
@@ -55,12 +75,62 @@ impl Settings {
     }
 }
 
+/// Of the machine's memory, or the cgroup's, the part that is for others where nobody has said how much, at least.
+const SPARE: u64 = 16;
+
+/// The limit where only what is idle is to be compressed.
+fn most() -> Result<u64, Failure> {
+    let memory = cgroup::memory_that_counts().ok_or_else(|| {
+        Failure::new("/proc/meminfo does not say how much memory there is; give the most that may be used, for example --limit 512M")
+    })?;
+    Ok((memory - memory / SPARE).max(shared::SMALLEST_LIMIT))
+}
+
+fn proactive(args: &RunArgs) -> Result<Proactive, Failure> {
+    let stall_ppm = stall(&args.stall)?;
+    let is_auto = args.limit.as_deref() == Some(AUTO);
+    let idle_ms = match args.proactive {
+        None => 0,
+        Some(_) if is_auto => {
+            return Err(Failure::new(
+                "--limit auto and --proactive are two answers to one question; take --limit auto to compress as much as the program bears, or --proactive for what was not touched for a set time",
+            ));
+        }
+        Some(seconds) if (0.1..=1e6).contains(&seconds) => (seconds * 1000.0) as u32,
+        Some(seconds) => {
+            return Err(Failure::new(format!(
+                "--proactive={seconds} is no time from 0.1 to 1000000 seconds; give one like --proactive=30"
+            )));
+        }
+    };
+    let wanted = is_auto || args.proactive.is_some();
+    Ok(Proactive { stall_ppm: if wanted { stall_ppm } else { 0 }, idle_ms })
+}
+
+/// `1%`, or `0.01`; kept in millionths.
+fn stall(text: &str) -> Result<u32, Failure> {
+    let parsed = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse(),
+    };
+    match parsed {
+        Ok(share) if (1e-4..=0.5).contains(&share) => Ok((share * 1e6).round() as u32),
+        _ => Err(Failure::new(format!(
+            "the share '{text}' is not one from 0.01% to 50%; give one like --stall 1%"
+        ))),
+    }
+}
+
 /// A limit, as it is written.
 pub fn limit(text: Option<&str>) -> Result<u64, Failure> {
-    const HOW: &str = "give a size like --limit 512M, --limit 1.5G, a bare number of bytes, or --limit 50%";
+    const HOW: &str =
+        "give a size like --limit 512M, --limit 1.5G, a bare number of bytes, --limit 50%, or --limit auto";
     let Some(text) = text else {
         return Err(Failure::new(format!("there is no limit to hold; {HOW}")));
     };
+    if text == AUTO {
+        return most();
+    }
     let size = size::parse(text).map_err(|why| Failure::new(format!("the limit '{text}' {why}; {HOW}")))?;
     let memory = match cgroup::memory_that_counts() {
         Some(memory) => memory,
@@ -131,6 +201,8 @@ impl SharedPage {
             Relaxed,
         );
         page.supervisor.store(std::process::id(), Relaxed);
+        page.stall_ppm.store(settings.proactive.stall_ppm, Relaxed);
+        page.idle_ms.store(settings.proactive.idle_ms, Relaxed);
         page.fill_ratio.store(settings.fill_ratio, Relaxed);
         shared::store_text(&page.codec_fast, &settings.codecs.fast);
         shared::store_text(&page.codec_dense, settings.codecs.dense.as_deref().unwrap_or(""));
@@ -177,6 +249,17 @@ mod tests {
     }
 
     #[test]
+    fn shares_of_time() {
+        assert_eq!((stall("1%"), stall("0.05"), stall("0.01 %")), (Ok(10_000), Ok(50_000), Ok(100)));
+        let default = <crate::args::Cli as clap::Parser>::try_parse_from(["memfold", "run", "true"]).unwrap();
+        let crate::args::Command::Run(default) = default.command else { panic!() };
+        assert_eq!(stall(&default.stall), Ok(STALL_PPM));
+        for bad in ["", "1", "%", "0%", "0.001%", "51%", "-1%", "much", "NaN"] {
+            assert!(stall(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
     fn ratios() {
         assert_eq!(fill_ratio("56/64"), Ok(56));
         assert_eq!(fill_ratio("7/8"), Ok(56));
@@ -195,6 +278,7 @@ mod tests {
             fill_ratio: 40,
             on_full: OnFull::Kill,
             flags: 5,
+            proactive: Proactive { stall_ppm: 7, idle_ms: 8 },
             cpu: Some(Path::Scalar),
         };
         let shared = SharedPage::new(&settings).unwrap();
@@ -205,6 +289,7 @@ mod tests {
         assert_eq!(page.on_full.load(Relaxed), shared::on_full::KILL);
         assert_eq!(page.flags.load(Relaxed), 5);
         assert_eq!(page.fill_ratio.load(Relaxed), 40);
+        assert_eq!((page.stall_ppm.load(Relaxed), page.idle_ms.load(Relaxed)), (7, 8));
         assert_eq!(page.cpu_path.load(Relaxed), Path::Scalar as u64);
         let mut text = [0; 64];
         assert_eq!(shared::load_text(&page.codec_dense, &mut text), "zstd:1");

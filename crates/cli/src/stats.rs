@@ -59,6 +59,14 @@ pub struct Stats {
     pub throttled_seconds: f64,
     /// Time in which at least one thread of a process waited for memfold, of all processes.
     pub stalled_seconds: f64,
+    /// Memory of the tree on average over its time.
+    pub mean_resident_bytes: u64,
+    /// What the programs believed to have on average.
+    pub mean_logical_bytes: u64,
+    /// The share of time in which a thread may wait for memory that is taken although there is room; null if none is.
+    pub stall_target: Option<f64>,
+    /// What so long nobody touches is compressed although there is room; null if it does not depend on time.
+    pub idle_seconds: Option<f64>,
     /// What `peak_resident_bytes` was measured with.
     pub peak_resident_source: &'static str,
     /// How far the peak was above the limit.
@@ -124,6 +132,8 @@ impl Stats {
         let own_cpu = cpu_seconds(UsageWho::RUSAGE_SELF);
         // As it is at the end: it may have been changed.
         let limit = shared.limit_bytes.load(Relaxed);
+        let (stall_ppm, idle_ms) = (shared.stall_ppm.load(Relaxed), shared.idle_ms.load(Relaxed));
+        let mean = |byte_seconds: f64| (byte_seconds / seen.wall.as_secs_f64().max(1e-9)) as u64;
         Self {
             version: env!("CARGO_PKG_VERSION"),
             exit_status: ending.status(),
@@ -149,6 +159,10 @@ impl Stats {
             supervisor_cpu_seconds: own_cpu.0 + own_cpu.1,
             throttled_seconds: count("throttled_ns") as f64 / 1e9,
             stalled_seconds: count("stalled_ns") as f64 / 1e9,
+            mean_resident_bytes: mean(seen.resident_seconds),
+            mean_logical_bytes: mean(seen.logical_seconds),
+            stall_target: (stall_ppm > 0).then(|| f64::from(stall_ppm) / 1e6),
+            idle_seconds: (idle_ms > 0).then(|| f64::from(idle_ms) / 1e3),
             peak_resident_source: seen.source,
             over_limit_bytes: seen.over_changed_limit.unwrap_or(peak_resident.saturating_sub(limit)),
             peak_evicted_bytes: evicted,
@@ -197,7 +211,16 @@ impl Stats {
                 ),
             };
         }
-        let mut line = format!("{} were kept in {peak} (limit {limit})", Human(self.peak_logical_bytes));
+        let mut line = match self.stall_target {
+            None => format!("{} were kept in {peak} (limit {limit})", Human(self.peak_logical_bytes)),
+            Some(_) => format!(
+                "{} were kept in {} on average ({peak} at most), for which {} waited {:.1} s",
+                Human(self.mean_logical_bytes),
+                Human(self.mean_resident_bytes),
+                if self.processes > 1 { "processes" } else { "it" },
+                self.stalled_seconds
+            ),
+        };
         if self.passed_limit() {
             line += match (self.is_full, self.is_partly_managed) {
                 (_, true) => ", which is more than the limit: not every process was managed all the time",
@@ -286,7 +309,15 @@ mod tests {
 
     fn settings() -> Settings {
         let codecs = crate::codecs::parse("lz4,zstd:1").unwrap();
-        Settings { limit: 100 << 20, codecs, fill_ratio: 56, on_full: OnFull::Grow, flags: 0, cpu: None }
+        Settings {
+            limit: 100 << 20,
+            codecs,
+            fill_ratio: 56,
+            on_full: OnFull::Grow,
+            flags: 0,
+            proactive: Default::default(),
+            cpu: None,
+        }
     }
 
     fn stats(page: &Shared, seen: &Seen) -> Stats {

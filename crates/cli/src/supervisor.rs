@@ -50,6 +50,10 @@ pub struct Seen {
     /// How far memory was above the limit at that time, at most, if the limit was changed; what is above a limit that was just lowered does not
     /// count until it has come below it, or some seconds are over.
     pub over_changed_limit: Option<u64>,
+    /// What was resident over time, and logical: bytes times seconds.
+    pub resident_seconds: f64,
+    /// See `resident_seconds`.
+    pub logical_seconds: f64,
     /// Members that could not be managed.
     pub unmanaged: u64,
     /// In a member the runtime had stopped, or never began.
@@ -78,6 +82,8 @@ pub struct Supervisor<'a> {
     /// The limit at the last look, and since when it is lower than what is resident because it was lowered.
     limit: u64,
     lowered: Option<Instant>,
+    /// The last look, and what was resident then, and logical.
+    last: (Instant, u64, u64),
 }
 
 impl<'a> Supervisor<'a> {
@@ -102,6 +108,7 @@ impl<'a> Supervisor<'a> {
             series: wants_series.then(Series::new),
             limit: page.page.limit_bytes.load(Relaxed),
             lowered: None,
+            last: (begin, 0, 0),
         }
     }
 
@@ -240,6 +247,10 @@ impl<'a> Supervisor<'a> {
         }
         let logical = resident.saturating_sub(payload + overhead) + evicted;
         self.heed_limit(now, resident);
+        let (at, resident_then, logical_then) = std::mem::replace(&mut self.last, (now, resident, logical));
+        let seconds = now.duration_since(at).as_secs_f64();
+        self.seen.resident_seconds += (resident_then + resident) as f64 / 2.0 * seconds;
+        self.seen.logical_seconds += (logical_then + logical) as f64 / 2.0 * seconds;
         self.seen.samples += 1;
         self.seen.peak_resident = self.seen.peak_resident.max(resident);
         self.seen.peak_logical = self.seen.peak_logical.max(logical);

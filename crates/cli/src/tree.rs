@@ -423,8 +423,15 @@ mod tests {
     #[test]
     fn a_slot_that_comes_after_the_scan_is_not_counted_with_what_was_there_without_it() {
         let codecs = crate::codecs::parse("lz4,zstd:1").unwrap();
-        let settings =
-            Settings { limit: 100 << 20, codecs, fill_ratio: 56, on_full: OnFull::Grow, flags: 0, cpu: None };
+        let settings = Settings {
+            limit: 100 << 20,
+            codecs,
+            fill_ratio: 56,
+            on_full: OnFull::Grow,
+            flags: 0,
+            proactive: Default::default(),
+            cpu: None,
+        };
         let page = SharedPage::new(&settings).unwrap();
         let mut child = Command::new("sleep").arg("100").spawn().unwrap();
         let pid = child.id() as i32;

@@ -17,7 +17,7 @@ const WRITTEN: [(&str, &str, &str); 8] = [
         "memfold analyze [OPTIONS] PID\nmemfold analyze [OPTIONS] CORE\nmemfold analyze [OPTIONS] FILE...",
         include_str!("man/analyze.man"),
     ),
-    ("memfold-limit", "memfold limit PID [SIZE]", include_str!("man/limit.man")),
+    ("memfold-limit", "memfold limit PID [SIZE|auto]", include_str!("man/limit.man")),
     ("memfold-doctor", "memfold doctor [OPTIONS]", include_str!("man/doctor.man")),
     (
         "memfold-bench",

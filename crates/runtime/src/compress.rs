@@ -60,7 +60,8 @@ pub extern "C" fn compressor(argument: usize) -> ! {
             continue;
         }
         let least = if helps { RUNTIME.margin.load(Relaxed) / 2 } else { 0 };
-        let worked = RUNTIME.debt.load(Acquire) > least && RUNTIME.compress_oldest(&mut worker)
+        let worked = RUNTIME.debt.load(Acquire) > least && RUNTIME.compress_oldest(&mut worker, u64::MAX)
+            || !helps && RUNTIME.compress_idle(&mut worker)
             || !helps && RUNTIME.densify_some(&mut worker);
         if !worked {
             let now = sys::thread_cpu_ns();
@@ -158,9 +159,15 @@ impl Runtime {
         }
     }
 
-    /// Compresses the oldest slot. `false` if there is none.
-    fn compress_oldest(&self, worker: &mut Worker) -> bool {
-        let Some(slot) = self.standby.take_oldest() else { return false };
+    /// Compresses the oldest slot, though there is room, if it lies there for long enough. `false` if there is none.
+    fn compress_idle(&self, worker: &mut Worker) -> bool {
+        let idle = self.idle_ns.load(Relaxed);
+        idle != u64::MAX && self.compress_oldest(worker, sys::now_ns().saturating_sub(idle))
+    }
+
+    /// Compresses the oldest slot, if it was queued before. `false` if there is none.
+    fn compress_oldest(&self, worker: &mut Worker, before_ns: u64) -> bool {
+        let Some(slot) = self.standby.take_oldest(before_ns) else { return false };
         if self.standby.queued() < self.standby_goal.load(Relaxed) {
             self.keeper.ring();
         }

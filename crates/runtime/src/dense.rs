@@ -54,10 +54,15 @@ impl Runtime {
         self.is_tight() || self.squeeze.load(Relaxed)
     }
 
+    /// What is compressed is to be made denser: room is worth it, or time is not.
+    fn may_densify(&self) -> bool {
+        self.is_short() || self.leisure.load(Relaxed)
+    }
+
     /// Compresses what is left of the fast tier in one block again. `false`
     /// if there is none.
     pub fn densify_some(&self, worker: &mut Worker) -> bool {
-        if !self.fast_left.load(Relaxed) || !self.is_short() {
+        if !self.fast_left.load(Relaxed) || !self.may_densify() {
             return false;
         }
         let from = self.dense_at.load(Relaxed);

@@ -38,6 +38,8 @@ use crate::worker::{RUN, Worker};
 
 /// Sequential streams that a handler follows at the same time.
 const STREAMS: usize = 8;
+/// Pages that are brought back at once when much that was taken away is wanted again, and there is room for it.
+const HURRY: usize = 16;
 /// Times that the page of zeros is given at once at most, to a stream of touches of fresh memory.
 const ZERO_RUN: usize = PAGES;
 
@@ -247,15 +249,16 @@ impl Handler {
             return;
         }
         let run = self.run_length(fault.page);
+        let back = if self.runtime.is_in_a_hurry() { run.max(HURRY) } else { run };
         probe!(runtime_fault_begin, fault.page, fault.touch == Touch::Write);
         loop {
             let state = self.runtime.table.entry(fault.page).map_or(State::Empty, |entry| entry.load());
             let placed = match state {
                 State::Pinned(_) => return,
-                State::Standby(_) => self.rescue(fault, run),
+                State::Standby(_) => self.rescue(fault, back),
                 State::Stored(_) | State::Zero => {
                     self.wait_for_room(false);
-                    let placed = self.restore(fault, run);
+                    let placed = self.restore(fault, back);
                     if placed == Placed::Done {
                         let end = sys::now_ns();
                         self.runtime.shared().note_fault(end - begin);

@@ -172,6 +172,12 @@ pub struct Runtime {
     pub room: Bell,
     /// Slots on standby that the keeper tries to hold.
     pub standby_goal: AtomicUsize,
+    /// What is on standby for so long is compressed although there is room, ns; `u64::MAX`: it is not.
+    pub idle_ns: AtomicU64,
+    /// The program hardly runs, and what is compressed may be made denser.
+    pub leisure: AtomicBool,
+    /// What was taken away although there was room is wanted back.
+    pub hurts: AtomicBool,
     /// Readers of the store: odd while reading.
     reading: [AtomicU32; WORKERS],
     /// Faults that were read and are still to be served.
@@ -303,6 +309,9 @@ impl Runtime {
             keeper: Bell::new(),
             room: Bell::new(),
             standby_goal: AtomicUsize::new(0),
+            idle_ns: AtomicU64::new(u64::MAX),
+            leisure: AtomicBool::new(false),
+            hurts: AtomicBool::new(false),
             reading: [const { AtomicU32::new(0) }; WORKERS],
             deferred: AtomicU32::new(0),
             serving: AtomicU32::new(0),
@@ -491,6 +500,11 @@ impl Runtime {
             "a compressed block is damaged (its checksum does not match): the process is ended, so that it can't \
              go on with wrong data. The cause is faulty memory, a stray write of the program, or a bug of memfold.",
         )
+    }
+
+    /// Whether more may come back than was asked for: room is not what is missing.
+    pub fn is_in_a_hurry(&self) -> bool {
+        self.hurts.load(Relaxed) && self.debt.load(Relaxed) < -self.margin.load(Relaxed)
     }
 
     /// Whether much more must be made free than what faults wait for.

@@ -28,7 +28,7 @@ pub const ENV_SHARED: &str = "MEMFOLD_SHARED";
 /// "memfold\0" read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memfold\0");
 /// Version of the layout of [`Shared`].
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Processes of one tree that can be managed at the same time.
 pub const SLOTS: usize = 1024;
 /// Messages that processes can leave for the supervisor before one is lost.
@@ -89,6 +89,11 @@ pub struct Shared {
     pub pressure: AtomicU32,
     /// The store asks for its next chunk when the last is this full, in 1/64 (56 is CRAMES's 7/8).
     pub fill_ratio: AtomicU32,
+    /// Memory is taken away although there is room, as long as a thread waits no more than this share of time, of a
+    /// million; 0: it is not. See `watch/proactive.rs`.
+    pub stall_ppm: AtomicU32,
+    /// What is taken so is compressed after so long untouched, ms; 0: as soon as the share allows.
+    pub idle_ms: AtomicU32,
     /// Anonymous memory of the supervisor and of members that are not managed, in bytes (supervisor writes).
     pub unmanaged_resident: AtomicU64,
     /// To be added to the sum of all resident gauges: pages shared by fork are counted in each process (supervisor writes).

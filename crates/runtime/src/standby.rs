@@ -60,6 +60,8 @@ pub struct Slot {
     pub taken: AtomicU32,
     /// See `home`.
     pub rescued: AtomicU32,
+    /// When it was queued.
+    pub queued_ns: AtomicU64,
     /// Other processes had most of its pages too: compressing them frees nothing before those do it.
     pub shared: AtomicBool,
 }
@@ -243,19 +245,23 @@ impl Standby {
 
     /// Puts a filled slot at the end of the queue.
     pub fn enqueue(&self, slot: u32) {
+        self.slot(slot).queued_ns.store(sys::now_ns(), Relaxed);
         let mut queue = self.queue.lock();
         let at = (queue.first + queue.used) % SLOTS;
         queue.ring[at] = slot as u16;
         queue.used += 1;
     }
 
-    /// Takes the oldest slot out of the queue.
-    pub fn take_oldest(&self) -> Option<u32> {
+    /// Takes the oldest slot out of the queue, if it was queued before.
+    pub fn take_oldest(&self, before_ns: u64) -> Option<u32> {
         let mut queue = self.queue.lock();
         if queue.used == 0 {
             return None;
         }
         let slot = queue.ring[queue.first];
+        if self.slot(u32::from(slot)).queued_ns.load(Relaxed) >= before_ns {
+            return None;
+        }
         queue.first = (queue.first + 1) % SLOTS;
         queue.used -= 1;
         Some(u32::from(slot))
@@ -316,7 +322,8 @@ mod tests {
         standby.give_back(7);
         assert_eq!(standby.take_free(), Some(7));
         (3..6).for_each(|slot| standby.enqueue(slot));
-        assert_eq!(standby.take_oldest(), Some(3));
+        assert_eq!(standby.take_oldest(sys::now_ns() - 1_000_000_000), None);
+        assert_eq!(standby.take_oldest(u64::MAX), Some(3));
         standby.all_shared();
         assert_eq!(
             [3, 4, 5, 6].map(|slot| standby.slot(slot).shared.load(Relaxed)),

@@ -422,6 +422,11 @@ pub fn thread_cpu_ns() -> u64 {
     clock(3)
 }
 
+/// CPU time of all threads of the process, ns.
+pub fn process_cpu_ns() -> u64 {
+    clock(2)
+}
+
 fn clock(id: usize) -> u64 {
     let mut time = Timespec { seconds: 0, nanoseconds: 0 };
     // SAFETY: the kernel writes the exclusive structure.

@@ -9,10 +9,12 @@
 
 mod ahead;
 mod hand;
+mod proactive;
 
 use core::sync::atomic::Ordering::*;
 
 use ahead::Ahead;
+use proactive::Proactive;
 
 use crate::compress::compressor;
 use crate::fault::handler;
@@ -80,6 +82,7 @@ struct Keeper {
     /// Where the hand of the clock stands: mapping and address.
     at: (usize, usize),
     ahead: Ahead,
+    proactive: Proactive,
     listed_ns: u64,
     published_ns: u64,
     /// What this round has taken away, bytes, and when it began.
@@ -155,6 +158,7 @@ impl Keeper {
             protect_ns: 0,
             at: (0, 0),
             ahead: Ahead::new(),
+            proactive: Proactive::new(),
             listed_ns: 0,
             published_ns: 0,
             round_bytes: 0,
@@ -235,10 +239,12 @@ impl Keeper {
         let over = if paranoid { own as i64 / 2 } else { tree as i64 - (limit - headroom.min(limit)) as i64 };
         let paging = runtime.is_paging();
         let early = START_ROOM * self.cpus.min(4) as i64;
-        if over > -early && !paging {
+        let proactive = proactive::is_wanted(shared) && own > proactive::SMALLEST;
+        if (over > -early || proactive) && !paging {
             self.start_paging();
         }
         if paging {
+            self.look_ahead_of_need(now, own, tree);
             // What the program has resident besides what the runtime uses.
             let overhead = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
             let floor = (limit / FLOOR).clamp(2 << 20, 64 << 20);

@@ -154,7 +154,8 @@ impl Keeper {
         runtime.standby_goal.store((goal as usize / BLOCK).max(2), Relaxed);
         for _ in 0..TRIES {
             let wanted = goal.saturating_sub(runtime.standby.pages.load(Relaxed) * PAGE as u64);
-            if wanted == 0 || runtime.debt.load(Acquire) <= -(1 << 20) {
+            let needed = wanted > 0 && runtime.debt.load(Acquire) > -(1 << 20);
+            if !needed && !self.proactive.owes(now) {
                 return false;
             }
             if runtime.pause.load(Relaxed) != 0 || desk::is_asked() {
@@ -165,6 +166,11 @@ impl Keeper {
                 self.list();
             }
             let Some((start, end)) = self.next_range() else {
+                if !needed {
+                    let now = sys::now_ns();
+                    self.proactive.end_round(now, now - core::mem::replace(&mut self.round_ns, now));
+                    return false;
+                }
                 if !self.end_round(wanted) {
                     return false;
                 }
@@ -178,6 +184,7 @@ impl Keeper {
             match runtime.evict(self.maps, &self.pagemap, (start, end), worth, self.shared_too) {
                 Taken::Pages(pages) if pages > 0 => {
                     self.round_bytes += u64::from(pages) * PAGE as u64;
+                    self.proactive.took(u64::from(pages) * PAGE as u64);
                     if runtime.debt.load(Relaxed) > 0 {
                         runtime.work.ring();
                     }
