@@ -4,6 +4,7 @@ Each run: start, fill, work, idle, work. Resident is private anonymous memory of
 all the time; lowest is the lowest of the second half of the idle time. Throughput is the mean of both times of work.
 """
 
+import contextlib
 import json
 import random
 import statistics
@@ -74,39 +75,47 @@ def lines(rows):
 
 
 def one(memfold, options, server, place, work, idle):
-    server.prepare()
     stats = place / "stats.json"
-    command = server.command()
-    if options is not None:
-        command = [memfold, "run", "--quiet", *options, "--stats", str(stats), "--", *command]
-    piped = subprocess.PIPE if getattr(server, "piped", False) else subprocess.DEVNULL
-    with open(place / "log", "wb") as log:
-        process = subprocess.Popen(command, stdin=piped, stdout=piped, stderr=log)
-    samples, done = [], threading.Event()
-
-    def sample():
-        while not done.wait(0.2):
-            samples.append((time.monotonic(), resident(process.pid)))
-
-    watcher = threading.Thread(target=sample)
-    watcher.start()
-    try:
-        server.fill(process)
+    prefix = [] if options is None else [memfold, "run", "--quiet", *options, "--stats", str(stats), "--"]
+    samples = []
+    with running(server, place, prefix, samples) as (server, process):
         before = server.work(process, work)
         begin = time.monotonic()
         time.sleep(idle)
         end = time.monotonic()
         after = server.work(process, work)
-    finally:
-        done.set()
-        watcher.join()
-        server.end(process)
     lowest = min(bytes for at, bytes in samples if (begin + end) / 2 <= at <= end)
     row = {"peak": max(bytes for _, bytes in samples), "lowest": lowest, "before": before, "after": after}
     if options is not None:
         told = json.loads(stats.read_text())
         row.update(stalled=told["stalled_seconds"] / told["wall_seconds"], stats=told)
     return row
+
+
+@contextlib.contextmanager
+def running(server, place, prefix=(), samples=None):
+    """The server, filled, and its process; what it has resident goes to `samples`."""
+    server.prepare()
+    piped = subprocess.PIPE if getattr(server, "piped", False) else subprocess.DEVNULL
+    with open(place / "log", "wb") as log:
+        process = subprocess.Popen([*prefix, *server.command()], stdin=piped, stdout=piped, stderr=log)
+    done = threading.Event()
+
+    def sample():
+        while not done.wait(0.2):
+            samples.append((time.monotonic(), resident(process.pid)))
+
+    watcher = threading.Thread(target=sample)
+    if samples is not None:
+        watcher.start()
+    try:
+        server.fill(process)
+        yield server, process
+    finally:
+        done.set()
+        if samples is not None:
+            watcher.join()
+        server.end(process)
 
 
 def resident(root):
