@@ -68,6 +68,7 @@ test-torture: build
 
 test-checks:
 	cd tests/programs && $(PYTHON) -B -m unittest -q test_checks
+	cd bench/harness && $(PYTHON) -B -m unittest -q test_crames
 
 test-probes: build capi ## the tracing probes: their notes, and what bpftrace and gdb count where they may
 	@scripts/setup.sh probes
