@@ -12,12 +12,9 @@ with 200 MiB of private anonymous memory or more, in 100 % down to 40 % of its o
 - matrix: numpy multiplies two matrices of 3000 by 3000 with the reference BLAS (another BLAS is many times as fast).
 """
 
-import contextlib
 import hashlib
 import math
-import os
 import statistics
-import subprocess
 import tempfile
 from pathlib import Path
 
