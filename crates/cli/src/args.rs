@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::analyze::args::{self as analyze, AnalyzeArgs};
 use crate::disk::args::{self as disk, DiskArgs};
 use crate::du::args::{self as du, DuArgs};
+use crate::top::args::{self as top, TopArgs};
 
 /// Run any program in less memory: cold pages are kept compressed and come
 /// back when they are touched.
@@ -30,6 +31,9 @@ pub enum Command {
     Analyze(AnalyzeArgs),
     /// Say or change the limit of what runs under memfold
     Limit(LimitArgs),
+    /// Show what runs under memfold, live: a screen, JSON, or text for Prometheus
+    #[command(after_help = top::HELP)]
+    Top(TopArgs),
     /// Say what this machine offers, and how to repair what is missing
     Doctor(DoctorArgs),
     /// Measure codecs on files of memory, or take such a file from a process

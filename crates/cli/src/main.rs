@@ -1,7 +1,7 @@
 //! The `memfold` command.
 //!
 //! `analyze` says whether it would help; `run` starts a program with the preload library and stays as its
-//! supervisor; `limit` changes what it may have; `doctor` says what the machine offers; `bench` measures codecs;
+//! supervisor; `limit` changes what it may have; `top` shows how it goes; `doctor` says what the machine offers; `bench` measures codecs;
 //! `du` says what takes room on a disk; `disk` is one, in memory.
 //! Everything that is said about memory and faults comes out of the shared
 //! counters page (`memfold_runtime::shared`).
@@ -47,6 +47,7 @@ mod spawn;
 mod stats;
 mod supervisor;
 mod sys;
+mod top;
 mod trace;
 mod tree;
 mod trees;
@@ -89,6 +90,7 @@ fn command(words: Vec<OsString>) -> i32 {
         args::Command::Doctor(args) => doctor::doctor(&args),
         args::Command::Analyze(args) => analyze::analyze(&args),
         args::Command::Limit(args) => limit::limit(&args),
+        args::Command::Top(args) => top::top(&args),
         args::Command::Bench(args) => bench::bench(&args),
         args::Command::Disk(args) => disk::disk(&args),
         args::Command::Du(args) => du::du(*args, &words),
@@ -110,7 +112,7 @@ fn usage(error: &clap::Error) -> i32 {
     }
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         say(
-            "nothing to do; try 'memfold run --limit 512M -- PROGRAM', 'memfold analyze PID', 'memfold doctor', 'memfold bench FILE', 'memfold du DIR', 'memfold disk --help' or 'memfold --help'",
+            "nothing to do; try 'memfold run --limit 512M -- PROGRAM', 'memfold top', 'memfold analyze PID', 'memfold doctor', 'memfold bench FILE', 'memfold du DIR', 'memfold disk --help' or 'memfold --help'",
         );
         return FAILED;
     }

@@ -153,15 +153,19 @@ fn children_of_thread(pid: i32, tid: i32, children: &mut Vec<i32>) -> bool {
     }
 }
 
-/// All processes of the machine, with their parents: for kernels without the
-/// files that `children` reads.
-pub fn all_with_parents() -> Vec<(i32, i32)> {
+/// All processes of the machine.
+pub fn all() -> Vec<(i32, Stat)> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter_map(|pid: i32| Some((pid, stat(pid)?.parent)))
+        .filter_map(|pid: i32| Some((pid, stat(pid)?)))
         .collect()
+}
+
+/// The same, with their parents: for kernels without the files that `children` reads.
+pub fn all_with_parents() -> Vec<(i32, i32)> {
+    all().into_iter().map(|(pid, stat)| (pid, stat.parent)).collect()
 }
 
 /// Its id in the innermost namespace it lives in: what it thinks its id is.

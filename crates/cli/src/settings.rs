@@ -121,23 +121,44 @@ fn stall(text: &str) -> Result<u32, Failure> {
     }
 }
 
-/// A limit, as it is written.
-pub fn limit(text: Option<&str>) -> Result<u64, Failure> {
+/// How limits are written where they are no option.
+pub const HOW: &str = "give a size like 512M, 1.5G, a bare number of bytes, or 50%, or auto";
+
+/// The limit of `memfold run`, with a word where something else may stand in its way.
+fn limit(text: Option<&str>) -> Result<u64, Failure> {
     const HOW: &str =
         "give a size like --limit 512M, --limit 1.5G, a bare number of bytes, --limit 50%, or --limit auto";
     let Some(text) = text else {
         return Err(Failure::new(format!("there is no limit to hold; {HOW}")));
     };
-    if text == AUTO {
-        return most();
+    let limit = read_limit(text, HOW)?;
+    limit.warning.iter().for_each(|warning| say(warning));
+    Ok(limit.bytes)
+}
+
+/// A limit that may be held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limit {
+    /// In bytes.
+    pub bytes: u64,
+    /// As little as the programs need is kept resident, though there is room.
+    pub is_auto: bool,
+    /// What may stand in its way.
+    pub warning: Option<String>,
+}
+
+/// A limit, as it is written; `how` says how, if it is not.
+pub fn read_limit(text: &str, how: &str) -> Result<Limit, Failure> {
+    if text.trim() == AUTO {
+        return Ok(Limit { bytes: most()?, is_auto: true, warning: None });
     }
-    let size = size::parse(text).map_err(|why| Failure::new(format!("the limit '{text}' {why}; {HOW}")))?;
+    let size = size::parse(text).map_err(|why| Failure::new(format!("the limit '{text}' {why}; {how}")))?;
     let memory = match cgroup::memory_that_counts() {
         Some(memory) => memory,
         None if matches!(size, Size::Bytes(_)) => u64::MAX,
         None => {
             return Err(Failure::new(format!(
-                "the limit '{text}' is a share of the machine's memory, and /proc/meminfo does not say how much there is; give it in bytes, for example --limit 512M"
+                "the limit '{text}' is a share of the machine's memory, and /proc/meminfo does not say how much there is; give it in bytes, for example 512M"
             )));
         }
     };
@@ -149,14 +170,14 @@ pub fn limit(text: Option<&str>) -> Result<u64, Failure> {
             Human(shared::SMALLEST_LIMIT)
         )));
     }
-    if bytes > memory {
-        say(&format!(
+    let warning = (bytes > memory).then(|| {
+        format!(
             "the limit of {} is more than the {} that this machine or cgroup has: something else may end the program first",
             Human(bytes),
             Human(memory)
-        ));
-    }
-    Ok(bytes)
+        )
+    });
+    Ok(Limit { bytes, is_auto: false, warning })
 }
 
 /// `56/64`, or any fraction; kept in 1/64.

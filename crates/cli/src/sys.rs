@@ -139,30 +139,56 @@ pub fn exec(path: &CStr, arguments: &[CString], environment: &[CString]) -> nix:
     }
 }
 
-/// Maps a file of memory for good, shared with whoever else maps it.
-///
-/// `T` must be valid for any bytes and cope with others changing it: only
-/// types of atomics are.
-pub fn map_shared<T: 'static>(file: &OwnedFd) -> nix::Result<&'static T> {
-    let bytes = NonZeroUsize::new(size_of::<T>()).ok_or(nix::errno::Errno::EINVAL)?;
-    let length = nix::sys::stat::fstat(file)?.st_size;
-    if u64::try_from(length).unwrap_or(0) < bytes.get() as u64 {
-        return Err(nix::errno::Errno::EINVAL);
+/// A file of memory, mapped as long as this lives, and shared with whoever else maps it.
+#[derive(Debug)]
+pub struct Mapped<T>(NonNull<T>);
+
+impl<T> Mapped<T> {
+    /// Maps it.
+    ///
+    /// `T` must be valid for any bytes and cope with others changing it: only
+    /// types of atomics are.
+    pub fn new(file: &OwnedFd) -> nix::Result<Self> {
+        let bytes = NonZeroUsize::new(size_of::<T>()).ok_or(nix::errno::Errno::EINVAL)?;
+        let length = nix::sys::stat::fstat(file)?.st_size;
+        if u64::try_from(length).unwrap_or(0) < bytes.get() as u64 {
+            return Err(nix::errno::Errno::EINVAL);
+        }
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory that is in use.
+        let start: NonNull<_> =
+            unsafe { nix::sys::mman::mmap(None, bytes, access, MapFlags::MAP_SHARED, file, 0) }?;
+        Ok(Self(start.cast()))
     }
-    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory that is in use.
-    let start: NonNull<_> =
-        unsafe { nix::sys::mman::mmap(None, bytes, access, MapFlags::MAP_SHARED, file, 0) }?;
-    // SAFETY: the mapping has the size of T, is aligned to a page, is never unmapped, and holds zeros or
-    // what others of this tree wrote; the caller's T is valid for any of that (see above).
-    Ok(unsafe { start.cast::<T>().as_ref() })
+}
+
+impl<T> std::ops::Deref for Mapped<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the mapping has the size of T, is aligned to a page, lives as long as `self`, and holds zeros
+        // or what others of this tree wrote; the caller's T is valid for any of that (see `new`).
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T> Drop for Mapped<T> {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new`, of that size, and references into it end before `self` does.
+        let _ = unsafe { nix::sys::mman::munmap(self.0.cast(), size_of::<T>()) };
+    }
+}
+
+/// The same, for good.
+pub fn map_shared<T: 'static>(file: &OwnedFd) -> nix::Result<&'static T> {
+    Ok(Box::leak(Box::new(Mapped::new(file)?)))
 }
 
 /// Whether a file's contents may be mapped for execution: no on a `noexec` mount.
 pub fn can_map_executable(file: &OwnedFd) -> bool {
     let Some(bytes) = NonZeroUsize::new(PAGE as usize) else { return false };
     let access = ProtFlags::PROT_READ | ProtFlags::PROT_EXEC;
-    // SAFETY: as in `map_shared`; nothing is read from the mapping.
+    // SAFETY: as in `Mapped::new`; nothing is read from the mapping.
     let mapped = unsafe { nix::sys::mman::mmap(None, bytes, access, MapFlags::MAP_PRIVATE, file, 0) };
     match mapped {
         Ok(start) => {
@@ -189,6 +215,12 @@ pub fn futex_wait(word: &AtomicU32, value: u32, at_most: Duration) {
     };
     // SAFETY: the word outlives the call, the time is read during it; the kernel writes to neither.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &limit) };
+}
+
+/// Wakes whoever sleeps by [`futex_wait`], in whatever process.
+pub fn futex_wake(word: &AtomicU32) {
+    // SAFETY: the word outlives the call, and the kernel neither reads nor writes it.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, c_int::MAX) };
 }
 
 /// Whether two processes share one address space, as after vfork. None if

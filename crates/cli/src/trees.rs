@@ -1,20 +1,30 @@
 //! The trees of programs that run under memfold on this machine, seen from outside: by the page that each supervisor shares with its tree.
 //!
 //! A supervisor is a process with a memory file of that name open. Who may open it (its own user, or root) sees all counters, and may set the limit; of others
-//! only the number is known.
+//! only the number is known. A page stays mapped as long as somebody has its [`Tree`].
 
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions, read_dir, read_link};
-use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::time::{Duration, Instant};
 
+use clap::Parser;
 use memfold_runtime::shared::{MAGIC, Shared, VERSION};
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use crate::args::{Cli, Command};
 use crate::failure::Failure;
+use crate::procfs::{Image, Stat};
+use crate::settings::{self, Limit};
+use crate::sys::Mapped;
 use crate::{procfs, sys};
 
 /// How the memory file's name begins, as the kernel shows it.
 const NAME: &str = "/memfd:memfold-shared";
+/// A program that has run for so long without the page will not make it: its open files, which may be many, are not looked at any more.
+const SETTLED: Duration = Duration::from_secs(5);
 
 /// A tree.
 #[derive(Clone)]
@@ -23,8 +33,8 @@ pub struct Tree {
     pub supervisor: i32,
     /// When that began, so that another process of the same number is not taken for it.
     pub start_time: u64,
-    /// Its page, which stays mapped.
-    pub page: &'static Shared,
+    /// Its page.
+    pub page: Rc<Mapped<Shared>>,
 }
 
 /// Why a tree can't be seen.
@@ -33,68 +43,121 @@ pub enum Hidden {
     /// It belongs to somebody else.
     Refused,
     /// It runs under another version of memfold.
-    Version(u32),
+    Version,
 }
 
-/// The trees, and those that can't be seen, by supervisor. `known` are those of the last time, which are not mapped again.
-pub fn all(known: &[Tree]) -> (Vec<Tree>, Vec<(i32, Hidden)>) {
-    let (mut trees, mut hidden) = (Vec::new(), Vec::new());
-    for (pid, _) in procfs::all_with_parents() {
-        // A member has the page mapped, not open: only supervisors have it open. Their short name may be anything.
-        match seen(pid, known) {
-            Some(Ok(tree)) => trees.push(tree),
-            Some(Err(why)) => hidden.push((pid, why)),
-            None => {}
+/// What was found the last time, which is not looked for again.
+#[derive(Default)]
+pub struct Known {
+    /// The trees, by supervisor.
+    pub trees: Vec<Tree>,
+    /// Processes that are no supervisors: since when they run what program image.
+    others: HashMap<i32, Other>,
+}
+
+struct Other {
+    start_time: u64,
+    image: Image,
+    since: Instant,
+}
+
+impl Known {
+    /// Finds the trees. Returns those that can't be seen, by supervisor.
+    pub fn look(&mut self) -> Vec<(i32, Hidden)> {
+        let before = std::mem::take(self);
+        let mut hidden = Vec::new();
+        for (pid, stat) in procfs::all() {
+            match self.seen(pid, &stat, &before) {
+                Some(Ok(tree)) => self.trees.push(tree),
+                Some(Err(why)) => hidden.push((pid, why)),
+                None => {}
+            }
         }
+        self.trees.sort_by_key(|tree| tree.supervisor);
+        hidden.sort_by_key(|(supervisor, _)| *supervisor);
+        hidden
     }
-    trees.sort_by_key(|tree| tree.supervisor);
-    (trees, hidden)
+
+    /// What a process is the supervisor of. A member has the page mapped, not open: only supervisors have it open. Their short name may be anything.
+    fn seen(&mut self, pid: i32, stat: &Stat, before: &Known) -> Option<Result<Tree, Hidden>> {
+        // One whose parent has not asked how it ended.
+        if matches!(stat.state, b'Z' | b'X') {
+            return None;
+        }
+        let start_time = stat.start_time;
+        let same = |tree: &&Tree| tree.supervisor == pid && tree.start_time == start_time;
+        if let Some(tree) = before.trees.iter().find(same) {
+            return Some(Ok(tree.clone()));
+        }
+        let other = before.others.get(&pid);
+        let other = other.filter(|other| (other.start_time, other.image) == (start_time, stat.image));
+        let since = other.map_or_else(Instant::now, |other| other.since);
+        // A supervisor has its page soon after it has begun.
+        if since.elapsed() < SETTLED {
+            match page_of(pid) {
+                Ok(Some(file)) => return tree_of(pid, start_time, file),
+                Ok(None) => {}
+                // Of other users' processes only the command line tells.
+                Err(()) => return is_supervisor_by_name(pid).then_some(Err(Hidden::Refused)),
+            }
+        }
+        if stat.image.is_known() {
+            self.others.insert(pid, Other { start_time, image: stat.image, since });
+        }
+        None
+    }
 }
 
-fn seen(pid: i32, known: &[Tree]) -> Option<Result<Tree, Hidden>> {
-    let start_time = procfs::stat(pid)?.start_time;
-    let same = |tree: &&Tree| tree.supervisor == pid && tree.start_time == start_time;
-    if let Some(tree) = known.iter().find(same) {
-        return Some(Ok(tree.clone()));
+fn tree_of(supervisor: i32, start_time: u64, file: File) -> Option<Result<Tree, Hidden>> {
+    if version_of(&file)? != VERSION {
+        return Some(Err(Hidden::Version));
     }
-    let file = match page_of(pid) {
-        Ok(file) => file?,
-        // Of other users' processes only the name tells.
-        Err(()) => return (procfs::name(pid).as_deref() == Some("memfold")).then_some(Err(Hidden::Refused)),
-    };
-    let page: &Shared = match sys::map_shared(&file) {
-        Ok(page) => page,
-        // A page of another version may be shorter.
-        Err(_) => return Some(Err(Hidden::Version(0))),
-    };
-    if page.magic.load(Acquire) != MAGIC {
-        return None;
-    }
-    let version = page.version.load(Relaxed);
-    Some(if version == VERSION {
-        Ok(Tree { supervisor: pid, start_time, page })
-    } else {
-        Err(Hidden::Version(version))
-    })
+    let page = Mapped::new(&file.into()).ok()?;
+    Some(Ok(Tree { supervisor, start_time, page: Rc::new(page) }))
 }
 
 /// The open page of a process, if it has one; an error if nobody may look.
-fn page_of(pid: i32) -> Result<Option<OwnedFd>, ()> {
+fn page_of(pid: i32) -> Result<Option<File>, ()> {
     let entries = read_dir(format!("/proc/{pid}/fd")).map_err(|_| ())?;
     let is_page = |path: &PathBuf| read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with(NAME));
     let Some(path) = entries.flatten().map(|entry| entry.path()).find(is_page) else { return Ok(None) };
-    let file: File = OpenOptions::new().read(true).write(true).open(path).map_err(|_| ())?;
-    Ok(Some(file.into()))
+    OpenOptions::new().read(true).write(true).open(path).map(Some).map_err(|_| ())
+}
+
+/// The version of a page's layout, once the supervisor has made it. The first fields are the same in all.
+fn version_of(file: &File) -> Option<u32> {
+    let mut head = [0; 12];
+    file.read_exact_at(&mut head, 0).ok()?;
+    let (magic, version) = head.split_first_chunk::<8>()?;
+    (u64::from_le_bytes(*magic) == MAGIC)
+        .then(|| u32::from_le_bytes(*version.first_chunk().unwrap_or(&[0; 4])))
+}
+
+fn is_supervisor_by_name(pid: i32) -> bool {
+    procfs::name(pid).as_deref() == Some("memfold") && words(pid).get(1).is_some_and(|word| word == "run")
+}
+
+/// Of the command line.
+fn words(pid: i32) -> Vec<String> {
+    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    words
+        .strip_suffix(b"\0")
+        .unwrap_or(&words)
+        .split(|byte| *byte == 0)
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect()
 }
 
 /// The tree that a process is the supervisor or a member of.
 pub fn of(pid: i32) -> Result<Tree, Failure> {
-    if procfs::stat(pid).is_none() {
+    if procfs::has_ended(pid) {
         return Err(Failure::new(format!(
-            "there is no process {pid}; 'memfold top --json' lists those under memfold"
+            "there is no process {pid}; 'memfold top' shows those under memfold"
         )));
     }
-    let (trees, hidden) = all(&[]);
+    let mut known = Known::default();
+    let hidden = known.look();
+    let trees = known.trees;
     let mut at = pid;
     loop {
         let has_slot = |tree: &&Tree| tree.page.live_slots().any(|slot| slot.pid.load(Relaxed) as i32 == at);
@@ -109,7 +172,7 @@ pub fn of(pid: i32) -> Result<Tree, Failure> {
                     "process {pid} runs under memfold for user {user}: try with sudo"
                 )));
             }
-            Some((_, Hidden::Version(_))) => {
+            Some((_, Hidden::Version)) => {
                 return Err(Failure::new(format!(
                     "process {pid} runs under another version of memfold: use the command that started it"
                 )));
@@ -128,11 +191,45 @@ pub fn of(pid: i32) -> Result<Tree, Failure> {
 }
 
 impl Tree {
-    /// What was started, as well as it is known.
+    /// What was started.
     pub fn command(&self) -> String {
-        let words = std::fs::read(format!("/proc/{}/cmdline", self.supervisor)).unwrap_or_default();
-        let words: Vec<_> = words.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
-        let begin = words.iter().position(|word| word == "--").map_or(1, |at| at + 1);
-        words[begin.min(words.len())..].join(" ").trim_end().to_owned()
+        let words = words(self.supervisor);
+        match Cli::try_parse_from(&words).map(|cli| cli.command) {
+            Ok(Command::Run(run)) => {
+                let words: Vec<_> = run.command.iter().map(|word| word.to_string_lossy()).collect();
+                words.join(" ")
+            }
+            // It ends just now.
+            _ => words.join(" "),
+        }
+    }
+
+    /// Whether its supervisor is there still.
+    pub fn is_there(&self) -> bool {
+        procfs::stat(self.supervisor)
+            .is_some_and(|stat| stat.start_time == self.start_time && !matches!(stat.state, b'Z' | b'X'))
+    }
+
+    /// Whether its limit is one that adapts itself.
+    pub fn is_auto(&self) -> bool {
+        self.page.stall_ppm.load(Relaxed) > 0 && self.page.idle_ms.load(Relaxed) == 0
+    }
+
+    /// Changes its limit, and whether it adapts itself; what it was.
+    pub fn set_limit(&self, limit: &Limit) -> u64 {
+        // What is compressed by age goes on.
+        if self.page.idle_ms.load(Relaxed) == 0 && self.is_auto() != limit.is_auto {
+            self.page.stall_ppm.store(if limit.is_auto { settings::STALL_PPM } else { 0 }, Relaxed);
+        }
+        self.set_bytes(limit.bytes)
+    }
+
+    /// Changes how much it may have at most; what it was.
+    pub fn set_bytes(&self, bytes: u64) -> u64 {
+        let before = self.page.limit_bytes.swap(bytes, Relaxed);
+        // The supervisor looks at once; the processes do within a tenth of a second.
+        self.page.pressure.fetch_add(1, AcqRel);
+        sys::futex_wake(&self.page.pressure);
+        before
     }
 }

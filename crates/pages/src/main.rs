@@ -1,8 +1,8 @@
 //! Makes the man pages and the completions of the command: `memfold-pages DIR` puts them into DIR, which is a `share` then.
 //!
 //! ```text
-//!   crates/cli: args, */args ───> definition ─┬─> completions
-//!   crates/du: browse/help ───────────────────┴─> pages <── man/*.man, written by hand
+//!   crates/cli: args, */args ───> definition ──────────┬─> completions
+//!   crates/du: browse/help; crates/cli: top/columns ───┴─> pages <── man/*.man, written by hand
 //! ```
 //!
 //! These modules need nothing but clap. So this is built in seconds, and the command carries nothing of it.
@@ -35,6 +35,13 @@ mod help;
 mod pages;
 #[cfg(test)]
 mod tests;
+#[path = "../../cli/src/top"]
+mod top {
+    #[allow(dead_code, missing_docs)]
+    pub mod args;
+    #[allow(dead_code, missing_docs)]
+    pub mod columns;
+}
 
 fn main() {
     let mut arguments = std::env::args_os().skip(1);

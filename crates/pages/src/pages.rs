@@ -6,10 +6,11 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
+use crate::top::columns;
 use crate::{definition, help};
 
 /// Of each command: how it is called, and what its page has behind the options.
-const WRITTEN: [(&str, &str, &str); 8] = [
+const WRITTEN: [(&str, &str, &str); 9] = [
     ("memfold", "memfold COMMAND [OPTIONS]", include_str!("man/memfold.man")),
     ("memfold-run", "memfold run --limit SIZE [OPTIONS] [--] CMD [ARG]...", include_str!("man/run.man")),
     (
@@ -18,6 +19,11 @@ const WRITTEN: [(&str, &str, &str); 8] = [
         include_str!("man/analyze.man"),
     ),
     ("memfold-limit", "memfold limit PID [SIZE|auto]", include_str!("man/limit.man")),
+    (
+        "memfold-top",
+        "memfold top [OPTIONS] [PID]\nmemfold top \\-\\-json [OPTIONS] [PID]\nmemfold top \\-\\-prometheus [PID]\nmemfold top \\-\\-listen [ADDRESS:]PORT [PID]",
+        include_str!("man/top.man"),
+    ),
     ("memfold-doctor", "memfold doctor [OPTIONS]", include_str!("man/doctor.man")),
     (
         "memfold-bench",
@@ -63,6 +69,9 @@ fn page(command: &Command) -> (String, Vec<u8>) {
         match line {
             "@KEYS@" => page += &keys(),
             "@FLAGS@" => page += &flags(),
+            "@COLUMNS@" => page += &columns(),
+            "@TREE@" => page += &list(&columns::TREE, "18"),
+            "@TOP-KEYS@" => page += &list(&columns::KEYS, "18"),
             _ => page.extend([line, "\n"]),
         }
     }
@@ -148,4 +157,10 @@ fn keys() -> String {
 fn flags() -> String {
     let lines = tab("Format");
     list(&lines[lines.iter().position(|(flag, _)| !flag.is_empty()).unwrap_or(0)..], "4")
+}
+
+/// What top shows of each process.
+fn columns() -> String {
+    let columns = columns::COLUMNS.iter().map(|column| (column.title, column.definition));
+    list(&columns.chain(columns::BELOW).collect::<Vec<_>>(), "18")
 }

@@ -97,3 +97,17 @@ fn the_page_of_du_has_all_of_help() {
     assert!(text.contains("\\-\\-hide\\-itemcount"));
     assert!(pages.iter().all(|(_, page)| !String::from_utf8_lossy(page).contains("paranoid")));
 }
+
+#[test]
+fn the_page_of_top_has_all_definitions() {
+    let pages = pages::all();
+    let page = pages.iter().find(|(name, _)| name == "memfold-top").unwrap();
+    let text = String::from_utf8(page.1.clone()).unwrap();
+    let columns = top::columns::COLUMNS.iter().map(|column| (column.title, column.definition));
+    let all = columns.chain(top::columns::TREE).chain(top::columns::BELOW).chain(top::columns::KEYS);
+    for (thing, meaning) in all {
+        let roff = |text: &str| text.replace('-', r"\-").replace('\'', r"\(aq");
+        assert!(text.contains(&format!("\\fB{}\\fR\n{}\n", roff(thing), roff(meaning))), "{thing}");
+    }
+    assert!(!text.contains("\n@"));
+}

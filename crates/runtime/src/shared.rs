@@ -188,7 +188,7 @@ pub struct Slot {
     pub evicted: AtomicU64,
     /// Compressed bytes in the store.
     pub payload: AtomicU64,
-    /// The rest of memfold's own memory: headers, holes, tables, buffers, stacks, bytes.
+    /// What the store has committed beside that, bytes: headers, rounding, holes, its reserve and its tables.
     pub overhead: AtomicU64,
     /// Of `resident`: pages on standby, bytes.
     pub standby: AtomicU64,

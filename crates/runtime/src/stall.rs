@@ -1,11 +1,13 @@
 //! How long at least one thread of the program has waited for memfold: for a page, or for room.
 //!
 //! It is the measure of what a limit costs, as the kernel's pressure (PSI, "some") is for its own reclaim: waits of several threads at the same time count
-//! once. A wait begins when a handler has read of the fault; some microseconds before, in which it wakes, are not seen.
+//! once. A wait begins when a handler has read of the fault; some microseconds before, in which it wakes, are not seen. Whenever one ends, what has passed
+//! is counted, even if others go on: who looks every second sees the second in which it was.
 //!
 //! ```text
 //!   63                                8 7        0
-//!  | since when, ns of the clock       | waiting  |
+//!  | counted up to here, ns of the     | waiting  |
+//!  | clock                             |          |
 //! ```
 
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -32,13 +34,14 @@ impl Stall {
         });
     }
 
-    /// One less. Returns what is to be counted: all of the time, if it was the last.
+    /// One less. Returns what is to be counted: the time since it was counted last.
     pub fn leave(&self, now: u64) -> u64 {
-        let before = self.0.fetch_update(AcqRel, Relaxed, |state| (state & WAITING > 0).then(|| state - 1));
-        match before {
-            Ok(state) if state & WAITING == 1 => (now & (u64::MAX >> 8)).saturating_sub(state >> 8),
-            _ => 0,
-        }
+        let now = now & (u64::MAX >> 8);
+        let before = self.0.fetch_update(AcqRel, Relaxed, |state| {
+            // Of two that leave at once, the later one may come first.
+            (state & WAITING > 0).then(|| (now.max(state >> 8) << 8) | ((state & WAITING) - 1))
+        });
+        before.map_or(0, |state| now.saturating_sub(state >> 8))
     }
 
     /// In a forked child: nobody waits there yet.
@@ -56,8 +59,11 @@ mod tests {
         let stall = Stall::new();
         stall.enter(100);
         stall.enter(150);
-        assert_eq!(stall.leave(200), 0);
-        assert_eq!(stall.leave(260), 160);
+        assert_eq!(stall.leave(200), 100);
+        // It had looked at the clock before the other one, and was held up.
+        stall.enter(210);
+        assert_eq!(stall.leave(190), 0);
+        assert_eq!(stall.leave(260), 60);
         stall.enter(1000);
         assert_eq!(stall.leave(1007), 7);
         // One too many is nothing.

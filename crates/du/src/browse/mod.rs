@@ -7,7 +7,7 @@
 //!               └── draw: what is on the screen, and nothing else
 //! ```
 //!
-//! [`run`] has the terminal ([`Screen`]); [`Browser`] knows nothing of it: it takes keys, and draws to any frame.
+//! [`run`] has the terminal ([`Screen`], which `memfold top` uses, too); [`Browser`] knows nothing of it: it takes keys, and draws to any frame.
 //! Of a tree that is browsed, plain memory holds what is on the screen.
 
 mod actions;
@@ -40,7 +40,7 @@ pub use keys::Act;
 pub use line::ProgressLine;
 pub use options::{Colours, Graph, Links, Options};
 pub use run::{End, run};
-pub use screen::Screen;
+pub use screen::{Input, Screen};
 pub use state::Browser;
-pub use text::shown;
+pub use text::{shown, width};
 pub use view::{Column, Sort, View};

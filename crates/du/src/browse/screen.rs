@@ -34,8 +34,10 @@ const SLOW: Duration = Duration::from_secs(2);
 
 /// What the terminal says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Input {
+pub enum Input {
+    /// A key was pressed.
     Key(KeyEvent),
+    /// It has another size.
     Resize,
     /// A signal that ends the program.
     Signal(i32),
@@ -140,7 +142,7 @@ impl Screen {
     }
 
     /// Draws it anew.
-    pub(super) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+    pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         self.terminal.draw(draw).map(|_| ())
     }
 
@@ -206,6 +208,18 @@ impl Screen {
         }
     }
 
+    /// The same, for so long at most.
+    pub fn input_within(&mut self, time: Duration) -> io::Result<Option<Input>> {
+        let end = Instant::now() + time;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let input = self.poll(left.min(WAIT))?;
+            if input.is_some() || left.is_zero() {
+                return Ok(input);
+            }
+        }
+    }
+
     /// Lets something else use the terminal.
     pub(super) fn without<R>(&mut self, f: impl FnOnce() -> R) -> io::Result<R> {
         leave();
@@ -246,7 +260,7 @@ impl Screen {
     }
 
     /// The program sleeps until the shell wakes it.
-    pub(super) fn suspend(&mut self) -> io::Result<()> {
+    pub fn suspend(&mut self) -> io::Result<()> {
         self.without(signals::sleep)?
     }
 

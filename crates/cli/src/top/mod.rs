@@ -1,0 +1,74 @@
+//! `memfold top`: what runs under memfold, live.
+//!
+//! ```text
+//!   trees ──> look ─┬─> screen <── keys      state: what is chosen, what came before
+//!                   ├─> JSON                 view: how that is drawn
+//!                   └─> Prometheus ──> serve
+//! ```
+
+pub mod args;
+mod cells;
+pub mod columns;
+mod look;
+mod names;
+mod prometheus;
+mod screen;
+mod serve;
+mod state;
+mod view;
+mod words;
+
+use std::io::{ErrorKind, Write, stdout};
+use std::time::Duration;
+
+use crate::failure::Failure;
+use crate::trees;
+use args::TopArgs;
+use look::Looker;
+
+/// Runs it. The result is the exit status.
+pub fn top(args: &TopArgs) -> Result<i32, Failure> {
+    let looker = Looker::new(args.pid.map(trees::of).transpose()?);
+    let interval = Duration::from_secs_f64(args.interval);
+    let count = args.count.unwrap_or(u64::MAX);
+    match &args.listen {
+        Some(address) => serve::serve(address, looker),
+        None if args.prometheus => once(looker),
+        None if args.json => stream(looker, interval, count),
+        None => screen::run(looker, interval, count),
+    }
+}
+
+/// One text for Prometheus.
+fn once(mut looker: Looker) -> Result<i32, Failure> {
+    print(prometheus::text(&looker.look()).as_bytes())?;
+    Ok(0)
+}
+
+/// A line for each look, but for the first, which only says what came before.
+fn stream(mut looker: Looker, interval: Duration, count: u64) -> Result<i32, Failure> {
+    looker.look();
+    for _ in 0..count {
+        std::thread::sleep(interval);
+        let look = looker.look();
+        if looker.has_ended() {
+            break;
+        }
+        let mut line = serde_json::to_vec(&look).unwrap_or_else(|e| unreachable!("plain fields: {e}"));
+        line.push(b'\n');
+        if !print(&line)? {
+            break;
+        }
+    }
+    Ok(0)
+}
+
+/// Writes to standard output; whether anybody reads it still.
+fn print(bytes: &[u8]) -> Result<bool, Failure> {
+    let mut out = stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::new(format!("cannot write to standard output: {error}"))),
+    }
+}

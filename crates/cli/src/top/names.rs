@@ -1,0 +1,40 @@
+//! Which process of this machine a process of a tree is.
+
+use crate::procfs;
+
+/// Parents that are asked for at most: more than any tree is deep.
+const DEEPEST: usize = 4096;
+
+/// A process in a namespace of its own says the number that it has there: the number that it has here.
+pub fn outer(said: i32, supervisor: i32) -> i32 {
+    if descends(said, supervisor) {
+        return said;
+    }
+    let others = procfs::all_with_parents();
+    let is_it = |pid: i32| procfs::inner_pid(pid) == Some(said) && descends(pid, supervisor);
+    // It may have ended a moment ago: then it keeps the number that it had.
+    others.into_iter().map(|(pid, _)| pid).find(|pid| *pid != said && is_it(*pid)).unwrap_or(said)
+}
+
+/// Whether a process was started by another one, or by one that was, and so on: supervisors become the parents of orphans below them.
+fn descends(pid: i32, from: i32) -> bool {
+    let parent = |pid: &i32| procfs::stat(*pid).map(|stat| stat.parent).filter(|parent| *parent > 0);
+    std::iter::successors(Some(pid), parent).take(DEEPEST).skip(1).any(|parent| parent == from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_found_by_its_own_number() {
+        let own = std::process::id() as i32;
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id() as i32;
+        assert!(descends(pid, own) && !descends(own, pid) && !descends(own, own));
+        assert_eq!(outer(pid, own), pid);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(outer(pid, own), pid);
+    }
+}

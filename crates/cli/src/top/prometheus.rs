@@ -1,0 +1,164 @@
+//! A look as Prometheus reads it: its text format, version 0.0.4.
+//!
+//! Rates are Prometheus's own affair: it gets the counters. Those of a tree go on when a process of it ends.
+
+use std::fmt::Write;
+
+use super::columns::{COLUMNS, TREE};
+use super::look::{Group, Look, Memory, Row, Totals};
+
+/// What scrapers ask for.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What counters are: name, and definition.
+const COUNTERS: [(&str, &str); 3] = [
+    ("faults_total", "Touches of compressed pages. Pages that were brought back beside them do not count."),
+    (
+        "fault_seconds_total",
+        "Time that it took to serve such touches, one after the other; waiting for room is in it.",
+    ),
+    (
+        "stalled_seconds_total",
+        "Time in which at least one thread of a process waited for memfold: for a page, compressed or not, or for room.",
+    ),
+];
+
+/// Labels of a sample, and its value.
+type Samples = Vec<(String, String)>;
+
+/// The text.
+pub fn text(look: &Look) -> String {
+    let mut text = String::new();
+    let mut add = |name: &str, kind: &str, help: &str, samples: Samples| {
+        // A string takes all that is written.
+        let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} {kind}", help_text(help));
+        for (labels, value) in samples {
+            let _ = writeln!(text, "{name}{labels} {value}");
+        }
+    };
+    let version = labels(&[("version", look.version)]);
+    add("memfold_build_info", "gauge", "Version of the memfold that looks.", vec![(version, "1".into())]);
+    let hidden = ["user", "version"].map(|reason| {
+        let count = look.hidden.iter().filter(|unseen| unseen.reason == reason).count();
+        (labels(&[("reason", reason)]), count.to_string())
+    });
+    let help = "Trees that can't be seen: of other users, or under another version of memfold.";
+    add("memfold_hidden_trees", "gauge", help, hidden.into());
+
+    let trees = |value: &dyn Fn(&Group) -> Option<String>| -> Samples {
+        look.trees.iter().filter_map(|tree| Some((of_tree(tree), value(tree)?))).collect()
+    };
+    let limit = |tree: &Group| Some(tree.limit_bytes.to_string());
+    add("memfold_tree_limit_bytes", "gauge", tree_help("limit_bytes"), trees(&limit));
+    let unmanaged = |tree: &Group| Some(tree.unmanaged_bytes.to_string());
+    add("memfold_tree_unmanaged_bytes", "gauge", tree_help("unmanaged_bytes"), trees(&unmanaged));
+    let processes = |tree: &Group| Some(tree.processes.len().to_string());
+    add("memfold_tree_processes", "gauge", "Processes that are managed.", trees(&processes));
+    for (at, (name, column)) in gauges().enumerate() {
+        let help = TREE.iter().find(|(of, _)| *of == name).map_or(column, |(_, help)| *help);
+        let value = |tree: &Group| gauge(&tree.memory, at);
+        add(&format!("memfold_tree_{name}"), "gauge", help, trees(&value));
+    }
+    for (at, (name, help)) in COUNTERS.iter().enumerate() {
+        let help = format!("{help} All processes, those that have ended, too.");
+        let value = |tree: &Group| Some(counter(&tree.totals, at));
+        add(&format!("memfold_tree_{name}"), "counter", &help, trees(&value));
+    }
+
+    let processes = |value: &dyn Fn(&Row) -> Option<String>| -> Samples {
+        let rows = look.trees.iter().flat_map(|tree| tree.processes.iter().map(move |row| (tree, row)));
+        rows.filter_map(|(tree, row)| Some((of_process(tree, row), value(row)?))).collect()
+    };
+    for (at, (name, help)) in gauges().enumerate() {
+        let value = |row: &Row| gauge(&row.memory, at);
+        add(&format!("memfold_process_{name}"), "gauge", help, processes(&value));
+    }
+    for (at, (name, help)) in COUNTERS.iter().enumerate() {
+        let value = |row: &Row| Some(counter(&row.totals, at));
+        add(&format!("memfold_process_{name}"), "counter", help, processes(&value));
+    }
+    text
+}
+
+/// Names and definitions of what `gauge` gives.
+fn gauges() -> impl Iterator<Item = (&'static str, &'static str)> {
+    COLUMNS[2..9].iter().map(|column| (column.name, column.definition))
+}
+
+fn gauge(memory: &Memory, at: usize) -> Option<String> {
+    Some(match at {
+        0 => memory.logical_bytes.to_string(),
+        1 => memory.resident_bytes.to_string(),
+        2 => memory.standby_bytes.to_string(),
+        3 => memory.payload_bytes.to_string(),
+        4 => memory.overhead_bytes.to_string(),
+        5 => memory.saved_bytes.to_string(),
+        _ => memory.compression_ratio?.to_string(),
+    })
+}
+
+fn counter(totals: &Totals, at: usize) -> String {
+    match at {
+        0 => totals.faults.to_string(),
+        1 => (totals.fault_ns as f64 / 1e9).to_string(),
+        _ => (totals.stalled_ns as f64 / 1e9).to_string(),
+    }
+}
+
+fn tree_help(name: &str) -> &'static str {
+    TREE.iter().find(|(of, _)| *of == name).map_or("", |(_, help)| *help)
+}
+
+fn of_tree(tree: &Group) -> String {
+    labels(&[("supervisor", &tree.supervisor.to_string()), ("command", &tree.command)])
+}
+
+fn of_process(tree: &Group, row: &Row) -> String {
+    let (pid, supervisor) = (row.pid.to_string(), tree.supervisor.to_string());
+    labels(&[("pid", &pid), ("command", &row.command), ("supervisor", &supervisor)])
+}
+
+fn labels(labels: &[(&str, &str)]) -> String {
+    let all: Vec<_> =
+        labels.iter().map(|(name, value)| format!("{name}=\"{}\"", label_value(value))).collect();
+    format!("{{{}}}", all.join(","))
+}
+
+/// In quotes; a command may hold anything.
+fn label_value(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+fn help_text(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_values_belong_together() {
+        let memory = Memory {
+            logical_bytes: 0,
+            resident_bytes: 1,
+            standby_bytes: 2,
+            payload_bytes: 3,
+            overhead_bytes: 4,
+            saved_bytes: 5,
+            compression_ratio: Some(6.0),
+        };
+        let json = serde_json::to_value(memory).unwrap();
+        for (at, (name, _)) in gauges().enumerate() {
+            assert_eq!(json[name].as_f64(), Some(at as f64), "{name}");
+            assert_eq!(gauge(&memory, at), Some(at.to_string()));
+        }
+        assert_eq!(gauges().count(), json.as_object().unwrap().len());
+    }
+
+    #[test]
+    fn labels_hold_anything() {
+        let of = labels(&[("command", "a \"b\"\\n\nc"), ("pid", "7")]);
+        assert_eq!(of, r#"{command="a \"b\"\\n\nc",pid="7"}"#);
+    }
+}

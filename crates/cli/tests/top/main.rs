@@ -1,0 +1,23 @@
+//! `memfold top`: the screen, JSON, and text for Prometheus, of a program that runs.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod exposition;
+#[path = "../common/program.rs"]
+mod program;
+mod screen;
+mod streams;
+#[path = "../../../du/tests/all/terminal.rs"]
+mod terminal;
+
+use std::process::{Command, Stdio};
+
+use common::{MEMFOLD, Said, finish};
+
+const MIB: u64 = 1 << 20;
+
+fn top(words: &[&str]) -> Said {
+    let mut command = Command::new(MEMFOLD);
+    command.arg("top").args(words).stdin(Stdio::null());
+    finish(command)
+}
