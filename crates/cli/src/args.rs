@@ -74,7 +74,7 @@ pub struct RunArgs {
     /// Write statistics to FILE as one JSON object at the end
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
-    /// Write a page with a chart of the run to FILE at the end
+    /// Write a page with pictures of the run, and what to change, to FILE at the end
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
     /// Codec for what has just gone cold and, after a comma, for what stays cold

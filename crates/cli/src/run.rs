@@ -49,14 +49,14 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     let_go_of_inherited(&own.into_iter().chain(outputs).collect::<Vec<_>>());
 
     let supervisor = Supervisor::new(&page, program, begin, &signals, group.as_ref(), report_file.is_some());
-    let (ending, seen, series) = supervisor.watch();
+    let (ending, seen, records) = supervisor.watch();
     drop(group);
 
     let words: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let stats = Stats::new(page.page, &settings, &words, ending, &seen);
     write(stats_file, "statistics", &stats.to_json());
-    if let Some(series) = series {
-        write(report_file, "report", report::page(&stats, series.points()).as_bytes());
+    if let Some(records) = records {
+        write(report_file, "report", report::page(page.page, &stats, &records).as_bytes());
     }
     close(&stats, args.quiet);
     Ok(ending.status())

@@ -55,9 +55,11 @@ impl Settings {
     /// Checks the options.
     pub fn new(args: &RunArgs) -> Result<Self, Failure> {
         let mut flags = 0;
-        for (wanted, bit) in
-            [(args.paranoid, shared::flags::PARANOID), (args.no_reserve, shared::flags::NO_RESERVE)]
-        {
+        for (wanted, bit) in [
+            (args.paranoid, shared::flags::PARANOID),
+            (args.no_reserve, shared::flags::NO_RESERVE),
+            (args.report.is_some(), shared::flags::REPORT),
+        ] {
             flags |= if wanted { bit } else { 0 };
         }
         Ok(Self {
@@ -228,6 +230,9 @@ impl SharedPage {
         shared::store_text(&page.codec_fast, &settings.codecs.fast);
         shared::store_text(&page.codec_dense, settings.codecs.dense.as_deref().unwrap_or(""));
         page.cpu_path.store(settings.cpu.map_or(0, |path| path as u64), Relaxed);
+        if let Some(trail) = page.trail() {
+            trail.provide();
+        }
         page.magic.store(shared::MAGIC, Release);
         Ok(Self { page, file })
     }

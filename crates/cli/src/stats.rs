@@ -271,21 +271,26 @@ fn fault_times(shared: &Shared) -> FaultTimes {
     let counts: Vec<u64> = shared.fault_histogram.iter().map(|bucket| bucket.load(Relaxed)).collect();
     let all: u64 = counts.iter().sum();
     let longest = shared.fault_max_ns.load(Relaxed);
-    let quantile = |share: f64| {
-        let rank = (all as f64 * share).ceil() as u64;
-        let mut sum = 0;
-        let bucket = counts.iter().position(|count| {
-            sum += count;
-            sum >= rank
-        })?;
-        // The largest time that falls into the bucket, so that the share is kept.
-        let end = shared::bucket_start(bucket + 1) - 1;
-        Some(end.min(longest) as f64 / 1000.0)
-    };
-    if all == 0 {
-        return FaultTimes { p50: None, p99: None, max: None };
+    let longest_us = (all > 0).then_some(longest as f64 / 1000.0);
+    FaultTimes {
+        p50: quantile_us(&counts, longest, 0.5),
+        p99: quantile_us(&counts, longest, 0.99),
+        max: longest_us,
     }
-    FaultTimes { p50: quantile(0.5), p99: quantile(0.99), max: Some(longest as f64 / 1000.0) }
+}
+
+/// So long at most took this share of all faults, whose times are counted by [`shared::bucket_of`]; None if there were none.
+pub fn quantile_us(counts: &[u64], longest_ns: u64, share: f64) -> Option<f64> {
+    let all: u64 = counts.iter().sum();
+    let rank = (all as f64 * share).ceil() as u64;
+    let mut sum = 0;
+    let bucket = counts.iter().position(|count| {
+        sum += count;
+        sum >= rank
+    })?;
+    // The largest time that falls into the bucket, so that the share is kept.
+    let end = shared::bucket_start(bucket + 1) - 1;
+    (all > 0).then_some(end.min(longest_ns) as f64 / 1000.0)
 }
 
 /// 1234567 as 1,234,567.

@@ -20,7 +20,7 @@ use nix::unistd::Pid;
 
 use crate::failure::say;
 use crate::group::Group;
-use crate::series::{Point, Series};
+use crate::report::{Gauges, Records};
 use crate::settings::SharedPage;
 use crate::signals::{Event, Signals};
 use crate::sys::{self, Ending};
@@ -78,7 +78,8 @@ pub struct Supervisor<'a> {
     begin: Instant,
     messages_read: u32,
     seen: Seen,
-    series: Option<Series>,
+    /// For a report, if one is wanted.
+    records: Option<Box<Records>>,
     /// The limit at the last look, and since when it is lower than what is resident because it was lowered.
     limit: u64,
     lowered: Option<Instant>,
@@ -94,18 +95,20 @@ impl<'a> Supervisor<'a> {
         begin: Instant,
         signals: &'a Signals,
         group: Option<&'a Group>,
-        wants_series: bool,
+        wants_report: bool,
     ) -> Self {
+        let mut tree = Tree::new(page.page);
+        tree.ended = wants_report.then(Vec::new);
         Self {
             shared: page.page,
             program,
             signals,
             group,
-            tree: Tree::new(page.page),
+            tree,
             begin,
             messages_read: 0,
             seen: Seen::default(),
-            series: wants_series.then(Series::new),
+            records: wants_report.then(|| Box::new(Records::new(begin))),
             limit: page.page.limit_bytes.load(Relaxed),
             lowered: None,
             last: (begin, 0, 0),
@@ -113,11 +116,15 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Stays until the program ends.
-    pub fn watch(mut self) -> (Ending, Seen, Option<Series>) {
+    pub fn watch(mut self) -> (Ending, Seen, Option<Box<Records>>) {
         let calls = listen(self.shared);
         let ending = self.wait_for_end(calls.as_ref());
         self.seen.wall = self.begin.elapsed();
-        self.sample(Instant::now());
+        let now = Instant::now();
+        self.sample(now);
+        if let Some(records) = &mut self.records {
+            records.drain(self.shared, now, true);
+        }
         self.seen.unmanaged = self.tree.unmanaged_count;
         self.seen.forked = self.tree.forks.used || self.shared.processes.load(Relaxed) > 1;
         self.seen.own_resident = crate::procfs::anonymous(std::process::id() as i32).unwrap_or(0);
@@ -126,7 +133,7 @@ impl<'a> Supervisor<'a> {
             None if self.tree.forks.used => "page tables",
             None => "counters",
         };
-        (ending, self.seen, self.series)
+        (ending, self.seen, self.records)
     }
 
     fn wait_for_end(&mut self, calls: Option<&EventFd>) -> Ending {
@@ -196,6 +203,9 @@ impl<'a> Supervisor<'a> {
     fn sample(&mut self, now: Instant) -> u64 {
         let before = self.sum_of_gauges();
         let copied = self.shared.copied.load(Relaxed);
+        if let Some(records) = &mut self.records {
+            records.drain(self.shared, now, false);
+        }
         let mut managed = self.tree.sample(now);
         if self.tree.scan_is_due(now) || self.tree.forks.is_due(now) {
             for member in self.tree.scan(now) {
@@ -203,6 +213,9 @@ impl<'a> Supervisor<'a> {
                     "'{}' (process {}) cannot be managed ({}): its memory counts towards the limit but is not compressed",
                     member.name, member.pid, member.why
                 ));
+                if let Some(records) = &mut self.records {
+                    records.unmanaged(member.pid, member.why, now);
+                }
             }
             // Of the same members that the scan has seen.
             managed = self.tree.sample(now);
@@ -238,8 +251,9 @@ impl<'a> Supervisor<'a> {
     }
 
     fn note(&mut self, now: Instant, resident: u64) {
-        let (mut evicted, mut payload, mut overhead) = (0, 0, 0);
+        let (mut evicted, mut payload, mut overhead, mut standby) = (0, 0, 0, 0);
         for slot in self.shared.live_slots() {
+            standby += slot.standby.load(Relaxed);
             evicted += slot.evicted.load(Relaxed);
             payload += slot.payload.load(Relaxed);
             overhead += slot.overhead.load(Relaxed);
@@ -254,9 +268,11 @@ impl<'a> Supervisor<'a> {
         self.seen.samples += 1;
         self.seen.peak_resident = self.seen.peak_resident.max(resident);
         self.seen.peak_logical = self.seen.peak_logical.max(logical);
-        if let Some(series) = &mut self.series {
-            let at = now.duration_since(self.begin).as_secs_f64();
-            series.add(Point { at, resident, logical, payload });
+        if let (Some(records), Some(ended)) = (&mut self.records, &mut self.tree.ended) {
+            records.ended(ended, now);
+            let others = self.tree.unmanaged - self.tree.own;
+            let parts = Gauges::parts(resident, others, overhead + self.tree.own, payload, standby);
+            records.note(self.shared, &self.tree, now, Gauges { logical, limit: self.limit, ..parts });
         }
     }
 

@@ -24,6 +24,7 @@ use memfold_runtime::shared::{Shared, Slot, state};
 use crate::forks::Forks;
 use crate::procfs::{self, Image};
 use crate::program;
+use crate::report::processes::{self, Sums};
 use crate::sys;
 
 /// A member without a slot is given so long to get one before it is named.
@@ -119,6 +120,8 @@ pub struct Tree {
     pub unmanaged_least: u64,
     /// Members without a slot that have been counted.
     pub unmanaged_count: u64,
+    /// Processes that have ended, and their counters, if anybody wants to know.
+    pub ended: Option<Vec<(u32, Sums)>>,
 }
 
 impl Tree {
@@ -138,6 +141,7 @@ impl Tree {
             unmanaged: 0,
             unmanaged_least: 0,
             unmanaged_count: 0,
+            ended: None,
         }
     }
 
@@ -168,7 +172,7 @@ impl Tree {
                 }
                 Some(bytes) if bytes > 0 => {}
                 _ if procfs::has_ended(pid) => {
-                    self.shared.free_slot(slot);
+                    free(self.shared, slot, &mut self.ended);
                     self.forks.ended(pid, now);
                 }
                 _ => {}
@@ -210,6 +214,11 @@ impl Tree {
         inside.map(|(pid, member)| (*pid, member))
     }
 
+    /// The id of a slot's process, as this process knows it.
+    pub fn pid_of(&self, slot: &Slot) -> Option<i32> {
+        self.member_of(slot).map(|(pid, _)| pid)
+    }
+
     fn slot_of(&self, pid: i32, inner_pid: i32) -> Option<&'static Slot> {
         self.shared.live_slots().find(|slot| {
             let said = slot.pid.load(Relaxed) as i32;
@@ -244,10 +253,10 @@ impl Tree {
     }
 
     /// Slots of processes that came and went between two scans.
-    fn free_unknown(&self) {
+    fn free_unknown(&mut self) {
         for slot in self.shared.live_slots() {
             if self.member_of(slot).is_none() && procfs::has_ended(slot.pid.load(Relaxed) as i32) {
-                self.shared.free_slot(slot);
+                free(self.shared, slot, &mut self.ended);
             }
         }
     }
@@ -353,7 +362,7 @@ impl Tree {
     /// Memory of this process and of members without a slot. For those whose runtime has stopped `sample` sets
     /// the gauge.
     fn sum_unmanaged(&mut self) {
-        self.own = procfs::anonymous(self.root).unwrap_or(0) + Shared::BYTES as u64;
+        self.own = procfs::anonymous(self.root).unwrap_or(0) + self.shared.memory();
         let mut others = Families::default();
         for (pid, member) in self.members.iter().filter(|(_, member)| !member.borrowed) {
             if !member.managed || self.slot_of(*pid, member.inner_pid).is_none() {
@@ -388,6 +397,14 @@ impl Tree {
     fn not_managed(&self) -> Vec<i32> {
         self.members.iter().filter(|(_, m)| !m.managed && !m.borrowed).map(|(pid, _)| *pid).collect()
     }
+}
+
+/// Frees the slot of a process that has ended.
+fn free(shared: &Shared, slot: &Slot, ended: &mut Option<Vec<(u32, Sums)>>) {
+    if let Some(ended) = ended {
+        ended.push((slot.pid.load(Relaxed), processes::sums(&slot.counters)));
+    }
+    shared.free_slot(slot);
 }
 
 fn why_not_managed(pid: i32) -> &'static str {

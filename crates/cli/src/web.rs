@@ -26,10 +26,15 @@ pre{background:var(--card);border:1px solid var(--line);border-radius:.6rem;padd
 
 /// A page: its title, and what is in it.
 pub fn page(title: &str, body: &str) -> String {
+    styled_page(title, "", body)
+}
+
+/// The same with more of a style.
+pub fn styled_page(title: &str, style: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n\
-         <title>memfold: {}</title>\n<style>{STYLE}</style></head><body>\n{body}</body></html>\n",
+         <title>memfold: {}</title>\n<style>{STYLE}{style}</style></head><body>\n{body}</body></html>\n",
         escape(title)
     )
 }

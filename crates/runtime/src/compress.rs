@@ -16,6 +16,7 @@ use crate::standby::page_id;
 use crate::sys::{self, PAGE, advice};
 use crate::table::{BLOCK, PAGES, State};
 use crate::thread;
+use crate::trail::{self, Run};
 use crate::worker::Worker;
 
 /// Pages between two times that memory is given back.
@@ -96,6 +97,13 @@ impl Pages {
         self.index[self.count] = index as u16;
         self.count += 1;
     }
+}
+
+/// What a page was compressed to; by default, one of zeros.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    class: u8,
+    bytes: u16,
 }
 
 /// What came of compressing some pages.
@@ -255,6 +263,7 @@ impl Runtime {
     fn compress_pages(&self, worker: &mut Worker, slot: u32, pages: &[u16; GROUP], todo: u64) -> Done {
         let held = self.standby.slot(slot);
         let mut made: [(u64, Option<State>); GROUP] = [(0, None); GROUP];
+        let mut sizes = [Size::default(); GROUP];
         let (mut same_filled, mut full) = (0, false);
         let tier = self.tier(held.shared.load(Relaxed));
         for (number, made) in made.iter_mut().enumerate().filter(|(number, _)| todo >> number & 1 != 0) {
@@ -268,16 +277,19 @@ impl Runtime {
             let at = self.standby.address(slot) + index * PAGE;
             // SAFETY: the page lies in a slot that this thread holds, readable, and is changed by nobody.
             let page = unsafe { core::slice::from_raw_parts(at as *const u8, PAGE) };
-            let Some(state) = self.compress_page(worker, tier, owner, page) else {
+            let Some((state, size)) = self.compress_page(worker, tier, owner, page) else {
                 full = true;
                 break;
             };
             *made = (owner, Some(state));
+            sizes[number] = size;
             same_filled += u64::from(made.1 == Some(State::Zero));
         }
         let mut again = 0;
         let mut useless: [Option<(Ref, u64)>; GROUP] = [None; GROUP];
         let mut compressed = 0;
+        let trail = self.shared().trail();
+        let mut run = trail.map(|trail| Run::new(trail, self.slot().pid.load(Relaxed)));
         let order = self.order.lock();
         for (number, (owner, state)) in made.iter().enumerate() {
             let index = usize::from(pages[number]);
@@ -295,6 +307,9 @@ impl Runtime {
             if entry.is_some_and(|entry| entry.replace(State::Standby(id), state)) {
                 self.standby.forget(id);
                 compressed += 1;
+                if let Some(run) = &mut run {
+                    run.add(*owner, sizes[number].class.into(), sizes[number].bytes.into());
+                }
                 if tier == Tier::Fast
                     && let Some(block) = self.table.block(*owner as usize * PAGE)
                 {
@@ -317,16 +332,28 @@ impl Runtime {
         useless.iter().flatten().for_each(|(name, owner)| self.free(*name, *owner));
         let counters = &self.slot().counters;
         counters.pages_compressed.fetch_add(compressed, Relaxed);
+        if let Some(run) = run {
+            run.end();
+        }
         counters.pages_same_filled.fetch_add(same_filled, Relaxed);
         Done { again, full, stored_bytes: compressed as i64 * PAGE as i64 / 3 }
     }
 
     /// `None` if the store gets no memory for it.
-    fn compress_page(&self, worker: &mut Worker, tier: Tier, owner: u64, page: &[u8]) -> Option<State> {
-        if memfold_codec::same_filled(page) == Some(0) {
-            return Some(State::Zero);
+    fn compress_page(
+        &self,
+        worker: &mut Worker,
+        tier: Tier,
+        owner: u64,
+        page: &[u8],
+    ) -> Option<(State, Size)> {
+        let word = memfold_codec::same_filled(page);
+        if word == Some(0) {
+            return Some((State::Zero, Size::default()));
         }
-        self.store().insert(tier, owner, page, &mut worker.space).ok().map(State::Stored)
+        let (name, bytes) = self.store().insert_sized(tier, owner, page, &mut worker.space).ok()?;
+        let class = if word.is_some() { trail::REPEATED } else { trail::size_class(bytes) };
+        Some((State::Stored(name), Size { class: class as u8, bytes: bytes as u16 }))
     }
 
     /// Stops here while a fork is prepared.

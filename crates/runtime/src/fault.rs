@@ -262,6 +262,10 @@ impl Handler {
                     if placed == Placed::Done {
                         let end = sys::now_ns();
                         self.runtime.shared().note_fault(end - begin);
+                        if let Some(trail) = self.runtime.shared().trail() {
+                            let pid = self.runtime.slot().pid.load(Relaxed);
+                            trail.fault(pid, page_number(fault.page), end - begin);
+                        }
                         self.runtime.slot().counters.fault_ns.fetch_add(end - begin, Relaxed);
                         self.runtime.keep_awake(begin, self.served_ns);
                         self.served_ns = end;

@@ -20,6 +20,7 @@
 extern crate std;
 
 pub mod shared;
+pub mod trail;
 
 #[cfg(target_os = "linux")]
 mod arena;

@@ -6,10 +6,10 @@
 //! preload library maps it and takes a [`Slot`].
 //!
 //! ```text
-//! +--------+------------------+-----------+----------+------------------+
-//! | Header | settings, limit  | fault     | messages | Slot 0 .. Slot n |
-//! |        | pressure (futex) | histogram | (ring)   | one per process  |
-//! +--------+------------------+-----------+----------+------------------+
+//! +--------+------------------+-----------+----------+------------------+-----------+
+//! | Header | settings, limit  | fault     | messages | Slot 0 .. Slot n | trail     |
+//! |        | pressure (futex) | histogram | (ring)   | one per process  | (report)  |
+//! +--------+------------------+-----------+----------+------------------+-----------+
 //! ```
 //!
 //! Invariants:
@@ -23,12 +23,14 @@
 
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 
+use crate::trail::Trail;
+
 /// Name of the environment variable that holds the path of the shared page.
 pub const ENV_SHARED: &str = "MEMFOLD_SHARED";
 /// "memfold\0" read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memfold\0");
 /// Version of the layout of [`Shared`].
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// Processes of one tree that can be managed at the same time.
 pub const SLOTS: usize = 1024;
 /// Messages that processes can leave for the supervisor before one is lost.
@@ -56,6 +58,8 @@ pub mod on_full {
 pub mod flags {
     /// Evict all the time, whatever the limit: finds faults in tests.
     pub const PARANOID: u32 = 1;
+    /// A report is wanted: processes leave a [trail](crate::trail).
+    pub const REPORT: u32 = 2;
     /// The store asks for memory when it has none left, not before (to measure what the reserve is good for).
     pub const NO_RESERVE: u32 = 4;
 }
@@ -140,6 +144,8 @@ pub struct Shared {
     pub messages: [Message; MESSAGES],
     /// One slot a process.
     pub slots: [Slot; SLOTS],
+    /// See [`Shared::trail`].
+    trail: Trail,
 }
 
 /// Counters that only grow.
@@ -214,6 +220,17 @@ impl Shared {
     /// Whether this is a page of this version, made by a supervisor.
     pub fn is_valid(&self) -> bool {
         self.magic.load(Acquire) == MAGIC && self.version.load(Relaxed) == VERSION
+    }
+
+    /// What processes leave for a report, if one is wanted.
+    pub fn trail(&self) -> Option<&Trail> {
+        (self.flags.load(Relaxed) & flags::REPORT != 0).then_some(&self.trail)
+    }
+
+    /// Memory that the page takes at most, in bytes: a trail that nobody wants is never touched.
+    pub fn memory(&self) -> u64 {
+        let unused = if self.trail().is_none() { core::mem::size_of::<Trail>() } else { 0 };
+        (Self::BYTES - unused) as u64
     }
 
     /// Everything the tree has resident now, as the processes last said, in bytes.

@@ -92,6 +92,17 @@ pub fn compile(directory: &Path, name: &str, source: &str, flags: &[&str]) -> Op
     }
 }
 
+/// A Python of the machine; None, with a word about it, if there is none.
+pub fn python() -> Option<&'static str> {
+    let found = ["/usr/bin/python3", "python3"].into_iter().find(|name| {
+        Command::new(name).args(["-c", "pass"]).output().is_ok_and(|output| output.status.success())
+    });
+    if found.is_none() {
+        eprintln!("skipped: there is no python3");
+    }
+    found
+}
+
 /// A file with these contents and mode.
 pub fn file(directory: &Path, name: &str, contents: impl AsRef<[u8]>, mode: u32) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;

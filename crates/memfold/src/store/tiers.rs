@@ -128,8 +128,20 @@ impl<M: Memory> Tiered<M> {
         block: &[u8],
         work: &mut Workspace<'_>,
     ) -> Result<Ref, Full> {
+        self.insert_sized(tier, owner, block, work).map(|(name, _)| name)
+    }
+
+    /// The same, and the length of the payload.
+    pub fn insert_sized(
+        &self,
+        tier: Tier,
+        owner: u64,
+        block: &[u8],
+        work: &mut Workspace<'_>,
+    ) -> Result<(Ref, usize), Full> {
         if let Some(word) = same_filled(block) {
-            return self.store.put(owner, SAME, &word.to_le_bytes());
+            let word = word.to_le_bytes();
+            return Ok((self.store.put(owner, SAME, &word)?, word.len()));
         }
         let (codec, scratch, mark) = match (tier, self.dense) {
             (Tier::Dense, Some(dense)) => (dense, &mut work.dense, DENSE),
@@ -140,7 +152,7 @@ impl<M: Memory> Tiered<M> {
             Compressed::Fits(n) => (codec.id(), &work.out[..n]),
             Compressed::Incompressible => (CodecId::COPY, block),
         };
-        self.store.put(owner, id.0 | mark, payload)
+        Ok((self.store.put(owner, id.0 | mark, payload)?, payload.len()))
     }
 
     /// The bytes that [`Tiered::insert`] would keep of a block in the fast tier.

@@ -1,0 +1,150 @@
+//! The parts of [`Numbers`](super::numbers::Numbers), as they are in the JSON.
+
+use serde::Serialize;
+
+/// Faults on compressed pages.
+#[allow(missing_docs)]
+#[derive(Debug, Serialize)]
+pub struct Faults {
+    /// Faults whose time was measured: what the quantiles and the density are of.
+    pub timed: u64,
+    /// Of those, the ones that were seen one by one: what the maps and the list of pages are of.
+    pub seen: u64,
+    /// Events of all kinds that came too fast to be seen.
+    pub events_lost: u64,
+    pub p50_us: Option<f64>,
+    pub p90_us: Option<f64>,
+    pub p99_us: Option<f64>,
+    pub p99_9_us: Option<f64>,
+    pub max_us: Option<f64>,
+    /// Half a doubling each.
+    pub density: Vec<Density>,
+}
+
+#[allow(missing_docs)]
+#[derive(Debug, Serialize)]
+pub struct Density {
+    pub from_us: f64,
+    pub to_us: f64,
+    pub faults: u64,
+}
+
+/// What pages were compressed to, when they went.
+#[allow(missing_docs)]
+#[derive(Debug, Serialize)]
+pub struct Sizes {
+    /// Pages of zeros.
+    pub zeros: u64,
+    /// Pages of one other repeated word.
+    pub repeated: u64,
+    /// The others: the first are those of up to `step_bytes`.
+    pub step_bytes: u64,
+    pub pages: Vec<u64>,
+    /// Of those, the last: pages that did not become smaller.
+    pub incompressible: u64,
+}
+
+/// Columns of equal length, one value for each step.
+#[allow(missing_docs)]
+#[derive(Debug, Default, Serialize)]
+pub struct Time {
+    pub step_seconds: f64,
+    pub program_bytes: Vec<u64>,
+    pub standby_bytes: Vec<u64>,
+    pub payload_bytes: Vec<u64>,
+    pub overhead_bytes: Vec<u64>,
+    pub unmanaged_bytes: Vec<u64>,
+    pub resident_bytes: Vec<u64>,
+    pub logical_bytes: Vec<u64>,
+    pub limit_bytes: Vec<u64>,
+    pub pages_faulted: Vec<u64>,
+    pub pages_rescued: Vec<u64>,
+    pub pages_compressed: Vec<u64>,
+    pub stalled_ns: Vec<u64>,
+    pub throttled_ns: Vec<u64>,
+}
+
+/// Faults by time and latency.
+#[allow(missing_docs)]
+#[derive(Debug, Serialize)]
+pub struct Latencies {
+    pub column_seconds: f64,
+    pub classes_from_us: Vec<f64>,
+    /// For each column, class and count where there are any.
+    pub columns: Vec<Vec<(usize, u32)>>,
+}
+
+/// Faults and pages compressed, by time and address.
+#[allow(missing_docs)]
+#[derive(Debug, Serialize)]
+pub struct Map {
+    pub column_seconds: f64,
+    pub block_bytes: u64,
+    pub rows: Vec<Block>,
+    pub faults_left_out: u64,
+    pub pages_compressed_left_out: u64,
+}
+
+#[allow(missing_docs)]
+#[derive(Debug, Serialize)]
+pub struct Block {
+    /// Null if the process is among those left out.
+    pub pid: Option<i32>,
+    pub address: u64,
+    pub mapping: Option<String>,
+    pub faults: u64,
+    pub pages_compressed: u64,
+    /// Column, faults, pages compressed, where there are any.
+    pub cells: Vec<(usize, u32, u32)>,
+}
+
+#[allow(missing_docs)]
+#[derive(Debug, Serialize)]
+pub struct Row {
+    pub pid: i32,
+    pub parent: i32,
+    pub command: String,
+    pub from_seconds: f64,
+    /// Null if it was there when the program ended.
+    pub to_seconds: Option<f64>,
+    /// managed, stopped, or not managed.
+    pub state: &'static str,
+    /// Why it is not managed.
+    pub why: Option<String>,
+    pub peak_resident_bytes: u64,
+    pub peak_saved_bytes: u64,
+    pub compression_ratio: Option<f64>,
+    pub pages_compressed: u64,
+    pub pages_faulted: u64,
+    pub pages_rescued: u64,
+    pub stalled_seconds: f64,
+    pub throttled_seconds: f64,
+    pub runtime_cpu_seconds: f64,
+}
+
+/// Processes that found no room in the list.
+#[allow(missing_docs)]
+#[derive(Debug, Serialize)]
+pub struct LeftOut {
+    pub count: u64,
+    pub pages_compressed: u64,
+    pub pages_faulted: u64,
+}
+
+/// Pages with most faults.
+#[allow(missing_docs)]
+#[derive(Debug, Serialize)]
+pub struct Pages {
+    /// A count is too small by so much at most.
+    pub error: u64,
+    pub list: Vec<Page>,
+}
+
+#[allow(missing_docs)]
+#[derive(Debug, Serialize)]
+pub struct Page {
+    pub pid: Option<i32>,
+    pub address: u64,
+    pub mapping: Option<String>,
+    pub faults: u64,
+}

@@ -1,0 +1,218 @@
+//! The processes of a run: what each had, and what it cost. Bounded: of too many only the sums of their counters are kept.
+//!
+//! Counters are exact, because they are read when a process has ended and before its slot is freed. Gauges are looked at with each sample, and the
+//! largest is kept.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use memfold_runtime::shared::{Counters, Shared, Slot, state};
+
+use crate::procfs;
+
+/// The most processes.
+pub const PROCESSES: usize = 200;
+/// Stands for all that are too many.
+pub const OTHERS: u32 = u32::MAX;
+/// The most characters of a command that are kept.
+const COMMAND: usize = 160;
+/// Bytes of a process's command line that are looked at.
+const LINE: u64 = 1024;
+
+/// Values of [`Counters::each`].
+pub type Sums = [u64; 12];
+
+/// Reads the counters.
+pub fn sums(counters: &Counters) -> Sums {
+    counters.each().map(|(_, value)| value.load(Relaxed))
+}
+
+/// The value of a counter by its name.
+pub fn count(shared: &Shared, sums: &Sums, name: &str) -> u64 {
+    let at = shared.ended.each().iter().position(|(own, _)| *own == name);
+    at.map_or(0, |at| sums[at])
+}
+
+/// One process.
+#[derive(Debug, Clone, Default)]
+pub struct Process {
+    /// Its id, outside of namespaces as far as that is known.
+    pub pid: i32,
+    /// The id of its parent when it was first looked at.
+    pub parent: i32,
+    /// Its command, if it lived long enough.
+    pub command: String,
+    /// Seconds: when it was first seen.
+    pub from: f64,
+    /// When it was seen to have ended.
+    pub to: Option<f64>,
+    /// Most private memory, everything of memfold's in it included, bytes.
+    pub peak_resident: u64,
+    /// Most of what was evicted without what that took.
+    pub peak_saved: u64,
+    /// Most that was evicted, and payload then.
+    pub peak_evicted: (u64, u64),
+    /// Counters.
+    pub sums: Sums,
+    /// It took a slot.
+    pub managed: bool,
+    /// Why it is not managed.
+    pub why: Option<String>,
+    /// The runtime has stopped in it.
+    pub stopped: bool,
+    image: u64,
+}
+
+/// The record.
+#[derive(Debug, Default)]
+pub struct Processes {
+    /// In the order in which they were first seen.
+    pub list: Vec<Process>,
+    by_pid: HashMap<u32, u32>,
+    /// Those that found no room: how many, and their counters.
+    pub more: (u64, Sums),
+}
+
+impl Processes {
+    /// The number of a process that has, or had, this id.
+    pub fn find(&self, pid: u32) -> Option<u32> {
+        self.by_pid.get(&pid).copied()
+    }
+
+    fn enter(&mut self, pid: u32, at: f64) -> u32 {
+        let known = self.find(pid).filter(|number| *number == OTHERS || self.at(*number).to.is_none());
+        if let Some(number) = known {
+            return number;
+        }
+        let number = if self.list.len() < PROCESSES { self.list.len() as u32 } else { OTHERS };
+        if number == OTHERS {
+            self.more.0 += 1;
+            // The map stays as small as the list.
+            return OTHERS;
+        }
+        self.by_pid.insert(pid, number);
+        self.list.push(Process { pid: pid as i32, from: at, ..Process::default() });
+        number
+    }
+
+    fn at(&self, number: u32) -> &Process {
+        &self.list[number as usize]
+    }
+
+    /// Enters those that have a slot and are not known yet.
+    pub fn welcome(&mut self, shared: &Shared, at: f64) {
+        for slot in shared.live_slots() {
+            let pid = slot.pid.load(Relaxed);
+            if self.list.len() < PROCESSES || self.by_pid.contains_key(&pid) {
+                self.enter(pid, at);
+            }
+        }
+    }
+
+    /// A process that has a slot now; `pid` is its id outside of namespaces, if that is known.
+    pub fn note(&mut self, slot: &Slot, pid: Option<i32>, at: f64) {
+        let inner = slot.pid.load(Relaxed);
+        if self.list.len() >= PROCESSES && !self.by_pid.contains_key(&inner) {
+            return;
+        }
+        let number = self.enter(inner, at);
+        let Some(process) = self.list.get_mut(number as usize) else { return };
+        let image = slot.image.load(Relaxed);
+        if let Some(pid) =
+            pid.filter(|pid| *pid != process.pid || process.parent == 0 || image != process.image)
+        {
+            process.look(pid);
+            process.image = image;
+        }
+        let [resident, evicted, payload, overhead] =
+            [&slot.resident, &slot.evicted, &slot.payload, &slot.overhead].map(|gauge| gauge.load(Relaxed));
+        process.managed = true;
+        process.peak_resident = process.peak_resident.max(resident);
+        process.peak_saved = process.peak_saved.max(evicted.saturating_sub(payload + overhead));
+        process.peak_evicted = process.peak_evicted.max((evicted, payload));
+        process.stopped |= slot.state.load(Relaxed) == state::STOPPED;
+        process.sums = sums(&slot.counters);
+    }
+
+    /// A process has ended, with these counters.
+    pub fn ended(&mut self, pid: u32, sums: Sums, at: f64) {
+        match self.enter(pid, at) {
+            OTHERS => self.more.1.iter_mut().zip(sums).for_each(|(sum, value)| *sum += value),
+            number => {
+                let process = &mut self.list[number as usize];
+                (process.to, process.sums, process.managed) = (Some(at), sums, true);
+            }
+        }
+    }
+
+    /// A process turned out not to be managed.
+    pub fn unmanaged(&mut self, pid: i32, why: &str, at: f64) {
+        let number = self.enter(pid as u32, at);
+        if let Some(process) = self.list.get_mut(number as usize) {
+            process.look(pid);
+            process.why = Some(why.to_owned());
+        }
+    }
+
+    /// Looks at those that nobody else looks at, now and then.
+    pub fn look_at_unmanaged(&mut self, at: f64) {
+        for process in self.list.iter_mut().filter(|process| process.why.is_some() && process.to.is_none()) {
+            match procfs::anonymous(process.pid) {
+                Some(bytes) if bytes > 0 => process.peak_resident = process.peak_resident.max(bytes),
+                _ if procfs::has_ended(process.pid) => process.to = Some(at),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Process {
+    fn look(&mut self, pid: i32) {
+        self.pid = pid;
+        if let Some(stat) = procfs::stat(pid) {
+            self.parent = stat.parent;
+        }
+        if let Some(command) = command(pid).or_else(|| procfs::name(pid)).filter(|text| !text.is_empty()) {
+            self.command = command;
+        }
+    }
+}
+
+fn command(pid: i32) -> Option<String> {
+    use std::io::Read;
+    let mut line = Vec::new();
+    std::fs::File::open(format!("/proc/{pid}/cmdline")).ok()?.take(LINE).read_to_end(&mut line).ok()?;
+    let text = String::from_utf8_lossy(&line);
+    let words: Vec<String> =
+        text.split('\0').map(|word| word.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    Some(words.join(" ").trim_end().chars().take(COMMAND).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_are_summed_up() {
+        let mut processes = Processes::default();
+        for pid in 0..PROCESSES as u32 + 50 {
+            processes.ended(pid + 1, [1; 12], 0.5);
+        }
+        assert_eq!(processes.list.len(), PROCESSES);
+        assert_eq!(processes.more, (50, [50; 12]));
+        assert_eq!(processes.by_pid.len(), PROCESSES);
+    }
+
+    #[test]
+    fn an_id_that_is_used_again_is_another_process() {
+        let mut processes = Processes::default();
+        processes.ended(7, [1; 12], 0.5);
+        processes.ended(7, [2; 12], 0.9);
+        assert_eq!(processes.list.iter().map(|process| process.sums[0]).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(processes.find(7), Some(1));
+        processes.unmanaged(std::process::id() as i32, "static", 1.0);
+        processes.look_at_unmanaged(1.1);
+        let own = &processes.list[2];
+        assert!(own.peak_resident > 0 && own.to.is_none() && own.parent > 0 && !own.command.is_empty());
+    }
+}

@@ -1,0 +1,184 @@
+//! What the supervisor keeps for a report while the programs run: a facade over the bounded records.
+//!
+//! ```text
+//!  each sample:  trail (shared page) ── drain ──> latency, space, often
+//!                slots and counters  ── note ───> steps, processes
+//!  now and then: /proc/PID/maps      ── names ──> space, often
+//! ```
+//!
+//! Everything here is bounded, and counts as memory of the supervisor.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use memfold_runtime::shared::Shared;
+use memfold_runtime::trail::{Reader, What};
+
+use super::latency::Latency;
+use super::names::{self, Name};
+use super::often::Often;
+use super::processes::{OTHERS, Processes, Sums};
+use super::space::{COMPRESSED, FAULTS, Space};
+use super::steps::{Counts, Gauges, Steps};
+use crate::sys;
+use crate::tree::Tree;
+
+/// Mappings are read for one part in this many of the time at most.
+const NAMES_SHARE: u32 = 100;
+/// And not more often than this.
+const NAMES_EVERY: Duration = Duration::from_millis(50);
+/// How often processes that are not managed are looked at, seconds.
+const UNMANAGED_EVERY: f64 = 0.2;
+
+/// The records.
+#[derive(Debug)]
+pub struct Records {
+    begin: Instant,
+    reader: Reader,
+    /// Memory and counters over time.
+    pub steps: Steps,
+    /// Latencies over time.
+    pub latency: Latency,
+    /// Addresses over time.
+    pub space: Space,
+    /// Pages by faults.
+    pub often: Often,
+    /// Processes.
+    pub processes: Processes,
+    /// Faults that were seen in the trail.
+    pub faults_seen: u64,
+    /// Pages compressed that were seen in the trail.
+    pub compressed_seen: u64,
+    /// Most that was saved at one time.
+    pub peak_saved: u64,
+    before: (u64, Counts),
+    next_names: Instant,
+    looked_at_unmanaged: f64,
+}
+
+impl Records {
+    /// Nothing yet.
+    pub fn new(begin: Instant) -> Self {
+        Records {
+            begin,
+            reader: Reader::default(),
+            steps: Steps::new(),
+            latency: Latency::new(),
+            space: Space::new(),
+            often: Often::default(),
+            processes: Processes::default(),
+            faults_seen: 0,
+            compressed_seen: 0,
+            peak_saved: 0,
+            before: (0, Counts::default()),
+            next_names: begin,
+            looked_at_unmanaged: 0.0,
+        }
+    }
+
+    fn at_ns(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.begin).as_nanos() as u64
+    }
+
+    /// Events that were never seen.
+    pub fn lost(&self) -> u64 {
+        self.reader.lost
+    }
+
+    /// Reads the trail. To be called before slots are freed: events tell processes by their ids.
+    pub fn drain(&mut self, shared: &Shared, now: Instant, last: bool) {
+        let Some(trail) = shared.trail() else { return };
+        let at = self.at_ns(now);
+        for _ in 0..self.steps.reach(at) {
+            self.latency.merge();
+            self.space.merge();
+        }
+        let column = self.steps.column();
+        let Self { reader, latency, space, often, processes, faults_seen, compressed_seen, .. } = self;
+        let mut welcomed = false;
+        reader.drain(trail, last, |event| {
+            if processes.find(event.pid).is_none() && !std::mem::replace(&mut welcomed, true) {
+                processes.welcome(shared, at as f64 / 1e9);
+            }
+            let process = processes.find(event.pid).unwrap_or(OTHERS);
+            match event.what {
+                What::Fault(ns) => {
+                    *faults_seen += 1;
+                    latency.add(column, ns);
+                    space.add(process, event.page, column, FAULTS, 1);
+                    often.add((process, event.page));
+                }
+                What::Compressed(pages) => {
+                    *compressed_seen += pages;
+                    space.add(process, event.page, column, COMPRESSED, pages as u32);
+                }
+            }
+        });
+    }
+
+    /// Processes that have ended since the last sample, with their counters.
+    pub fn ended(&mut self, ended: &mut Vec<(u32, Sums)>, now: Instant) {
+        let at = self.at_ns(now) as f64 / 1e9;
+        ended.drain(..).for_each(|(pid, sums)| self.processes.ended(pid, sums, at));
+    }
+
+    /// A process turned out not to be managed.
+    pub fn unmanaged(&mut self, pid: i32, why: &str, now: Instant) {
+        self.processes.unmanaged(pid, why, self.at_ns(now) as f64 / 1e9);
+    }
+
+    /// Notes a sample; the trail was drained at the same time.
+    pub fn note(&mut self, shared: &Shared, tree: &Tree, now: Instant, gauges: Gauges) {
+        let at = self.at_ns(now);
+        let seconds = at as f64 / 1e9;
+        for slot in shared.live_slots() {
+            self.processes.note(slot, tree.pid_of(slot), seconds);
+        }
+        let counts = counts(shared);
+        self.steps.add(self.before.0, at, gauges, counts.since(self.before.1));
+        self.before = (at, counts);
+        self.peak_saved = self.peak_saved.max(gauges.logical.saturating_sub(gauges.resident));
+        if seconds >= self.looked_at_unmanaged + UNMANAGED_EVERY {
+            self.looked_at_unmanaged = seconds;
+            self.processes.look_at_unmanaged(seconds);
+        }
+        if now >= self.next_names {
+            let begin = sys::cpu_time();
+            self.find_names();
+            let cost = sys::cpu_time().saturating_sub(begin);
+            self.next_names = now + (cost * NAMES_SHARE).max(NAMES_EVERY);
+        }
+    }
+
+    /// Finds the mappings of rows and pages that have none yet, while their processes live.
+    fn find_names(&mut self) {
+        let least = self.often.top(1).first().map_or(1, |(_, count)| count.faults / 4).max(1);
+        for (number, process) in
+            (0u32..).zip(&self.processes.list).filter(|(_, process)| process.to.is_none())
+        {
+            let rows = self.space.nameless(number).map(|row| (row.page, &mut row.name));
+            let mut wanted: Vec<(u64, &mut Name)> = rows.chain(self.often.nameless(number, least)).collect();
+            if wanted.is_empty() {
+                continue;
+            }
+            wanted.sort_by_key(|(page, _)| *page);
+            let addresses: Vec<u64> = wanted.iter().map(|(page, _)| page * sys::PAGE).collect();
+            // One that has just ended keeps what it has.
+            let _ = names::look(process.pid, &addresses, |at, name| *wanted[at].1 = name.clone());
+        }
+    }
+}
+
+/// Counters of those that have ended and of those that have not.
+fn counts(shared: &Shared) -> Counts {
+    let mut all = Counts::default();
+    let counters = std::iter::once(&shared.ended).chain(shared.live_slots().map(|slot| &slot.counters));
+    for counters in counters {
+        all.faults += counters.pages_faulted.load(Relaxed);
+        all.rescued += counters.pages_rescued.load(Relaxed);
+        all.compressed += counters.pages_compressed.load(Relaxed);
+        all.stalled_ns += counters.stalled_ns.load(Relaxed);
+        all.throttled_ns += counters.throttled_ns.load(Relaxed);
+    }
+    all
+}

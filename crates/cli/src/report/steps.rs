@@ -1,0 +1,224 @@
+//! What was when: a bounded record over time, in steps of one length.
+//!
+//! ```text
+//!  steps    |0|1|2|3|4|5| ... at most 384, each 10 ms long at first
+//!  columns  |  0  |  1  | ... three steps each: the time axis of the heat maps
+//! ```
+//!
+//! When the time goes beyond the last step, neighbours are merged and all steps become twice as long. Then columns are merged by pairs too: who keeps something
+//! by column is told how often ([`Steps::reach`]). Counters of merged steps are added up. Of gauges those at the larger moment are kept, so that no peak is lost
+//! and the parts still belong together.
+
+/// The most steps.
+pub const STEPS: usize = 384;
+/// Steps of a column.
+pub const COLUMN: usize = 3;
+/// The most columns.
+pub const COLUMNS: usize = STEPS / COLUMN;
+/// Length of a step at first, ns.
+const FIRST_NS: u64 = 10_000_000;
+
+/// Bytes of the tree at one moment. The first five add up to `resident`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Gauges {
+    /// Of the programs, where they expect it.
+    pub program: u64,
+    /// Uncompressed, taken away from the programs.
+    pub standby: u64,
+    /// Compressed.
+    pub payload: u64,
+    /// The rest of memfold's, the supervisor included.
+    pub overhead: u64,
+    /// Of processes that are not managed.
+    pub others: u64,
+    /// All of that.
+    pub resident: u64,
+    /// What the programs believe to have.
+    pub logical: u64,
+    /// The limit.
+    pub limit: u64,
+}
+
+impl Gauges {
+    /// The parts of `resident`. After a fork processes may count the same pages, and their sum may be more than there is: then it is cut, the program's first.
+    pub fn parts(resident: u64, others: u64, overhead: u64, payload: u64, standby: u64) -> Self {
+        let mut rest = resident;
+        let [others, overhead, payload, standby] = [others, overhead, payload, standby].map(|part| {
+            let part = part.min(rest);
+            rest -= part;
+            part
+        });
+        Gauges { program: rest, standby, payload, overhead, others, resident, ..Gauges::default() }
+    }
+}
+
+/// What only grows: counters, or how much they grew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Faults on compressed pages.
+    pub faults: u64,
+    /// Pages that came back from standby.
+    pub rescued: u64,
+    /// Pages compressed.
+    pub compressed: u64,
+    /// Time in which threads waited for memfold, ns.
+    pub stalled_ns: u64,
+    /// Time that threads waited for room, ns.
+    pub throttled_ns: u64,
+}
+
+impl Counts {
+    fn with(self, other: Self, join: impl Fn(u64, u64) -> u64) -> Self {
+        Counts {
+            faults: join(self.faults, other.faults),
+            rescued: join(self.rescued, other.rescued),
+            compressed: join(self.compressed, other.compressed),
+            stalled_ns: join(self.stalled_ns, other.stalled_ns),
+            throttled_ns: join(self.throttled_ns, other.throttled_ns),
+        }
+    }
+
+    /// How much it has grown.
+    pub fn since(self, before: Self) -> Self {
+        self.with(before, u64::saturating_sub)
+    }
+
+    fn part(self, of: u64, all: u64) -> Self {
+        self.with(self, |value, _| (u128::from(value) * u128::from(of) / u128::from(all.max(1))) as u64)
+    }
+}
+
+/// One step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Step {
+    /// None if nobody looked.
+    pub gauges: Option<Gauges>,
+    /// What was counted in it.
+    pub counts: Counts,
+}
+
+/// The record.
+#[derive(Debug)]
+pub struct Steps {
+    step_ns: u64,
+    steps: Vec<Step>,
+}
+
+impl Steps {
+    /// An empty record.
+    pub fn new() -> Self {
+        Steps { step_ns: FIRST_NS, steps: Vec::with_capacity(STEPS) }
+    }
+
+    /// Makes sure that there is a step for this time. Returns how often columns are to be merged by pairs.
+    pub fn reach(&mut self, at_ns: u64) -> u32 {
+        let mut merged = 0;
+        while at_ns / self.step_ns >= STEPS as u64 {
+            let pairs = self.steps.chunks(2).map(|pair| pair.iter().skip(1).fold(pair[0], join));
+            self.steps = pairs.collect();
+            self.steps.reserve_exact(STEPS - self.steps.len());
+            self.step_ns *= 2;
+            merged += 1;
+        }
+        let count = (at_ns / self.step_ns) as usize + 1;
+        if self.steps.len() < count {
+            self.steps.resize(count, Step::default());
+        }
+        merged
+    }
+
+    /// The column of the last step.
+    pub fn column(&self) -> usize {
+        self.steps.len().saturating_sub(1) / COLUMN
+    }
+
+    /// Adds what is now, and what was counted `since` then; the time was reached.
+    pub fn add(&mut self, since_ns: u64, at_ns: u64, gauges: Gauges, counts: Counts) {
+        let now = Step { gauges: Some(gauges), counts: Counts::default() };
+        let last = (at_ns / self.step_ns) as usize;
+        self.steps[last] = join(self.steps[last], &now);
+        // It came some time in between: spread evenly.
+        let all = at_ns.saturating_sub(since_ns);
+        let mut done = Counts::default();
+        for index in (since_ns.min(at_ns) / self.step_ns) as usize..=last {
+            let end = ((index as u64 + 1) * self.step_ns).min(at_ns);
+            let until = if index == last { counts } else { counts.part(end - since_ns, all) };
+            self.steps[index].counts = self.steps[index].counts.with(until.since(done), |a, b| a + b);
+            done = until;
+        }
+    }
+
+    /// The record so far, in order of time; a step that nobody looked at has what was before.
+    pub fn steps(&self) -> Vec<(Gauges, Counts)> {
+        let mut before = self.steps.iter().find_map(|step| step.gauges).unwrap_or_default();
+        let held = |step: &Step| {
+            before = step.gauges.unwrap_or(before);
+            (before, step.counts)
+        };
+        self.steps.iter().map(held).collect()
+    }
+
+    /// Length of a step.
+    pub fn step_seconds(&self) -> f64 {
+        self.step_ns as f64 / 1e9
+    }
+}
+
+fn join(a: Step, b: &Step) -> Step {
+    let gauges = match (a.gauges, b.gauges) {
+        (Some(a), Some(b)) => {
+            let larger = if b.resident > a.resident { b } else { a };
+            Some(Gauges { logical: a.logical.max(b.logical), ..larger })
+        }
+        (a, b) => a.or(b),
+    };
+    Step { gauges, counts: a.counts.with(b.counts, |a, b| a + b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_never_add_up_to_more() {
+        let parts = Gauges::parts(100, 10, 20, 30, 15);
+        assert_eq!((parts.program, parts.standby), (25, 15));
+        let cut = Gauges::parts(100, 10, 20, 80, 15);
+        assert_eq!((cut.others, cut.overhead, cut.payload, cut.standby, cut.program), (10, 20, 70, 0, 0));
+    }
+
+    #[test]
+    fn bounded_and_nothing_is_lost() {
+        let (mut steps, mut merges, mut sums) = (Steps::new(), 0, Counts::default());
+        let mut before = 0;
+        for i in 1..60_000u64 {
+            // Looked at in uneven intervals, for a minute and a half.
+            let at = before + 1_000_000 + i % 7 * 317_001;
+            let counts = Counts { faults: i % 5, stalled_ns: i * 7, ..Counts::default() };
+            let resident = if i == 33_333 { 1 << 40 } else { i };
+            merges += steps.reach(at);
+            steps.add(before, at, Gauges { resident, logical: i, ..Gauges::default() }, counts);
+            sums = sums.with(counts, |a, b| a + b);
+            before = at;
+        }
+        let all = steps.steps();
+        assert!(all.len() <= STEPS && all.len() > STEPS / 2, "{}", all.len());
+        assert_eq!(steps.step_seconds(), 0.01 * f64::from(1 << merges));
+        assert_eq!(steps.column(), (all.len() - 1) / COLUMN);
+        let counted = all.iter().fold(Counts::default(), |sum, (_, counts)| sum.with(*counts, |a, b| a + b));
+        assert_eq!(counted, sums);
+        assert_eq!(all.iter().map(|(gauges, _)| gauges.resident).max(), Some(1 << 40));
+        assert_eq!(all.iter().map(|(gauges, _)| gauges.logical).max(), Some(59_999));
+    }
+
+    #[test]
+    fn a_long_look_is_spread() {
+        let mut steps = Steps::new();
+        steps.reach(45_000_000);
+        let counts = Counts { faults: 8, ..Counts::default() };
+        steps.add(5_000_000, 45_000_000, Gauges { resident: 1, ..Gauges::default() }, counts);
+        let faults: Vec<u64> = steps.steps().iter().map(|(_, counts)| counts.faults).collect();
+        assert_eq!(faults, [1, 2, 2, 2, 1]);
+        assert!(steps.steps().iter().all(|(gauges, _)| gauges.resident == 1));
+    }
+}
