@@ -88,6 +88,10 @@ struct Keeper {
     /// What this round has taken away, bytes, and when it began.
     round_bytes: u64,
     round_ns: u64,
+    /// It passes by most blocks, by chance: see `hand.rs`. And by how many in this round.
+    choosy: bool,
+    round_passed: u32,
+    random: u64,
     /// Blocks left alone in this round because they are in use.
     round_rested: u32,
     /// Rounds in a row after which the limit was passed by far.
@@ -163,6 +167,9 @@ impl Keeper {
             published_ns: 0,
             round_bytes: 0,
             round_ns: sys::now_ns(),
+            choosy: true,
+            round_passed: 0,
+            random: sys::now_ns() | 1,
             round_rested: 0,
             hopeless_rounds: 0,
             few_too: false,
