@@ -27,8 +27,10 @@ impl Stall {
     /// One more waits, from `now` on.
     pub fn enter(&self, now: u64) {
         // Handlers are few, and of those who wait for room beyond 255 only the time of the others would be counted.
+        let now = now & (u64::MAX >> 8);
         let _ = self.0.fetch_update(AcqRel, Relaxed, |state| match state & WAITING {
-            0 => Some(now << 8 | 1),
+            // What another one has waited since this one looked at the clock is counted already.
+            0 => Some(now.max(state >> 8) << 8 | 1),
             WAITING => None,
             _ => Some(state + 1),
         });
@@ -66,6 +68,8 @@ mod tests {
         assert_eq!(stall.leave(260), 60);
         stall.enter(1000);
         assert_eq!(stall.leave(1007), 7);
+        stall.enter(990);
+        assert_eq!(stall.leave(1010), 3);
         // One too many is nothing.
         assert_eq!(stall.leave(2000), 0);
         stall.enter(1 << 60);
