@@ -25,7 +25,7 @@ MODES = {
 }
 # What the README of smash reports, peak to lowest resident and throughput, on another machine and other loads.
 SMASH = {"memcached": (0.88, 1.05), "sqlite in memory": (0.73, 0.91), "redis, documents": (0.58, 0.75), "redis, default values": (0.58, 0.75)}
-WORK, IDLE = 15, 40
+WORK, IDLE = 10, 35
 
 
 def section(memfold, results, options):

@@ -20,7 +20,11 @@ pub struct Cgroup {
 
 /// Finds the memory cgroup of this process.
 pub fn own() -> Option<Cgroup> {
-    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    of("self")
+}
+
+fn of(process: &str) -> Option<Cgroup> {
+    let groups = std::fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     find(&groups, &mounts)
 }
@@ -105,7 +109,13 @@ pub fn physical_memory() -> Option<u64> {
 
 /// What a percentage is of: physical memory, or the cgroup's limit if that is less.
 pub fn memory_that_counts() -> Option<u64> {
-    let limit = own().and_then(|group| group.limit);
+    memory_that_counts_for(None)
+}
+
+/// The same for another process.
+pub fn memory_that_counts_for(pid: Option<i32>) -> Option<u64> {
+    let process = pid.map_or("self".to_owned(), |pid| pid.to_string());
+    let limit = of(&process).and_then(|group| group.limit);
     Some(physical_memory()?.min(limit.unwrap_or(u64::MAX)))
 }
 

@@ -11,8 +11,11 @@ use crate::{settings, trees};
 /// Says it, or changes it. The result is the exit status.
 pub fn limit(args: &LimitArgs) -> Result<i32, Failure> {
     // Before anything is looked at: a mistake in writing is one whatever runs.
-    let new = args.size.as_deref().map(|size| settings::read_limit(size, settings::HOW)).transpose()?;
+    let read =
+        |whose| args.size.as_deref().map(|size| settings::read_limit(size, settings::HOW, whose)).transpose();
+    read(None)?;
     let tree = trees::of(args.pid)?;
+    let new = read(Some(tree.supervisor))?;
     let text = match new {
         None => {
             let auto = if tree.is_auto() { ", auto" } else { "" };
@@ -20,10 +23,15 @@ pub fn limit(args: &LimitArgs) -> Result<i32, Failure> {
         }
         Some(new) => {
             new.warning.iter().for_each(|warning| say(warning));
+            if tree.kills() && new.bytes < tree.page.tree_resident() {
+                say(
+                    "it runs with --on-full kill: if its data do not compress enough for this limit, it is ended",
+                );
+            }
             let before = tree.set_limit(&new);
             format!(
                 "'{}' (supervisor {}) may have {} now, before {}; {} are resident\n",
-                tree.command(),
+                memfold_du::browse::shown(tree.command().as_bytes()),
                 tree.supervisor,
                 Human(new.bytes),
                 Human(before),

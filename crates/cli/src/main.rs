@@ -32,6 +32,7 @@ mod forks;
 mod group;
 mod limit;
 mod machine;
+mod namespace;
 mod output;
 mod preload;
 mod probe;

@@ -26,6 +26,9 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     program::check(&path)?;
     userfault::must_work()?;
     let library = preload::find()?;
+    if args.stats.is_some() && args.stats == args.report {
+        return Err(Failure::new("--stats and --report name the same file; give each its own"));
+    }
     let stats_file = args.stats.as_deref().map(|path| Output::prepare(path, "--stats")).transpose()?;
     let report_file = args.report.as_deref().map(|path| Output::prepare(path, "--report")).transpose()?;
 

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use memfold_codec::cpu::Path;
 use memfold_runtime::shared::{self, Shared};
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use crate::args::{OnFull, RunArgs};
@@ -64,7 +65,7 @@ impl Settings {
         }
         Ok(Self {
             limit: match args.limit.as_deref() {
-                None if args.proactive.is_some() => most()?,
+                None if args.proactive.is_some() => most(None)?,
                 text => limit(text)?,
             },
             proactive: proactive(args)?,
@@ -81,8 +82,8 @@ impl Settings {
 const SPARE: u64 = 16;
 
 /// The limit where only what is idle is to be compressed.
-fn most() -> Result<u64, Failure> {
-    let memory = cgroup::memory_that_counts().ok_or_else(|| {
+fn most(whose: Option<i32>) -> Result<u64, Failure> {
+    let memory = cgroup::memory_that_counts_for(whose).ok_or_else(|| {
         Failure::new("/proc/meminfo does not say how much memory there is; give the most that may be used, for example --limit 512M")
     })?;
     Ok((memory - memory / SPARE).max(shared::SMALLEST_LIMIT))
@@ -106,6 +107,11 @@ fn proactive(args: &RunArgs) -> Result<Proactive, Failure> {
         }
     };
     let wanted = is_auto || args.proactive.is_some();
+    if !wanted && stall_ppm != STALL_PPM {
+        return Err(Failure::new(
+            "--stall says how long threads may wait for what is taken although there is room; give --limit auto or --proactive with it",
+        ));
+    }
     Ok(Proactive { stall_ppm: if wanted { stall_ppm } else { 0 }, idle_ms })
 }
 
@@ -133,7 +139,7 @@ fn limit(text: Option<&str>) -> Result<u64, Failure> {
     let Some(text) = text else {
         return Err(Failure::new(format!("there is no limit to hold; {HOW}")));
     };
-    let limit = read_limit(text, HOW)?;
+    let limit = read_limit(text, HOW, None)?;
     limit.warning.iter().for_each(|warning| say(warning));
     Ok(limit.bytes)
 }
@@ -149,13 +155,13 @@ pub struct Limit {
     pub warning: Option<String>,
 }
 
-/// A limit, as it is written; `how` says how, if it is not.
-pub fn read_limit(text: &str, how: &str) -> Result<Limit, Failure> {
+/// A limit, as it is written; `how` says how, if it is not. Shares are of the memory that there is for process `whose`, or for this one.
+pub fn read_limit(text: &str, how: &str, whose: Option<i32>) -> Result<Limit, Failure> {
     if text.trim() == AUTO {
-        return Ok(Limit { bytes: most()?, is_auto: true, warning: None });
+        return Ok(Limit { bytes: most(whose)?, is_auto: true, warning: None });
     }
     let size = size::parse(text).map_err(|why| Failure::new(format!("the limit '{text}' {why}; {how}")))?;
-    let memory = match cgroup::memory_that_counts() {
+    let memory = match cgroup::memory_that_counts_for(whose) {
         Some(memory) => memory,
         None if matches!(size, Size::Bytes(_)) => u64::MAX,
         None => {
@@ -171,6 +177,9 @@ pub fn read_limit(text: &str, how: &str) -> Result<Limit, Failure> {
             Human(bytes),
             Human(shared::SMALLEST_LIMIT)
         )));
+    }
+    if bytes > shared::LARGEST_LIMIT {
+        return Err(Failure::new(format!("the limit '{text}' is more than any machine has; {how}")));
     }
     let warning = (bytes > memory).then(|| {
         format!(
@@ -210,8 +219,12 @@ impl SharedPage {
         let failed = |e: nix::errno::Errno| {
             Failure::new(format!("cannot make the page that is shared with the program: {}", e.desc()))
         };
-        let file = memory_file(c"memfold-shared", MFdFlags::from_bits_retain(NOEXEC_SEAL)).map_err(failed)?;
+        let flags = MFdFlags::from_bits_retain(NOEXEC_SEAL) | MFdFlags::MFD_ALLOW_SEALING;
+        let file = memory_file(c"memfold-shared", flags).map_err(failed)?;
         nix::unistd::ftruncate(&file, Shared::BYTES as i64).map_err(failed)?;
+        // Whoever looks at it must not be ended because somebody made it shorter.
+        let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+        fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).map_err(failed)?;
         let page: &Shared = sys::map_shared(&file).map_err(failed)?;
         page.version.store(shared::VERSION, Relaxed);
         page.flags.store(settings.flags, Relaxed);
@@ -243,11 +256,18 @@ impl SharedPage {
     }
 }
 
+/// Whether a file of memory keeps its size for ever.
+pub fn is_sealed(file: &impl std::os::fd::AsFd) -> bool {
+    fcntl(file, FcntlArg::F_GET_SEALS)
+        .is_ok_and(|seals| SealFlag::from_bits_truncate(seals).contains(SealFlag::F_SEAL_SHRINK))
+}
+
 /// A file of memory, closed at exec, that is not among the standard three.
 pub fn memory_file(name: &std::ffi::CStr, wanted: MFdFlags) -> nix::Result<OwnedFd> {
     let always = MFdFlags::MFD_CLOEXEC;
     // Kernels that do not know a flag refuse the call.
-    let file = memfd_create(name, always | wanted).or_else(|_| memfd_create(name, always))?;
+    let known_long = always | wanted & MFdFlags::MFD_ALLOW_SEALING;
+    let file = memfd_create(name, always | wanted).or_else(|_| memfd_create(name, known_long))?;
     sys::above_standard(file).map_err(|e| nix::errno::Errno::from_raw(e.raw_os_error().unwrap_or(0)))
 }
 
@@ -265,6 +285,8 @@ mod tests {
             (Some("0%"), "zero"),
             (Some("7M"), "at least 8 MiB"),
             (Some("120%"), "more than"),
+            (Some("10E"), "more than any machine"),
+            (Some("1152921504606846977"), "more than any machine"),
         ] {
             let failure = limit(text).unwrap_err();
             assert_eq!(failure.status, FAILED);
@@ -309,6 +331,7 @@ mod tests {
         };
         let shared = SharedPage::new(&settings).unwrap();
         let again = std::fs::OpenOptions::new().read(true).write(true).open(shared.path()).unwrap();
+        assert!(is_sealed(&again) && again.set_len(0).is_err());
         let page: &Shared = sys::map_shared(&again.into()).unwrap();
         assert!(page.is_valid());
         assert_eq!(page.limit_bytes.load(Relaxed), 1 << 30);

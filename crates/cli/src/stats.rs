@@ -237,10 +237,14 @@ impl Stats {
             line += &format!(" ({half:.0} µs each, 99 % within {most:.0} µs)");
         }
         line += &format!(
-            "; cost: {:.1} s of CPU by memfold beside {:.1} s by the program",
-            self.runtime_cpu_seconds + self.supervisor_cpu_seconds,
-            (self.user_seconds + self.system_seconds - self.runtime_cpu_seconds).max(0.0)
+            "; cost: {:.1} s of CPU by memfold",
+            self.runtime_cpu_seconds + self.supervisor_cpu_seconds
         );
+        // Of processes for which nobody waited the kernel does not say it.
+        let program = self.user_seconds + self.system_seconds - self.runtime_cpu_seconds;
+        if program > 0.0 {
+            line += &format!(" beside {program:.1} s by the program");
+        }
         if self.throttled_seconds >= 0.05 {
             line += &format!(", {:.1} s of waiting for room", self.throttled_seconds);
         }

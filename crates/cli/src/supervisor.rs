@@ -33,6 +33,8 @@ const NEAR: Duration = Duration::from_millis(10);
 const NEAR_SHARED: Duration = Duration::from_millis(3);
 /// A call by a process is answered, but not more often than this.
 const CALLED: Duration = Duration::from_millis(2);
+/// Looks at a message that is being written, before it is given up.
+const PATIENCE: u32 = 50;
 /// So long it may take until a lower limit is held.
 const SHRINKS: Duration = Duration::from_secs(5);
 /// How fast memory is thought to grow, bytes a second.
@@ -77,6 +79,8 @@ pub struct Supervisor<'a> {
     tree: Tree,
     begin: Instant,
     messages_read: u32,
+    /// Looks at the next message in vain.
+    looks: u32,
     seen: Seen,
     /// For a report, if one is wanted.
     records: Option<Box<Records>>,
@@ -107,6 +111,7 @@ impl<'a> Supervisor<'a> {
             tree,
             begin,
             messages_read: 0,
+            looks: 0,
             seen: Seen::default(),
             records: wants_report.then(|| Box::new(Records::new(begin))),
             limit: page.page.limit_bytes.load(Relaxed),
@@ -195,7 +200,7 @@ impl<'a> Supervisor<'a> {
     fn interval(&self, resident: u64, before: Duration) -> Duration {
         let room = self.shared.limit_bytes.load(Relaxed).saturating_sub(resident);
         let near = if self.tree.forks.counted_twice() > 0 { NEAR_SHARED } else { NEAR };
-        let wanted = Duration::from_millis(room * 1000 / GROWTH).clamp(near, FAR);
+        let wanted = Duration::from_millis(room.saturating_mul(1000) / GROWTH).clamp(near, FAR);
         wanted.min(before * 2)
     }
 
@@ -307,9 +312,16 @@ impl<'a> Supervisor<'a> {
             let number = self.messages_read;
             let message = &self.shared.messages[number as usize % shared::MESSAGES];
             if message.seq.load(Acquire) != number.wrapping_add(1) {
-                // Still being written; or its writer died in the middle, then the ring passes it by.
-                return;
+                // Still being written; or its writer was ended in the middle.
+                self.looks += 1;
+                if self.looks <= PATIENCE {
+                    return;
+                }
+                say("a message of a process that was ended in the middle of it is lost");
+                (self.looks, self.messages_read) = (0, number.wrapping_add(1));
+                continue;
             }
+            self.looks = 0;
             let mut buffer = [0; shared::MESSAGE_BYTES];
             let text = shared::load_text(&message.text, &mut buffer);
             say(&format!("process {}: {text}", message.pid.load(Relaxed)));

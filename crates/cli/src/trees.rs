@@ -12,14 +12,14 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use memfold_runtime::shared::{MAGIC, Shared, VERSION};
+use memfold_runtime::shared::{LARGEST_LIMIT, MAGIC, Shared, VERSION};
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
 use crate::procfs::{Image, Stat};
 use crate::settings::{self, Limit};
 use crate::sys::Mapped;
-use crate::{procfs, sys};
+use crate::{namespace, procfs, sys};
 
 /// How the memory file's name begins, as the kernel shows it.
 const NAME: &str = "/memfd:memfold-shared";
@@ -112,6 +112,10 @@ fn tree_of(supervisor: i32, start_time: u64, file: File) -> Option<Result<Tree, 
     if version_of(&file)? != VERSION {
         return Some(Err(Hidden::Version));
     }
+    // One that could become shorter would end whoever looks at it.
+    if !settings::is_sealed(&file) {
+        return None;
+    }
     let page = Mapped::new(&file.into()).ok()?;
     Some(Ok(Tree { supervisor, start_time, page: Rc::new(page) }))
 }
@@ -160,7 +164,12 @@ pub fn of(pid: i32) -> Result<Tree, Failure> {
     let trees = known.trees;
     let mut at = pid;
     loop {
-        let has_slot = |tree: &&Tree| tree.page.live_slots().any(|slot| slot.pid.load(Relaxed) as i32 == at);
+        // Numbers in a page may be those of another namespace, and anybody can make a page.
+        let has_slot = |tree: &&Tree| {
+            tree.page
+                .live_slots()
+                .any(|slot| namespace::is(at, slot.pid.load(Relaxed) as i32, tree.supervisor))
+        };
         let found = trees.iter().find(|tree| tree.supervisor == at).or_else(|| trees.iter().find(has_slot));
         if let Some(tree) = found {
             return Ok(tree.clone());
@@ -210,6 +219,11 @@ impl Tree {
             .is_some_and(|stat| stat.start_time == self.start_time && !matches!(stat.state, b'Z' | b'X'))
     }
 
+    /// Whether a process is ended whose data do not compress enough for its limit.
+    pub fn kills(&self) -> bool {
+        self.page.on_full.load(Relaxed) == memfold_runtime::shared::on_full::KILL
+    }
+
     /// Whether its limit is one that adapts itself.
     pub fn is_auto(&self) -> bool {
         self.page.stall_ppm.load(Relaxed) > 0 && self.page.idle_ms.load(Relaxed) == 0
@@ -217,16 +231,20 @@ impl Tree {
 
     /// Changes its limit, and whether it adapts itself; what it was.
     pub fn set_limit(&self, limit: &Limit) -> u64 {
-        // What is compressed by age goes on.
-        if self.page.idle_ms.load(Relaxed) == 0 && self.is_auto() != limit.is_auto {
-            self.page.stall_ppm.store(if limit.is_auto { settings::STALL_PPM } else { 0 }, Relaxed);
+        if limit.is_auto {
+            self.page.idle_ms.store(0, Relaxed);
+            // A share that was given stays.
+            let _ = self.page.stall_ppm.compare_exchange(0, settings::STALL_PPM, Relaxed, Relaxed);
+        } else if self.is_auto() {
+            // What is compressed by age goes on.
+            self.page.stall_ppm.store(0, Relaxed);
         }
         self.set_bytes(limit.bytes)
     }
 
     /// Changes how much it may have at most; what it was.
     pub fn set_bytes(&self, bytes: u64) -> u64 {
-        let before = self.page.limit_bytes.swap(bytes, Relaxed);
+        let before = self.page.limit_bytes.swap(bytes.min(LARGEST_LIMIT), Relaxed);
         // The supervisor looks at once; the processes do within a tenth of a second.
         self.page.pressure.fetch_add(1, AcqRel);
         sys::futex_wake(&self.page.pressure);

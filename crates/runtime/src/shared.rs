@@ -42,6 +42,8 @@ pub const CODEC_NAME_BYTES: usize = 64;
 /// The least limit, in bytes, that leaves the runtime room to work: its own
 /// threads, tables, buffers and the reserve of the store.
 pub const SMALLEST_LIMIT: u64 = 8 << 20;
+/// More than any machine has; sums with it do not overflow.
+pub const LARGEST_LIMIT: u64 = 1 << 60;
 /// Buckets of the fault histogram; see [`bucket_of`].
 pub const BUCKETS: usize = 40 * SUB;
 const SUB: usize = 16;

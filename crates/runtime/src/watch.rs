@@ -236,7 +236,7 @@ impl Keeper {
             shared.note_peaks();
             runtime.heed_limits();
         }
-        let limit = shared.limit_bytes.load(Relaxed);
+        let limit = shared.limit_bytes.load(Relaxed).min(shared::LARGEST_LIMIT);
         let margin = (limit / 64).clamp(1 << 20, 8 << 20);
         let tree = shared.tree_resident();
         let paranoid = shared.flags.load(Relaxed) & shared::flags::PARANOID != 0;

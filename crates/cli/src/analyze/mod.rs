@@ -196,6 +196,9 @@ fn limit(text: &str) -> Result<u64, Failure> {
 fn failure(error: Error) -> Failure {
     match error {
         Error::Process(pid, error) => trace::refused(pid, &error, &format!("sudo memfold analyze {pid}")),
+        Error::Vanished(pid) if !procfs::has_ended(pid) => Failure::new(format!(
+            "process {pid} has no memory of its own that could be compressed; a thread of the kernel has none"
+        )),
         other => Failure::new(other.to_string()),
     }
 }

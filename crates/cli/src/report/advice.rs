@@ -41,7 +41,8 @@ pub fn of(numbers: &Numbers) -> Vec<Advice> {
     pages(numbers, &mut say);
     let own = stats.runtime_cpu_seconds + stats.supervisor_cpu_seconds;
     let all_cpu = stats.user_seconds + stats.system_seconds + stats.supervisor_cpu_seconds;
-    if own > 0.2 * all_cpu {
+    // Of processes for which nobody waited the kernel does not say it.
+    if own > 0.2 * all_cpu && own < all_cpu {
         say(
             "cpu",
             format!(
@@ -151,7 +152,8 @@ fn limit(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
     let fits = stats.peak_logical_bytes + spare;
     if share > STALL_MUCH {
         let between = stats.limit_bytes + fits.saturating_sub(stats.limit_bytes) / 2;
-        let mut text = format!("Programs waited for memfold in {:.1} % of the time", share * 100.0);
+        let all = if stats.processes > 1 { ", all processes added up" } else { "" };
+        let mut text = format!("Programs waited for memfold in {:.1} % of the time{all}", share * 100.0);
         let room = stats.throttled_seconds / stats.stalled_seconds.max(1e-9);
         if room > 0.5 {
             text += ", mostly for room: memory grew, or came back, faster than it could be compressed. A faster first codec (`--codec lz4,auto`) or more CPUs help with that";

@@ -10,7 +10,6 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use memfold_runtime::shared::{Counters, Slot, state};
 use serde::Serialize;
 
-use super::names;
 use crate::procfs;
 use crate::trees::{Hidden, Known, Tree};
 
@@ -247,7 +246,7 @@ fn group(tree: &Tree, changes: &mut Changes) -> Group {
         totals = totals.and(now);
         sums.iter_mut().zip(gauges).for_each(|(sum, gauge)| *sum = sum.saturating_add(gauge));
         let rates = changes.rates(key(Some((number, pid))), now);
-        let pid = names::outer(pid as i32, tree.supervisor);
+        let pid = crate::namespace::outer(pid as i32, tree.supervisor);
         // The supervisor frees the slot of one that has ended when it looks again.
         if !procfs::has_ended(pid) {
             processes.push(row(slot, pid, gauges, rates, now));

@@ -10,7 +10,6 @@ pub mod args;
 mod cells;
 pub mod columns;
 mod look;
-mod names;
 mod prometheus;
 mod screen;
 mod serve;

@@ -155,7 +155,7 @@ fn typed(state: &mut State, code: KeyCode, is_control: bool) -> Act {
 /// Takes what was typed, or says what is wrong with it.
 fn enter(state: &mut State, looker: &Looker) {
     let Some(prompt) = &mut state.prompt else { return };
-    match settings::read_limit(&prompt.text, settings::HOW) {
+    match settings::read_limit(&prompt.text, settings::HOW, Some(prompt.supervisor)) {
         Err(failure) => prompt.error = Some(failure.text),
         Ok(limit) => {
             let supervisor = prompt.supervisor;

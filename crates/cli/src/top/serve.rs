@@ -1,17 +1,29 @@
 //! `--listen`: answers Prometheus, and whoever else asks, by plain HTTP/1.1.
 //!
-//! One request a connection, one connection after the other: a look takes milliseconds, and nobody has more than two seconds to ask.
+//! One request a connection. Each is read and answered by a thread of its own, of which there are not many and which nobody keeps for long; looks are taken one
+//! after the other.
+//!
+//! ```text
+//!   accept ──> thread: reads the request ──> look ──> the same thread: writes the answer
+//! ```
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use super::look::Looker;
 use super::prometheus::{self, CONTENT_TYPE};
 use crate::failure::{Failure, say};
 
-/// How long a request may take.
+/// How long a request may take, and its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Connections at the same time; others wait in the kernel.
+const MOST: usize = 64;
+/// So often it is seen whether the tree has ended.
+const LOOKS: Duration = Duration::from_secs(1);
 /// Its head is no longer.
 const LONGEST: usize = 8 << 10;
 const PAGE: &str = "<!doctype html><title>memfold</title><p><a href=\"/metrics\">metrics</a></p>\n";
@@ -29,14 +41,16 @@ pub fn serve(address: &str, mut looker: Looker) -> Result<i32, Failure> {
     if let Ok(at) = listener.local_addr() {
         say(&format!("metrics are at http://{at}/metrics"));
     }
+    let (to, asked) = mpsc::channel::<Wanted>();
+    std::thread::Builder::new()
+        .spawn(move || accept(&listener, &to))
+        .map_err(|error| Failure::new(format!("cannot start a thread: {error}")))?;
     loop {
-        match listener.accept() {
-            // Who goes away in the middle is not missed.
-            Ok((stream, _)) => drop(answer(stream, &mut looker)),
-            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // Too few descriptors, for the moment.
-            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+        match asked.recv_timeout(LOOKS) {
+            // Who has gone away meanwhile is not missed.
+            Ok(answer) => drop(answer.send(prometheus::text(&looker.look()))),
+            Err(RecvTimeoutError::Timeout) => drop(looker.look()),
+            Err(RecvTimeoutError::Disconnected) => return Err(Failure::new("nobody can connect any more")),
         }
         if looker.has_ended() {
             return Ok(0);
@@ -44,16 +58,54 @@ pub fn serve(address: &str, mut looker: Looker) -> Result<i32, Failure> {
     }
 }
 
-fn answer(mut stream: TcpStream, looker: &mut Looker) -> std::io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
+/// Where the metrics are to be sent that somebody has asked for.
+type Wanted = SyncSender<String>;
+
+fn accept(listener: &TcpListener, to: &Sender<Wanted>) {
+    let connections = Arc::new(AtomicUsize::new(0));
+    loop {
+        let pause = || std::thread::sleep(Duration::from_millis(20));
+        if connections.load(Relaxed) >= MOST {
+            pause();
+            continue;
+        }
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                if !matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) {
+                    // Too few descriptors, for the moment.
+                    pause();
+                }
+                continue;
+            }
+        };
+        connections.fetch_add(1, Relaxed);
+        let (to, own) = (to.clone(), Arc::clone(&connections));
+        let answering = move || {
+            // Who goes away in the middle is not missed.
+            let _ = answer(stream, &to);
+            own.fetch_sub(1, Relaxed);
+        };
+        if std::thread::Builder::new().spawn(answering).is_err() {
+            connections.fetch_sub(1, Relaxed);
+        }
+    }
+}
+
+fn answer(mut stream: TcpStream, to: &Sender<Wanted>) -> std::io::Result<()> {
     let head = head(&mut stream)?;
+    let metrics = || {
+        let (answer, comes) = sync_channel(1);
+        let asked = to.send(answer).map_err(|_| ErrorKind::BrokenPipe);
+        asked.and_then(|()| comes.recv().map_err(|_| ErrorKind::BrokenPipe))
+    };
     let line = head.split(|byte| *byte == b'\r' || *byte == b'\n').next().unwrap_or_default();
     let mut words = line.split(|byte| *byte == b' ');
     let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
     let html = "text/html; charset=utf-8";
     let (status, kind, body) = match (method, path) {
-        (b"GET" | b"HEAD", b"/metrics") => ("200 OK", CONTENT_TYPE, prometheus::text(&looker.look())),
+        (b"GET" | b"HEAD", b"/metrics") => ("200 OK", CONTENT_TYPE, metrics()?),
         (b"GET" | b"HEAD", b"/") => ("200 OK", html, PAGE.to_owned()),
         (b"GET" | b"HEAD", _) => ("404 Not Found", html, PAGE.to_owned()),
         _ => ("405 Method Not Allowed", html, String::new()),
@@ -66,7 +118,25 @@ fn answer(mut stream: TcpStream, looker: &mut Looker) -> std::io::Result<()> {
     if method != b"HEAD" {
         text += &body;
     }
-    stream.write_all(text.as_bytes())
+    write(&mut stream, text.as_bytes())
+}
+
+/// Writes all of it, to somebody who reads it in time.
+fn write(stream: &mut TcpStream, mut text: &[u8]) -> std::io::Result<()> {
+    let end = Instant::now() + PATIENCE;
+    while !text.is_empty() {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.set_write_timeout(Some(left))?;
+        let written = stream.write(text)?;
+        if written == 0 {
+            return Err(ErrorKind::WriteZero.into());
+        }
+        text = &text[written..];
+    }
+    Ok(())
 }
 
 /// What is asked for, to the empty line.
@@ -74,7 +144,7 @@ fn head(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let end = Instant::now() + PATIENCE;
     let mut head = Vec::new();
     let mut piece = [0; 1024];
-    while !head.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+    while !head.windows(4).any(|bytes| bytes == b"\r\n\r\n") && !head.ends_with(b"\n\n") {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() || head.len() > LONGEST {
             return Err(ErrorKind::TimedOut.into());

@@ -25,6 +25,8 @@ use crate::table::BLOCK;
 
 /// Looks are at least so far apart, ns.
 const STEP_NS: u64 = 50_000_000;
+/// A touch takes so much longer than is seen of it, ns: until a handler has read of it, and until the thread runs again.
+const UNSEEN_NS: u64 = 15_000;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Smaller processes are left alone, bytes: the threads and tables that paging needs would outweigh what is saved.
 pub(super) const SMALLEST: u64 = 32 << 20;
@@ -53,6 +55,7 @@ const ROUND_NS: u64 = SECOND_NS / 2;
 pub(super) struct Proactive {
     at_ns: u64,
     stalled_ns: u64,
+    touches: u64,
     program_ns: u64,
     logical: u64,
     /// Time that threads may still wait, ns.
@@ -74,6 +77,8 @@ struct Look {
     logical: u64,
     /// In which a thread waited, so far.
     stalled_ns: u64,
+    /// Pages that came back because they were touched, so far.
+    touches: u64,
     /// CPU time without that of the runtime, so far.
     program_ns: u64,
     /// The share of time in which a thread may wait, of a million.
@@ -102,6 +107,7 @@ impl Proactive {
         Proactive {
             at_ns: 0,
             stalled_ns: 0,
+            touches: 0,
             program_ns: 0,
             logical: 0,
             budget_ns: 0,
@@ -114,12 +120,14 @@ impl Proactive {
     fn look(&mut self, look: Look) -> Orders {
         let ns = look.now_ns - self.at_ns;
         let first = self.at_ns == 0;
-        let waited = look.stalled_ns.saturating_sub(self.stalled_ns).min(ns);
+        let touches = look.touches.saturating_sub(self.touches);
+        let seen = look.stalled_ns.saturating_sub(self.stalled_ns);
+        let waited = seen.saturating_add(touches.saturating_mul(UNSEEN_NS)).min(ns);
         let ran = look.program_ns.saturating_sub(self.program_ns);
         let grown = look.logical.saturating_sub(self.logical);
         let per_second = |bytes: u64| (u128::from(bytes) * u128::from(ns) / u128::from(SECOND_NS)) as u64;
         let grows = grown > per_second(self.logical / GROWS);
-        (self.at_ns, self.stalled_ns) = (look.now_ns, look.stalled_ns);
+        (self.at_ns, self.stalled_ns, self.touches) = (look.now_ns, look.stalled_ns, look.touches);
         (self.program_ns, self.logical) = (look.program_ns, look.logical);
         if first {
             return Orders::NONE;
@@ -136,7 +144,11 @@ impl Proactive {
             self.pace = match (hurts, before < 0) {
                 (true, false) => self.pace / 2,
                 (true, true) => self.pace,
-                (false, _) if runs => self.pace + (self.pace * ns / DOUBLES_NS).max(1),
+                (false, _) if runs => {
+                    let more =
+                        u128::from(self.pace) * u128::from(ns.min(DOUBLES_NS)) / u128::from(DOUBLES_NS);
+                    self.pace + (more as u64).max(1)
+                }
                 (false, _) => most,
             }
             .clamp(look.own / SLOWEST, most);
@@ -195,6 +207,8 @@ impl Keeper {
                 own,
                 logical: own.saturating_sub(store) + slot.evicted.load(Relaxed),
                 stalled_ns: slot.counters.stalled_ns.load(Relaxed),
+                touches: slot.counters.pages_faulted.load(Relaxed)
+                    + slot.counters.pages_rescued.load(Relaxed),
                 program_ns: sys::process_cpu_ns().saturating_sub(slot.counters.runtime_cpu_ns.load(Relaxed)),
                 target_ppm: u64::from(shared.stall_ppm.load(Relaxed)) / sharers,
                 idle_ns: u64::from(shared.idle_ms.load(Relaxed)) * 1_000_000,
@@ -232,6 +246,7 @@ mod tests {
                 own: resident,
                 logical: all,
                 stalled_ns: stalled,
+                touches: 0,
                 program_ns: ran,
                 target_ppm: 10_000,
                 idle_ns,
@@ -282,6 +297,7 @@ mod tests {
             own: 100 * MIB,
             logical: 100 * MIB,
             stalled_ns: 0,
+            touches: 0,
             program_ns: 0,
             target_ppm: 10_000,
             idle_ns: 0,
@@ -298,6 +314,14 @@ mod tests {
         look.stalled_ns += 20_000_000;
         assert_eq!(proactive.look(look).idle_ns, u64::MAX);
         assert!(!proactive.owes(look.now_ns));
+        // A thousand touches of which nothing was seen are 15 ms.
+        look.now_ns += 5 * SECOND_NS;
+        proactive.look(look);
+        look.now_ns += STEP_NS;
+        look.touches += 2000;
+        assert!(proactive.look(look).hurts);
+        look.now_ns += SECOND_NS;
+        proactive.look(look);
         // Two hundredths of a second are earned in two seconds.
         look.now_ns += 2 * SECOND_NS;
         assert_ne!(proactive.look(look).idle_ns, u64::MAX);

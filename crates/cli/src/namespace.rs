@@ -16,6 +16,11 @@ pub fn outer(said: i32, supervisor: i32) -> i32 {
     others.into_iter().map(|(pid, _)| pid).find(|pid| *pid != said && is_it(*pid)).unwrap_or(said)
 }
 
+/// Whether a process of this machine is the one of a tree that says this number.
+pub fn is(pid: i32, said: i32, supervisor: i32) -> bool {
+    (pid == said || procfs::inner_pid(pid) == Some(said)) && descends(pid, supervisor)
+}
+
 /// Whether a process was started by another one, or by one that was, and so on: supervisors become the parents of orphans below them.
 fn descends(pid: i32, from: i32) -> bool {
     let parent = |pid: &i32| procfs::stat(*pid).map(|stat| stat.parent).filter(|parent| *parent > 0);
@@ -33,6 +38,7 @@ mod tests {
         let pid = child.id() as i32;
         assert!(descends(pid, own) && !descends(own, pid) && !descends(own, own));
         assert_eq!(outer(pid, own), pid);
+        assert!(is(pid, pid, own) && !is(own, own, pid) && !is(pid, own, own));
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(outer(pid, own), pid);
