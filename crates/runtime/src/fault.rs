@@ -17,6 +17,7 @@
 //! While faults are sequential, a growing run of pages (1 to 32) is brought
 //! back at once.
 
+mod hurry;
 mod room;
 
 use core::sync::atomic::Ordering::*;
@@ -38,8 +39,8 @@ use crate::worker::{RUN, Worker};
 
 /// Sequential streams that a handler follows at the same time.
 const STREAMS: usize = 8;
-/// Pages that are brought back at once when much that was taken away is wanted again, and there is room for it.
-const HURRY: usize = 16;
+/// A touch takes so much longer than is seen of it, ns: until a handler has read of it, and until the thread runs again.
+const UNSEEN_NS: u64 = 15_000;
 /// Times that the page of zeros is given at once at most, to a stream of touches of fresh memory.
 const ZERO_RUN: usize = PAGES;
 
@@ -238,27 +239,32 @@ impl Handler {
     pub fn serve(&mut self, fault: Fault) {
         let begin = sys::now_ns();
         self.runtime.stall.enter(begin);
-        self.serve_from(fault, begin);
+        let was_away = self.serve_from(fault, begin);
+        if was_away && self.runtime.is_in_a_hurry() {
+            self.bring_back_around(fault.page);
+        }
         let stalled = self.runtime.stall.leave(sys::now_ns());
         self.runtime.slot().counters.stalled_ns.fetch_add(stalled, Relaxed);
+        let unseen = if was_away { UNSEEN_NS } else { 0 };
+        self.runtime.patience_ns.fetch_sub((stalled + unseen) as i64, Relaxed);
     }
 
-    fn serve_from(&mut self, fault: Fault, begin: u64) {
+    /// Returns whether the page had been taken away.
+    fn serve_from(&mut self, fault: Fault, begin: u64) -> bool {
         if fault.touch == Touch::Protected {
             self.let_copy(fault);
-            return;
+            return false;
         }
         let run = self.run_length(fault.page);
-        let back = if self.runtime.is_in_a_hurry() { run.max(HURRY) } else { run };
         probe!(runtime_fault_begin, fault.page, fault.touch == Touch::Write);
         loop {
             let state = self.runtime.table.entry(fault.page).map_or(State::Empty, |entry| entry.load());
             let placed = match state {
-                State::Pinned(_) => return,
-                State::Standby(_) => self.rescue(fault, back),
+                State::Pinned(_) => return true,
+                State::Standby(_) => self.rescue(fault, run, true).0,
                 State::Stored(_) | State::Zero => {
                     self.wait_for_room(false);
-                    let placed = self.restore(fault, back);
+                    let placed = self.restore(fault, run, true).0;
                     if placed == Placed::Done {
                         let end = sys::now_ns();
                         self.runtime.shared().note_fault(end - begin);
@@ -279,7 +285,7 @@ impl Handler {
             };
             if placed == Placed::Done {
                 probe!(runtime_fault, fault.page, fault.touch == Touch::Write);
-                return;
+                return state != State::Empty;
             }
             sys::sched_yield();
         }
@@ -319,19 +325,19 @@ impl Handler {
         first.map_or(count, |(guard, _)| (guard - page) / PAGE)
     }
 
-    /// Copies pages back from standby.
-    fn rescue(&mut self, fault: Fault, run: usize) -> Placed {
+    /// Copies pages back from standby. Returns how many, too. `asked`: a thread waits for the first.
+    fn rescue(&mut self, fault: Fault, run: usize, asked: bool) -> (Placed, usize) {
         let runtime = self.runtime;
         let mut order = runtime.lock_order();
         if order.forking {
-            return self.fault_again(fault);
+            return (self.fault_again(fault), 0);
         }
         let mut done = 0;
         let mut run = run.min(RUN).min(left_in_block(fault.page));
         if run > 1 {
             run = self.before_guard(fault.page, run).max(1);
         }
-        let Some(block) = runtime.table.block(fault.page) else { return Placed::Retry };
+        let Some(block) = runtime.table.block(fault.page) else { return (Placed::Retry, 0) };
         while done < run {
             let page = fault.page + done * PAGE;
             let entry = &block.entries[page / PAGE % PAGES];
@@ -340,7 +346,7 @@ impl Handler {
             // SAFETY: the entry says that the program's page is the one on standby.
             match unsafe { runtime.uffd().copy(page, from, PAGE) } {
                 Ok(_) | Err(Errno::EXIST) => {}
-                Err(error) if done == 0 => return self.refused(&mut order, page, error),
+                Err(error) if done == 0 => return (self.refused(&mut order, page, error), 0),
                 Err(_) => break,
             }
             entry.store(State::Empty);
@@ -351,18 +357,20 @@ impl Handler {
         }
         drop(order);
         if done == 0 {
-            return Placed::Retry;
+            return (Placed::Retry, 0);
         }
         runtime.slot().counters.pages_rescued.fetch_add(done as u64, Relaxed);
         probe!(runtime_rescue, fault.page, done);
         runtime.change_debt((done * PAGE) as i64);
         runtime.uffd().wake(fault.page, done * PAGE);
-        self.expect_next(fault.page, done);
-        Placed::Done
+        if asked {
+            self.expect_next(fault.page, done);
+        }
+        (Placed::Done, done)
     }
 
-    /// Decompresses pages and puts them in place.
-    fn restore(&mut self, fault: Fault, run: usize) -> Placed {
+    /// Decompresses pages and puts them in place. Returns how many, too. `asked`: a thread waits for the first.
+    fn restore(&mut self, fault: Fault, run: usize, asked: bool) -> (Placed, usize) {
         let runtime = self.runtime;
         let mut found = [State::Empty; RUN];
         let wanted = run.min(RUN).min(left_in_block(fault.page));
@@ -393,13 +401,13 @@ impl Handler {
         }
         runtime.set_reading(self.worker.number, false);
         if count == 0 {
-            return Placed::Retry;
+            return (Placed::Retry, 0);
         }
-        self.place(fault, &found[..count])
+        self.place(fault, &found[..count], asked)
     }
 
     /// Puts decompressed pages in place if nothing has happened to them.
-    fn place(&mut self, fault: Fault, found: &[State]) -> Placed {
+    fn place(&mut self, fault: Fault, found: &[State], asked: bool) -> (Placed, usize) {
         let runtime = self.runtime;
         let mut order = runtime.lock_order();
         // The pages whose entries still say what they said, from the first on.
@@ -484,13 +492,16 @@ impl Handler {
         runtime.uffd().wake(fault.page, found.len() * PAGE);
         if done > 0 {
             let counters = &runtime.slot().counters;
-            counters.pages_faulted.fetch_add(1, Relaxed);
-            counters.pages_prefetched.fetch_add(done as u64 - 1, Relaxed);
+            let faulted = u64::from(asked);
+            counters.pages_faulted.fetch_add(faulted, Relaxed);
+            counters.pages_prefetched.fetch_add(done as u64 - faulted, Relaxed);
             probe!(runtime_restore, fault.page, done);
             runtime.change_debt((done * PAGE) as i64);
-            self.expect_next(fault.page, done);
+            if asked {
+                self.expect_next(fault.page, done);
+            }
         }
-        answer
+        (answer, done)
     }
 
     /// Gives fresh pages, a run of them to a stream of touches. To who reads,

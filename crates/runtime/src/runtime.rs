@@ -176,8 +176,8 @@ pub struct Runtime {
     pub idle_ns: AtomicU64,
     /// The program hardly runs, and what is compressed may be made denser.
     pub leisure: AtomicBool,
-    /// What was taken away although there was room is wanted back.
-    pub hurts: AtomicBool,
+    /// So long threads may still wait for what was taken away although there was room, ns; `i64::MAX`: nothing was.
+    pub patience_ns: AtomicI64,
     /// Readers of the store: odd while reading.
     reading: [AtomicU32; WORKERS],
     /// Faults that were read and are still to be served.
@@ -311,7 +311,7 @@ impl Runtime {
             standby_goal: AtomicUsize::new(0),
             idle_ns: AtomicU64::new(u64::MAX),
             leisure: AtomicBool::new(false),
-            hurts: AtomicBool::new(false),
+            patience_ns: AtomicI64::new(i64::MAX),
             reading: [const { AtomicU32::new(0) }; WORKERS],
             deferred: AtomicU32::new(0),
             serving: AtomicU32::new(0),
@@ -502,9 +502,9 @@ impl Runtime {
         )
     }
 
-    /// Whether more may come back than was asked for: room is not what is missing.
+    /// Whether more may come back than was asked for: threads have waited too long, and room is not what is missing.
     pub fn is_in_a_hurry(&self) -> bool {
-        self.hurts.load(Relaxed) && self.debt.load(Relaxed) < -self.margin.load(Relaxed)
+        self.patience_ns.load(Relaxed) < 0 && self.debt.load(Relaxed) < -self.margin.load(Relaxed)
     }
 
     /// Whether much more must be made free than what faults wait for.

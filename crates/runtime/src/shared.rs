@@ -163,7 +163,7 @@ pub struct Counters {
     pub pages_faulted: AtomicU64,
     /// Pages brought back before they were asked for.
     pub pages_prefetched: AtomicU64,
-    /// Faults on pages on standby.
+    /// Pages that came back from standby.
     pub pages_rescued: AtomicU64,
     /// Blocks taken away.
     pub blocks_evicted: AtomicU64,

@@ -25,8 +25,6 @@ use crate::table::BLOCK;
 
 /// Looks are at least so far apart, ns.
 const STEP_NS: u64 = 50_000_000;
-/// A touch takes so much longer than is seen of it, ns: until a handler has read of it, and until the thread runs again.
-const UNSEEN_NS: u64 = 15_000;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Smaller processes are left alone, bytes: the threads and tables that paging needs would outweigh what is saved.
 pub(super) const SMALLEST: u64 = 32 << 20;
@@ -54,12 +52,10 @@ const ROUND_NS: u64 = SECOND_NS / 2;
 /// See the module.
 pub(super) struct Proactive {
     at_ns: u64,
-    stalled_ns: u64,
-    touches: u64,
     program_ns: u64,
     logical: u64,
-    /// Time that threads may still wait, ns.
-    budget_ns: i64,
+    /// It hurt at the last look.
+    hurts: bool,
     /// Bytes a second.
     pace: u64,
     /// Bytes that may be put on standby now.
@@ -75,10 +71,8 @@ struct Look {
     /// Resident, bytes.
     own: u64,
     logical: u64,
-    /// In which a thread waited, so far.
-    stalled_ns: u64,
-    /// Pages that came back because they were touched, so far.
-    touches: u64,
+    /// The account of time to wait as the handlers have left it, ns.
+    patience_ns: i64,
     /// CPU time without that of the runtime, so far.
     program_ns: u64,
     /// The share of time in which a thread may wait, of a million.
@@ -94,54 +88,37 @@ struct Orders {
     idle_ns: u64,
     /// The program hardly runs: there is time to make denser what is compressed.
     leisure: bool,
-    /// It has waited too long.
-    hurts: bool,
-}
-
-impl Orders {
-    const NONE: Orders = Orders { idle_ns: u64::MAX, leisure: false, hurts: false };
+    /// What is in the account now.
+    patience_ns: i64,
 }
 
 impl Proactive {
     pub const fn new() -> Self {
-        Proactive {
-            at_ns: 0,
-            stalled_ns: 0,
-            touches: 0,
-            program_ns: 0,
-            logical: 0,
-            budget_ns: 0,
-            pace: 0,
-            owed: 0,
-            next_round_ns: 0,
-        }
+        Proactive { at_ns: 0, program_ns: 0, logical: 0, hurts: false, pace: 0, owed: 0, next_round_ns: 0 }
     }
 
     fn look(&mut self, look: Look) -> Orders {
         let ns = look.now_ns - self.at_ns;
         let first = self.at_ns == 0;
-        let touches = look.touches.saturating_sub(self.touches);
-        let seen = look.stalled_ns.saturating_sub(self.stalled_ns);
-        let waited = seen.saturating_add(touches.saturating_mul(UNSEEN_NS)).min(ns);
         let ran = look.program_ns.saturating_sub(self.program_ns);
         let grown = look.logical.saturating_sub(self.logical);
         let per_second = |bytes: u64| (u128::from(bytes) * u128::from(ns) / u128::from(SECOND_NS)) as u64;
         let grows = grown > per_second(self.logical / GROWS);
-        (self.at_ns, self.stalled_ns, self.touches) = (look.now_ns, look.stalled_ns, look.touches);
-        (self.program_ns, self.logical) = (look.program_ns, look.logical);
+        (self.at_ns, self.program_ns, self.logical) = (look.now_ns, look.program_ns, look.logical);
         if first {
-            return Orders::NONE;
+            return Orders { idle_ns: u64::MAX, leisure: false, patience_ns: 0 };
         }
         let share = |ns: u64| (u128::from(ns) * u128::from(look.target_ppm) / 1_000_000) as i64;
-        let before = self.budget_ns;
-        self.budget_ns = (before + share(ns) - waited as i64).clamp(-share(OVERDRAWN_NS), share(SAVED_NS));
-        let hurts = self.budget_ns < 0;
+        let patience_ns =
+            look.patience_ns.saturating_add(share(ns)).clamp(-share(OVERDRAWN_NS), share(SAVED_NS));
+        let hurts = patience_ns < 0;
+        let hurt = core::mem::replace(&mut self.hurts, hurts);
         let runs = ran > ns / IDLE;
         if look.idle_ns > 0 {
             self.pace = (u128::from(look.own) * 2 * u128::from(SECOND_NS) / u128::from(look.idle_ns)) as u64;
         } else {
             let most = look.own / if runs { FASTEST } else { FASTEST_IDLE };
-            self.pace = match (hurts, before < 0) {
+            self.pace = match (hurts, hurt) {
                 (true, false) => self.pace / 2,
                 (true, true) => self.pace,
                 (false, _) if runs => {
@@ -165,7 +142,7 @@ impl Proactive {
             (false, 0) => ADAPTIVE_IDLE_NS,
             (false, idle) => idle,
         };
-        Orders { idle_ns, leisure: !runs && !hurts, hurts }
+        Orders { idle_ns, leisure: !runs && !hurts, patience_ns }
     }
 
     /// Whether something may be put on standby now.
@@ -197,28 +174,29 @@ impl Keeper {
         if now - self.proactive.at_ns < STEP_NS {
             return;
         }
-        let wanted = is_wanted(shared);
-        let orders = if wanted {
+        let orders = if is_wanted(shared) {
             // Processes that wait at different times wait longer together.
             let sharers = shared.larger_than(tree / 16).max(1) as u64;
             let store = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
-            self.proactive.look(Look {
+            let patience_ns = runtime.patience_ns.load(Relaxed);
+            let orders = self.proactive.look(Look {
                 now_ns: now,
                 own,
                 logical: own.saturating_sub(store) + slot.evicted.load(Relaxed),
-                stalled_ns: slot.counters.stalled_ns.load(Relaxed),
-                touches: slot.counters.pages_faulted.load(Relaxed)
-                    + slot.counters.pages_rescued.load(Relaxed),
+                patience_ns,
                 program_ns: sys::process_cpu_ns().saturating_sub(slot.counters.runtime_cpu_ns.load(Relaxed)),
                 target_ppm: u64::from(shared.stall_ppm.load(Relaxed)) / sharers,
                 idle_ns: u64::from(shared.idle_ms.load(Relaxed)) * 1_000_000,
-            })
+            });
+            // Handlers draw from it all the time.
+            runtime.patience_ns.fetch_add(orders.patience_ns.wrapping_sub(patience_ns), Relaxed);
+            orders
         } else {
             self.proactive = super::Proactive::new();
-            Orders::NONE
+            runtime.patience_ns.store(i64::MAX, Relaxed);
+            Orders { idle_ns: u64::MAX, leisure: false, patience_ns: i64::MAX }
         };
         runtime.idle_ns.store(orders.idle_ns, Relaxed);
-        runtime.hurts.store(orders.hurts, Relaxed);
         if runtime.leisure.swap(orders.leisure, Relaxed) != orders.leisure && orders.leisure {
             runtime.work.ring();
         }
@@ -237,6 +215,7 @@ mod tests {
         let all = 512 * MIB;
         let mut proactive = Proactive::new();
         let (mut resident, mut stalled, mut ran, mut quarter) = (all, 0u64, 0u64, (0u64, 0u64));
+        let mut patience_ns = 0;
         let steps = seconds * 20;
         for step in 1..=steps {
             let now_ns = step * STEP_NS;
@@ -245,20 +224,21 @@ mod tests {
                 now_ns,
                 own: resident,
                 logical: all,
-                stalled_ns: stalled,
-                touches: 0,
+                patience_ns,
                 program_ns: ran,
                 target_ppm: 10_000,
                 idle_ns,
             };
-            proactive.look(look);
+            patience_ns = proactive.look(look).patience_ns;
             let take = proactive.owed;
             proactive.took(take);
             // What is cold and resident has its turn as hot memory has.
             let cold = resident - hot;
             let hot_part = (u128::from(take) * u128::from(hot) / u128::from(resident.max(1))) as u64;
             resident -= (take - hot_part).min(cold);
-            stalled += hot_part / 4096 * 10_000;
+            let waited = hot_part / 4096 * 10_000;
+            stalled += waited;
+            patience_ns -= waited as i64;
             if step == steps * 3 / 4 {
                 quarter = (stalled, now_ns);
             }
@@ -296,35 +276,40 @@ mod tests {
             now_ns: SECOND_NS,
             own: 100 * MIB,
             logical: 100 * MIB,
-            stalled_ns: 0,
-            touches: 0,
+            patience_ns: i64::MAX,
             program_ns: 0,
             target_ppm: 10_000,
             idle_ns: 0,
         };
-        proactive.look(look);
+        look.patience_ns = proactive.look(look).patience_ns;
+        assert_eq!(look.patience_ns, 0);
         look.now_ns += STEP_NS;
-        assert_eq!(proactive.look(look), Orders { idle_ns: ADAPTIVE_IDLE_NS, leisure: true, hurts: false });
+        let orders = proactive.look(look);
+        assert_eq!(orders, Orders { idle_ns: ADAPTIVE_IDLE_NS, leisure: true, patience_ns: 500_000 });
+        look.patience_ns = orders.patience_ns;
         assert!(proactive.owes(look.now_ns));
         look.now_ns += STEP_NS;
         look.logical += MIB;
-        proactive.look(look);
+        look.patience_ns = proactive.look(look).patience_ns;
         assert!(!proactive.owes(look.now_ns));
         look.now_ns += STEP_NS;
-        look.stalled_ns += 20_000_000;
-        assert_eq!(proactive.look(look).idle_ns, u64::MAX);
+        look.patience_ns -= 20_000_000;
+        let orders = proactive.look(look);
+        assert_eq!(orders.idle_ns, u64::MAX);
         assert!(!proactive.owes(look.now_ns));
-        // A thousand touches of which nothing was seen are 15 ms.
-        look.now_ns += 5 * SECOND_NS;
-        proactive.look(look);
-        look.now_ns += STEP_NS;
-        look.touches += 2000;
-        assert!(proactive.look(look).hurts);
-        look.now_ns += SECOND_NS;
-        proactive.look(look);
-        // Two hundredths of a second are earned in two seconds.
+        // Two hundredths of a second are earned in two seconds; no more is saved.
+        look.patience_ns = orders.patience_ns;
         look.now_ns += 2 * SECOND_NS;
-        assert_ne!(proactive.look(look).idle_ns, u64::MAX);
+        let orders = proactive.look(look);
+        assert_ne!(orders.idle_ns, u64::MAX);
         assert!(proactive.owes(look.now_ns));
+        look.patience_ns = orders.patience_ns;
+        look.now_ns += 100 * SECOND_NS;
+        look.patience_ns = proactive.look(look).patience_ns;
+        assert_eq!(look.patience_ns, 20_000_000);
+        // Who has waited for a minute has not lost more than ten seconds earn.
+        look.patience_ns -= 60_000_000_000;
+        look.now_ns += STEP_NS;
+        assert_eq!(proactive.look(look).patience_ns, -100_000_000);
     }
 }
