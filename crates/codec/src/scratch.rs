@@ -20,6 +20,8 @@
 //!
 //! A codec that calls others (a pipeline) splits the scratch: it takes the first
 //! part and lends the rest on, as a scratch that may keep a context likewise.
+//! A context that serves whatever stands before it in a pipeline lies at the
+//! end instead, where all parts end: blobs of several forms in turn find it ready.
 //!
 //! Invariant: while `context` is `Some`, nobody but the codec it names has
 //! written to the memory from `context.memory` on since that codec set its
@@ -113,14 +115,17 @@ impl<'a> Scratch<'a> {
         self.context = None;
     }
 
-    /// Memory for one call that keeps nothing.
+    /// Memory for one call; of what was kept, that behind it stays.
     ///
     /// # Panics
     /// If there are fewer than `size` bytes.
     #[inline]
     pub(crate) fn take(&mut self, size: usize) -> NonNull<u8> {
-        self.context = None;
-        self.memory_of(size)
+        let memory = self.memory_of(size);
+        // SAFETY: `size` is not more than the length.
+        let end = unsafe { memory.add(size) };
+        self.context = self.context.filter(|context| context.memory >= end);
+        memory
     }
 
     /// The first `size` bytes for one call, contents random: what a codec that is not of this crate works in.
@@ -177,6 +182,32 @@ impl<'a> Scratch<'a> {
         let at = set_up(memory);
         self.context = Some(Context { kept, memory, at });
         (memory, at)
+    }
+
+    /// The same for a context of `size` bytes at the end of the scratch.
+    ///
+    /// # Panics
+    /// If there are fewer than `size` bytes.
+    #[inline]
+    pub(crate) fn keep_last(
+        &mut self,
+        kept: Kept,
+        size: usize,
+        set_up: impl FnOnce(NonNull<u8>) -> NonNull<u8>,
+    ) -> NonNull<u8> {
+        let memory = self.memory_of(size);
+        let end = memory.addr().get() + self.len;
+        // Where it begins depends on the end alone, or a part would not find what the whole has set up.
+        let at = (end - size) / Self::ALIGN * Self::ALIGN;
+        // SAFETY: the memory is aligned, so that it begins not after `at`.
+        let memory = unsafe { memory.add(at - memory.addr().get()) };
+        if let Some(there) = self.context.filter(|there| there.kept == kept && there.memory == memory) {
+            return there.at;
+        }
+        self.context = None;
+        let at = set_up(memory);
+        self.context = Some(Context { kept, memory, at });
+        at
     }
 
     #[inline]
@@ -250,13 +281,48 @@ mod tests {
         assert!(scratch.split(64, |_, rest| sets_up(rest, KEPT)));
         assert!(sets_up(&mut scratch, KEPT));
         assert!(scratch.split(64, |_, rest| sets_up(rest, KEPT)));
-        scratch.bytes(1);
+        scratch.bytes(64);
+        assert!(!scratch.split(64, |_, rest| sets_up(rest, KEPT)));
+        scratch.bytes(65);
         assert!(scratch.split(64, |_, rest| sets_up(rest, KEPT)));
         // What splits may itself be a part.
         assert!(scratch.split(0, |_, rest| rest.split(64, |_, rest| !sets_up(rest, KEPT))));
         // The part before the context is lent without harm, one around it is not.
         scratch.split(128, |_, _| ());
         assert!(scratch.split(64, |_, rest| sets_up(rest, KEPT)));
+    }
+
+    #[test]
+    fn a_context_at_the_end_serves_all_parts() {
+        let keeps = |scratch: &mut Scratch<'_>| {
+            let mut called = false;
+            let at = scratch.keep_last(KEPT, 60, |memory| {
+                called = true;
+                memory
+            });
+            (called, at)
+        };
+        let mut memory = Aligned([0; 256]);
+        let begin = NonNull::from(&mut memory.0).cast::<u8>().addr().get();
+        let mut scratch = Scratch::new(&mut memory.0[..250]);
+        let (set_up, at) = keeps(&mut scratch);
+        // It has 60 bytes before the end.
+        assert!(set_up && at.addr().get() == begin + 128);
+        assert_eq!(scratch.split(64, |_, rest| keeps(rest)), (false, at));
+        assert_eq!(scratch.split(128, |_, rest| keeps(rest)), (false, at));
+        scratch.bytes(128).fill(1);
+        assert_eq!(keeps(&mut scratch), (false, at));
+        assert_eq!(
+            scratch.split(64, |bytes, rest| rest.split(64, |_, rest| (bytes.len(), keeps(rest)).1)),
+            (false, at)
+        );
+        // Who gets some of its bytes ends it.
+        scratch.bytes(129).fill(1);
+        assert!(keeps(&mut scratch).0);
+        assert!(sets_up(&mut scratch, KEPT));
+        assert!(keeps(&mut scratch).0);
+        scratch.split(192, |_, _| ());
+        assert!(keeps(&mut scratch).0);
     }
 
     #[test]

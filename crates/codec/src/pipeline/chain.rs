@@ -290,15 +290,21 @@ fn backward_scratch(elements: &[Option<Element>], len: usize) -> usize {
     buffers(elements, len).1 + work
 }
 
-/// What [`backward_scratch`] says of the worst of all pipelines, or more.
+/// What [`backward_scratch`] says of the worst of all pipelines, or more: so that Zstandard's context, which lies at the end, outlives
+/// whatever others do before it.
 pub(crate) fn worst_decompress_scratch(len: usize) -> usize {
     let elements = || steps().chain(codecs().map(|(_, codec)| Element::Codec(codec)));
     let mut longest = len;
     for _ in 1..MOST_STEPS {
         longest = elements().map(|element| element.bound(longest)).max().unwrap_or(longest);
     }
-    let work = elements().map(|element| element.backward_scratch(longest)).max().unwrap_or(0);
-    2 * part::<u8>(longest) + work
+    let worst = |elements: &mut dyn Iterator<Item = Element>| {
+        elements.map(|element| part::<u8>(element.backward_scratch(longest))).max().unwrap_or(0)
+    };
+    let stays = |element: &Element| matches!(element, Element::Codec(codec) if codec.id() == CodecId::ZSTD);
+    let context = worst(&mut elements().filter(stays));
+    let work = worst(&mut elements().filter(|element| !stays(element)));
+    2 * part::<u8>(longest) + work + context
 }
 
 /// Undoes the elements, the last first. All are from the beginning on; where there
