@@ -82,14 +82,14 @@ pub fn waiting(numbers: &Numbers) -> String {
     let first = rate(
         numbers,
         "stall",
-        "Share of the time in which a thread waited for memfold",
+        "Share of the time in which a thread waited for memfold, all processes added up",
         &stalled,
         "v",
         &percent,
     );
     let second = rate(numbers, "rate", "Faults on compressed pages by second", &faults, "a", &short);
     format!(
-        "<h3>Waiting for memfold, share of the time</h3>\n{first}<h3>Faults on compressed pages, by second</h3>\n{second}"
+        "<h3>Waiting for memfold, share of the time, all processes added up</h3>\n{first}<h3>Faults on compressed pages, by second</h3>\n{second}"
     )
 }
 

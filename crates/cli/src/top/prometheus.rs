@@ -124,9 +124,10 @@ fn labels(labels: &[(&str, &str)]) -> String {
     format!("{{{}}}", all.join(","))
 }
 
-/// In quotes; a command may hold anything.
+/// In quotes; a command may hold anything, even what makes a terminal do things.
 fn label_value(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    text.replace(char::is_control, "\u{fffd}")
 }
 
 fn help_text(text: &str) -> String {
@@ -158,7 +159,7 @@ mod tests {
 
     #[test]
     fn labels_hold_anything() {
-        let of = labels(&[("command", "a \"b\"\\n\nc"), ("pid", "7")]);
-        assert_eq!(of, r#"{command="a \"b\"\\n\nc",pid="7"}"#);
+        let of = labels(&[("command", "a \"b\"\\n\nc\x1b[2J"), ("pid", "7")]);
+        assert_eq!(of, "{command=\"a \\\"b\\\"\\\\n\\nc\u{fffd}[2J\",pid=\"7\"}");
     }
 }
