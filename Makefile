@@ -18,7 +18,7 @@ PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build capi pages demo test test-unit test-capi test-torture test-checks test-probes test-disk test-small test-programs lint soak soak-disk plugin fuzz bench plots install install-capi clean
+.PHONY: help setup build capi pages demo test test-unit test-capi test-torture test-checks test-probes test-disk test-spill test-small test-programs lint soak soak-disk plugin fuzz bench plots install install-capi clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || grep '##' $(MAKEFILE_LIST)
@@ -46,7 +46,7 @@ pages: setup ## man pages and completions, in target/share
 demo: build ## a Python program plainly and in a third of its memory
 	@$(PYTHON) tests/programs/demo.py --memfold $(MEMFOLD)
 
-test: build test-unit test-capi test-torture test-checks test-probes test-disk test-small ## every test that fits into a few minutes
+test: build test-unit test-capi test-torture test-checks test-probes test-disk test-spill test-small ## every test that fits into a few minutes
 
 # With the preload library that `build` has made already.
 test-unit: build ## the tests of the crates
@@ -79,6 +79,11 @@ test-probes: build capi ## the tracing probes: their notes, and what bpftrace an
 test-disk: build plugin ## the RAM disk: file systems, databases, swap, nbdcopy, qemu, fio (root, for most of it)
 	@scripts/setup.sh packages nbdkit $$($(PYTHON) tests/disk/run.py --missing-packages)
 	$(PYTHON) -B tests/disk/run.py --memfold $(MEMFOLD) --plugin $(PLUGIN)
+
+test-spill: setup ## the tiers that spilled blocks go to, with real servers: nbdkit, redis-server, a cluster of three
+	@scripts/setup.sh packages nbdkit libnbd0 redis-server redis-tools
+	@nbdkit --version && redis-server --version
+	cargo test --profile tests --quiet -p memfold-spill --features servers --test nbd --test redis
 
 soak-disk: build plugin ## the same for longer, with PostgreSQL and Btrfs
 	@scripts/setup.sh packages nbdkit btrfs-progs $$($(PYTHON) tests/disk/run.py --soak --missing-packages)

@@ -1,0 +1,487 @@
+//! What stands between a tier and those who spill: threads that write, retries, and what to do when a tier goes away.
+//!
+//! ```text
+//!            ┌──────────── it answers ────────────┐
+//!            v                                    │
+//!   open ──────── no answer, not in time ──────> away     asked again every second, then ever more rarely
+//!     │ ^
+//!     │ └──── deleted, or some seconds later ── full
+//!     └─────── it would not keep it ──────────> unfit     for good
+//! ```
+//!
+//! - **Puts** are written in the background. Whoever puts is told how it ended, and has his copy until then: only while the tier is open
+//!   anything is written, so what can't be written is nowhere else but with him, and is never lost.
+//! - **Gets** are answered in the caller's thread. While the tier is away they are tried again, until patience ends.
+//! - **Deletes** are done when there is time, many at once, and what is left of them when the engine ends.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::tiers::{Room, Tier, Trouble, locked};
+
+/// Batches that are written at the same time.
+const WRITERS: usize = 2;
+/// A tier that is away is asked again after so long at first, and at last.
+const SOONEST: Duration = Duration::from_millis(500);
+const LATEST: Duration = Duration::from_secs(10);
+/// A full one is tried again after so long.
+const FULL: Duration = Duration::from_secs(5);
+/// A get is tried again after so long.
+const AGAIN: Duration = Duration::from_millis(100);
+/// Deletes that are done at once.
+const DELETES: usize = 64;
+
+/// How a tier is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// It takes batches.
+    Open,
+    /// It has no room for now.
+    Full,
+    /// It does not answer, for this reason; it may come back.
+    Away(String),
+    /// It must not be used any more, for this reason; what it has can be read.
+    Unfit(String),
+}
+
+/// What was done so far.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Batches that were put, and their bytes.
+    pub put: AtomicU64,
+    /// See `put`.
+    pub put_bytes: AtomicU64,
+    /// Parts that were read, and their bytes.
+    pub got: AtomicU64,
+    /// See `got`.
+    pub got_bytes: AtomicU64,
+    /// Batches that were deleted.
+    pub deleted: AtomicU64,
+    /// Calls that failed, retries too.
+    pub troubles: AtomicU64,
+}
+
+type Done = Box<dyn FnOnce(Result<(), Trouble>) + Send>;
+type Told = Box<dyn Fn(&Health) + Send + Sync>;
+
+struct Put {
+    batch: u64,
+    bytes: Vec<u8>,
+    done: Done,
+}
+
+#[derive(Default)]
+struct Queue {
+    puts: VecDeque<Put>,
+    deletes: Vec<u64>,
+    is_ending: bool,
+}
+
+struct Inner {
+    tier: Box<dyn Tier>,
+    patience: Duration,
+    told: Told,
+    queue: Mutex<Queue>,
+    /// There is work, or the end.
+    work: Condvar,
+    health: Mutex<(Health, Instant)>,
+    counters: Counters,
+}
+
+/// See the module.
+pub struct Engine {
+    inner: Arc<Inner>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Engine {
+    /// Starts the threads. A get waits for a tier that is away until `patience` ends; `told` hears of each change of health.
+    pub fn start(
+        tier: Box<dyn Tier>,
+        patience: Duration,
+        told: impl Fn(&Health) + Send + Sync + 'static,
+    ) -> Self {
+        let inner = Arc::new(Inner {
+            tier,
+            patience,
+            told: Box::new(told),
+            queue: Mutex::default(),
+            work: Condvar::new(),
+            health: Mutex::new((Health::Open, Instant::now())),
+            counters: Counters::default(),
+        });
+        let spawn = |number: usize| {
+            let inner = inner.clone();
+            std::thread::spawn(move || if number < WRITERS { inner.write() } else { inner.care() })
+        };
+        let threads = (0..=WRITERS).map(spawn).collect();
+        Engine { inner, threads }
+    }
+
+    /// Writes a batch in the background, and calls `done` from another thread when it is acknowledged, or will not be. A number is used once:
+    /// what failed may be deleted later, so it is sealed and put again under another.
+    pub fn put(&self, batch: u64, bytes: Vec<u8>, done: impl FnOnce(Result<(), Trouble>) + Send + 'static) {
+        locked(&self.inner.queue).puts.push_back(Put { batch, bytes, done: Box::new(done) });
+        self.inner.work.notify_all();
+    }
+
+    /// Reads a part of a batch that was acknowledged.
+    pub fn get(&self, batch: u64, from: u32, into: &mut [u8]) -> Result<(), Trouble> {
+        let begin = Instant::now();
+        loop {
+            match self.inner.tier.get(batch, from, into) {
+                Ok(()) => {
+                    self.inner.counters.got.fetch_add(1, Relaxed);
+                    self.inner.counters.got_bytes.fetch_add(into.len() as u64, Relaxed);
+                    return Ok(());
+                }
+                Err(trouble) => {
+                    self.inner.note(&trouble);
+                    if !matches!(trouble, Trouble::Away(_)) || begin.elapsed() >= self.inner.patience {
+                        return Err(trouble);
+                    }
+                }
+            }
+            std::thread::sleep(AGAIN);
+        }
+    }
+
+    /// A batch is not needed any more.
+    pub fn delete(&self, batch: u64) {
+        let mut queue = locked(&self.inner.queue);
+        queue.deletes.push(batch);
+        if queue.deletes.len().is_multiple_of(DELETES) {
+            self.inner.work.notify_all();
+        }
+    }
+
+    /// How the tier is.
+    pub fn health(&self) -> Health {
+        locked(&self.inner.health).0.clone()
+    }
+
+    /// What was done.
+    pub fn counters(&self) -> &Counters {
+        &self.inner.counters
+    }
+
+    /// What the tier holds.
+    pub fn room(&self) -> Room {
+        self.inner.tier.room()
+    }
+
+    /// What people call the tier.
+    pub fn name(&self) -> &str {
+        self.inner.tier.name()
+    }
+}
+
+impl Drop for Engine {
+    /// What waits to be written is not, and what waits to be deleted is deleted, if the tier answers.
+    fn drop(&mut self) {
+        locked(&self.inner.queue).is_ending = true;
+        self.inner.work.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        let rest = std::mem::take(&mut locked(&self.inner.queue).deletes);
+        self.inner.delete(&rest);
+    }
+}
+
+impl Inner {
+    /// A writer.
+    fn write(&self) {
+        let mut queue = locked(&self.queue);
+        loop {
+            if queue.is_ending {
+                let rest = std::mem::take(&mut queue.puts);
+                drop(queue);
+                rest.into_iter().for_each(|put| (put.done)(Err(Trouble::Away("the run ends".into()))));
+                return;
+            }
+            let Some(put) = queue.puts.pop_front() else {
+                queue = wait(&self.work, queue, LATEST);
+                continue;
+            };
+            drop(queue);
+            let result = self.put(put.batch, &put.bytes);
+            (put.done)(result);
+            queue = locked(&self.queue);
+        }
+    }
+
+    fn put(&self, batch: u64, bytes: &[u8]) -> Result<(), Trouble> {
+        match &locked(&self.health).0 {
+            Health::Open => {}
+            Health::Full => return Err(Trouble::Full),
+            Health::Away(why) => return Err(Trouble::Away(why.clone())),
+            Health::Unfit(why) => return Err(Trouble::Unfit(why.clone())),
+        }
+        let result = self.tier.put(batch, bytes);
+        match &result {
+            Ok(()) => {
+                self.counters.put.fetch_add(1, Relaxed);
+                self.counters.put_bytes.fetch_add(bytes.len() as u64, Relaxed);
+            }
+            Err(trouble) => {
+                self.note(trouble);
+                if matches!(trouble, Trouble::Away(_)) {
+                    // It may have come there all the same.
+                    locked(&self.queue).deletes.push(batch);
+                }
+            }
+        }
+        result
+    }
+
+    /// The thread that asks a tier that is away, and deletes.
+    fn care(&self) {
+        let mut pause = SOONEST;
+        let mut queue = locked(&self.queue);
+        while !queue.is_ending {
+            queue = wait(&self.work, queue, pause);
+            let deletes = std::mem::take(&mut queue.deletes);
+            drop(queue);
+            let has_deleted = self.delete(&deletes);
+            let (health, since) = locked(&self.health).clone();
+            match health {
+                Health::Open | Health::Unfit(_) => pause = SOONEST,
+                Health::Full if since.elapsed() >= FULL || has_deleted => self.become_(Health::Open),
+                Health::Full => {}
+                Health::Away(_) => match self.tier.probe() {
+                    Ok(()) => {
+                        pause = SOONEST;
+                        self.become_(Health::Open);
+                    }
+                    Err(trouble) => {
+                        pause = (pause * 2).min(LATEST);
+                        self.note(&trouble);
+                    }
+                },
+            }
+            queue = locked(&self.queue);
+        }
+    }
+
+    /// Deletes; what fails waits for the next time. Whether there is room now that was none.
+    fn delete(&self, batches: &[u64]) -> bool {
+        if batches.is_empty() {
+            return false;
+        }
+        let is_away = matches!(locked(&self.health).0, Health::Away(_));
+        let result = if is_away { Err(None) } else { self.tier.delete(batches).map_err(Some) };
+        match result {
+            Ok(()) => {
+                self.counters.deleted.fetch_add(batches.len() as u64, Relaxed);
+                true
+            }
+            Err(trouble) => {
+                if let Some(trouble) = trouble {
+                    self.note(&trouble);
+                }
+                locked(&self.queue).deletes.extend_from_slice(batches);
+                false
+            }
+        }
+    }
+
+    fn note(&self, trouble: &Trouble) {
+        self.counters.troubles.fetch_add(1, Relaxed);
+        match trouble {
+            Trouble::Lost => {}
+            Trouble::Full => self.become_(Health::Full),
+            Trouble::Away(why) => self.become_(Health::Away(why.clone())),
+            Trouble::Unfit(why) => self.become_(Health::Unfit(why.clone())),
+        }
+    }
+
+    fn become_(&self, new: Health) {
+        let mut health = locked(&self.health);
+        // Other words for the same are no news, and what is unfit stays so.
+        let is_same = std::mem::discriminant(&health.0) == std::mem::discriminant(&new);
+        if is_same || matches!(health.0, Health::Unfit(_)) {
+            return;
+        }
+        *health = (new.clone(), Instant::now());
+        drop(health);
+        (self.told)(&new);
+    }
+}
+
+fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>, at_most: Duration) -> MutexGuard<'a, T> {
+    condition.wait_timeout(guard, at_most).unwrap_or_else(PoisonError::into_inner).0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+    use std::sync::mpsc;
+
+    /// A tier whose troubles are made to order.
+    #[derive(Default)]
+    struct Made {
+        batches: Mutex<HashMap<u64, Vec<u8>>>,
+        trouble: Arc<Mutex<Option<Trouble>>>,
+    }
+
+    impl Made {
+        fn may(&self) -> Result<(), Trouble> {
+            locked(&self.trouble).clone().map_or(Ok(()), Err)
+        }
+    }
+
+    impl Tier for Made {
+        fn put(&self, batch: u64, bytes: &[u8]) -> Result<(), Trouble> {
+            self.may()?;
+            locked(&self.batches).insert(batch, bytes.to_vec());
+            Ok(())
+        }
+
+        fn get(&self, batch: u64, from: u32, into: &mut [u8]) -> Result<(), Trouble> {
+            if !matches!(*locked(&self.trouble), Some(Trouble::Full | Trouble::Unfit(_))) {
+                self.may()?;
+            }
+            let batches = locked(&self.batches);
+            let bytes = batches.get(&batch).ok_or(Trouble::Lost)?;
+            into.copy_from_slice(
+                bytes.get(from as usize..).and_then(|rest| rest.get(..into.len())).ok_or(Trouble::Lost)?,
+            );
+            Ok(())
+        }
+
+        fn delete(&self, batches: &[u64]) -> Result<(), Trouble> {
+            self.may()?;
+            batches.iter().for_each(|batch| {
+                locked(&self.batches).remove(batch);
+            });
+            Ok(())
+        }
+
+        fn probe(&self) -> Result<(), Trouble> {
+            self.may()
+        }
+
+        fn room(&self) -> Room {
+            Room {
+                used: locked(&self.batches).values().map(|bytes| bytes.len() as u64).sum(),
+                most: u64::MAX,
+            }
+        }
+
+        fn name(&self) -> &str {
+            "made"
+        }
+    }
+
+    struct Set {
+        engine: Engine,
+        trouble: Arc<Mutex<Option<Trouble>>>,
+        changes: Mutex<mpsc::Receiver<Health>>,
+    }
+
+    fn set(patience: Duration) -> Set {
+        let tier = Made::default();
+        let trouble = tier.trouble.clone();
+        let (tell, changes) = mpsc::channel();
+        let tell = Mutex::new(tell);
+        let told = move |health: &Health| {
+            let _ = locked(&tell).send(health.clone());
+        };
+        Set { engine: Engine::start(Box::new(tier), patience, told), trouble, changes: Mutex::new(changes) }
+    }
+
+    impl Set {
+        fn put(&self, batch: u64) -> Result<(), Trouble> {
+            let (tell, told) = mpsc::channel();
+            self.engine.put(batch, vec![batch as u8; 100], move |result| tell.send(result).unwrap());
+            told.recv_timeout(Duration::from_secs(10)).unwrap()
+        }
+
+        fn get(&self, batch: u64) -> Result<(), Trouble> {
+            let mut into = [0; 50];
+            self.engine.get(batch, 50, &mut into).inspect(|()| assert_eq!(into, [batch as u8; 50]))
+        }
+
+        fn cause(&self, trouble: Option<Trouble>) {
+            *locked(&self.trouble) = trouble;
+        }
+
+        fn change(&self) -> Health {
+            locked(&self.changes).recv_timeout(Duration::from_secs(20)).unwrap()
+        }
+    }
+
+    #[test]
+    fn while_it_is_away_nothing_is_written_and_gets_wait() {
+        let set = set(Duration::from_secs(20));
+        set.put(1).unwrap();
+        let away = Trouble::Away("a cable".into());
+        set.cause(Some(away.clone()));
+        assert_eq!(set.put(2), Err(away.clone()));
+        assert_eq!(set.change(), Health::Away("a cable".into()));
+        assert_eq!(set.put(3), Err(away));
+        std::thread::scope(|scope| {
+            let got = scope.spawn(|| set.get(1));
+            std::thread::sleep(Duration::from_millis(300));
+            assert!(!got.is_finished());
+            set.cause(None);
+            got.join().unwrap().unwrap();
+        });
+        assert_eq!(set.change(), Health::Open);
+        set.put(4).unwrap();
+        assert_eq!(set.get(3), Err(Trouble::Lost));
+    }
+
+    #[test]
+    fn patience_ends() {
+        let set = set(Duration::from_millis(300));
+        set.put(1).unwrap();
+        set.cause(Some(Trouble::Away("a cable".into())));
+        let begin = Instant::now();
+        assert!(matches!(set.get(1), Err(Trouble::Away(_))));
+        assert!((300..2000).contains(&begin.elapsed().as_millis()));
+        assert_eq!(set.get(1), Err(Trouble::Away("a cable".into())));
+    }
+
+    #[test]
+    fn a_full_one_takes_more_when_something_was_deleted() {
+        let set = set(Duration::ZERO);
+        set.put(1).unwrap();
+        set.cause(Some(Trouble::Full));
+        assert_eq!(set.put(2), Err(Trouble::Full));
+        assert_eq!(set.change(), Health::Full);
+        set.get(1).unwrap();
+        set.cause(None);
+        set.engine.delete(1);
+        assert_eq!(set.change(), Health::Open);
+        set.put(2).unwrap();
+    }
+
+    #[test]
+    fn an_unfit_one_is_read_but_not_written_any_more() {
+        let set = set(Duration::ZERO);
+        set.put(1).unwrap();
+        set.cause(Some(Trouble::Unfit("it forgets".into())));
+        assert!(set.put(2).is_err());
+        assert_eq!(set.change(), Health::Unfit("it forgets".into()));
+        set.cause(None);
+        assert_eq!(set.put(3), Err(Trouble::Unfit("it forgets".into())));
+        set.get(1).unwrap();
+    }
+
+    #[test]
+    fn at_the_end_all_is_deleted_that_was_to_be() {
+        let set = set(Duration::ZERO);
+        (0..100).for_each(|batch| set.put(batch).unwrap());
+        (0..100).for_each(|batch| set.engine.delete(batch));
+        let inner = set.engine.inner.clone();
+        drop(set.engine);
+        assert_eq!(inner.tier.room().used, 0);
+        assert_eq!(inner.counters.deleted.load(Relaxed), 100);
+    }
+}

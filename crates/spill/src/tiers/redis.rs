@@ -1,0 +1,334 @@
+//! Redis or Valkey: a batch is the value of one key.
+//!
+//! ```text
+//!   memfold:RUN:BATCH  ->  the batch's bytes            SET, GETRANGE, UNLINK
+//! ```
+//!
+//! A server that evicts keys to make room would lose what it was given, so `maxmemory-policy` has to be `noeviction`, which is its
+//! default: it is looked at before the first batch, and again every few seconds, of each master of a cluster. Keys never
+//! expire, and are removed when their batches are deleted; they have their run in their name, so that what a run has left that was killed
+//! together with its supervisor can be found.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use redis::cluster::{ClusterClient, ClusterConnection};
+use redis::{Client, Cmd, Connection, FromRedisValue, RedisError, RedisResult};
+
+use super::target::shown;
+use super::{BadTarget, Room, Terms, Tier, Trouble, locked};
+
+/// So often it is looked whether the server still keeps what it has.
+const LOOK: Duration = Duration::from_secs(5);
+/// Keys that are removed with one message.
+const UNLINKS: usize = 64;
+
+/// See the module.
+pub struct RedisTier {
+    client: Kind,
+    name: String,
+    prefix: String,
+    deadline: Duration,
+    most: u64,
+    idle: Mutex<Vec<Link>>,
+    kept: Mutex<Kept>,
+    looked: Mutex<Instant>,
+}
+
+#[derive(Default)]
+struct Kept {
+    bytes: u64,
+    batches: HashMap<u64, u32>,
+}
+
+enum Kind {
+    One(Client),
+    Cluster(ClusterClient, Vec<String>),
+}
+
+enum Link {
+    One(Connection),
+    Cluster(Box<ClusterConnection>),
+}
+
+impl Link {
+    fn ask<R: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<R> {
+        match self {
+            Link::One(connection) => command.query(connection),
+            Link::Cluster(connection) => command.query(&mut **connection),
+        }
+    }
+}
+
+/// What a server says of itself.
+struct Said(String);
+
+impl Said {
+    fn of(&self, field: &str) -> &str {
+        let line = self.0.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        line.unwrap_or("").trim()
+    }
+
+    /// Why it would not keep what it is given.
+    fn unfit(&self) -> Option<String> {
+        let policy = self.of("maxmemory_policy");
+        if self.of("role") == "slave" {
+            return Some("it is a replica, which takes nothing; name its master".into());
+        }
+        (policy != "noeviction").then(|| {
+            format!(
+                "its maxmemory-policy is {}: it would throw away what memory is kept there. Set it with \
+                 `redis-cli CONFIG SET maxmemory-policy noeviction`, or use a server that nobody else uses",
+                if policy.is_empty() { "unknown" } else { policy }
+            )
+        })
+    }
+}
+
+impl RedisTier {
+    /// A server, or a cluster of which some servers are named.
+    pub fn open(urls: &[String], run: &str, terms: Terms) -> Result<Self, BadTarget> {
+        let name = shown(urls.first().map_or("", String::as_str));
+        let bad = |why: String| BadTarget(format!("{name}: {why}"));
+        let mut last = String::from("no server is named");
+        let mut found = None;
+        for url in urls {
+            match Client::open(url.as_str()).and_then(|client| Ok((said(&client, terms.deadline)?, client))) {
+                Ok(answered) => {
+                    found = Some(answered);
+                    break;
+                }
+                Err(error) => last = format!("{}: {error}", shown(url)),
+            }
+        }
+        let Some((said, client)) = found else { return Err(BadTarget(last)) };
+        let client = if said.of("cluster_enabled") == "1" {
+            let client = ClusterClient::builder(urls.to_vec())
+                .connection_timeout(terms.deadline)
+                .response_timeout(terms.deadline)
+                .retries(2)
+                .build()
+                .map_err(|error| bad(error.to_string()))?;
+            Kind::Cluster(client, urls.to_vec())
+        } else if urls.len() > 1 {
+            return Err(bad(
+                "several servers are named, but this one is not part of a cluster; name one".into()
+            ));
+        } else {
+            Kind::One(client)
+        };
+        let tier = RedisTier {
+            client,
+            prefix: format!("memfold:{run}:"),
+            deadline: terms.deadline,
+            most: terms.most.unwrap_or(u64::MAX),
+            idle: Mutex::default(),
+            kept: Mutex::default(),
+            looked: Mutex::new(Instant::now()),
+            name,
+        };
+        tier.look().map_err(|trouble| BadTarget(format!("{}: {trouble}", tier.name)))?;
+        Ok(tier)
+    }
+
+    /// Whether all servers keep what they have.
+    fn look(&self) -> Result<(), Trouble> {
+        let unfit = |client: &Client| -> Result<(), Trouble> {
+            said(client, self.deadline)
+                .map_err(trouble)?
+                .unfit()
+                .map_or(Ok(()), |why| Err(Trouble::Unfit(why)))
+        };
+        match &self.client {
+            Kind::One(client) => unfit(client),
+            Kind::Cluster(_, urls) => {
+                for master in masters(urls, self.deadline)? {
+                    let client = Client::open(master.as_str()).map_err(trouble)?;
+                    unfit(&client).map_err(|why| match why {
+                        Trouble::Unfit(why) => Trouble::Unfit(format!("{}: {why}", shown(&master))),
+                        other => other,
+                    })?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn look_again(&self) -> Result<(), Trouble> {
+        let mut looked = locked(&self.looked);
+        if looked.elapsed() < LOOK {
+            return Ok(());
+        }
+        *looked = Instant::now();
+        drop(looked);
+        self.look()
+    }
+
+    fn link(&self) -> RedisResult<Link> {
+        if let Some(link) = locked(&self.idle).pop() {
+            return Ok(link);
+        }
+        match &self.client {
+            Kind::One(client) => connect(client, self.deadline).map(Link::One),
+            Kind::Cluster(client, _) => {
+                client.get_connection().map(|connection| Link::Cluster(Box::new(connection)))
+            }
+        }
+    }
+
+    /// Asks over a connection; one that failed is not used again. An idle one may have been closed by a server that started anew: then
+    /// it is asked once more.
+    fn ask<R: FromRedisValue>(&self, command: &Cmd) -> Result<R, Trouble> {
+        let mut tries = locked(&self.idle).len() + 1;
+        loop {
+            tries -= 1;
+            let mut link = self.link().map_err(trouble)?;
+            match link.ask(command) {
+                Ok(answer) => {
+                    locked(&self.idle).push(link);
+                    return Ok(answer);
+                }
+                Err(error) if tries > 0 && error.is_connection_dropped() => {}
+                Err(error) => {
+                    if !error.is_io_error() {
+                        locked(&self.idle).push(link);
+                    }
+                    return Err(trouble(error));
+                }
+            }
+        }
+    }
+
+    fn key(&self, batch: u64) -> String {
+        format!("{}{batch:x}", self.prefix)
+    }
+}
+
+impl Tier for RedisTier {
+    fn put(&self, batch: u64, bytes: &[u8]) -> Result<(), Trouble> {
+        self.look_again()?;
+        if locked(&self.kept).bytes + bytes.len() as u64 > self.most {
+            return Err(Trouble::Full);
+        }
+        self.ask::<()>(redis::cmd("SET").arg(self.key(batch)).arg(bytes))?;
+        let mut kept = locked(&self.kept);
+        let before = kept.batches.insert(batch, bytes.len() as u32).unwrap_or(0);
+        kept.bytes = kept.bytes + bytes.len() as u64 - u64::from(before);
+        Ok(())
+    }
+
+    fn get(&self, batch: u64, from: u32, into: &mut [u8]) -> Result<(), Trouble> {
+        if into.is_empty() {
+            return Ok(());
+        }
+        let last = u64::from(from) + into.len() as u64 - 1;
+        let answer: Vec<u8> = self.ask(redis::cmd("GETRANGE").arg(self.key(batch)).arg(from).arg(last))?;
+        if answer.len() != into.len() {
+            return Err(Trouble::Lost);
+        }
+        into.copy_from_slice(&answer);
+        Ok(())
+    }
+
+    fn delete(&self, batches: &[u64]) -> Result<(), Trouble> {
+        let one = matches!(self.client, Kind::One(_));
+        for some in batches.chunks(if one { UNLINKS } else { 1 }) {
+            let mut command = redis::cmd("UNLINK");
+            some.iter().for_each(|batch| {
+                command.arg(self.key(*batch));
+            });
+            self.ask::<u64>(&command)?;
+            let mut kept = locked(&self.kept);
+            for batch in some {
+                let bytes = kept.batches.remove(batch).unwrap_or(0);
+                kept.bytes -= u64::from(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    fn probe(&self) -> Result<(), Trouble> {
+        self.look()
+    }
+
+    fn room(&self) -> Room {
+        Room { used: locked(&self.kept).bytes, most: self.most }
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+fn connect(client: &Client, deadline: Duration) -> RedisResult<Connection> {
+    let connection = client.get_connection_with_timeout(deadline)?;
+    connection.set_read_timeout(Some(deadline))?;
+    connection.set_write_timeout(Some(deadline))?;
+    Ok(connection)
+}
+
+fn said(client: &Client, deadline: Duration) -> RedisResult<Said> {
+    redis::cmd("INFO").query(&mut connect(client, deadline)?).map(Said)
+}
+
+/// URLs of a cluster's masters, with the name and password of those that the user gave.
+fn masters(urls: &[String], deadline: Duration) -> Result<Vec<String>, Trouble> {
+    let mut last = Trouble::Away("no server of the cluster answers".into());
+    for url in urls {
+        let nodes = Client::open(url.as_str())
+            .and_then(|client| redis::cmd("CLUSTER").arg("NODES").query(&mut connect(&client, deadline)?));
+        let nodes: String = match nodes {
+            Ok(nodes) => nodes,
+            Err(error) => {
+                last = trouble(error);
+                continue;
+            }
+        };
+        let who =
+            url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')).map_or("", |(who, _)| who);
+        let at = if who.is_empty() { "" } else { "@" };
+        let host = url.rsplit(['@', '/']).find(|part| !part.is_empty()).unwrap_or("");
+        let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
+        let of = |line: &str| {
+            let mut words = line.split(' ').skip(1);
+            let (address, flags) = (words.next()?, words.next()?);
+            let is = |flag: &str| flags.split(',').any(|word| word == flag);
+            if !is("master") || is("fail") || is("noaddr") {
+                return None;
+            }
+            // ip:port@bus port, and a host's name perhaps. A server that does not know its own address says none.
+            let (ip, port) = address.split('@').next()?.rsplit_once(':')?;
+            let ip = if ip.is_empty() { host } else { ip };
+            Some(format!("redis://{who}{at}{ip}:{port}"))
+        };
+        return Ok(nodes.lines().filter_map(of).collect());
+    }
+    Err(last)
+}
+
+fn trouble(error: RedisError) -> Trouble {
+    match error.code() {
+        Some("OOM") => Trouble::Full,
+        _ => Trouble::Away(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_that_forget_are_unfit() {
+        let said = |text: &str| Said(text.replace('\n', "\r\n"));
+        assert_eq!(said("# Memory\nmaxmemory:0\nmaxmemory_policy:noeviction\nrole:master\n").unfit(), None);
+        for bad in [
+            "maxmemory_policy:allkeys-lru\n",
+            "maxmemory_policy:volatile-ttl\n",
+            "",
+            "role:slave\nmaxmemory_policy:noeviction\n",
+        ] {
+            assert!(said(bad).unfit().is_some(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! How a user names a tier.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use super::file::FileTier;
+use super::nbd::NbdTier;
+use super::redis::RedisTier;
+use super::{Terms, Tier};
+
+/// A tier that was named, not opened yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A directory, a file that is not there yet, or a block device.
+    File(PathBuf),
+    /// An NBD URI.
+    Nbd(String),
+    /// URLs of a server, or of some servers of a cluster.
+    Redis(Vec<String>),
+}
+
+/// Why a tier can't be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadTarget(pub String);
+
+impl fmt::Display for BadTarget {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadTarget {}
+
+const NBD: [&str; 6] = ["nbd", "nbds", "nbd+unix", "nbds+unix", "nbd+vsock", "nbds+vsock"];
+/// How people call it, and what the client wants to be told.
+const REDIS: [(&str, &str); 5] = [
+    ("redis", "redis"),
+    ("valkey", "redis"),
+    ("redis+unix", "redis+unix"),
+    ("valkey+unix", "redis+unix"),
+    ("unix", "unix"),
+];
+
+impl FromStr for Target {
+    type Err = BadTarget;
+
+    fn from_str(text: &str) -> Result<Self, BadTarget> {
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return if text.is_empty() {
+                Err(BadTarget("nothing is named: give a directory, a new file, or a URL as nbd://HOST/EXPORT or redis://HOST".into()))
+            } else {
+                Ok(Target::File(text.into()))
+            };
+        };
+        if NBD.contains(&scheme) {
+            return Ok(Target::Nbd(text.to_owned()));
+        }
+        if let Some((_, scheme)) = REDIS.iter().find(|(name, _)| *name == scheme) {
+            return redis(scheme, rest);
+        }
+        if scheme == "file" {
+            return Ok(Target::File(rest.into()));
+        }
+        let more = if matches!(scheme, "rediss" | "valkeys") {
+            "; for Redis over TLS run a tunnel (stunnel) and name its near end"
+        } else {
+            ""
+        };
+        Err(BadTarget(format!(
+            "there is no tier for {scheme}://: use a path, nbd://, nbds://, nbd+unix://, redis:// or redis+unix://{more}"
+        )))
+    }
+}
+
+/// `redis://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...][/DATABASE]`
+fn redis(scheme: &str, rest: &str) -> Result<Target, BadTarget> {
+    if scheme != "redis" {
+        return Ok(Target::Redis(vec![format!("{scheme}://{rest}")]));
+    }
+    let (who, rest) = rest.rsplit_once('@').map_or(("", rest), |(who, rest)| (who, rest));
+    let at = if who.is_empty() { "" } else { "@" };
+    let (hosts, tail) = match rest.find(['/', '?']) {
+        Some(at) => rest.split_at(at),
+        None => (rest, ""),
+    };
+    if hosts.split(',').any(str::is_empty) {
+        return Err(BadTarget(format!(
+            "redis://{rest} names no host: give redis://HOST or redis://HOST:PORT"
+        )));
+    }
+    Ok(Target::Redis(hosts.split(',').map(|host| format!("{scheme}://{who}{at}{host}{tail}")).collect()))
+}
+
+impl Target {
+    /// Opens it. `run` names what is put there where others put theirs too.
+    pub fn open(&self, run: &str, terms: Terms) -> Result<Box<dyn Tier>, BadTarget> {
+        Ok(match self {
+            Target::File(path) => Box::new(FileTier::open(path, terms)?),
+            Target::Nbd(uri) => Box::new(NbdTier::open(uri, terms)?),
+            Target::Redis(urls) => Box::new(RedisTier::open(urls, run, terms)?),
+        })
+    }
+}
+
+/// A URL as it may be shown: without a password.
+pub(super) fn shown(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    match rest[..end].rsplit_once('@') {
+        Some((who, host)) => {
+            let user = who.split(':').next().unwrap_or("");
+            format!("{scheme}://{user}@{host}{}", &rest[end..])
+        }
+        None => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_understood() {
+        let target = |text: &str| text.parse::<Target>();
+        assert_eq!(target("/var/tmp"), Ok(Target::File("/var/tmp".into())));
+        assert_eq!(target("file:///var/tmp"), Ok(Target::File("/var/tmp".into())));
+        let uri = "nbd+unix:///export?socket=/run/nbd";
+        assert_eq!(target(uri), Ok(Target::Nbd(uri.into())));
+        assert_eq!(target("redis://h:1"), Ok(Target::Redis(vec!["redis://h:1".into()])));
+        let urls = ["redis://u:p@a:1/3".to_owned(), "redis://u:p@b/3".to_owned()];
+        assert_eq!(target("valkey://u:p@a:1,b/3"), Ok(Target::Redis(urls.into())));
+        for bad in ["", "http://h", "rediss://h", "redis://", "redis://a,,b"] {
+            assert!(target(bad).is_err(), "{bad}");
+        }
+        assert!(target("rediss://h").unwrap_err().0.contains("stunnel"));
+    }
+
+    #[test]
+    fn passwords_are_not_shown() {
+        assert_eq!(shown("redis://u:p@ss@h:1/2"), "redis://u@h:1/2");
+        assert_eq!(shown("redis://h"), "redis://h");
+        assert_eq!(shown("nbd+unix:///?socket=/a@b"), "nbd+unix:///?socket=/a@b");
+    }
+}

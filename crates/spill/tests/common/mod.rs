@@ -1,0 +1,257 @@
+//! Real servers, started for one test each, and the operations that all tiers go through.
+
+#![allow(dead_code)]
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::time::{Duration, Instant};
+
+use memfold_spill::{Target, Terms, Tier, Trouble};
+
+pub const DEADLINE: Duration = Duration::from_secs(5);
+
+pub fn terms(most: Option<u64>, deadline: Duration) -> Terms {
+    Terms { most, deadline }
+}
+
+pub fn open(target: &str) -> Box<dyn Tier> {
+    target.parse::<Target>().unwrap().open("test", terms(None, DEADLINE)).unwrap()
+}
+
+pub fn refusal(target: &str) -> String {
+    let opened = target.parse::<Target>().unwrap().open("test", terms(None, DEADLINE));
+    opened.err().expect("it was opened").0
+}
+
+/// A program that is killed when the test is done with it.
+pub struct Server(Child);
+
+impl Server {
+    pub fn start(program: &str, words: &[&str]) -> Self {
+        let child = Command::new(program).args(words).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        Server(child.unwrap_or_else(|error| panic!("{program}: {error}; `make setup` installs it")))
+    }
+
+    pub fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}: not within 20 s");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A port that nobody listens at.
+pub fn port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+pub struct Nbdkit {
+    server: Server,
+    words: Vec<String>,
+    pub socket: PathBuf,
+    pub uri: String,
+}
+
+impl Nbdkit {
+    /// `words`: filters and the plugin with its parameters.
+    pub fn start(directory: &Path, words: &[&str]) -> Self {
+        let socket = directory.join("nbd.sock");
+        let uri = format!("nbd+unix:///?socket={}", socket.display());
+        let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
+        let server = Self::spawn(&socket, &words);
+        Nbdkit { server, words, socket, uri }
+    }
+
+    fn spawn(socket: &Path, words: &[String]) -> Server {
+        let _ = std::fs::remove_file(socket);
+        let mut all = vec!["--foreground", "--unix", socket.to_str().unwrap()];
+        all.extend(words.iter().map(String::as_str));
+        let server = Server::start("nbdkit", &all);
+        until("nbdkit", || socket.exists());
+        server
+    }
+
+    pub fn kill(&mut self) {
+        self.server.kill();
+    }
+
+    pub fn restart(&mut self) {
+        self.kill();
+        self.server = Self::spawn(&self.socket, &self.words);
+    }
+}
+
+pub struct Redis {
+    server: Server,
+    words: Vec<String>,
+    pub port: u16,
+    pub url: String,
+}
+
+impl Redis {
+    pub fn start(directory: &Path, words: &[&str]) -> Self {
+        let port = port();
+        let mut all =
+            vec!["--port".to_owned(), port.to_string(), "--dir".to_owned(), directory.display().to_string()];
+        all.extend(["--save", "", "--appendonly", "no", "--loglevel", "warning"].map(str::to_owned));
+        all.extend(words.iter().map(|word| (*word).to_owned()));
+        let server = Self::spawn(port, &all);
+        Redis { server, words: all, port, url: format!("redis://127.0.0.1:{port}") }
+    }
+
+    fn spawn(port: u16, words: &[String]) -> Server {
+        let words: Vec<_> = words.iter().map(String::as_str).collect();
+        let server = Server::start("redis-server", &words);
+        // One that wants a password answers too.
+        until("redis-server", || !cli(port, &["PING"]).is_empty());
+        server
+    }
+
+    pub fn kill(&mut self) {
+        self.server.kill();
+    }
+
+    pub fn restart(&mut self) {
+        self.kill();
+        self.server = Self::spawn(self.port, &self.words);
+    }
+
+    pub fn cli(&self, words: &[&str]) -> String {
+        cli(self.port, words)
+    }
+}
+
+/// What redis-cli answers.
+pub fn cli(port: u16, words: &[&str]) -> String {
+    let output = Command::new("redis-cli")
+        .arg("-p")
+        .arg(port.to_string())
+        .args(words)
+        .stderr(Stdio::null())
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Between a tier and its server: passes on what comes, and closes both sides once so many bytes have passed.
+pub struct Cut {
+    pub port: u16,
+    left: Arc<AtomicUsize>,
+}
+
+impl Cut {
+    pub fn before(server: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let left = Arc::new(AtomicUsize::new(usize::MAX));
+        let shared = left.clone();
+        std::thread::spawn(move || {
+            for near in listener.incoming() {
+                let (Ok(near), Ok(far)) = (near, TcpStream::connect(("127.0.0.1", server))) else { continue };
+                for (from, to) in [(&near, &far), (&far, &near)] {
+                    let (from, to, left) =
+                        (from.try_clone().unwrap(), to.try_clone().unwrap(), shared.clone());
+                    std::thread::spawn(move || pass(from, to, &left));
+                }
+            }
+        });
+        Cut { port, left }
+    }
+
+    pub fn after(&self, bytes: usize) {
+        self.left.store(bytes, SeqCst);
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, left: &AtomicUsize) {
+    let mut buffer = [0; 1000];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        let may = left.load(SeqCst);
+        let passes = count.min(may);
+        let _ = to.write_all(&buffer[..passes]);
+        if may != usize::MAX {
+            left.store(may - passes, SeqCst);
+        }
+        if passes < count {
+            break;
+        }
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+/// The bytes of a batch: the same for the same number, and like those of no other.
+pub fn bytes(batch: u64, len: usize) -> Vec<u8> {
+    let mut state = batch.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    (0..len.div_ceil(8)).flat_map(|_| next().to_le_bytes()).take(len).collect()
+}
+
+pub fn read(tier: &dyn Tier, batch: u64, from: usize, len: usize) -> Result<Vec<u8>, Trouble> {
+    let mut into = vec![0; len];
+    tier.get(batch, from as u32, &mut into).map(|()| into)
+}
+
+/// Random operations by some threads, against what was put.
+pub fn exercise(tier: &dyn Tier, steps: usize) {
+    std::thread::scope(|scope| {
+        for thread in 0..3_u64 {
+            scope.spawn(move || {
+                let mut kept: HashMap<u64, usize> = HashMap::new();
+                let mut random = bytes(1000 + thread, steps * 8).into_iter();
+                let mut next = || random.by_ref().take(4).fold(0, |all, byte| all << 8 | usize::from(byte));
+                for step in 0..steps as u64 {
+                    let (what, which) = (next() % 8, next());
+                    let chosen = kept.keys().copied().nth(which.checked_rem(kept.len()).unwrap_or(0));
+                    match (what, chosen) {
+                        (0..3, _) | (_, None) => {
+                            let (batch, len) = (thread << 32 | step, 1 + which % (128 << 10));
+                            tier.put(batch, &bytes(batch, len)).unwrap();
+                            kept.insert(batch, len);
+                        }
+                        (3, Some(batch)) => {
+                            tier.delete(&[batch]).unwrap();
+                            kept.remove(&batch);
+                        }
+                        (_, Some(batch)) => {
+                            let len = kept[&batch];
+                            let from = which % len;
+                            let part = (len - from).min(10_000);
+                            assert!(
+                                read(tier, batch, from, part).unwrap()
+                                    == bytes(batch, len)[from..from + part]
+                            );
+                        }
+                    }
+                }
+                for (batch, len) in &kept {
+                    assert!(read(tier, *batch, 0, *len).unwrap() == bytes(*batch, *len));
+                }
+                tier.delete(&kept.into_keys().collect::<Vec<_>>()).unwrap();
+            });
+        }
+    });
+    assert_eq!(tier.room().used, 0);
+}

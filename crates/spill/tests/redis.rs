@@ -1,0 +1,174 @@
+//! The Redis tier with redis-server: alone, and three of them as a cluster.
+
+mod common;
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::*;
+use memfold_spill::{Target, Trouble};
+
+#[test]
+fn batches_come_back_and_no_key_is_left() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("redis.sock");
+    let server = Redis::start(directory.path(), &["--unixsocket", socket.to_str().unwrap()]);
+    for url in [server.url.clone(), format!("redis+unix://{}", socket.display())] {
+        let tier = open(&url);
+        exercise(&*tier, 300);
+        assert_eq!(server.cli(&["DBSIZE"]).trim(), "0");
+        tier.put(0xabc, &[1; 10]).unwrap();
+        assert_eq!(server.cli(&["KEYS", "*"]).trim(), "memfold:test:abc");
+        tier.delete(&[0xabc]).unwrap();
+    }
+}
+
+#[test]
+fn with_a_password_and_a_database() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Redis::start(
+        directory.path(),
+        &["--user", "default", "off", "--user", "fold", "on", ">secret", "~*", "+@all"],
+    );
+    let url = format!("redis://fold:secret@127.0.0.1:{}/3", server.port);
+    let tier = open(&url);
+    exercise(&*tier, 30);
+    assert_eq!(tier.name(), format!("redis://fold@127.0.0.1:{}/3", server.port));
+    let wrong = refusal(&format!("redis://fold:wrong@127.0.0.1:{}", server.port));
+    assert!(!wrong.contains("wrong@"), "{wrong}");
+}
+
+#[test]
+fn a_server_that_evicts_is_refused_now_and_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let server =
+        Redis::start(directory.path(), &["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let why = refusal(&server.url);
+    assert!(why.contains("allkeys-lru") && why.contains("CONFIG SET maxmemory-policy noeviction"), "{why}");
+    server.cli(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    let tier = open(&server.url);
+    tier.put(1, &bytes(1, 1000)).unwrap();
+    server.cli(&["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
+    until("the policy", || matches!(tier.put(2, &[2]), Err(Trouble::Unfit(_))));
+    assert!(read(&*tier, 1, 0, 1000).unwrap() == bytes(1, 1000));
+}
+
+#[test]
+fn a_full_server_is_full() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Redis::start(directory.path(), &["--maxmemory", "8mb"]);
+    let tier = open(&server.url);
+    let full =
+        (0..100).find(|batch| tier.put(*batch, &bytes(*batch, 256 << 10)) == Err(Trouble::Full)).unwrap();
+    assert!(full > 10);
+    (0..full)
+        .for_each(|batch| assert!(read(&*tier, batch, 0, 256 << 10).unwrap() == bytes(batch, 256 << 10)));
+    tier.delete(&(0..8).collect::<Vec<_>>()).unwrap();
+    until("room", || tier.put(full, &bytes(full, 256 << 10)).is_ok());
+}
+
+#[test]
+fn a_server_that_forgets_says_lost_and_never_zeros() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Redis::start(directory.path(), &[]);
+    let tier = open(&server.url);
+    tier.put(1, &bytes(1, 100_000)).unwrap();
+    server.kill();
+    assert!(matches!(read(&*tier, 1, 0, 10), Err(Trouble::Away(_))));
+    assert!(matches!(tier.put(2, &[2]), Err(Trouble::Away(_))));
+    server.restart();
+    assert_eq!(read(&*tier, 1, 0, 10), Err(Trouble::Lost));
+    tier.put(2, &bytes(2, 100_000)).unwrap();
+    assert!(read(&*tier, 2, 7, 99_993).unwrap() == bytes(2, 100_000)[7..]);
+    server.cli(&["SETRANGE", "memfold:test:3", "5", "short"]);
+    assert_eq!(read(&*tier, 3, 0, 11), Err(Trouble::Lost));
+}
+
+#[test]
+fn an_answer_that_comes_late_is_not_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Redis::start(directory.path(), &["--enable-debug-command", "yes"]);
+    let short = terms(None, Duration::from_millis(300));
+    let tier = server.url.parse::<Target>().unwrap().open("test", short).unwrap();
+    tier.put(1, &bytes(1, 10_000)).unwrap();
+    let port = server.port;
+    let sleeper = std::thread::spawn(move || cli(port, &["DEBUG", "SLEEP", "2"]));
+    std::thread::sleep(Duration::from_millis(200));
+    let begin = Instant::now();
+    assert!(matches!(read(&*tier, 1, 0, 100), Err(Trouble::Away(_))));
+    assert!(begin.elapsed() < Duration::from_millis(1500), "{:?}", begin.elapsed());
+    sleeper.join().unwrap();
+    assert!(read(&*tier, 1, 0, 10_000).unwrap() == bytes(1, 10_000));
+}
+
+#[test]
+fn a_connection_that_is_cut_is_made_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Redis::start(directory.path(), &[]);
+    let cut = Cut::before(server.port);
+    let tier = open(&format!("redis://127.0.0.1:{}", cut.port));
+    tier.put(1, &bytes(1, 100_000)).unwrap();
+    for bytes_more in [10, 60_000] {
+        cut.after(bytes_more);
+        assert!(matches!(tier.put(2, &bytes(2, 100_000)), Err(Trouble::Away(_))));
+        cut.after(bytes_more);
+        assert!(matches!(read(&*tier, 1, 0, 100_000), Err(Trouble::Away(_))));
+        cut.after(usize::MAX);
+        assert!(read(&*tier, 1, 0, 100_000).unwrap() == bytes(1, 100_000));
+        tier.put(2, &bytes(2, 100_000)).unwrap();
+        assert!(read(&*tier, 2, 0, 100_000).unwrap() == bytes(2, 100_000));
+    }
+}
+
+/// Three masters, and no copy of anything.
+fn cluster(directory: &std::path::Path) -> Vec<Redis> {
+    let server = |number: usize| {
+        let own = directory.join(number.to_string());
+        std::fs::create_dir(&own).unwrap();
+        let timeout = ["--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no"];
+        Redis::start(&own, &[&["--cluster-enabled", "yes"][..], &timeout].concat())
+    };
+    let servers: Vec<_> = (0..3).map(server).collect();
+    let hosts = servers.iter().map(|server| format!("127.0.0.1:{}", server.port));
+    let made = Command::new("redis-cli")
+        .args(["--cluster", "create"])
+        .args(hosts)
+        .arg("--cluster-yes")
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(made.success());
+    until("the cluster", || {
+        servers.iter().all(|server| server.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok"))
+    });
+    servers
+}
+
+#[test]
+fn a_cluster_shares_the_batches() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut servers = cluster(directory.path());
+    let tier = open(&servers[1].url);
+    exercise(&*tier, 100);
+    assert!(servers.iter().all(|server| server.cli(&["DBSIZE"]).trim() == "0"));
+    (0..60).for_each(|batch| tier.put(batch, &bytes(batch, 5000)).unwrap());
+    let held: Vec<usize> =
+        servers.iter().map(|server| server.cli(&["DBSIZE"]).trim().parse().unwrap()).collect();
+    assert!(held.iter().sum::<usize>() == 60 && held.iter().all(|count| *count > 5), "{held:?}");
+    // What the others have can still be read when one of them ends.
+    servers[0].kill();
+    let read: Vec<_> = (0..60).map(|batch| (batch, read(&*tier, batch, 0, 5000))).collect();
+    let there =
+        read.iter().filter(|(batch, read)| read.as_ref().is_ok_and(|it| *it == bytes(*batch, 5000))).count();
+    let away = read.iter().filter(|(_, read)| matches!(read, Err(Trouble::Away(_)))).count();
+    assert_eq!((there, away), (60 - held[0], held[0]));
+}
+
+#[test]
+fn a_cluster_of_which_one_evicts_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let servers = cluster(directory.path());
+    servers[2].cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lfu"]);
+    let why = refusal(&format!("redis://127.0.0.1:{},127.0.0.1:{}", servers[0].port, servers[1].port));
+    assert!(why.contains(&servers[2].port.to_string()) && why.contains("allkeys-lfu"), "{why}");
+}
