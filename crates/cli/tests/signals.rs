@@ -3,15 +3,30 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, ChildStdout, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use common::{shell, until};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
 
+/// A shell can't trap what was ignored when it began, as `nohup make test` and `make test &` have it.
+fn heeding(mut command: Command) -> Command {
+    let prepare = || {
+        for number in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT] {
+            // SAFETY: the default needs no handler.
+            unsafe { signal(number, SigHandler::SigDfl) }?;
+        }
+        Ok(())
+    };
+    // SAFETY: only system calls between fork and exec.
+    unsafe { command.pre_exec(prepare) };
+    command
+}
+
 fn start(script: &str) -> (Child, BufReader<ChildStdout>) {
-    let mut child = shell(script).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = heeding(shell(script)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let out = BufReader::new(child.stdout.take().unwrap());
     (child, out)
 }
@@ -90,12 +105,11 @@ fn no_orphan_is_waited_for() {
 #[test]
 fn interrupt_from_a_terminal() {
     use std::os::fd::AsRawFd;
-    use std::os::unix::process::CommandExt;
     let pty = nix::pty::openpty(None, None).unwrap();
     let (master, slave) = (std::fs::File::from(pty.master), pty.slave);
-    let mut command = shell(
+    let mut command = heeding(shell(
         "n=0; trap 'n=$((n+1)); echo count $n' INT; echo ready; while [ $n -lt 1 ]; do sleep 0.05; done; sleep 0.3; echo end $n; exit 8",
-    );
+    ));
     command.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(Stdio::null());
     let terminal = slave.as_raw_fd();
     let prepare = move || {
