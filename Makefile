@@ -80,10 +80,11 @@ test-disk: build plugin ## the RAM disk: file systems, databases, swap, nbdcopy,
 	@scripts/setup.sh packages nbdkit $$($(PYTHON) tests/disk/run.py --missing-packages)
 	$(PYTHON) -B tests/disk/run.py --memfold $(MEMFOLD) --plugin $(PLUGIN)
 
-test-spill: setup ## the tiers that spilled blocks go to, with real servers: nbdkit, redis-server, a cluster of three
+test-spill: build ## the tiers that spilled blocks go to, with real servers: nbdkit, redis-server, a cluster of three
 	@scripts/setup.sh packages nbdkit libnbd0 redis-server redis-tools
 	@nbdkit --version && redis-server --version
 	cargo test --profile tests --quiet -p memfold-spill --features servers --test nbd --test redis
+	MEMFOLD_PRELOAD_LIB=$(abspath $(PRELOAD)) cargo test --profile tests --quiet -p memfold-cli --features servers --test spill
 
 soak-disk: build plugin ## the same for longer, with PostgreSQL and Btrfs
 	@scripts/setup.sh packages nbdkit btrfs-progs $$($(PYTHON) tests/disk/run.py --soak --missing-packages)

@@ -83,6 +83,19 @@ pub struct RunArgs {
     /// What to do when the data does not compress enough to hold the limit
     #[arg(long, value_enum, default_value = "grow")]
     pub on_full: OnFull,
+    /// Where compressed memory goes that does not fit into the limit: a directory, nbd://HOST/EXPORT, redis://HOST
+    #[arg(long, value_name = "TARGET")]
+    pub spill: Option<String>,
+    /// The most that may be spilled
+    #[arg(long, value_name = "SIZE")]
+    pub spill_limit: Option<String>,
+    /// A thread that needs what was spilled waits so long for a target that does not answer, before its process is
+    /// ended (60 seconds if not given)
+    #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
+    pub spill_patience: Option<f64>,
+    /// Do not encrypt what is spilled
+    #[arg(long)]
+    pub spill_unencrypted: bool,
     /// How full a chunk of the store is when the next one is requested
     #[arg(long, value_name = "N/64", default_value = "56/64", allow_hyphen_values = true)]
     pub fill_ratio: String,

@@ -43,6 +43,7 @@ mod run;
 mod settings;
 mod signals;
 mod spawn;
+mod spill;
 mod stats;
 mod supervisor;
 mod sys;

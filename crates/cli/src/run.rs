@@ -13,6 +13,7 @@ use crate::output::Output;
 use crate::settings::{Settings, SharedPage};
 use crate::signals::Signals;
 use crate::spawn::{self, Start};
+use crate::spill::{Service, Spill};
 use crate::stats::Stats;
 use crate::supervisor::Supervisor;
 use crate::{cgroup, preload, program, report, sys, userfault};
@@ -39,6 +40,10 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     nix::sys::prctl::set_child_subreaper(true).map_err(|e| failed("adopt orphans", e))?;
     let group = if args.cgroup { make_group() } else { None };
 
+    let before = sys::descriptors();
+    let tier = settings.spill.as_ref().map(Spill::open).transpose()?;
+    let connections = sys::descriptors().into_iter().filter(|fd| !before.contains(fd));
+
     let begin = Instant::now();
     let program = spawn::start(&Start {
         path: &path,
@@ -49,9 +54,15 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     })?;
     let outputs = stats_file.iter().chain(&report_file).map(Output::descriptor);
     let own = [2, page.file.as_raw_fd(), signals.as_fd().as_raw_fd()];
-    let_go_of_inherited(&own.into_iter().chain(outputs).collect::<Vec<_>>());
+    let_go_of_inherited(&own.into_iter().chain(outputs).chain(connections).collect::<Vec<_>>());
 
-    let supervisor = Supervisor::new(&page, program, begin, &signals, group.as_ref(), report_file.is_some());
+    let service = match (page.area, tier, &settings.spill) {
+        (Some(area), Some(tier), Some(spill)) => Some(Service::start(area, tier, spill)),
+        _ => None,
+    };
+    let wants_report = report_file.is_some();
+    let supervisor =
+        Supervisor::new(&page, program, begin, &signals, group.as_ref(), wants_report, service.as_ref());
     let (ending, seen, records) = supervisor.watch();
     drop(group);
 
@@ -62,6 +73,9 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
         write(report_file, "report", report::page(page.page, &stats, &records).as_bytes());
     }
     close(&stats, args.quiet);
+    if let Some(service) = service {
+        service.end();
+    }
     Ok(ending.status())
 }
 

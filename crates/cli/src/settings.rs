@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use memfold_codec::cpu::Path;
 use memfold_runtime::shared::{self, Shared};
+use memfold_runtime::spill::area::{self, Area};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
@@ -14,6 +15,7 @@ use crate::cgroup;
 use crate::codecs::{self, Codecs};
 use crate::failure::{Failure, say};
 use crate::size::{self, Human, Size};
+use crate::spill::{self, Spill};
 use crate::sys;
 
 /// `MFD_NOEXEC_SEAL` (Linux 6.3): some machines refuse memory files without it.
@@ -34,6 +36,8 @@ pub struct Settings {
     pub flags: u32,
     /// What is done though there is room.
     pub proactive: Proactive,
+    /// Where what does not fit goes.
+    pub spill: Option<Spill>,
     /// The instructions that codecs are to use, if not the fastest.
     pub cpu: Option<Path>,
 }
@@ -73,6 +77,7 @@ impl Settings {
             fill_ratio: fill_ratio(&args.fill_ratio)?,
             on_full: args.on_full,
             flags,
+            spill: Spill::new(args)?,
             cpu: crate::cpu::from_environment()?,
         })
     }
@@ -209,6 +214,8 @@ fn fill_ratio(text: &str) -> Result<u32, Failure> {
 pub struct SharedPage {
     /// The page itself.
     pub page: &'static Shared,
+    /// What follows it if something is to be spilled.
+    pub area: Option<&'static Area>,
     /// Its file; closed at exec.
     pub file: OwnedFd,
 }
@@ -221,7 +228,8 @@ impl SharedPage {
         };
         let flags = MFdFlags::from_bits_retain(NOEXEC_SEAL) | MFdFlags::MFD_ALLOW_SEALING;
         let file = memory_file(c"memfold-shared", flags).map_err(failed)?;
-        nix::unistd::ftruncate(&file, Shared::BYTES as i64).map_err(failed)?;
+        let bytes = if settings.spill.is_some() { size_of::<area::File>() } else { Shared::BYTES };
+        nix::unistd::ftruncate(&file, bytes as i64).map_err(failed)?;
         // Whoever looks at it must not be ended because somebody made it shorter.
         let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).map_err(failed)?;
@@ -246,14 +254,34 @@ impl SharedPage {
         if let Some(trail) = page.trail() {
             trail.provide();
         }
+        let area = match &settings.spill {
+            Some(spill) => {
+                let whole: &area::File = sys::map_shared(&file).map_err(failed)?;
+                prepare(&whole.area.0, spill, settings.limit)?;
+                Some(&whole.area.0)
+            }
+            None => None,
+        };
         page.magic.store(shared::MAGIC, Release);
-        Ok(Self { page, file })
+        Ok(Self { page, area, file })
     }
 
     /// What to put into the environment.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
+}
+
+fn prepare(area: &Area, spill: &Spill, limit: u64) -> Result<(), Failure> {
+    let key: [u8; 32] = spill::random()?;
+    for (word, bytes) in area.key.iter().zip(key.as_chunks::<8>().0) {
+        word.store(u64::from_le_bytes(*bytes), Relaxed);
+    }
+    area.seal.store(if spill.is_encrypted { area::seal::ENCRYPTED } else { area::seal::CHECKED }, Relaxed);
+    area.batch_bytes.store(Area::batch_bytes_for(limit) as u32, Relaxed);
+    area.next_batch.store(1, Relaxed);
+    area.server.store(std::process::id(), Relaxed);
+    Ok(())
 }
 
 /// Whether a file of memory keeps its size for ever.
@@ -327,6 +355,7 @@ mod tests {
             on_full: OnFull::Kill,
             flags: 5,
             proactive: Proactive { stall_ppm: 7, idle_ms: 8 },
+            spill: None,
             cpu: Some(Path::Scalar),
         };
         let shared = SharedPage::new(&settings).unwrap();

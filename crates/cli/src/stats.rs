@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::settings::Settings;
 use crate::size::Human;
+use crate::spill::Figures;
 use crate::supervisor::Seen;
 use crate::sys::Ending;
 
@@ -91,6 +92,12 @@ pub struct Stats {
     pub pages_rescued: u64,
     /// Blocks taken away.
     pub blocks_evicted: u64,
+    /// Pages that went to the tier of --spill.
+    pub pages_spilled: u64,
+    /// Pages that came back from there.
+    pub pages_fetched: u64,
+    /// What the tier did; null without one.
+    pub spill: Option<Figures>,
     /// The limit was passed, and nothing was left to be compressed.
     pub is_full: bool,
     /// Some of the tree was not managed, or not to its end.
@@ -175,6 +182,9 @@ impl Stats {
             pages_prefetched: count("pages_prefetched"),
             pages_rescued: count("pages_rescued"),
             blocks_evicted: count("blocks_evicted"),
+            pages_spilled: count("pages_spilled"),
+            pages_fetched: count("pages_fetched"),
+            spill: seen.spill.clone(),
             is_full: count("full_looks") > 0,
             is_partly_managed: seen.stopped || seen.unmanaged > 0,
         }
@@ -325,6 +335,7 @@ mod tests {
             on_full: OnFull::Grow,
             flags: 0,
             proactive: Default::default(),
+            spill: None,
             cpu: None,
         }
     }

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
 use memfold_runtime::shared::{self, Shared};
+use memfold_runtime::spill::area::Area;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd::Pid;
@@ -23,6 +24,7 @@ use crate::group::Group;
 use crate::report::{Gauges, Records};
 use crate::settings::SharedPage;
 use crate::signals::{Event, Signals};
+use crate::spill::{Figures, Service};
 use crate::sys::{self, Ending};
 use crate::tree::Tree;
 
@@ -37,6 +39,8 @@ const CALLED: Duration = Duration::from_millis(2);
 const PATIENCE: u32 = 50;
 /// So long it may take until a lower limit is held.
 const SHRINKS: Duration = Duration::from_secs(5);
+/// Between two looks at what ended processes have spilled.
+const SWEEP: Duration = Duration::from_secs(1);
 /// How fast memory is thought to grow, bytes a second.
 const GROWTH: u64 = 4 << 30;
 
@@ -68,6 +72,8 @@ pub struct Seen {
     pub own_resident: u64,
     /// Wall time of the program.
     pub wall: Duration,
+    /// What the tier did, if there is one.
+    pub spill: Option<Figures>,
 }
 
 /// Watches one tree.
@@ -89,6 +95,9 @@ pub struct Supervisor<'a> {
     lowered: Option<Instant>,
     /// The last look, and what was resident then, and logical.
     last: (Instant, u64, u64),
+    /// Serves the spill area, if there is one; when it was last looked after.
+    service: Option<&'a Service>,
+    swept: Instant,
 }
 
 impl<'a> Supervisor<'a> {
@@ -100,8 +109,10 @@ impl<'a> Supervisor<'a> {
         signals: &'a Signals,
         group: Option<&'a Group>,
         wants_report: bool,
+        service: Option<&'a Service>,
     ) -> Self {
         let mut tree = Tree::new(page.page);
+        tree.area_bytes = page.area.map_or(0, Area::memory);
         tree.ended = wants_report.then(Vec::new);
         Self {
             shared: page.page,
@@ -117,6 +128,8 @@ impl<'a> Supervisor<'a> {
             limit: page.page.limit_bytes.load(Relaxed),
             lowered: None,
             last: (begin, 0, 0),
+            service,
+            swept: begin,
         }
     }
 
@@ -125,6 +138,7 @@ impl<'a> Supervisor<'a> {
         let calls = listen(self.shared);
         let ending = self.wait_for_end(calls.as_ref());
         self.seen.wall = self.begin.elapsed();
+        self.seen.spill = self.service.map(Service::figures);
         let now = Instant::now();
         self.sample(now);
         if let Some(records) = &mut self.records {
@@ -206,6 +220,10 @@ impl<'a> Supervisor<'a> {
 
     /// Looks at the tree once. Returns what is resident.
     fn sample(&mut self, now: Instant) -> u64 {
+        if let Some(service) = self.service.filter(|_| now.duration_since(self.swept) >= SWEEP) {
+            self.swept = now;
+            service.sweep();
+        }
         let before = self.sum_of_gauges();
         let copied = self.shared.copied.load(Relaxed);
         if let Some(records) = &mut self.records {
@@ -256,15 +274,16 @@ impl<'a> Supervisor<'a> {
     }
 
     fn note(&mut self, now: Instant, resident: u64) {
-        let (mut evicted, mut payload, mut overhead, mut standby) = (0, 0, 0, 0);
+        let (mut evicted, mut payload, mut overhead, mut standby, mut spilled) = (0, 0, 0, 0, 0);
         for slot in self.shared.live_slots() {
+            spilled += slot.spilled.load(Relaxed);
             standby += slot.standby.load(Relaxed);
             evicted += slot.evicted.load(Relaxed);
             payload += slot.payload.load(Relaxed);
             overhead += slot.overhead.load(Relaxed);
             self.seen.stopped |= slot.state.load(Relaxed) == shared::state::STOPPED;
         }
-        let logical = resident.saturating_sub(payload + overhead) + evicted;
+        let logical = resident.saturating_sub(payload + overhead) + evicted + spilled;
         self.heed_limit(now, resident);
         let (at, resident_then, logical_then) = std::mem::replace(&mut self.last, (now, resident, logical));
         let seconds = now.duration_since(at).as_secs_f64();

@@ -50,6 +50,27 @@ pub fn fork() -> nix::Result<Fork> {
     }
 }
 
+/// Forks a process in which only this thread goes on, from one that has others.
+pub fn fork_aside() -> nix::Result<Fork> {
+    // SAFETY: the only other thread waits for calls (`supervisor::listen`): it holds no lock but perhaps one of the C library's allocator, which cares for
+    // forks itself.
+    match unsafe { nix::unistd::fork() }? {
+        ForkResult::Parent { child } => Ok(Fork::Parent(child)),
+        ForkResult::Child => Ok(Fork::Child),
+    }
+}
+
+/// From now on this process is nobody's: it has a session of its own, and none of the descriptors that others wait for.
+pub fn become_daemon() {
+    let _ = nix::unistd::setsid();
+    if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
+        for standard in 0..3 {
+            // SAFETY: both descriptors are open, and whoever writes to a standard one writes to nothing from now on.
+            unsafe { libc::dup2(null.as_raw_fd(), standard) };
+        }
+    }
+}
+
 /// Sees to it that all three standard descriptors are in use, by /dev/null if need be; whether standard output was. The standard library takes what is written to a closed one for written.
 pub fn provide_standard_descriptors() -> io::Result<bool> {
     let mut has_output = true;
@@ -247,6 +268,17 @@ pub fn close_all_but(keep: &[RawFd]) {
         first = fd + 1;
     }
     close_range(first, u32::MAX);
+}
+
+/// Those that are open.
+pub fn descriptors() -> Vec<RawFd> {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
+    let mut found: Vec<RawFd> =
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    // That of the directory itself is among them, and open no more.
+    // SAFETY: the call copes with any number, and changes nothing.
+    found.retain(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0);
+    found
 }
 
 fn close_range(first: u32, last: u32) {

@@ -114,6 +114,8 @@ pub struct Tree {
     pub forks: Forks,
     /// This process and the shared page, in bytes.
     pub own: u64,
+    /// What the spill area takes besides, in bytes.
+    pub area_bytes: u64,
     /// The same and members that are not managed.
     pub unmanaged: u64,
     /// The same, if those that come from one another by fork share all that they can.
@@ -138,6 +140,7 @@ impl Tree {
             earliest_scan: now,
             forks: Forks::new(now),
             own: 0,
+            area_bytes: 0,
             unmanaged: 0,
             unmanaged_least: 0,
             unmanaged_count: 0,
@@ -362,7 +365,7 @@ impl Tree {
     /// Memory of this process and of members without a slot. For those whose runtime has stopped `sample` sets
     /// the gauge.
     fn sum_unmanaged(&mut self) {
-        self.own = procfs::anonymous(self.root).unwrap_or(0) + self.shared.memory();
+        self.own = procfs::anonymous(self.root).unwrap_or(0) + self.shared.memory() + self.area_bytes;
         let mut others = Families::default();
         for (pid, member) in self.members.iter().filter(|(_, member)| !member.borrowed) {
             if !member.managed || self.slot_of(*pid, member.inner_pid).is_none() {
@@ -424,7 +427,8 @@ fn runs_image_of(slot: &Slot, image: Image) -> bool {
 /// The slot of a process that has gone on as another program. If that one is
 /// only slow to load the library, it writes them itself when it has.
 fn forget_gauges(slot: &Slot) {
-    for gauge in [&slot.resident, &slot.evicted, &slot.payload, &slot.overhead, &slot.standby] {
+    for gauge in [&slot.resident, &slot.evicted, &slot.payload, &slot.overhead, &slot.standby, &slot.spilled]
+    {
         gauge.store(0, Relaxed);
     }
 }
@@ -447,6 +451,7 @@ mod tests {
             on_full: OnFull::Grow,
             flags: 0,
             proactive: Default::default(),
+            spill: None,
             cpu: None,
         };
         let page = SharedPage::new(&settings).unwrap();

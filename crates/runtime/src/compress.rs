@@ -22,6 +22,9 @@ use crate::worker::Worker;
 /// Pages between two times that memory is given back.
 const GROUP: usize = 32;
 
+/// Between two looks for the answer to a batch that was sent, ns.
+const ANSWER_NS: u64 = 1_000_000;
+
 /// Bytes of blobs that are moved between two slots at most, to close holes.
 const MAINTAIN: usize = 1 << 20;
 
@@ -61,7 +64,8 @@ pub extern "C" fn compressor(argument: usize) -> ! {
             continue;
         }
         let least = if helps { RUNTIME.margin.load(Relaxed) / 2 } else { 0 };
-        let worked = RUNTIME.debt.load(Acquire) > least && RUNTIME.compress_oldest(&mut worker, u64::MAX)
+        let worked = RUNTIME.spill_some(&mut worker)
+            || RUNTIME.debt.load(Acquire) > least && RUNTIME.compress_oldest(&mut worker, u64::MAX)
             || !helps && RUNTIME.compress_idle(&mut worker)
             || !helps && RUNTIME.densify_some(&mut worker);
         if !worked {
@@ -74,7 +78,9 @@ pub extern "C" fn compressor(argument: usize) -> ! {
             if !helps {
                 RUNTIME.sleeps.store(true, Relaxed);
             }
-            RUNTIME.work.wait(seen, 200_000_000);
+            // The supervisor's answers ring no bell here.
+            let is_awaited = RUNTIME.spill.in_flight.load(Relaxed) > 0;
+            RUNTIME.work.wait(seen, if is_awaited { ANSWER_NS } else { 200_000_000 });
             if !helps {
                 RUNTIME.sleeps.store(false, Relaxed);
             }

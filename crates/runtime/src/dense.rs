@@ -41,7 +41,7 @@ impl Runtime {
 
     /// Whether the store takes more than 3/4 of what the process may have; or
     /// half of it, when a little more room would spare many faults.
-    fn is_tight(&self) -> bool {
+    pub fn is_tight(&self) -> bool {
         let slot = self.slot();
         let store = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
         let may_have = (slot.resident.load(Relaxed) as i64 - self.debt.load(Relaxed)).max(0) as u64;

@@ -11,6 +11,7 @@
 //! | zero | zeros |
 //! | stored | decompressed outside of the lock, put in place under it |
 //! | pinned | somebody else is at it, and wakes the thread when done |
+//! | spilled | left to a thread that waits for the supervisor: see `spill/fetch.rs` |
 //!
 //! A write to a page that is protected (see `copies.rs`) only waits for room.
 //!
@@ -54,7 +55,7 @@ struct Stream {
 
 /// What follows from trying to put pages in place.
 #[derive(PartialEq, Eq)]
-enum Placed {
+pub(crate) enum Placed {
     /// The thread goes on.
     Done,
     /// Events came in between: look again.
@@ -68,8 +69,8 @@ fn left_in_block(page: usize) -> usize {
 
 /// What a handler thread carries with it.
 pub struct Handler {
-    runtime: &'static Runtime,
-    worker: Worker,
+    pub(crate) runtime: &'static Runtime,
+    pub(crate) worker: Worker,
     streams: [Stream; STREAMS],
     clock: u64,
     /// When the last fault on a compressed page was served.
@@ -175,6 +176,10 @@ impl Handler {
         let home = order.journal.find(page);
         let state =
             home.and_then(|home| runtime.table.entry(home)).map_or(State::Empty, |entry| entry.load());
+        if let (State::Spilled(_), Some(home)) = (state, home) {
+            // Waited for here: the C library may need it before it forks. Nobody changes the entry meanwhile.
+            runtime.fetch_alone(&mut self.worker, home);
+        }
         let into = &mut self.worker.pages[..PAGE];
         match (state, home) {
             (State::Standby(id), _) => {
@@ -189,6 +194,7 @@ impl Handler {
                     runtime.fail_corrupt();
                 }
             }
+            (State::Spilled(_), _) => {}
             _ => into.fill(0),
         }
         // SAFETY: that is what the program's page holds: see the journal.
@@ -250,7 +256,7 @@ impl Handler {
     }
 
     /// Returns whether the page had been taken away.
-    fn serve_from(&mut self, fault: Fault, begin: u64) -> bool {
+    pub(crate) fn serve_from(&mut self, fault: Fault, begin: u64) -> bool {
         if fault.touch == Touch::Protected {
             self.let_copy(fault);
             return false;
@@ -261,20 +267,22 @@ impl Handler {
             let state = self.runtime.table.entry(fault.page).map_or(State::Empty, |entry| entry.load());
             let placed = match state {
                 State::Pinned(_) => return true,
+                State::Spilled(_) if self.leave(fault, begin, run) => return true,
+                State::Spilled(_) => {
+                    if let Some(fetched) = self.runtime.fetch(&mut self.worker, fault.page, run) {
+                        self.place_fetched(fault, &fetched, begin);
+                        return true;
+                    }
+                    Placed::Retry
+                }
                 State::Standby(_) => self.rescue(fault, run, true).0,
                 State::Stored(_) | State::Zero => {
                     self.wait_for_room(false);
                     let placed = self.restore(fault, run, true).0;
                     if placed == Placed::Done {
-                        let end = sys::now_ns();
-                        self.runtime.shared().note_fault(end - begin);
-                        if let Some(trail) = self.runtime.shared().trail() {
-                            let pid = self.runtime.slot().pid.load(Relaxed);
-                            trail.fault(pid, page_number(fault.page), end - begin);
-                        }
-                        self.runtime.slot().counters.fault_ns.fetch_add(end - begin, Relaxed);
+                        self.note_served(fault, begin);
                         self.runtime.keep_awake(begin, self.served_ns);
-                        self.served_ns = end;
+                        self.served_ns = sys::now_ns();
                     }
                     placed
                 }
@@ -289,6 +297,16 @@ impl Handler {
             }
             sys::sched_yield();
         }
+    }
+
+    /// A page was brought back that was compressed.
+    pub(crate) fn note_served(&self, fault: Fault, begin: u64) {
+        let took = sys::now_ns().saturating_sub(begin);
+        self.runtime.shared().note_fault(took);
+        if let Some(trail) = self.runtime.shared().trail() {
+            trail.fault(self.runtime.slot().pid.load(Relaxed), page_number(fault.page), took);
+        }
+        self.runtime.slot().counters.fault_ns.fetch_add(took, Relaxed);
     }
 
     /// How many pages to bring back for a fault at `page`.
@@ -307,7 +325,7 @@ impl Handler {
     }
 
     /// Notes where a stream will fault next: after the pages brought back.
-    fn expect_next(&mut self, page: usize, pages: usize) {
+    pub(crate) fn expect_next(&mut self, page: usize, pages: usize) {
         let clock = self.clock;
         if let Some(stream) = self.streams.iter_mut().find(|s| s.used == clock) {
             stream.next = page + pages * PAGE;
@@ -403,11 +421,17 @@ impl Handler {
         if count == 0 {
             return (Placed::Retry, 0);
         }
-        self.place(fault, &found[..count], asked)
+        self.place(fault, &found[..count], None, asked)
     }
 
-    /// Puts decompressed pages in place if nothing has happened to them.
-    fn place(&mut self, fault: Fault, found: &[State], asked: bool) -> (Placed, usize) {
+    /// Puts decompressed pages in place if nothing has happened to them. `batch`: what they were spilled with.
+    pub(crate) fn place(
+        &mut self,
+        fault: Fault,
+        found: &[State],
+        batch: Option<u64>,
+        asked: bool,
+    ) -> (Placed, usize) {
         let runtime = self.runtime;
         let mut order = runtime.lock_order();
         // The pages whose entries still say what they said, from the first on.
@@ -418,6 +442,10 @@ impl Handler {
             match (found[index], now) {
                 (State::Stored(name), State::Pinned(other)) => name == other,
                 (State::Zero, State::Zero) => true,
+                // The same place of another batch would be another block.
+                (State::Spilled(spot), State::Spilled(other)) => {
+                    spot == other && batch.is_some() && batch == runtime.spill.batches.number(spot.batch)
+                }
                 _ => false,
             }
         };
@@ -463,7 +491,7 @@ impl Handler {
             }
         }
         let mut freed: [Option<(Ref, u64)>; RUN] = [None; RUN];
-        let mut zeros = 0;
+        let (mut zeros, mut fetched) = (0, 0);
         if let Some(block) = block {
             for (index, state) in found.iter().enumerate() {
                 let entry = &block.entries[(fault.page / PAGE + index) % PAGES];
@@ -477,6 +505,13 @@ impl Handler {
                     State::Zero if index < done && entry.replace(State::Zero, State::Empty) => {
                         block.evicted.fetch_sub(1, Relaxed);
                         zeros += 1;
+                    }
+                    State::Spilled(spot)
+                        if index < done && entry.replace(State::Spilled(spot), State::Empty) =>
+                    {
+                        block.evicted.fetch_sub(1, Relaxed);
+                        runtime.release_spot(spot);
+                        fetched += 1;
                     }
                     State::Stored(name) if index >= done => {
                         entry.replace(State::Pinned(name), State::Stored(name));
@@ -493,6 +528,7 @@ impl Handler {
         if done > 0 {
             let counters = &runtime.slot().counters;
             let faulted = u64::from(asked);
+            counters.pages_fetched.fetch_add(fetched, Relaxed);
             counters.pages_faulted.fetch_add(faulted, Relaxed);
             counters.pages_prefetched.fetch_add(done as u64 - faulted, Relaxed);
             probe!(runtime_restore, fault.page, done);

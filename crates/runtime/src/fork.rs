@@ -52,6 +52,8 @@ pub fn prepare(touch: fn()) {
         runtime.keeper.ring();
         runtime.work.ring();
     }
+    // Nothing is put any more, and what is released from here on the child holds all the same.
+    runtime.tell_spill_of_fork();
     // See `pause_unmarked`.
     while runtime.moving.load(SeqCst) != 0 {
         sys::sched_yield();
@@ -109,6 +111,7 @@ pub fn child() {
             runtime.arena.reset_in_child();
             runtime.starts.reset_in_child();
             crate::interpose::after_fork();
+            runtime.spill.after_fork();
         }
         let mut order = runtime.order.lock();
         order.clear_deferred();
@@ -135,7 +138,8 @@ pub fn child() {
     runtime.follow.after_fork();
     runtime.worker_places.iter().for_each(|place| place.after_fork());
     let pid = sys::getpid();
-    runtime.pid.store(pid, Relaxed);
+    let parent = runtime.pid.swap(pid, Relaxed);
+    runtime.claim_spilled(parent);
     runtime.keep_out.after_fork(runtime.forked_by.load(Relaxed), sys::gettid());
     // Some for the keeper, or for this thread to bring everything back: no other thread lives that could notice.
     let more = if paging { MoreDescriptors::allow() } else { None };
@@ -366,9 +370,13 @@ impl Runtime {
         entry: &crate::table::Entry,
     ) {
         let state = entry.load();
+        if let State::Spilled(_) = state {
+            self.fetch_alone(worker, page);
+        }
         let contents = &mut worker.pages[..PAGE];
         match state {
             State::Empty => return,
+            State::Spilled(_) => {}
             State::Zero => contents.fill(0),
             State::Standby(id) => {
                 // SAFETY: the page on standby is readable and nobody else uses it: no other thread lives.
@@ -397,6 +405,7 @@ impl Runtime {
                 // SAFETY: nobody needs the page on standby any more.
                 let _ = unsafe { sys::madvise(at, PAGE, sys::advice::DONTNEED) };
             }
+            State::Spilled(spot) => self.release_spot(spot),
             _ => {}
         }
     }

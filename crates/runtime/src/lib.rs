@@ -20,6 +20,8 @@
 extern crate std;
 
 pub mod shared;
+#[cfg(target_os = "linux")]
+pub mod spill;
 pub mod trail;
 
 #[cfg(target_os = "linux")]

@@ -433,6 +433,7 @@ impl Runtime {
                 self.zero_pages.fetch_sub(1, Relaxed);
             }
             State::Stored(found) => self.free(found, page_number(page)),
+            State::Spilled(spot) => self.release_spot(spot),
             State::Pinned(found) => {
                 self.settle_readers();
                 self.free(found, page_number(page));

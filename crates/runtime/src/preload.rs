@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::*};
 use crate::fork;
 use crate::runtime::{RUNTIME, Start, Starts};
 use crate::shared::{ENV_SHARED, Shared, state};
+use crate::spill::area::Area;
 use crate::sys::{self, o};
 
 unsafe extern "C" {
@@ -36,7 +37,7 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     }
     // SAFETY: the loader hands over the environment: strings, ended by a null pointer.
     let Some(path) = (unsafe { find(environment, ENV_SHARED) }) else { return };
-    let Some(shared) = map(path) else { return };
+    let Some((shared, area)) = map(path) else { return };
     let pid = sys::getpid();
     let Some(slot) = RUNTIME.take_slot(shared, pid) else { return };
     let image = (argv as u64).wrapping_sub(8);
@@ -45,6 +46,10 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     RUNTIME.pid.store(pid, Relaxed);
     RUNTIME.set_shared(shared, slot);
     RUNTIME.set_state(state::WATCHING);
+    if let Some(area) = area {
+        RUNTIME.spill.set_area(area);
+        RUNTIME.tell_spill_begins();
+    }
     keep_thread(pid);
     RUNTIME.sanitized.store(has_sanitizer(), Relaxed);
     // SAFETY: looks up and registers functions that live as long as the process.
@@ -103,13 +108,20 @@ unsafe fn find(environment: *const *const c_char, name: &str) -> Option<&'static
     None
 }
 
-fn map(path: &CStr) -> Option<&'static Shared> {
+/// The shared page, and the area behind it if there is one.
+fn map(path: &CStr) -> Option<(&'static Shared, Option<&'static Area>)> {
     let fd = sys::open(path, o::RDWR | o::CLOEXEC).ok()?;
-    let mapped = (sys::file_size(fd) >= Shared::BYTES as u64).then(|| sys::map_shared(fd, Shared::BYTES));
+    let size = sys::file_size(fd);
+    let spills = size >= Area::FILE_BYTES as u64;
+    let bytes = if spills { Area::FILE_BYTES } else { Shared::BYTES };
+    let mapped = (size >= Shared::BYTES as u64).then(|| sys::map_shared(fd, bytes));
     sys::close(fd);
+    let start = mapped?.ok()?;
     // SAFETY: the mapping is large enough and stays for ever; all fields are atomics.
-    let shared = unsafe { &*(mapped?.ok()? as *const Shared) };
-    shared.is_valid().then_some(shared)
+    let shared = unsafe { &*(start as *const Shared) };
+    // SAFETY: as above, and the file is as long as it has to be for that.
+    let area = spills.then(|| unsafe { &*(start.add(Area::OFFSET) as *const Area) });
+    shared.is_valid().then_some((shared, area))
 }
 
 /// Touches what the C library touches in a forked child before any of the

@@ -14,6 +14,7 @@ use crate::lock::Lock;
 use crate::mounts::OrdinaryMounts;
 use crate::order::{Order, Proxy};
 use crate::shared::{Shared, Slot, state};
+use crate::spill::Spill;
 use crate::stall::Stall;
 use crate::standby::Standby;
 use crate::sys::{self, Fd, PAGE, advice};
@@ -21,8 +22,8 @@ use crate::table::{State, Table};
 use crate::thread::Place;
 use crate::uffd::Uffd;
 
-/// Threads that read from the store at most: handlers and compressors.
-pub const WORKERS: usize = 8;
+/// Threads that read from the store at most: handlers, compressors and fetchers.
+pub const WORKERS: usize = 12;
 
 /// Something to wait for: a futex that counts rings.
 pub struct Bell(AtomicU32);
@@ -114,6 +115,8 @@ pub struct Runtime {
     pub order: Lock<Order>,
     /// Blocks taken away and not yet compressed.
     pub standby: Standby,
+    /// What is beyond this machine's memory.
+    pub spill: Spill,
     /// Addresses that are never taken away.
     pub keep_out: KeepOut,
     store: AtomicPtr<Tiered<StoreMemory>>,
@@ -278,6 +281,7 @@ impl Runtime {
             table: Table::new(),
             order: Lock::new(Order::new()),
             standby: Standby::new(),
+            spill: Spill::new(),
             keep_out: KeepOut::new(),
             store: AtomicPtr::new(core::ptr::null_mut()),
             shared: AtomicPtr::new(core::ptr::null_mut()),
@@ -534,8 +538,10 @@ impl Owners for Entries {
     fn relocate(&self, owner: u64, from: Ref, to: Ref) -> bool {
         let address = (owner as usize).wrapping_mul(PAGE);
         match RUNTIME.table.entry(address) {
-            Some(entry) => entry.replace(State::Stored(from), State::Stored(to)),
-            None => false,
+            Some(entry) if !RUNTIME.spill.keeps_still(owner) => {
+                entry.replace(State::Stored(from), State::Stored(to))
+            }
+            _ => false,
         }
     }
 }

@@ -30,7 +30,7 @@ pub const ENV_SHARED: &str = "MEMFOLD_SHARED";
 /// "memfold\0" read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memfold\0");
 /// Version of the layout of [`Shared`].
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// Processes of one tree that can be managed at the same time.
 pub const SLOTS: usize = 1024;
 /// Messages that processes can leave for the supervisor before one is lost.
@@ -177,6 +177,10 @@ pub struct Counters {
     pub stalled_ns: AtomicU64,
     /// Time that faults on compressed pages took, ns, one after the other.
     pub fault_ns: AtomicU64,
+    /// Pages that went to a tier beyond this machine's memory.
+    pub pages_spilled: AtomicU64,
+    /// Pages that came back from there.
+    pub pages_fetched: AtomicU64,
 }
 
 /// One process.
@@ -200,6 +204,8 @@ pub struct Slot {
     pub overhead: AtomicU64,
     /// Of `resident`: pages on standby, bytes.
     pub standby: AtomicU64,
+    /// Uncompressed size of what was spilled, bytes.
+    pub spilled: AtomicU64,
     /// Counters that only grow.
     pub counters: Counters,
 }
@@ -287,8 +293,9 @@ impl Shared {
 
     /// Raises the peaks to what the slots say now.
     pub fn note_peaks(&self) {
-        let (mut evicted, mut payload, mut overhead) = (0u64, 0u64, 0u64);
+        let (mut evicted, mut payload, mut overhead, mut spilled) = (0u64, 0u64, 0u64, 0u64);
         for slot in self.live_slots() {
+            spilled += slot.spilled.load(Relaxed);
             evicted += slot.evicted.load(Relaxed);
             payload += slot.payload.load(Relaxed);
             overhead += slot.overhead.load(Relaxed);
@@ -297,7 +304,7 @@ impl Shared {
         self.peak_resident.fetch_max(resident, Relaxed);
         self.peak_payload.fetch_max(payload, Relaxed);
         self.peak_overhead.fetch_max(overhead, Relaxed);
-        self.peak_logical.fetch_max(resident.saturating_sub(payload + overhead) + evicted, Relaxed);
+        self.peak_logical.fetch_max(resident.saturating_sub(payload + overhead) + evicted + spilled, Relaxed);
         if self.peak_evicted.fetch_max(evicted, Relaxed) < evicted {
             self.payload_at_peak.store(payload, Relaxed);
         }
@@ -326,7 +333,9 @@ impl Slot {
     fn reset_gauges(&self) {
         self.state.store(0, Relaxed);
         self.image.store(0, Relaxed);
-        for gauge in [&self.resident, &self.evicted, &self.payload, &self.overhead, &self.standby] {
+        for gauge in
+            [&self.resident, &self.evicted, &self.payload, &self.overhead, &self.standby, &self.spilled]
+        {
             gauge.store(0, Relaxed);
         }
     }
@@ -334,7 +343,7 @@ impl Slot {
 
 impl Counters {
     /// Names and values, for statistics.
-    pub fn each(&self) -> [(&'static str, &AtomicU64); 12] {
+    pub fn each(&self) -> [(&'static str, &AtomicU64); 14] {
         [
             ("pages_compressed", &self.pages_compressed),
             ("pages_same_filled", &self.pages_same_filled),
@@ -348,6 +357,8 @@ impl Counters {
             ("full_looks", &self.full_looks),
             ("stalled_ns", &self.stalled_ns),
             ("fault_ns", &self.fault_ns),
+            ("pages_spilled", &self.pages_spilled),
+            ("pages_fetched", &self.pages_fetched),
         ]
     }
 

@@ -101,6 +101,7 @@ impl Runtime {
             let fill_ratio = if no_reserve { 64 } else { shared.fill_ratio.load(Relaxed).clamp(1, 64) as u8 };
             self.store().store().set_tuning(Tuning { fill_ratio, ..Tuning::DEFAULT });
         }
+        self.prepare_spill()?;
         self.standby.init()
     }
 

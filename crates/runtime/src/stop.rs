@@ -72,6 +72,7 @@ impl Runtime {
         self.quit_handlers.store(true, Release);
         while self.handlers.load(Acquire) > 0 {
             self.follow.call_all();
+            self.spill.asked.ring();
             sys::sched_yield();
         }
     }

@@ -18,6 +18,8 @@ impl Errno {
     pub const NOENT: Errno = Errno(2);
     pub const SRCH: Errno = Errno(3);
     pub const AGAIN: Errno = Errno(11);
+    /// ETIMEDOUT
+    pub const TIMEDOUT: Errno = Errno(110);
     pub const NOMEM: Errno = Errno(12);
     pub const FAULT: Errno = Errno(14);
     pub const BUSY: Errno = Errno(16);

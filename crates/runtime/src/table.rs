@@ -6,14 +6,16 @@
 //! entry   0                      the page is resident, or was never touched
 //!         bit 62 | slot          on standby, at the same offset in that slot
 //!         bit 61                 compressed: a page of zeros, nothing stored
+//!         bit 61 | Spot          spilled: at that place of that batch (see `spill/`)
 //!         Ref (60 bits)          compressed: in the store
 //!         bit 63 | Ref           the same, and a thread reads it: it must not move
 //! ```
 //!
 //! Invariants:
-//! - an entry is changed under the order lock (see `order.rs`), with two
+//! - an entry is changed under the order lock (see `order.rs`), with three
 //!   exceptions that are single compare-exchanges: the store moves a blob
-//!   (`Ref` to another `Ref`), and a reader sets the pin bit.
+//!   (`Ref` to another `Ref`), a reader sets the pin bit, and what was
+//!   acknowledged is spilled (`Ref` to `Spot`).
 //! - a page whose entry is not 0 is not present in its mapping.
 //! - Blocks are never unmapped, so a stale pointer to one is harmless.
 
@@ -23,6 +25,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsiz
 use memfold::store::Ref;
 
 use crate::arena::Arena;
+use crate::spill::Spot;
 use crate::sys::PAGE;
 
 /// Bytes of a block.
@@ -48,6 +51,8 @@ pub enum State {
     Stored(Ref),
     /// In the store, being read.
     Pinned(Ref),
+    /// On a tier.
+    Spilled(Spot),
 }
 
 const PIN: u64 = 1 << 63;
@@ -68,8 +73,8 @@ impl Entry {
         if raw & STANDBY != 0 {
             return State::Standby(raw as u32);
         }
-        if raw == ZERO {
-            return State::Zero;
+        if raw & ZERO != 0 {
+            return Spot::from_bits(raw & !ZERO).map_or(State::Zero, State::Spilled);
         }
         match Ref::from_bits(raw & !PIN) {
             Some(found) if raw & PIN != 0 => State::Pinned(found),
@@ -95,6 +100,7 @@ impl Entry {
             State::Zero => ZERO,
             State::Stored(found) => found.to_bits(),
             State::Pinned(found) => PIN | found.to_bits(),
+            State::Spilled(spot) => ZERO | spot.to_bits(),
         }
     }
 }

@@ -12,12 +12,17 @@ use crate::sys::PAGE;
 /// Pages brought back by one fault at most.
 pub const RUN: usize = 32;
 
+/// Room for a sealed block of a page.
+const SEALED: usize = 2 * PAGE;
+
 /// A reader and writer of the store: a handler or a compressor.
 pub struct Worker {
     /// Its number among the readers.
     pub number: usize,
     /// Where pages are decompressed to.
     pub pages: &'static mut [u8],
+    /// Where a sealed block is opened.
+    pub sealed: &'static mut [u8],
     /// To compress in.
     pub space: Workspace<'static>,
     /// To decompress in.
@@ -44,6 +49,7 @@ impl Worker {
         Some(Worker {
             number,
             pages: take(RUN * PAGE),
+            sealed: take(SEALED),
             space: store.workspace(PAGE, take(store.workspace_bytes(PAGE))),
             decode: Scratch::new(take(store.decode_scratch(PAGE))),
         })
@@ -61,7 +67,7 @@ impl Worker {
     /// What a worker takes.
     fn bytes(runtime: &Runtime) -> usize {
         let store = runtime.store();
-        let parts = [RUN * PAGE, store.workspace_bytes(PAGE), store.decode_scratch(PAGE)];
+        let parts = [RUN * PAGE, SEALED, store.workspace_bytes(PAGE), store.decode_scratch(PAGE)];
         parts.iter().map(|bytes| bytes.next_multiple_of(PAGE)).sum()
     }
 

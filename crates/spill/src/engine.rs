@@ -158,6 +158,25 @@ impl Engine {
         }
     }
 
+    /// Ends the threads, and gives the tier back: what waits to be written is not, what waits to be deleted is deleted.
+    pub fn stop(mut self) -> Option<Box<dyn Tier>> {
+        self.end();
+        let inner = self.inner.clone();
+        drop(self);
+        // Nobody else has it any more.
+        Arc::into_inner(inner).map(|inner| inner.tier)
+    }
+
+    fn end(&mut self) {
+        locked(&self.inner.queue).is_ending = true;
+        self.inner.work.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        let rest = std::mem::take(&mut locked(&self.inner.queue).deletes);
+        self.inner.delete(&rest);
+    }
+
     /// How the tier is.
     pub fn health(&self) -> Health {
         locked(&self.inner.health).0.clone()
@@ -182,13 +201,7 @@ impl Engine {
 impl Drop for Engine {
     /// What waits to be written is not, and what waits to be deleted is deleted, if the tier answers.
     fn drop(&mut self) {
-        locked(&self.inner.queue).is_ending = true;
-        self.inner.work.notify_all();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
-        let rest = std::mem::take(&mut locked(&self.inner.queue).deletes);
-        self.inner.delete(&rest);
+        self.end();
     }
 }
 

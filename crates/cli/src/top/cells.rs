@@ -5,7 +5,8 @@ use super::look::Row;
 use crate::size::Human;
 
 /// Columns that go first where there are too few columns on the screen.
-const DROPPED: [Is; 10] = [
+const DROPPED: [Is; 11] = [
+    Is::Spilled,
     Is::Standby,
     Is::State,
     Is::Overhead,
@@ -39,7 +40,7 @@ pub fn width(is: Is) -> usize {
         Is::Command => 0,
         Is::Fault => 7,
         Is::Ratio => 6,
-        Is::Pid | Is::Logical | Is::Standby | Is::Payload | Is::Saved | Is::Stall => 7,
+        Is::Pid | Is::Logical | Is::Spilled | Is::Standby | Is::Payload | Is::Saved | Is::Stall => 7,
         Is::Resident | Is::Overhead | Is::Faults => 8,
         Is::State => 9,
     }
@@ -62,6 +63,7 @@ pub fn text(row: &Row, is: Is) -> String {
         Is::Standby => bytes(memory.standby_bytes),
         Is::Payload => bytes(memory.payload_bytes),
         Is::Overhead => bytes(memory.overhead_bytes),
+        Is::Spilled => bytes(memory.spilled_bytes),
         Is::Saved if memory.saved_bytes < 0 => format!("-{}", bytes(memory.saved_bytes.unsigned_abs())),
         Is::Saved => bytes(memory.saved_bytes as u64),
         Is::Ratio => or_not(memory.compression_ratio.map(|ratio| format!("{ratio:.2}"))),

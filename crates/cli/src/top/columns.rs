@@ -24,6 +24,7 @@ pub enum Is {
     Standby,
     Payload,
     Overhead,
+    Spilled,
     Saved,
     Ratio,
     Faults,
@@ -37,7 +38,7 @@ const fn column(is: Is, title: &'static str, name: &'static str, definition: &'s
 }
 
 /// All of them, in their order.
-pub const COLUMNS: [Column; 13] = [
+pub const COLUMNS: [Column; 14] = [
     column(Is::Pid, "PID", "pid", "Number of the process."),
     column(
         Is::State,
@@ -49,7 +50,7 @@ pub const COLUMNS: [Column; 13] = [
         Is::Logical,
         "LOGICAL",
         "logical_bytes",
-        "What the program believes to have: RESIDENT without PAYLOAD and OVERHEAD, and what is compressed, at its uncompressed size. Tables and stacks of memfold outside of its store are in it.",
+        "What the program believes to have: RESIDENT without PAYLOAD and OVERHEAD, and what is compressed or spilled, at its uncompressed size. Tables and stacks of memfold outside of its store are in it.",
     ),
     column(
         Is::Resident,
@@ -69,6 +70,12 @@ pub const COLUMNS: [Column; 13] = [
         "OVERHEAD",
         "overhead_bytes",
         "Part of RESIDENT, not of LOGICAL: what the store has beside PAYLOAD: headers, rounding, holes, its reserve and its tables.",
+    ),
+    column(
+        Is::Spilled,
+        "SPILLED",
+        "spilled_bytes",
+        "Part of LOGICAL, not of RESIDENT: uncompressed size of what went to the tier of --spill.",
     ),
     column(
         Is::Saved,

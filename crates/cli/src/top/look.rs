@@ -37,6 +37,8 @@ pub struct Memory {
     pub standby_bytes: u64,
     pub payload_bytes: u64,
     pub overhead_bytes: u64,
+    /// Uncompressed size of what went to the tier of --spill.
+    pub spilled_bytes: u64,
     pub saved_bytes: i64,
     pub compression_ratio: Option<f64>,
 }
@@ -213,14 +215,16 @@ impl Totals {
 }
 
 impl Memory {
-    fn new(resident: u64, [evicted, payload, overhead, standby]: [u64; 4]) -> Self {
-        let logical = resident.saturating_sub(payload.saturating_add(overhead)).saturating_add(evicted);
+    fn new(resident: u64, [evicted, payload, overhead, standby, spilled]: [u64; 5]) -> Self {
+        let away = evicted.saturating_add(spilled);
+        let logical = resident.saturating_sub(payload.saturating_add(overhead)).saturating_add(away);
         Memory {
             logical_bytes: logical,
             resident_bytes: resident,
             standby_bytes: standby,
             payload_bytes: payload,
             overhead_bytes: overhead,
+            spilled_bytes: spilled,
             saved_bytes: logical.wrapping_sub(resident) as i64,
             compression_ratio: (payload > 0).then(|| evicted as f64 / payload as f64),
         }
@@ -228,15 +232,15 @@ impl Memory {
 }
 
 /// What a process has besides `resident`, in the order in which `Memory::new` takes it.
-fn gauges(slot: &Slot) -> [u64; 4] {
+fn gauges(slot: &Slot) -> [u64; 5] {
     let load = |gauge: &AtomicU64| gauge.load(Relaxed);
-    [&slot.evicted, &slot.payload, &slot.overhead, &slot.standby].map(load)
+    [&slot.evicted, &slot.payload, &slot.overhead, &slot.standby, &slot.spilled].map(load)
 }
 
 fn group(tree: &Tree, changes: &mut Changes) -> Group {
     let page = &tree.page;
     let key = |of| (tree.supervisor, tree.start_time, of);
-    let (mut totals, mut sums, mut processes) = (Totals::of(&page.ended), [0_u64; 4], Vec::new());
+    let (mut totals, mut sums, mut processes) = (Totals::of(&page.ended), [0_u64; 5], Vec::new());
     for (number, slot) in page.slots.iter().enumerate() {
         let pid = slot.pid.load(Relaxed);
         if pid == 0 {
@@ -274,7 +278,7 @@ fn set(value: u32) -> Option<f64> {
     (value > 0).then_some(value.into())
 }
 
-fn row(slot: &Slot, pid: i32, gauges: [u64; 4], rates: Rates, totals: Totals) -> Row {
+fn row(slot: &Slot, pid: i32, gauges: [u64; 5], rates: Rates, totals: Totals) -> Row {
     Row {
         pid,
         state: match slot.state.load(Relaxed) {

@@ -82,7 +82,7 @@ pub fn text(look: &Look) -> String {
 
 /// Names and definitions of what `gauge` gives.
 fn gauges() -> impl Iterator<Item = (&'static str, &'static str)> {
-    COLUMNS[2..9].iter().map(|column| (column.name, column.definition))
+    COLUMNS[2..10].iter().map(|column| (column.name, column.definition))
 }
 
 fn gauge(memory: &Memory, at: usize) -> Option<String> {
@@ -92,7 +92,8 @@ fn gauge(memory: &Memory, at: usize) -> Option<String> {
         2 => memory.standby_bytes.to_string(),
         3 => memory.payload_bytes.to_string(),
         4 => memory.overhead_bytes.to_string(),
-        5 => memory.saved_bytes.to_string(),
+        5 => memory.spilled_bytes.to_string(),
+        6 => memory.saved_bytes.to_string(),
         _ => memory.compression_ratio?.to_string(),
     })
 }
@@ -146,8 +147,9 @@ mod tests {
             standby_bytes: 2,
             payload_bytes: 3,
             overhead_bytes: 4,
-            saved_bytes: 5,
-            compression_ratio: Some(6.0),
+            spilled_bytes: 5,
+            saved_bytes: 6,
+            compression_ratio: Some(7.0),
         };
         let json = serde_json::to_value(memory).unwrap();
         for (at, (name, _)) in gauges().enumerate() {

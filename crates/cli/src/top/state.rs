@@ -236,6 +236,7 @@ fn number(row: &Row, is: Is) -> f64 {
         Is::Standby => memory.standby_bytes as f64,
         Is::Payload => memory.payload_bytes as f64,
         Is::Overhead => memory.overhead_bytes as f64,
+        Is::Spilled => memory.spilled_bytes as f64,
         Is::Saved => memory.saved_bytes as f64,
         Is::Ratio => memory.compression_ratio.unwrap_or(-1.0),
         Is::Faults => rates.faults_per_second.unwrap_or(-1.0),

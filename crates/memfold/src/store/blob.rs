@@ -90,6 +90,11 @@ impl Ref {
         (generation != 0).then(|| Ref::new((bits >> (56 - CLASS_BITS)) as usize, index, generation))
     }
 
+    /// Bytes of the slot that a blob lies in: its payload is a little less.
+    pub fn slot_bytes(self) -> usize {
+        super::size::slot_bytes(self.class())
+    }
+
     pub(super) fn class(self) -> usize {
         (self.0.get() >> (INDEX_BITS + GENERATION_BITS)) as usize
     }

@@ -17,7 +17,10 @@ impl Handler {
             let left = (end - page) / PAGE;
             let Some(block) = self.runtime.table.block(page) else { return };
             let away = |index: &usize| {
-                !matches!(block.entries[page / PAGE % PAGES + index].load(), State::Empty | State::Pinned(_))
+                !matches!(
+                    block.entries[page / PAGE % PAGES + index].load(),
+                    State::Empty | State::Pinned(_) | State::Spilled(_)
+                )
             };
             let Some(skip) = (0..left).find(away) else { return };
             page += skip * PAGE;

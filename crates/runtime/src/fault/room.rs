@@ -21,7 +21,7 @@ const COPIES: usize = 16;
 impl Handler {
     /// Waits while the process is too far over its share of the limit. Fresh
     /// memory waits longer, whether others have waited in vain or not.
-    pub(super) fn wait_for_room(&self, growth: bool) {
+    pub(crate) fn wait_for_room(&self, growth: bool) {
         let runtime = self.runtime;
         let room = || {
             runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)

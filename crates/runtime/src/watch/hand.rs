@@ -162,13 +162,6 @@ impl Keeper {
         if now < self.next_round_ns {
             return false;
         }
-        if now - self.pins_ns > PINS_NS {
-            self.pins_ns = now;
-            runtime.look_for_pins(&mut self.mounts);
-        }
-        if runtime.pins_seen.load(Acquire) && !runtime.can_move.load(Relaxed) {
-            return self.nothing_left();
-        }
         let own = runtime.slot().resident.load(Relaxed);
         let goal = (own / 64).clamp(256 << 10, 64 << 20);
         runtime.standby_goal.store((goal as usize / BLOCK).max(2), Relaxed);
@@ -182,6 +175,13 @@ impl Keeper {
                 return true;
             }
             crate::interpose::credentials::adopt();
+            if now - self.pins_ns > PINS_NS {
+                self.pins_ns = now;
+                runtime.look_for_pins(&mut self.mounts);
+            }
+            if runtime.pins_seen.load(Acquire) && !runtime.can_move.load(Relaxed) {
+                return self.nothing_left();
+            }
             if self.count == 0 || sys::now_ns() - self.listed_ns > 1_000_000_000 {
                 self.list();
             }

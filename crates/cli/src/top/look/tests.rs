@@ -14,6 +14,7 @@ fn page() -> SharedPage {
         on_full: OnFull::Grow,
         flags: 0,
         proactive: Default::default(),
+        spill: None,
         cpu: None,
     };
     SharedPage::new(&settings).unwrap()
@@ -30,7 +31,7 @@ fn columns_are_the_fields_in_their_order() {
     let page = page();
     let slot = page.page.take_slot(std::process::id()).unwrap();
     slot.state.store(state::PAGING, Relaxed);
-    let gauges = [120 * MIB, 40 * MIB, 2 * MIB, MIB];
+    let gauges = [120 * MIB, 40 * MIB, 2 * MIB, MIB, 0];
     slot.resident.store(100 * MIB, Relaxed);
     let before = Totals { faults: 100, fault_ns: 1_000_000, stalled_ns: 0 };
     let now = Totals { faults: 300, fault_ns: 3_000_000, stalled_ns: 500_000_000 };
@@ -58,14 +59,14 @@ fn columns_are_the_fields_in_their_order() {
 
 #[test]
 fn who_saves_nothing_yet_is_below_zero() {
-    let memory = Memory::new(10 * MIB, [0, 0, MIB, 0]);
+    let memory = Memory::new(10 * MIB, [0, 0, MIB, 0, 0]);
     assert_eq!((memory.logical_bytes, memory.saved_bytes), (9 * MIB, -(MIB as i64)));
     assert_eq!(memory.compression_ratio, None);
 }
 
 #[test]
 fn any_numbers_in_the_page_are_borne() {
-    for values in [[u64::MAX; 4], [0, u64::MAX, u64::MAX, 0], [u64::MAX, 1, 0, 7]] {
+    for values in [[u64::MAX; 5], [0, u64::MAX, u64::MAX, 0, 0], [u64::MAX, 1, 0, 7, u64::MAX]] {
         for resident in [0, 1, u64::MAX] {
             Memory::new(resident, values);
         }

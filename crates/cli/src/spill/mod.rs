@@ -1,0 +1,84 @@
+//! `--spill`: the supervisor's part, which serves the spill area.
+
+mod holds;
+mod service;
+
+use std::io::Read;
+use std::time::Duration;
+
+use memfold_spill::{Target, Terms, Tier};
+
+use crate::args::RunArgs;
+use crate::failure::Failure;
+use crate::size;
+pub use service::{Figures, Service};
+
+/// An answer of the tier that takes longer does not come any more.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// Checked options.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spill {
+    /// Where to.
+    pub target: Target,
+    /// Bytes at most.
+    pub most: Option<u64>,
+    /// So long a page is waited for.
+    pub patience: Duration,
+    /// Encrypted, and not with checksums alone.
+    pub is_encrypted: bool,
+}
+
+impl Spill {
+    /// Checks the options; `None` if nothing is to be spilled.
+    pub fn new(args: &RunArgs) -> Result<Option<Self>, Failure> {
+        let Some(target) = &args.spill else {
+            let other = [
+                ("--spill-limit", args.spill_limit.is_some()),
+                ("--spill-patience", args.spill_patience.is_some()),
+                ("--spill-unencrypted", args.spill_unencrypted),
+            ];
+            return match other.iter().find(|(_, is_given)| *is_given) {
+                Some((name, _)) => {
+                    Err(Failure::new(format!("{name} says how to spill; give --spill TARGET with it")))
+                }
+                None => Ok(None),
+            };
+        };
+        let target = target.parse().map_err(|bad| Failure::new(format!("--spill: {bad}")))?;
+        let most = match args.spill_limit.as_deref().map(size::parse) {
+            None => None,
+            Some(Ok(size::Size::Bytes(bytes))) => Some(bytes),
+            Some(Ok(_)) => {
+                return Err(Failure::new("--spill-limit takes bytes and no share: give a size like 20G"));
+            }
+            Some(Err(why)) => {
+                return Err(Failure::new(format!("the size of --spill-limit {why}; give one like 20G")));
+            }
+        };
+        let seconds = args.spill_patience.unwrap_or(60.0);
+        if !(0.0..=1e6).contains(&seconds) {
+            return Err(Failure::new(
+                "--spill-patience is no time from 0 to 1000000 seconds; give one like 60",
+            ));
+        }
+        let patience = Duration::from_secs_f64(seconds);
+        Ok(Some(Self { target, most, patience, is_encrypted: !args.spill_unencrypted }))
+    }
+
+    /// Opens the tier: what does not work is said before anything is started.
+    pub fn open(&self) -> Result<Box<dyn Tier>, Failure> {
+        let run = format!("{}-{:016x}", std::process::id(), u64::from_le_bytes(random()?));
+        let terms = Terms { most: self.most, deadline: DEADLINE };
+        self.target.open(&run, terms).map_err(|bad| Failure::new(format!("--spill: {bad}")))
+    }
+}
+
+/// Bytes that nobody can guess.
+pub fn random<const N: usize>() -> Result<[u8; N], Failure> {
+    let mut bytes = [0; N];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .map_err(|e| Failure::new(format!("cannot make a key: /dev/urandom: {e}")))?;
+    Ok(bytes)
+}

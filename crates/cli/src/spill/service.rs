@@ -1,0 +1,275 @@
+//! Threads that serve the questions of the tree's processes: see `memfold_runtime::spill::area`.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use memfold_runtime::spill::area::{Area, BUFFER, NOBODY, POSTS, answer, kind, state};
+use memfold_spill::{Engine, Health, Tier, Trouble};
+use serde::Serialize;
+
+use super::Spill;
+use super::holds::Holds;
+use crate::failure::say;
+use crate::{procfs, sys};
+
+/// Questions that are answered at the same time; puts are not among them.
+const THREADS: usize = 6;
+const STACK: usize = 256 << 10;
+/// Between two looks, at least.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What was spilled, for statistics.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Figures {
+    /// What people call the tier.
+    pub target: String,
+    /// Batches that were written.
+    pub batches_put: u64,
+    /// Bytes of them.
+    pub bytes_put: u64,
+    /// Reads of parts of batches.
+    pub reads: u64,
+    /// Bytes that were read.
+    pub bytes_read: u64,
+    /// Batches that were deleted so far.
+    pub batches_deleted: u64,
+    /// Calls of the tier that failed, retries too.
+    pub troubles: u64,
+}
+
+struct State {
+    area: &'static Area,
+    holds: Mutex<Holds>,
+    is_ending: AtomicBool,
+}
+
+/// See the module.
+pub struct Service {
+    state: Arc<State>,
+    engine: Option<Arc<Engine>>,
+    threads: Vec<JoinHandle<()>>,
+    patience: Duration,
+}
+
+impl Service {
+    /// Starts the threads.
+    pub fn start(area: &'static Area, tier: Box<dyn Tier>, spill: &Spill) -> Self {
+        let state = State { area, holds: Mutex::default(), is_ending: AtomicBool::new(false) };
+        Self::go_on(Arc::new(state), tier, spill.patience)
+    }
+
+    fn go_on(state: Arc<State>, tier: Box<dyn Tier>, patience: Duration) -> Self {
+        let area = state.area;
+        let name = tier.name().to_owned();
+        let engine = Arc::new(Engine::start(tier, patience, move |health| heed(area, &name, health)));
+        area.server.store(std::process::id(), Release);
+        area.is_open.store(1, Release);
+        let spawn = |_| {
+            let (state, engine) = (state.clone(), engine.clone());
+            std::thread::Builder::new().stack_size(STACK).spawn(move || state.serve(&engine))
+        };
+        let threads = (0..THREADS).filter_map(|number| spawn(number).ok()).collect();
+        Service { state, engine: Some(engine), threads, patience }
+    }
+
+    /// Looks after what processes have left behind that are gone.
+    pub fn sweep(&self) {
+        let free = self.state.lock().sweep(|pid| procfs::has_ended(pid as i32));
+        if let Some(engine) = &self.engine {
+            self.state.let_go(engine, free);
+        }
+        let area = self.state.area;
+        for (number, post) in area.posts.iter().enumerate() {
+            let (found, pid) = (post.state.load(Acquire), post.pid.load(Acquire));
+            // Nobody will ask, or take the answer.
+            let is_left = pid == NOBODY || pid != 0 && procfs::has_ended(pid as i32);
+            if matches!(found, state::TAKEN | state::ANSWERED) && is_left && area.free(number, found) {
+                sys::futex_wake(&area.freed);
+            }
+        }
+    }
+
+    /// What was done.
+    pub fn figures(&self) -> Figures {
+        let Some(engine) = &self.engine else { return Figures::default() };
+        let counters = engine.counters();
+        Figures {
+            target: engine.name().to_owned(),
+            batches_put: counters.put.load(Relaxed),
+            bytes_put: counters.put_bytes.load(Relaxed),
+            reads: counters.got.load(Relaxed),
+            bytes_read: counters.got_bytes.load(Relaxed),
+            batches_deleted: counters.deleted.load(Relaxed),
+            troubles: counters.troubles.load(Relaxed),
+        }
+    }
+
+    /// The program has ended. If others of its tree live on that hold something, a process is left behind that serves them until they end.
+    pub fn end(mut self) {
+        self.sweep();
+        let must_stay = self.state.lock().any();
+        let Some(tier) = self.stop() else { return };
+        if !must_stay {
+            return;
+        }
+        let (state, patience) = (self.state.clone(), self.patience);
+        match sys::fork_aside() {
+            Ok(sys::Fork::Child) => {
+                sys::become_daemon();
+                let service = Self::go_on(state, tier, patience);
+                while service.state.lock().any() {
+                    std::thread::sleep(LOOK);
+                    service.sweep();
+                }
+                service.end();
+                sys::exit_now(0);
+            }
+            Ok(sys::Fork::Parent(_)) => {}
+            Err(error) => say(&format!(
+                "processes live on that have spilled memory, and nobody can serve them ({}): they will be ended when they touch it",
+                error.desc()
+            )),
+        }
+    }
+
+    /// Ends the threads, and gives the tier back.
+    fn stop(&mut self) -> Option<Box<dyn Tier>> {
+        let area = self.state.area;
+        area.is_open.store(0, Release);
+        self.state.is_ending.store(true, Release);
+        area.doorbell.fetch_add(1, Release);
+        sys::futex_wake(&area.doorbell);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        area.server.store(0, Release);
+        self.state.is_ending.store(false, Release);
+        // A second owner would be a thread, and all have ended.
+        Arc::into_inner(self.engine.take()?)?.stop()
+    }
+}
+
+fn heed(area: &Area, name: &str, health: &Health) {
+    area.is_open.store(u32::from(*health == Health::Open), Release);
+    match health {
+        Health::Open => say(&format!("{name} takes what is spilled again")),
+        Health::Full => say(&format!("{name} is full: nothing more is spilled until there is room")),
+        Health::Away(why) => say(&format!(
+            "{name} does not answer ({why}): nothing more is spilled, and who needs something back waits for it"
+        )),
+        Health::Unfit(why) => say(&format!("nothing more is spilled to {name}: {why}")),
+    }
+}
+
+fn answer_with(area: &Area, number: usize, what: u32) {
+    let post = &area.posts[number];
+    post.answer.store(what, Relaxed);
+    post.state.store(state::ANSWERED, Release);
+    sys::futex_wake(&post.state);
+}
+
+impl State {
+    fn lock(&self) -> MutexGuard<'_, Holds> {
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(self: &Arc<Self>, engine: &Arc<Engine>) {
+        let area = self.area;
+        loop {
+            let seen = area.doorbell.load(Acquire);
+            let mut found = false;
+            // What threads wait for stands at the end.
+            for number in (0..POSTS).rev() {
+                let asked =
+                    area.posts[number].state.compare_exchange(state::ASKED, state::BUSY, AcqRel, Relaxed);
+                if asked.is_ok() {
+                    found = true;
+                    self.answer(engine, number);
+                }
+            }
+            if self.is_ending.load(Acquire) {
+                return;
+            }
+            if !found {
+                sys::futex_wait(&area.doorbell, seen, Duration::from_secs(3600));
+            }
+        }
+    }
+
+    fn answer(self: &Arc<Self>, engine: &Arc<Engine>, number: usize) {
+        let area = self.area;
+        let post = &area.posts[number];
+        let (pid, batch, from) = (post.pid.load(Acquire), post.batch.load(Relaxed), post.from.load(Relaxed));
+        let len = (post.len.load(Relaxed) as usize).min(BUFFER);
+        match post.kind.load(Relaxed) {
+            kind::PUT => {
+                let mut bytes = vec![0; len];
+                // SAFETY: `len` bytes of the post's buffer, which is mapped as long as the area. Others of the tree could write there meanwhile: whatever
+                // comes of it is bytes.
+                unsafe { std::ptr::copy_nonoverlapping(area.buffer(number), bytes.as_mut_ptr(), len) };
+                let state = self.clone();
+                engine.put(batch, bytes, move |result| {
+                    if result.is_ok() {
+                        state.lock().add(pid, batch);
+                    }
+                    answer_with(
+                        state.area,
+                        number,
+                        if result.is_ok() { answer::DONE } else { answer::LATER },
+                    );
+                });
+            }
+            kind::GET => {
+                // SAFETY: as above, and the slice is gone before the post is answered.
+                let into = unsafe { std::slice::from_raw_parts_mut(area.buffer(number), len) };
+                let what = match engine.get(batch, from, into) {
+                    Ok(()) => answer::DONE,
+                    Err(Trouble::Lost) => answer::LOST,
+                    Err(_) => answer::AWAY,
+                };
+                answer_with(area, number, what);
+            }
+            kind::RELEASE => {
+                let numbers = area.buffer(number).cast::<u64>();
+                // SAFETY: as above; buffers are aligned to pages.
+                let numbers: Vec<u64> =
+                    (0..len / 8).map(|index| unsafe { numbers.add(index).read() }).collect();
+                self.let_go(engine, self.lock().release(pid, &numbers));
+                area.free(number, state::BUSY);
+                sys::futex_wake(&area.freed);
+            }
+            what => {
+                let free = match what {
+                    kind::FORK => {
+                        self.lock().fork(pid, batch, Instant::now());
+                        Vec::new()
+                    }
+                    kind::CLAIM => self.lock().claim(from, batch, pid),
+                    kind::BEGIN => {
+                        self.forget_questions_of(pid, number);
+                        self.lock().begin(pid)
+                    }
+                    _ => Vec::new(),
+                };
+                self.let_go(engine, free);
+                answer_with(area, number, answer::DONE);
+            }
+        }
+    }
+
+    /// The process has become another program, which waits for no answer.
+    fn forget_questions_of(&self, pid: u32, but: usize) {
+        for (number, post) in self.area.posts.iter().enumerate().filter(|(number, _)| *number != but) {
+            if post.pid.compare_exchange(pid, NOBODY, AcqRel, Relaxed).is_ok() {
+                self.area.free(number, state::ASKED);
+            }
+        }
+    }
+
+    fn let_go(&self, engine: &Engine, free: Vec<u64>) {
+        free.into_iter().for_each(|batch| engine.delete(batch));
+    }
+}

@@ -1,0 +1,194 @@
+//! `--spill`: what is spilled comes back, through forks, execs and the end of the program that was started; and what becomes of it when a
+//! tier is full, gone, or has forgotten.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[cfg(feature = "servers")]
+mod servers;
+mod table;
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use common::{finish, run_with, stats};
+use table::Table;
+
+const MIB: u64 = 1 << 20;
+
+/// One at a time: they measure how much is resident, and load two CPUs.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A directory on a disk.
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn number(value: &serde_json::Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// The limit was held, and much was spilled and fetched.
+fn check(at: &Path, limit: u64, spilled: u64) {
+    let stats = stats(&at.join("stats.json"));
+    assert!(number(&stats["peak_resident_bytes"]) < limit + limit / 20 + 8 * MIB, "{stats:#}");
+    assert!(
+        number(&stats["pages_spilled"]) * 4096 > spilled && number(&stats["pages_fetched"]) > 1000,
+        "{stats:#}"
+    );
+    assert!(
+        number(&stats["spill"]["bytes_put"]) > 0 && number(&stats["spill"]["troubles"]) == 0,
+        "{stats:#}"
+    );
+}
+
+#[test]
+fn what_does_not_compress_goes_to_a_file_and_comes_back() {
+    let _alone = alone();
+    let at = directory();
+    let Some(mut table) =
+        Table::start(at.path(), at.path().to_str().unwrap(), &["--limit", "64M"], "200", "64")
+    else {
+        return;
+    };
+    table.asked("look");
+    table.asked("touch 20000");
+    table.asked("free");
+    table.asked("look");
+    let ended = table.end();
+    assert_eq!(ended.status, 0, "{}", ended.err);
+    check(at.path(), 64 * MIB, 100 * MIB);
+    let stats = stats(&at.path().join("stats.json"));
+    assert!(number(&stats["spill"]["batches_deleted"]) > 100, "{stats:#}");
+    assert_eq!(
+        std::fs::read_dir(at.path()).unwrap().count(),
+        3,
+        "the program, its source and the statistics"
+    );
+}
+
+#[test]
+fn what_compresses_too_little_does_so_too() {
+    let _alone = alone();
+    let at = directory();
+    let options = ["--limit", "48M", "--spill-unencrypted"];
+    let Some(mut table) = Table::start(at.path(), at.path().to_str().unwrap(), &options, "300", "20") else {
+        return;
+    };
+    table.asked("touch 30000");
+    table.asked("look");
+    assert_eq!(table.end().status, 0);
+    check(at.path(), 48 * MIB, 50 * MIB);
+}
+
+#[test]
+fn children_have_what_their_parents_had() {
+    let _alone = alone();
+    let at = directory();
+    let Some(mut table) =
+        Table::start(at.path(), at.path().to_str().unwrap(), &["--limit", "64M"], "100", "64")
+    else {
+        return;
+    };
+    table.asked("fork 3");
+    table.asked("free");
+    table.asked("fork 2");
+    table.asked("look");
+    let ended = table.end();
+    assert_eq!((ended.status, ended.err.contains("bug")), (0, false), "{}", ended.err);
+}
+
+#[test]
+fn another_program_begins_with_nothing() {
+    let _alone = alone();
+    let at = directory();
+    let Some(mut table) =
+        Table::start(at.path(), at.path().to_str().unwrap(), &["--limit", "64M"], "100", "64")
+    else {
+        return;
+    };
+    table.asked("look");
+    table.tell("exec");
+    assert_eq!(table.answer().as_deref(), Some("filled"));
+    table.asked("touch 5000");
+    table.asked("look");
+    assert_eq!(table.end().status, 0);
+    let stats = stats(&at.path().join("stats.json"));
+    assert!(number(&stats["spill"]["batches_deleted"]) > 50, "{stats:#}");
+}
+
+#[test]
+fn what_goes_on_in_the_background_is_served() {
+    let _alone = alone();
+    let at = directory();
+    let Some(mut table) =
+        Table::start(at.path(), at.path().to_str().unwrap(), &["--limit", "64M"], "100", "64")
+    else {
+        return;
+    };
+    let file = at.path().join("said");
+    table.tell(&format!("daemon {}", file.display()));
+    assert_eq!(table.end().status, 0);
+    common::until("the daemon's word", || std::fs::read(&file).is_ok_and(|text| !text.is_empty()));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "right");
+    // Nobody is left.
+    let name = at.path().join("table").display().to_string();
+    common::until("the end of who served it", || {
+        let list = Command::new("pgrep").args(["-f", &name]).output().unwrap();
+        list.stdout.is_empty()
+    });
+}
+
+#[test]
+fn a_full_tier_is_said_and_nothing_is_lost() {
+    let _alone = alone();
+    let at = directory();
+    let options = ["--limit", "64M", "--spill-limit", "30M"];
+    let Some(mut table) = Table::start(at.path(), at.path().to_str().unwrap(), &options, "150", "64") else {
+        return;
+    };
+    table.asked("touch 5000");
+    table.asked("look");
+    let ended = table.end();
+    assert_eq!(ended.status, 0, "{}", ended.err);
+    assert!(ended.err.contains("is full"), "{}", ended.err);
+}
+
+#[test]
+fn everything_is_spilled_all_the_time() {
+    let _alone = alone();
+    let at = directory();
+    let options = ["--limit", "1G", "--paranoid"];
+    let Some(mut table) = Table::start(at.path(), at.path().to_str().unwrap(), &options, "30", "32") else {
+        return;
+    };
+    for _ in 0..5 {
+        table.asked("touch 5000");
+    }
+    table.asked("fork 2");
+    table.asked("look");
+    let ended = table.end();
+    assert_eq!(ended.status, 0, "{}", ended.err);
+    let stats = stats(&at.path().join("stats.json"));
+    assert!(number(&stats["pages_spilled"]) > 10_000 && number(&stats["pages_fetched"]) > 5_000, "{stats:#}");
+}
+
+#[test]
+fn what_can_not_be_spilled_to_is_refused() {
+    let refused = |options: &[&str], words: &[&str]| {
+        let mut all = vec!["--limit", "64M"];
+        all.extend(options);
+        finish(run_with(&all, &["--", "true"])).is_refusal(125, words);
+    };
+    refused(&["--spill", ""], &["--spill", "nothing is named"]);
+    refused(&["--spill", "/nowhere/at/all"], &["/nowhere/at"]);
+    refused(&["--spill", "/dev/shm"], &["memory"]);
+    refused(&["--spill", "http://h"], &["no tier for http"]);
+    refused(&["--spill", "redis://127.0.0.1:1"], &["127.0.0.1:1"]);
+    refused(&["--spill", ".", "--spill-limit", "50%"], &["--spill-limit", "20G"]);
+    refused(&["--spill", ".", "--spill-patience", "-1"], &["--spill-patience"]);
+    refused(&["--spill-limit", "1G"], &["--spill TARGET"]);
+}

@@ -1,0 +1,192 @@
+//! The program that spills, and how it is asked.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Stdio};
+
+use crate::common::{self, compile, run_with, said};
+
+/// Fills `argv[1]` MiB, of which `argv[2]` of 64 words are random, says "filled", and waits for lines:
+/// `look`: reads all of it. `touch N`: changes, and looks at, N pages. `fork N`: so many children do both, and drop half of it. `free`: gives back
+/// every other MiB. `exec`: begins anew. `daemon FILE`: goes on in the background, looks, and writes to the file.
+const TABLE: &str = r#"
+#define _GNU_SOURCE
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#define WORDS 512
+static uint64_t *table, noise;
+static uint32_t *version;
+static size_t pages;
+static uint64_t seed = 88172645463325252;
+static uint64_t next(void)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    return seed ^= seed << 17;
+}
+static uint64_t word(size_t page, size_t i)
+{
+    uint64_t z = (page * WORDS + i + 1) * (version[page] * 2 + 1) + 0x9e3779b97f4a7c15;
+    if (i % 64 >= noise)
+        return version[page] + page;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+static void fill(size_t page)
+{
+    for (size_t i = 0; i < WORDS; i++)
+        table[page * WORDS + i] = word(page, i);
+}
+static int is_wrong(size_t page)
+{
+    for (size_t i = 0; i < WORDS; i++)
+        if (table[page * WORDS + i] != (version[page] == UINT32_MAX ? 0 : word(page, i))) {
+            printf("wrong: process %d, page %zu, word %zu\n", getpid(), page, i);
+            fflush(stdout);
+            return 1;
+        }
+    return 0;
+}
+static int look(void)
+{
+    for (size_t page = 0; page < pages; page++)
+        if (is_wrong(page))
+            return 1;
+    return 0;
+}
+static int touch(size_t count)
+{
+    while (count--) {
+        size_t page = next() % pages;
+        if (is_wrong(page))
+            return 1;
+        if (version[page] != UINT32_MAX && next() % 2) {
+            version[page]++;
+            fill(page);
+        }
+    }
+    return 0;
+}
+static void give_back(size_t first)
+{
+    for (size_t page = first * 256; page + 256 <= pages; page += 512) {
+        madvise(table + page * WORDS, 256 * 4096, MADV_DONTNEED);
+        for (size_t i = page; i < page + 256; i++)
+            version[i] = UINT32_MAX;
+    }
+}
+static int be_child(int number)
+{
+    seed += number;
+    if (touch(pages / 4))
+        return 1;
+    give_back(number % 2);
+    return look() || touch(pages / 4);
+}
+int main(int argc, char **argv)
+{
+    char line[256], name[200];
+    int count, status, wrong = 0;
+    pages = strtoull(argv[1], NULL, 0) * 256;
+    noise = strtoull(argv[2], NULL, 0);
+    table = mmap(NULL, pages * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    version = calloc(pages, sizeof *version);
+    if (table == MAP_FAILED || version == NULL)
+        abort();
+    for (size_t page = 0; page < pages; page++)
+        fill(page);
+    puts("filled");
+    fflush(stdout);
+    while (!wrong && fgets(line, sizeof line, stdin) != NULL) {
+        if (strcmp(line, "look\n") == 0) {
+            wrong = look();
+        } else if (sscanf(line, "touch %d", &count) == 1) {
+            wrong = touch(count);
+        } else if (strcmp(line, "free\n") == 0) {
+            give_back(0);
+        } else if (sscanf(line, "fork %d", &count) == 1) {
+            for (int child = 0; child < count; child++)
+                if (fork() == 0)
+                    _exit(be_child(child));
+            wrong = touch(pages / 4);
+            while (wait(&status) > 0)
+                wrong |= status != 0;
+        } else if (strcmp(line, "exec\n") == 0) {
+            execv("/proc/self/exe", argv);
+        } else if (sscanf(line, "daemon %199s", name) == 1) {
+            if (fork() != 0)
+                return 0;
+            setsid();
+            close(0);
+            close(1);
+            usleep(1500000);
+            wrong = touch(pages / 2) || look();
+            FILE *file = fopen(name, "w");
+            fputs(wrong ? "wrong" : "right", file);
+            fclose(file);
+            return wrong;
+        }
+        puts(wrong ? "wrong" : "right");
+        fflush(stdout);
+    }
+    return wrong;
+}
+"#;
+
+/// The program, under memfold.
+pub struct Table {
+    pub child: Child,
+    lines: std::io::Lines<BufReader<ChildStdout>>,
+}
+
+impl Table {
+    pub fn start(at: &Path, target: &str, options: &[&str], mib: &str, noise: &str) -> Option<Self> {
+        let program = at.join("table");
+        if !program.exists() {
+            compile(at, "table", TABLE, &[])?;
+        }
+        let stats = at.join("stats.json");
+        let mut all = vec!["--spill", target, "--stats", stats.to_str().unwrap()];
+        all.extend(options);
+        let mut command = run_with(&all, &["--", program.to_str().unwrap(), mib, noise]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first = lines.next().map(Result::unwrap);
+        if first.as_deref() != Some("filled") {
+            panic!("{first:?}: {}", said(child.wait_with_output().unwrap()).err);
+        }
+        Some(Table { child, lines })
+    }
+
+    pub fn tell(&mut self, line: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    pub fn answer(&mut self) -> Option<String> {
+        self.lines.next().map(Result::unwrap)
+    }
+
+    #[track_caller]
+    pub fn asked(&mut self, line: &str) {
+        self.tell(line);
+        let answer = self.answer();
+        if answer.as_deref() != Some("right") {
+            drop(self.child.stdin.take());
+            let mut text = String::new();
+            std::io::Read::read_to_string(self.child.stderr.as_mut().unwrap(), &mut text).unwrap();
+            panic!("{line}: {answer:?}: {text}");
+        }
+    }
+
+    pub fn end(mut self) -> common::Said {
+        drop(self.child.stdin.take());
+        said(self.child.wait_with_output().unwrap())
+    }
+}

@@ -1,0 +1,221 @@
+//! The spill area: how processes of a tree hand batches to the supervisor, and get parts of them back.
+//!
+//! It follows the [shared page](crate::shared) in the same file, if `memfold run` was given `--spill`.
+//!
+//! ```text
+//! +-------------------------+---------------+---------------------------------------------+
+//! | Area                    | Post 0 .. 15  | buffer 0 | buffer 1 | ..                    |
+//! | key, doorbell, numbers  |               | 256 KiB each, of which a batch may be less  |
+//! +-------------------------+---------------+---------------------------------------------+
+//!
+//! a post      FREE ──> TAKEN ──> ASKED ──> BUSY ──> ANSWERED ──> FREE
+//!                 \── by a process ──/  \─ by the server ─/   \─ by the process, or the server for who is gone
+//! ```
+//!
+//! Who asks rings the doorbell; who serves wakes the post. Both words are futexes.
+//!
+//! Invariants, as for the shared page: all fields are atomics, every reader copes with any value, and nothing in it is used unchecked as
+//! an address or an index. What stands in a buffer is sealed: what others of the tree scribble there does not open.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+use crate::shared::Shared;
+
+/// Posts, and buffers.
+pub const POSTS: usize = 16;
+/// Of these, so many are never taken for batches on their way out: who waits for memory goes first.
+pub const FOR_GETS: usize = 6;
+/// Bytes of a buffer, and of the largest batch.
+pub const BUFFER: usize = 256 << 10;
+/// The smallest batch.
+pub const SMALLEST_BATCH: usize = 64 << 10;
+/// A batch is so small a part of the limit, as far as it may be.
+const PART: u64 = 256;
+
+/// See [`Post::pid`].
+pub const NOBODY: u32 = u32::MAX;
+
+/// State of a [`Post`].
+pub mod state {
+    /// Nobody's.
+    pub const FREE: u32 = 0;
+    /// A process fills it.
+    pub const TAKEN: u32 = 1;
+    /// It is to be served.
+    pub const ASKED: u32 = 2;
+    /// It is served.
+    pub const BUSY: u32 = 3;
+    /// It was served.
+    pub const ANSWERED: u32 = 4;
+}
+
+/// What is asked.
+pub mod kind {
+    /// Keep the first `len` bytes of the buffer as `batch`; the process holds it then.
+    pub const PUT: u32 = 1;
+    /// Fill the first `len` bytes of the buffer with what stands at `from` in `batch`.
+    pub const GET: u32 = 2;
+    /// The process holds the `len / 8` batches no more whose numbers stand in the buffer. Answered by making the post free.
+    pub const RELEASE: u32 = 3;
+    /// A child will be forked, `batch` is its number among the forks: keep for it all that the process holds.
+    pub const FORK: u32 = 4;
+    /// The process is that child: `from` is its parent.
+    pub const CLAIM: u32 = 5;
+    /// A program begins in this process: it holds nothing.
+    pub const BEGIN: u32 = 6;
+}
+
+/// How it ended.
+pub mod answer {
+    /// It was done.
+    pub const DONE: u32 = 1;
+    /// Not now: the tier is full or away. Nothing is lost.
+    pub const LATER: u32 = 2;
+    /// The tier did not answer for as long as it was to be waited for.
+    pub const AWAY: u32 = 3;
+    /// The tier does not have it any more.
+    pub const LOST: u32 = 4;
+}
+
+/// How blocks are sealed.
+pub mod seal {
+    /// With a checksum.
+    pub const CHECKED: u32 = 0;
+    /// Encrypted.
+    pub const ENCRYPTED: u32 = 1;
+}
+
+/// What all share.
+#[repr(C, align(64))]
+pub struct Area {
+    /// Counted up, and woken, with each question.
+    pub doorbell: AtomicU32,
+    /// Counted up, and woken, when a post becomes free.
+    pub freed: AtomicU32,
+    /// 1 as long as batches are taken.
+    pub is_open: AtomicU32,
+    /// Process id of who serves.
+    pub server: AtomicU32,
+    /// The next batch's number.
+    pub next_batch: AtomicU64,
+    /// One of [`seal`].
+    pub seal: AtomicU32,
+    /// The most bytes of a batch.
+    pub batch_bytes: AtomicU32,
+    /// For this run alone.
+    pub key: [AtomicU64; 4],
+    /// The questions.
+    pub posts: [Post; POSTS],
+}
+
+/// One question.
+#[repr(C, align(64))]
+pub struct Post {
+    /// One of [`state`].
+    pub state: AtomicU32,
+    /// Who asks; 0 where it is free, or was just taken, and [`NOBODY`] where who asked has become another program.
+    pub pid: AtomicU32,
+    /// One of [`kind`].
+    pub kind: AtomicU32,
+    /// One of [`answer`].
+    pub answer: AtomicU32,
+    /// See [`kind`].
+    pub batch: AtomicU64,
+    /// See [`kind`].
+    pub from: AtomicU32,
+    /// See [`kind`].
+    pub len: AtomicU32,
+}
+
+/// The whole file.
+#[repr(C)]
+pub struct File {
+    /// The shared page.
+    pub shared: Shared,
+    /// The area.
+    pub area: Head,
+    buffers: Buffers,
+}
+
+/// On pages of its own.
+#[repr(C, align(4096))]
+pub struct Head(pub Area);
+
+#[repr(C, align(4096))]
+struct Buffers([[AtomicU64; BUFFER / 8]; POSTS]);
+
+impl Area {
+    /// Where it begins in the file.
+    pub const OFFSET: usize = core::mem::offset_of!(File, area);
+    /// Bytes before the first buffer.
+    const HEAD: usize = size_of::<Head>();
+    /// Bytes of the file with it.
+    pub const FILE_BYTES: usize = size_of::<File>();
+
+    /// The buffer of post `number`, which lies behind the area.
+    pub fn buffer(&self, number: usize) -> *mut u8 {
+        (self as *const Area as usize + Self::HEAD + number % POSTS * BUFFER) as *mut u8
+    }
+
+    /// The largest batch under a limit.
+    pub fn batch_bytes_for(limit: u64) -> usize {
+        let wanted = (limit / PART).clamp(SMALLEST_BATCH as u64, BUFFER as u64) as usize;
+        1 << wanted.ilog2()
+    }
+
+    /// Memory that buffers take at most, in bytes.
+    pub fn memory(&self) -> u64 {
+        (Self::HEAD + POSTS * self.batch_bytes.load(Relaxed) as usize) as u64
+    }
+
+    /// Makes a post free that was in state `from`. `false` if it was not.
+    pub fn free(&self, number: usize, from: u32) -> bool {
+        let post = &self.posts[number % POSTS];
+        // Before it is free: who takes it next must not be taken for who had it.
+        let pid = post.pid.swap(0, AcqRel);
+        let is_free = post.state.compare_exchange(from, state::FREE, AcqRel, Relaxed).is_ok();
+        if is_free {
+            self.freed.fetch_add(1, Release);
+        } else {
+            post.pid.store(pid, Release);
+        }
+        is_free
+    }
+
+    /// Takes a free post for `pid`; some are for gets alone.
+    pub fn take(&self, pid: u32, for_get: bool) -> Option<usize> {
+        let last = if for_get { POSTS } else { POSTS - FOR_GETS };
+        // Gets begin with those that are theirs.
+        let mut numbers = (0..last).map(|number| if for_get { POSTS - 1 - number } else { number });
+        numbers.find(|number| {
+            let post = &self.posts[*number];
+            let taken = post.state.compare_exchange(state::FREE, state::TAKEN, AcqRel, Relaxed).is_ok();
+            if taken {
+                post.pid.store(pid, Release);
+            }
+            taken
+        })
+    }
+}
+
+const _: () = assert!(BUFFER.is_multiple_of(4096) && BUFFER <= 1 << 18);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_fit_the_limit() {
+        let sizes = [8 << 20, 16 << 20, 40 << 20, 64 << 20, 1 << 40].map(Area::batch_bytes_for);
+        assert_eq!(sizes, [64 << 10, 64 << 10, 128 << 10, 256 << 10, 256 << 10]);
+    }
+
+    #[test]
+    fn some_posts_are_left_for_gets() {
+        // SAFETY: an area is made of atomic numbers.
+        let area: Area = unsafe { core::mem::zeroed() };
+        let puts = core::iter::from_fn(|| area.take(7, false)).count();
+        let gets = core::iter::from_fn(|| area.take(7, true)).count();
+        assert_eq!((puts, gets), (POSTS - FOR_GETS, FOR_GETS));
+    }
+}

@@ -1,0 +1,283 @@
+//! Spilling: what is compressed goes to a tier beyond this machine's memory, if the user has named one.
+//!
+//! ```text
+//!   store ── out.rs: a batch of sealed blocks ──> post ──┐
+//!                                                        ├── supervisor ── engine ── file, NBD, Redis
+//!   page  <── fetch.rs: opened, decompressed <── post ───┘
+//! ```
+//!
+//! An entry of the page table names batch and place of a block that was spilled; nothing of it is left in memory. Batches that the
+//! process has blocks in stand in a table of its own ([`Batches`]), which counts them: a batch without blocks is released.
+//! The supervisor deletes it when no process holds it any more. A forked child holds what its parent held; the
+//! supervisor is told before the fork, so that the parent can't release what the child will want.
+//!
+//! Invariants:
+//! - a blob is freed only after the tier has acknowledged its batch, by who has exchanged the entry for its place.
+//! - who waits for the supervisor holds no lock and no pin, and is not counted among those who serve: a fork, an unmapping and other
+//!   faults go on meanwhile.
+//! - what does not open, or is lost, ends the process: it is never taken for data.
+
+pub mod area;
+mod batches;
+mod fetch;
+mod out;
+
+use core::ffi::CStr;
+use core::fmt::Write;
+use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+
+use area::{Area, POSTS, Post, answer, kind, seal};
+pub use batches::{Batches, Spot};
+pub use fetch::{Queue, fetcher};
+use memfold_spill::Sealer;
+pub use out::Outgoing;
+
+use crate::lock::Lock;
+use crate::runtime::{Bell, Runtime};
+use crate::sys::{self, o};
+
+/// Threads that fetch.
+pub const FETCHERS: usize = 4;
+/// Between two looks whether who serves is still there, ns.
+const LOOK_NS: u64 = 1_000_000_000;
+
+/// All of a process's that concerns spilling.
+pub struct Spill {
+    area: AtomicPtr<Area>,
+    sealer: AtomicPtr<Sealer>,
+    /// Batches that this process has blocks in.
+    pub batches: Batches,
+    /// Batches on their way out.
+    pub out: Lock<Outgoing>,
+    /// There are such.
+    pub in_flight: AtomicU32,
+    /// Pages among which those in them lie: the store does not move their blobs, which would be known by another name then.
+    pub still: [Still; out::BATCHES],
+    /// Faults that wait for a fetcher; they sleep at the bell.
+    pub queue: Lock<Queue>,
+    /// See `queue`.
+    pub asked: Bell,
+    /// Pages that are spilled.
+    pub pages: AtomicI64,
+    /// Where the hand stands that chooses what is spilled.
+    pub at: AtomicUsize,
+    /// The last fork's number.
+    pub fork: AtomicU64,
+}
+
+/// Numbers of pages, from one to another, the last one included.
+pub struct Still {
+    first: AtomicU64,
+    last: AtomicU64,
+}
+
+impl Still {
+    const fn none() -> Self {
+        Still { first: AtomicU64::new(u64::MAX), last: AtomicU64::new(0) }
+    }
+
+    fn set(&self, first: u64, last: u64) {
+        self.first.store(first, Relaxed);
+        self.last.store(last, Relaxed);
+    }
+}
+
+impl Spill {
+    /// Whether a page's blob should stay where it is; a hint.
+    pub fn keeps_still(&self, page: u64) -> bool {
+        self.still.iter().any(|it| it.first.load(Relaxed) <= page && page <= it.last.load(Relaxed))
+    }
+
+    /// Without an area.
+    pub const fn new() -> Self {
+        Spill {
+            area: AtomicPtr::new(core::ptr::null_mut()),
+            sealer: AtomicPtr::new(core::ptr::null_mut()),
+            batches: Batches::new(),
+            out: Lock::new(Outgoing::new()),
+            in_flight: AtomicU32::new(0),
+            still: [const { Still::none() }; out::BATCHES],
+            queue: Lock::new(Queue::new()),
+            asked: Bell::new(),
+            pages: AtomicI64::new(0),
+            at: AtomicUsize::new(0),
+            fork: AtomicU64::new(0),
+        }
+    }
+
+    /// The area, if the user wants things spilled.
+    pub fn area(&self) -> Option<&'static Area> {
+        // SAFETY: set once at start, alive for ever.
+        unsafe { self.area.load(Acquire).as_ref() }
+    }
+
+    /// Sets the area. At start, before any thread of the runtime.
+    pub fn set_area(&self, area: &'static Area) {
+        self.area.store(area as *const Area as *mut Area, Release);
+    }
+
+    /// What seals; only after `prepare`.
+    fn sealer(&self) -> Option<&'static Sealer> {
+        // SAFETY: as for the area.
+        unsafe { self.sealer.load(Acquire).as_ref() }
+    }
+
+    /// Whether batches are taken.
+    pub fn is_open(&self) -> bool {
+        self.area().is_some_and(|area| area.is_open.load(Relaxed) == 1)
+    }
+
+    /// In a forked child: nothing of this process's is under way.
+    ///
+    /// # Safety
+    /// No other thread of the runtime may live in this process.
+    pub unsafe fn after_fork(&self) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            self.out.reset_in_child();
+            self.queue.reset_in_child();
+            self.batches.reset_in_child();
+        }
+        self.out.lock().forget(&self.batches);
+        self.in_flight.store(0, Relaxed);
+        self.still.iter().for_each(|still| still.set(u64::MAX, 0));
+        *self.queue.lock() = Queue::new();
+    }
+}
+
+impl Default for Spill {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Runtime {
+    /// Takes what spilling needs, if it is wanted; before anything is evicted.
+    pub fn prepare_spill(&self) -> sys::Result<()> {
+        let Some(area) = self.spill.area().filter(|_| self.spill.sealer().is_none()) else { return Ok(()) };
+        self.spill.out.lock().prepare(&self.arena)?;
+        let place = self.arena.reserve(size_of::<Sealer>(), align_of::<Sealer>()).ok_or(sys::Errno::NOMEM)?;
+        let words = area.key.each_ref().map(|word| word.load(Relaxed));
+        let sealer = if area.seal.load(Relaxed) == seal::ENCRYPTED {
+            let mut key = [0; 32];
+            for (to, word) in key.chunks_exact_mut(8).zip(words) {
+                to.copy_from_slice(&word.to_le_bytes());
+            }
+            Sealer::encrypting(&key)
+        } else {
+            Sealer::checking(words[0])
+        };
+        let place = place as *mut Sealer;
+        // SAFETY: fresh exclusive memory of the right size and alignment.
+        unsafe { place.write(sealer) };
+        self.spill.sealer.store(place, Release);
+        Ok(())
+    }
+
+    /// The blocks of a spot are not needed any more.
+    pub fn release_spot(&self, spot: Spot) {
+        self.spill.pages.fetch_sub(1, Relaxed);
+        self.spill.batches.release(spot.batch);
+    }
+
+    /// Takes a post; waits for one if there is none.
+    fn take_post(&self, area: &'static Area) -> usize {
+        loop {
+            let seen = area.freed.load(Acquire);
+            if let Some(number) = area.take(self.pid.load(Relaxed), true) {
+                return number;
+            }
+            let _ = sys::futex_wait(&area.freed, seen, Some(LOOK_NS / 100), true);
+        }
+    }
+
+    /// Asks, and waits for the answer; `None` if nobody is there who could give it.
+    fn ask(&self, area: &'static Area, number: usize) -> Option<u32> {
+        post_question(area, number);
+        let post = &area.posts[number % POSTS];
+        loop {
+            let now = post.state.load(Acquire);
+            if now == area::state::ANSWERED {
+                return Some(post.answer.load(Relaxed));
+            }
+            let timed_out =
+                sys::futex_wait(&post.state, now, Some(LOOK_NS), true) == Err(sys::Errno::TIMEDOUT);
+            let server = area.server.load(Relaxed);
+            if timed_out && (server == 0 || has_ended(server)) {
+                return None;
+            }
+        }
+    }
+
+    /// Asks something short that concerns the process as a whole.
+    fn tell(&self, what: u32, batch: u64, from: u32) {
+        let Some(area) = self.spill.area() else { return };
+        let number = self.take_post(area);
+        fill(&area.posts[number], what, batch, from, 0);
+        self.ask(area, number);
+        free_post(area, number);
+    }
+
+    /// A program begins.
+    pub fn tell_spill_begins(&self) {
+        self.tell(kind::BEGIN, 0, 0);
+    }
+
+    /// Before a fork, when nothing is put any more: the child will hold what this process holds.
+    pub fn tell_spill_of_fork(&self) {
+        let Some(area) = self.spill.area() else { return };
+        if self.spill.batches.any() {
+            // No other fork of the run has that number, nor had one of the program that this process was before.
+            let number = area.next_batch.fetch_add(1, Relaxed);
+            self.spill.fork.store(number, Relaxed);
+            self.tell(kind::FORK, number, 0);
+        }
+    }
+
+    /// In the child.
+    pub fn claim_spilled(&self, parent: u32) {
+        if self.spill.batches.any() {
+            self.tell(kind::CLAIM, self.spill.fork.load(Relaxed), parent);
+        }
+    }
+}
+
+/// Whether a process has ended, though perhaps its parent has not asked for its status yet.
+fn has_ended(pid: u32) -> bool {
+    let mut path = sys::Text::new();
+    let _ = write!(path, "/proc/{pid}/stat\0");
+    let mut text = [0u8; 512];
+    let read = CStr::from_bytes_until_nul(path.as_str().as_bytes())
+        .map_err(|_| sys::Errno::INVAL)
+        .and_then(|path| sys::open(path, o::RDONLY | o::CLOEXEC));
+    let Ok(file) = read else { return sys::is_gone(pid) };
+    let length = sys::read(file, &mut text).unwrap_or(0);
+    sys::close(file);
+    // The name in parentheses may hold anything.
+    let text = &text[..length];
+    let state = text.iter().rposition(|byte| *byte == b')').and_then(|at| text.get(at + 2));
+    matches!(state, None | Some(b'Z' | b'X'))
+}
+
+/// Writes a question.
+fn fill(post: &Post, what: u32, batch: u64, from: u32, len: usize) {
+    post.kind.store(what, Relaxed);
+    post.answer.store(answer::LATER, Relaxed);
+    post.batch.store(batch, Relaxed);
+    post.from.store(from, Relaxed);
+    post.len.store(len as u32, Relaxed);
+}
+
+/// Asks, and goes on.
+fn post_question(area: &Area, number: usize) {
+    area.posts[number % POSTS].state.store(area::state::ASKED, Release);
+    area.doorbell.fetch_add(1, Release);
+    sys::futex_wake(&area.doorbell, 1, true);
+}
+
+/// The answer was taken, or nothing is to be asked.
+fn free_post(area: &Area, number: usize) {
+    let post = &area.posts[number % POSTS];
+    area.free(number, post.state.load(Relaxed));
+    sys::futex_wake(&area.freed, sys::ALL, true);
+}

@@ -1,0 +1,307 @@
+//! On the way out: compressors gather blocks to batches, and free what the tier has acknowledged.
+//!
+//! The hand goes round and round over the page table, as that of the clock does over the mappings. What does not compress goes first: in the
+//! store it takes as much as it did before. Neighbours come to lie side by side in a batch, so they come back together.
+//!
+//! Until the answer the store keeps its copy, and the page may be wanted, change or go: then its block in the batch is nobody's.
+
+use core::ops::ControlFlow;
+use core::sync::atomic::Ordering::*;
+
+use memfold::store::Ref;
+use memfold_codec::CodecId;
+use memfold_spill::Batch;
+
+use super::area::{self, Area, POSTS, answer, kind};
+use super::{Batches, Spot, fill, free_post, post_question};
+use crate::arena::Arena;
+use crate::runtime::Runtime;
+use crate::shared;
+use crate::sys::{self, PAGE};
+use crate::table::{BLOCK, Block, END, State, index_in_block, page_number};
+use crate::worker::Worker;
+
+/// Batches of a process that are on their way at the same time.
+pub(super) const BATCHES: usize = 2;
+/// Blocks of a batch at most.
+const BLOCKS: usize = 1024;
+/// What takes more than this many 64ths of a page does not compress.
+const RAW: usize = 48;
+/// Blocks of the table that are looked at for one batch in vain, before something else is done.
+const LOOKS: usize = 512;
+
+/// A block in a batch.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Item {
+    page: u64,
+    name: u64,
+    offset: u32,
+    len: u32,
+}
+
+/// A batch on its way.
+struct Sent {
+    post: usize,
+    /// Its index among [`super::Batches`].
+    batch: u32,
+    count: usize,
+    items: *mut Item,
+    is_used: bool,
+}
+
+/// See the module.
+pub struct Outgoing {
+    sent: [Sent; BATCHES],
+    /// In this round of the hand only what does not compress, and whether something of it was found.
+    raw_only: bool,
+    found: bool,
+}
+
+// SAFETY: the items are reached only through the lock around this.
+unsafe impl Send for Outgoing {}
+
+impl Outgoing {
+    /// Nothing.
+    pub const fn new() -> Self {
+        let none = Sent { post: 0, batch: 0, count: 0, items: core::ptr::null_mut(), is_used: false };
+        let other = Sent { post: 0, batch: 0, count: 0, items: core::ptr::null_mut(), is_used: false };
+        Outgoing { sent: [none, other], raw_only: true, found: false }
+    }
+
+    /// Takes the memory for lists; once.
+    pub fn prepare(&mut self, arena: &Arena) -> sys::Result<()> {
+        for sent in &mut self.sent {
+            if sent.items.is_null() {
+                let place = arena.reserve(BLOCKS * size_of::<Item>(), 64).ok_or(sys::Errno::NOMEM)?;
+                sent.items = place as *mut Item;
+            }
+        }
+        Ok(())
+    }
+
+    /// In a forked child: what is on its way is the parent's.
+    pub fn forget(&mut self, batches: &Batches) {
+        for sent in self.sent.iter_mut().filter(|sent| sent.is_used) {
+            sent.is_used = false;
+            batches.release(sent.batch);
+        }
+    }
+}
+
+impl Sent {
+    fn items(&mut self) -> &mut [Item] {
+        // SAFETY: memory for so many, zeroed at first, made by `prepare` and reached through the lock alone.
+        unsafe { core::slice::from_raw_parts_mut(self.items, BLOCKS) }
+    }
+}
+
+impl Runtime {
+    /// Whether something may be spilled that takes memory now.
+    pub fn can_spill(&self) -> bool {
+        self.spill.is_open() && self.slot().payload.load(Relaxed) > 0
+    }
+
+    /// Whether it is time for that: memory is owed, and the store is what takes it.
+    fn wants_spill(&self) -> bool {
+        let paranoid = self.shared().flags.load(Relaxed) & shared::flags::PARANOID != 0;
+        self.spill.is_open()
+            && (paranoid
+                || self.squeeze.load(Relaxed)
+                || self.is_tight() && self.debt.load(Relaxed) > -self.margin.load(Relaxed))
+    }
+
+    /// A compressor's part. Returns whether anything was done.
+    pub fn spill_some(&self, worker: &mut Worker) -> bool {
+        let Some(area) = self.spill.area() else { return false };
+        let Some(mut out) = self.spill.out.try_lock() else { return false };
+        let mut worked = false;
+        for (sent, still) in out.sent.iter_mut().zip(&self.spill.still).filter(|(sent, _)| sent.is_used) {
+            if self.take_answer(area, sent) {
+                still.set(u64::MAX, 0);
+                worked = true;
+            }
+        }
+        worked |= self.spill.batches.any_dead() && self.tell_dead(area);
+        if self.wants_spill()
+            && self.pause.load(Relaxed) == 0
+            && let Some(number) = out.sent.iter().position(|sent| !sent.is_used)
+        {
+            worked |= self.send(area, &mut out, number, worker);
+        }
+        let in_flight = out.sent.iter().filter(|sent| sent.is_used).count();
+        self.spill.in_flight.store(in_flight as u32, Relaxed);
+        worked
+    }
+
+    /// Fills a batch and asks for it to be kept.
+    fn send(&self, area: &'static Area, out: &mut Outgoing, number: usize, worker: &mut Worker) -> bool {
+        let Some(post) = area.take(self.pid.load(Relaxed), false) else { return false };
+        let batch = area.next_batch.fetch_add(1, Relaxed);
+        let Some(index) = self.spill.batches.add(batch, &self.arena) else {
+            free_post(area, post);
+            return false;
+        };
+        let room = (area.batch_bytes.load(Relaxed) as usize).min(area::BUFFER);
+        // SAFETY: the post's buffer, within the mapping; the post was taken, so nobody who keeps to the rules uses it.
+        let buffer = unsafe { core::slice::from_raw_parts_mut(area.buffer(post), room) };
+        let mut batch = Batch::new(batch, buffer);
+        self.spill.still[number].set(0, u64::MAX);
+        let count = self.gather(&mut batch, out, number, worker);
+        let pages = out.sent[number].items()[..count].iter().map(|item| item.page);
+        let (first, last) =
+            pages.fold((u64::MAX, 0), |(first, last), page| (first.min(page), last.max(page)));
+        self.spill.still[number].set(first, last);
+        if count == 0 {
+            self.spill.batches.release(index);
+            free_post(area, post);
+            return false;
+        }
+        let bytes = batch.len();
+        let sent = &mut out.sent[number];
+        (sent.post, sent.batch, sent.count, sent.is_used) = (post, index, count, true);
+        fill(&area.posts[post], kind::PUT, batch.number(), 0, bytes);
+        post_question(area, post);
+        true
+    }
+
+    /// Goes on with the hand until the batch is full. Returns how many blocks it has.
+    fn gather(&self, batch: &mut Batch<'_>, out: &mut Outgoing, number: usize, worker: &mut Worker) -> usize {
+        let (mut count, mut looks) = (0, 0);
+        // Once round at most, and one more for all if nothing was found that does not compress.
+        for _ in 0..3 {
+            let from = self.spill.at.load(Relaxed);
+            let raw_only = out.raw_only;
+            let (mut next, mut found) = (0, false);
+            let items = out.sent[number].items();
+            let all = self.table.visit_blocks(from, END, |base, block| {
+                looks += 1;
+                next = base + BLOCK;
+                if block.evicted.load(Relaxed) > 0 {
+                    let before = count;
+                    let start = from.max(base);
+                    if let Some(page) =
+                        self.gather_block(batch, items, &mut count, (start, block), raw_only, worker)
+                    {
+                        next = page;
+                    }
+                    found |= count > before;
+                }
+                let enough = next < base + BLOCK || looks >= LOOKS || self.pause.load(Relaxed) != 0;
+                if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            out.found |= found;
+            if all.is_break() {
+                self.spill.at.store(next, Relaxed);
+                break;
+            }
+            // The end of a round. All is taken in the next one if nothing was left that does not compress.
+            self.spill.at.store(0, Relaxed);
+            out.raw_only = !raw_only || out.found;
+            out.found = false;
+        }
+        count
+    }
+
+    /// Of one block, from an address on. Returns where to go on if the batch can take no more.
+    fn gather_block(
+        &self,
+        batch: &mut Batch<'_>,
+        items: &mut [Item],
+        count: &mut usize,
+        (start, block): (usize, &Block),
+        raw_only: bool,
+        worker: &mut Worker,
+    ) -> Option<usize> {
+        let (mut left, mut pinned) = (None, false);
+        for (index, entry) in block.entries.iter().enumerate().skip(index_in_block(start)) {
+            let state = entry.load();
+            let State::Stored(name) = state else { continue };
+            let address = start / BLOCK * BLOCK + index * PAGE;
+            if *count == items.len() || self.pause.load(Relaxed) != 0 {
+                left = Some(address);
+                break;
+            }
+            let page = page_number(address);
+            // What does not compress has a large slot: its header needn't be looked at.
+            if raw_only && name.slot_bytes() < PAGE * RAW / 64 {
+                continue;
+            }
+            self.set_reading(worker.number, true);
+            if !entry.replace(state, State::Pinned(name)) {
+                self.set_reading(worker.number, false);
+                continue;
+            }
+            pinned = true;
+            // SAFETY: pinned, and this worker says that it reads.
+            let Ok((codec, payload)) = (unsafe { self.store().get(name, page) }) else { self.fail_corrupt() };
+            let tag = codec.map_or(SAME, |codec| codec.0);
+            let sealed = self.spill.sealer().and_then(|sealer| batch.add(sealer, page, tag, payload));
+            self.set_reading(worker.number, false);
+            entry.replace(State::Pinned(name), State::Stored(name));
+            let Some(place) = sealed else {
+                left = Some(address);
+                break;
+            };
+            items[*count] = Item { page, name: name.to_bits(), offset: place.offset, len: place.len };
+            *count += 1;
+        }
+        if pinned {
+            // Threads that found a pin.
+            self.uffd().wake(start / BLOCK * BLOCK, BLOCK);
+        }
+        left
+    }
+
+    /// Looks whether a batch was kept; then its blobs are freed. Returns whether there was an answer.
+    fn take_answer(&self, area: &'static Area, sent: &mut Sent) -> bool {
+        let post = &area.posts[sent.post % POSTS];
+        if post.state.load(Acquire) != area::state::ANSWERED {
+            return false;
+        }
+        let kept = post.answer.load(Relaxed) == answer::DONE;
+        free_post(area, sent.post);
+        sent.is_used = false;
+        let (batch, count) = (sent.batch, sent.count);
+        let mut spilled = 0;
+        for item in sent.items()[..count].iter().filter(|_| kept) {
+            let Some(name) = Ref::from_bits(item.name) else { continue };
+            let Some(entry) = self.table.entry(item.page as usize * PAGE) else { continue };
+            let spot = Spot { batch, offset: item.offset, len: item.len };
+            // Counted first: the page may be wanted, and have come back, at once.
+            self.spill.batches.need(batch);
+            self.spill.pages.fetch_add(1, Relaxed);
+            if entry.replace(State::Stored(name), State::Spilled(spot)) {
+                self.free(name, item.page);
+                spilled += 1;
+            } else {
+                self.release_spot(spot);
+            }
+        }
+        self.spill.batches.release(batch);
+        self.slot().counters.pages_spilled.fetch_add(spilled, Relaxed);
+        self.given_back.fetch_add(u32::from(spilled > 0), Relaxed);
+        true
+    }
+
+    /// Tells of batches that are not needed any more.
+    fn tell_dead(&self, area: &'static Area) -> bool {
+        let Some(post) = area.take(self.pid.load(Relaxed), false) else { return false };
+        let buffer = area.buffer(post) as *mut u64;
+        let count = self.spill.batches.bury(area::SMALLEST_BATCH / 8, |index, number| {
+            // SAFETY: within the post's buffer, which was taken for this.
+            unsafe { buffer.add(index).write(number.to_le()) };
+        });
+        fill(&area.posts[post], kind::RELEASE, 0, 0, count * 8);
+        post_question(area, post);
+        true
+    }
+}
+
+/// The tag of blocks that are one word repeated.
+pub(super) const SAME: u8 = 0;
+
+/// What a tag says.
+pub(super) fn codec_of(tag: u8) -> Option<CodecId> {
+    (tag != SAME).then_some(CodecId(tag))
+}
