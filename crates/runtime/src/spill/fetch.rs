@@ -54,10 +54,15 @@ impl Queue {
     }
 
     fn pop(&mut self) -> Option<Left> {
-        let fault = self.faults[self.first].take()?;
-        self.first = (self.first + 1) % QUEUE;
-        self.count -= 1;
-        Some(fault)
+        self.count = self.count.checked_sub(1)?;
+        let first = self.first;
+        self.first = (first + 1) % QUEUE;
+        self.faults[first].take()
+    }
+
+    /// Forgets all of them. In place: it is large, and the program's stack may be small.
+    pub fn clear(&mut self) {
+        self.count = 0;
     }
 }
 
@@ -139,17 +144,23 @@ impl Runtime {
         let post = self.take_post(area);
         fill(&area.posts[post % POSTS], kind::GET, fetched.number, first.offset, bytes.min(area::BUFFER));
         let answer = self.ask(area, post);
-        if answer == Some(answer::DONE) {
-            self.open_all(area, post, worker, &fetched, first.offset);
-            free_post(area, post);
-            return Some(fetched);
-        }
+        let opened = match answer {
+            Some(answer::DONE) => self.open_all(area, post, worker, &fetched, first.offset),
+            _ => 0,
+        };
         free_post(area, post);
-        // The page may have gone meanwhile, and its batch with it.
+        if opened > 0 {
+            // The rest may have gone meanwhile, or is asked for again.
+            return Some(Fetched { count: opened, ..fetched });
+        }
+        // The page may have gone meanwhile, and its batch with it; then something else may stand in its place.
         let is_wanted = block.entries[page / PAGE % PAGES].load() == State::Spilled(first)
             && self.spill.batches.number(first.batch) == Some(fetched.number);
         if is_wanted {
             self.fail(match answer {
+                Some(answer::DONE) => {
+                    "a page was spilled, and what the tier gave back is not what it was given: the process is ended, so that it can't go on with wrong data"
+                }
                 Some(answer::AWAY) => {
                     "a page was spilled to a tier that does not answer, and it was waited for as long as --spill-patience says: the process is ended"
                 }
@@ -162,8 +173,15 @@ impl Runtime {
         None
     }
 
-    /// Opens the blocks that stand in a post's buffer.
-    fn open_all(&self, area: &Area, post: usize, worker: &mut Worker, fetched: &Fetched, offset: u32) {
+    /// Opens the blocks that stand in a post's buffer, up to the first that does not open. Returns how many.
+    fn open_all(
+        &self,
+        area: &Area,
+        post: usize,
+        worker: &mut Worker,
+        fetched: &Fetched,
+        offset: u32,
+    ) -> usize {
         for (index, spot) in fetched.spots.iter().take(fetched.count).flatten().enumerate() {
             let len = spot.len as usize;
             // Out of the memory that others can write to: what was opened must not change any more.
@@ -183,11 +201,10 @@ impl Runtime {
                     .is_ok()
             });
             if !done {
-                self.fail(
-                    "a page was spilled, and what the tier gave back is not what it was given: the process is ended, so that it can't go on with wrong data",
-                );
+                return index;
             }
         }
+        fetched.count
     }
 
     /// In a process where nothing else runs: the page that was spilled there.

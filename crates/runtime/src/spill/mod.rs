@@ -141,7 +141,7 @@ impl Spill {
         self.out.lock().forget(&self.batches);
         self.in_flight.store(0, Relaxed);
         self.still.iter().for_each(|still| still.set(u64::MAX, 0));
-        *self.queue.lock() = Queue::new();
+        self.queue.lock().clear();
     }
 }
 
