@@ -3,6 +3,8 @@
 # Seeds are new every time and printed by the program, so that a failure can
 # be repeated with --seed.
 #
+# What is spilled goes to /var/tmp, or to what SPILL_TO names.
+#
 # usage: torture.sh MEMFOLD TORTURE SECONDS [quick]     SECONDS in all
 #
 # `quick` runs some of the cases one by one as well, so that a failure in one
@@ -17,7 +19,9 @@ rows="96M 128M 4
 56M 96M 6
 128M 160M 3
 96M 128M 4 --paranoid
-1G 128M 3 --proactive=0.1 --stall=50%"
+1G 128M 3 --proactive=0.1 --stall=50%
+40M 160M 3 --spill ${SPILL_TO:-/var/tmp}
+1G 96M 3 --paranoid --spill ${SPILL_TO:-/var/tmp}"
 if [ "${4:-}" = quick ]; then
     for case in malloc madvise random protect shared threads io context signals spawn exec brk code filemap eintr fuse daemon,random; do
         rows="$rows

@@ -314,7 +314,7 @@ impl Handler {
         self.clock += 1;
         let clock = self.clock;
         if let Some(stream) = self.streams.iter_mut().find(|s| s.next == page) {
-            stream.run = (stream.run * 2).min(ZERO_RUN);
+            stream.run = (stream.run * 2).clamp(1, ZERO_RUN);
             stream.used = clock;
             return stream.run;
         }
@@ -533,7 +533,8 @@ impl Handler {
             counters.pages_prefetched.fetch_add(done as u64 - faulted, Relaxed);
             probe!(runtime_restore, fault.page, done);
             runtime.change_debt((done * PAGE) as i64);
-            if asked {
+            // Of what was spilled the handler has noted it.
+            if asked && batch.is_none() {
                 self.expect_next(fault.page, done);
             }
         }

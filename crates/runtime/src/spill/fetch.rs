@@ -66,6 +66,12 @@ impl Queue {
     }
 }
 
+impl Default for Queue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 /// Blocks that follow each other in a batch.
 #[derive(Clone, Copy)]
 pub struct Fetched {

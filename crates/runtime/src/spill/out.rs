@@ -64,9 +64,7 @@ unsafe impl Send for Outgoing {}
 impl Outgoing {
     /// Nothing.
     pub const fn new() -> Self {
-        let none = Sent { post: 0, batch: 0, count: 0, items: core::ptr::null_mut(), is_used: false };
-        let other = Sent { post: 0, batch: 0, count: 0, items: core::ptr::null_mut(), is_used: false };
-        Outgoing { sent: [none, other], raw_only: true, found: false }
+        Outgoing { sent: [const { Sent::none() }; BATCHES], raw_only: true, found: false }
     }
 
     /// Takes the memory for lists; once.
@@ -89,7 +87,17 @@ impl Outgoing {
     }
 }
 
+impl Default for Outgoing {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Sent {
+    const fn none() -> Self {
+        Sent { post: 0, batch: 0, count: 0, items: core::ptr::null_mut(), is_used: false }
+    }
+
     fn items(&mut self) -> &mut [Item] {
         // SAFETY: memory for so many, zeroed at first, made by `prepare` and reached through the lock alone.
         unsafe { core::slice::from_raw_parts_mut(self.items, BLOCKS) }
