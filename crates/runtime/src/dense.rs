@@ -103,6 +103,11 @@ impl Runtime {
         }
     }
 
+    /// Whether a block that was found some time ago still has the entry of that page.
+    pub fn is_block_at(&self, page: usize, block: &Block) -> bool {
+        self.table.block(page).is_some_and(|now| core::ptr::eq(now, block))
+    }
+
     fn densify_page(&self, worker: &mut Worker, page: usize, block: &Block, index: usize) {
         let entry = &block.entries[index];
         let state = entry.load();
@@ -111,6 +116,13 @@ impl Runtime {
         self.set_reading(worker.number, true);
         if !entry.replace(state, State::Pinned(name)) {
             self.set_reading(worker.number, false);
+            return;
+        }
+        if !self.is_block_at(page, block) {
+            // It was taken out meanwhile, and stands for other addresses by now.
+            self.set_reading(worker.number, false);
+            entry.replace(State::Pinned(name), state);
+            self.uffd().wake(PAGE, END - PAGE);
             return;
         }
         // SAFETY: pinned, and this worker says that it reads.

@@ -50,6 +50,7 @@ impl Runtime {
             self.bring_all_back();
             self.unregister_all(maps);
             self.end_handlers();
+            self.tell_spill_ends();
             for gauge in [&slot.payload, &slot.overhead, &slot.standby] {
                 gauge.store(0, Relaxed);
             }

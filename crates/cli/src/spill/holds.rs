@@ -32,6 +32,8 @@ pub struct Holds {
     /// By processes; those that hold nothing are there too.
     of: HashMap<u32, HashSet<u64>>,
     aside: Vec<Aside>,
+    /// Held by nobody, and still to be deleted.
+    forgone: Vec<u64>,
     /// How many hold a batch, what is set aside included.
     count: HashMap<u64, u32>,
 }
@@ -48,6 +50,12 @@ impl Holds {
         if self.of.entry(pid).or_default().insert(batch) {
             *self.count.entry(batch).or_default() += 1;
         }
+    }
+
+    /// Nobody waited for a batch when it was kept: it goes at the next sweep.
+    pub fn forgo(&mut self, pid: u32, batch: u64) {
+        let free = self.release(pid, &[batch]);
+        self.forgone.extend(free);
     }
 
     /// The process needs these no more.
@@ -79,7 +87,7 @@ impl Holds {
     /// Forgets processes that are gone.
     pub fn sweep(&mut self, is_gone: impl Fn(u32) -> bool) -> Vec<u64> {
         let gone: Vec<u32> = self.of.keys().copied().filter(|pid| is_gone(*pid)).collect();
-        let mut free = Vec::new();
+        let mut free = std::mem::take(&mut self.forgone);
         for pid in gone {
             free.extend(self.begin(pid));
             self.of.remove(&pid);

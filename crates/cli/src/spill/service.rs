@@ -1,13 +1,15 @@
 //! Threads that serve the questions of the tree's processes: see `memfold_runtime::spill::area`.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use memfold_runtime::spill::area::{Area, BUFFER, NOBODY, POSTS, answer, kind, state};
+use memfold_runtime::spill::area::{Area, BUFFER, NOBODY, POSTS, Word, answer, kind, state};
 use memfold_spill::{Engine, Health, Tier, Trouble};
+use nix::errno::Errno;
+use nix::unistd::Pid;
 use serde::Serialize;
 
 use super::Spill;
@@ -17,6 +19,8 @@ use crate::{procfs, sys};
 
 /// Questions that are answered at the same time; puts are not among them.
 const THREADS: usize = 6;
+/// Of them, so many wait for a tier at most.
+const GETTING: u32 = 4;
 const STACK: usize = 256 << 10;
 /// Between two looks, at least.
 const LOOK: Duration = Duration::from_millis(500);
@@ -44,6 +48,8 @@ struct State {
     area: &'static Area,
     holds: Mutex<Holds>,
     is_ending: AtomicBool,
+    /// Threads that wait for a tier.
+    getting: AtomicU32,
 }
 
 /// See the module.
@@ -57,7 +63,12 @@ pub struct Service {
 impl Service {
     /// Starts the threads.
     pub fn start(area: &'static Area, tier: Box<dyn Tier>, spill: &Spill) -> Self {
-        let state = State { area, holds: Mutex::default(), is_ending: AtomicBool::new(false) };
+        let state = State {
+            area,
+            holds: Mutex::default(),
+            is_ending: AtomicBool::new(false),
+            getting: AtomicU32::new(0),
+        };
         Self::go_on(Arc::new(state), tier, spill.patience)
     }
 
@@ -77,16 +88,19 @@ impl Service {
 
     /// Looks after what processes have left behind that are gone.
     pub fn sweep(&self) {
-        let free = self.state.lock().sweep(|pid| procfs::has_ended(pid as i32));
+        let free = self.state.lock().sweep(is_gone);
         if let Some(engine) = &self.engine {
             self.state.let_go(engine, free);
         }
         let area = self.state.area;
         for (number, post) in area.posts.iter().enumerate() {
-            let (found, pid) = (post.state.load(Acquire), post.pid.load(Acquire));
+            let now = post.load();
             // Nobody will ask, or take the answer.
-            let is_left = pid == NOBODY || pid != 0 && procfs::has_ended(pid as i32);
-            if matches!(found, state::TAKEN | state::ANSWERED) && is_left && area.free(number, found) {
+            let is_left = now.pid() == NOBODY || now.pid() != 0 && is_gone(now.pid());
+            if matches!(now.state(), state::TAKEN | state::ASKED | state::ANSWERED)
+                && is_left
+                && area.free(number, now)
+            {
                 sys::futex_wake(&area.freed);
             }
         }
@@ -110,9 +124,11 @@ impl Service {
     /// The program has ended. If others of its tree live on that hold something, a process is left behind that serves them until they end.
     pub fn end(mut self) {
         self.sweep();
-        let must_stay = self.state.lock().any();
+        let area = self.state.area;
         let Some(tier) = self.stop() else { return };
-        if !must_stay {
+        // Now nothing more can come to be held.
+        if !self.state.lock().any() {
+            area.server.store(0, Release);
             return;
         }
         let (state, patience) = (self.state.clone(), self.patience);
@@ -127,15 +143,19 @@ impl Service {
                 service.end();
                 sys::exit_now(0);
             }
-            Ok(sys::Fork::Parent(_)) => {}
-            Err(error) => say(&format!(
-                "processes live on that have spilled memory, and nobody can serve them ({}): they will be ended when they touch it",
-                error.desc()
-            )),
+            // Before this process is gone.
+            Ok(sys::Fork::Parent(child)) => area.server.store(child.as_raw() as u32, Release),
+            Err(error) => {
+                area.server.store(0, Release);
+                say(&format!(
+                    "processes live on that have spilled memory, and nobody can serve them ({}): they will be ended when they touch it",
+                    error.desc()
+                ));
+            }
         }
     }
 
-    /// Ends the threads, and gives the tier back.
+    /// Ends the threads, and gives the tier back. Who asks meanwhile waits: somebody may come after.
     fn stop(&mut self) -> Option<Box<dyn Tier>> {
         let area = self.state.area;
         area.is_open.store(0, Release);
@@ -145,11 +165,19 @@ impl Service {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        area.server.store(0, Release);
         self.state.is_ending.store(false, Release);
         // A second owner would be a thread, and all have ended.
-        Arc::into_inner(self.engine.take()?)?.stop()
+        let tier = Arc::into_inner(self.engine.take()?)?.stop();
+        area.is_open.store(0, Release);
+        tier
     }
+}
+
+/// Whether a process has ended for sure: what can't be seen may be there.
+fn is_gone(pid: u32) -> bool {
+    let Ok(pid) = i32::try_from(pid) else { return true };
+    let asked = nix::sys::signal::kill(Pid::from_raw(pid), None);
+    asked == Err(Errno::ESRCH) || procfs::stat(pid).is_some() && procfs::has_ended(pid)
 }
 
 fn heed(area: &Area, name: &str, health: &Health) {
@@ -164,11 +192,17 @@ fn heed(area: &Area, name: &str, health: &Health) {
     }
 }
 
-fn answer_with(area: &Area, number: usize, what: u32) {
+/// Answers a question; `false` if nobody waits for it any more.
+fn answer_with(area: &Area, number: usize, busy: Word, what: u32) -> bool {
     let post = &area.posts[number];
     post.answer.store(what, Relaxed);
-    post.state.store(state::ANSWERED, Release);
-    sys::futex_wake(&post.state);
+    let is_awaited = post.change(busy, busy.with(state::ANSWERED));
+    if is_awaited {
+        sys::futex_wake(post.futex());
+    } else if area.free(number, busy.left()) {
+        sys::futex_wake(&area.freed);
+    }
+    is_awaited
 }
 
 impl State {
@@ -183,11 +217,24 @@ impl State {
             let mut found = false;
             // What threads wait for stands at the end.
             for number in (0..POSTS).rev() {
-                let asked =
-                    area.posts[number].state.compare_exchange(state::ASKED, state::BUSY, AcqRel, Relaxed);
-                if asked.is_ok() {
+                let post = &area.posts[number];
+                let asked = post.load();
+                if asked.state() != state::ASKED {
+                    continue;
+                }
+                // A tier that is away must not keep all threads: a fork or a new program waits for an answer, too.
+                let is_get = post.kind.load(Relaxed) == kind::GET;
+                if is_get && self.getting.fetch_add(1, AcqRel) >= GETTING {
+                    self.getting.fetch_sub(1, AcqRel);
+                    continue;
+                }
+                let busy = asked.with(state::BUSY);
+                if post.change(asked, busy) {
                     found = true;
-                    self.answer(engine, number);
+                    self.answer(engine, number, busy);
+                }
+                if is_get {
+                    self.getting.fetch_sub(1, AcqRel);
                 }
             }
             if self.is_ending.load(Acquire) {
@@ -199,10 +246,10 @@ impl State {
         }
     }
 
-    fn answer(self: &Arc<Self>, engine: &Arc<Engine>, number: usize) {
+    fn answer(self: &Arc<Self>, engine: &Arc<Engine>, number: usize, busy: Word) {
         let area = self.area;
         let post = &area.posts[number];
-        let (pid, batch, from) = (post.pid.load(Acquire), post.batch.load(Relaxed), post.from.load(Relaxed));
+        let (pid, batch, from) = (busy.pid(), post.batch.load(Relaxed), post.from.load(Relaxed));
         let len = (post.len.load(Relaxed) as usize).min(BUFFER);
         match post.kind.load(Relaxed) {
             kind::PUT => {
@@ -212,14 +259,14 @@ impl State {
                 unsafe { std::ptr::copy_nonoverlapping(area.buffer(number), bytes.as_mut_ptr(), len) };
                 let state = self.clone();
                 engine.put(batch, bytes, move |result| {
+                    // Held before it is said: from then on the process may count on it.
                     if result.is_ok() {
                         state.lock().add(pid, batch);
                     }
-                    answer_with(
-                        state.area,
-                        number,
-                        if result.is_ok() { answer::DONE } else { answer::LATER },
-                    );
+                    let what = if result.is_ok() { answer::DONE } else { answer::LATER };
+                    if !answer_with(state.area, number, busy, what) && result.is_ok() {
+                        state.lock().forgo(pid, batch);
+                    }
                 });
             }
             kind::GET => {
@@ -230,7 +277,7 @@ impl State {
                     Err(Trouble::Lost) => answer::LOST,
                     Err(_) => answer::AWAY,
                 };
-                answer_with(area, number, what);
+                answer_with(area, number, busy, what);
             }
             kind::RELEASE => {
                 let numbers = area.buffer(number).cast::<u64>();
@@ -238,7 +285,7 @@ impl State {
                 let numbers: Vec<u64> =
                     (0..len / 8).map(|index| unsafe { numbers.add(index).read() }).collect();
                 self.let_go(engine, self.lock().release(pid, &numbers));
-                area.free(number, state::BUSY);
+                let _ = area.free(number, busy) || area.free(number, busy.left());
                 sys::futex_wake(&area.freed);
             }
             what => {
@@ -255,7 +302,7 @@ impl State {
                     _ => Vec::new(),
                 };
                 self.let_go(engine, free);
-                answer_with(area, number, answer::DONE);
+                answer_with(area, number, busy, answer::DONE);
             }
         }
     }
@@ -263,8 +310,17 @@ impl State {
     /// The process has become another program, which waits for no answer.
     fn forget_questions_of(&self, pid: u32, but: usize) {
         for (number, post) in self.area.posts.iter().enumerate().filter(|(number, _)| *number != but) {
-            if post.pid.compare_exchange(pid, NOBODY, AcqRel, Relaxed).is_ok() {
-                self.area.free(number, state::ASKED);
+            let now = post.load();
+            if now.pid() != pid || now.state() == state::FREE {
+                continue;
+            }
+            // What is being served is freed when it has been.
+            let is_busy = now.state() == state::BUSY && post.change(now, now.left());
+            if !is_busy {
+                // It may have been answered just now.
+                if !self.area.free(number, now) {
+                    self.area.free(number, now.with(state::ANSWERED));
+                }
             }
         }
     }

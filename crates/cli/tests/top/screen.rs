@@ -11,9 +11,9 @@ use super::program::{Program, as_another_user, tree};
 use super::terminal::{self, DOWN, ENTER, RIGHT, Terminal, UP};
 use super::{MIB, exposition, top};
 
-const TITLES: [&str; 13] = [
-    "PID", "STATE", "LOGICAL", "RESIDENT", "STANDBY", "PAYLOAD", "OVERHEAD", "SAVED", "RATIO", "FAULTS/s",
-    "FAULT", "STALL", "COMMAND",
+const TITLES: [&str; 14] = [
+    "PID", "STATE", "LOGICAL", "RESIDENT", "STANDBY", "PAYLOAD", "OVERHEAD", "SPILLED", "SAVED", "RATIO",
+    "FAULTS/s", "FAULT", "STALL", "COMMAND",
 ];
 
 fn screen(words: &[&str], lines: u16, columns: u16) -> Terminal {
@@ -92,7 +92,7 @@ fn a_busy_program_is_seen_in_every_way() {
     let line = terminal.lines()[3].clone();
     let cells: Vec<_> = line.split_whitespace().collect();
     assert_eq!((cells[0], cells[1], *cells.last().unwrap()), (pid.as_str(), "paging", "python3"));
-    for (at, name) in [(2, "logical_bytes"), (3, "resident_bytes"), (7, "saved_bytes")] {
+    for (at, name) in [(2, "logical_bytes"), (3, "resident_bytes"), (8, "saved_bytes")] {
         let (there, here) = (bytes(cells[at]), number(&of_process, name));
         assert!((there - here).abs() < 0.3 * here, "{name}: {there}, {here}: {line}");
     }

@@ -32,7 +32,7 @@ pub const SMALLEST_BATCH: usize = 64 << 10;
 /// A batch is so small a part of the limit, as far as it may be.
 const PART: u64 = 256;
 
-/// See [`Post::pid`].
+/// Stands for a process that has become another program, and waits for no answer.
 pub const NOBODY: u32 = u32::MAX;
 
 /// State of a [`Post`].
@@ -111,10 +111,8 @@ pub struct Area {
 /// One question.
 #[repr(C, align(64))]
 pub struct Post {
-    /// One of [`state`].
-    pub state: AtomicU32,
-    /// Who asks; 0 where it is free, or was just taken, and [`NOBODY`] where who asked has become another program.
-    pub pid: AtomicU32,
+    /// A [`Word`].
+    word: AtomicU64,
     /// One of [`kind`].
     pub kind: AtomicU32,
     /// One of [`answer`].
@@ -125,6 +123,67 @@ pub struct Post {
     pub from: AtomicU32,
     /// See [`kind`].
     pub len: AtomicU32,
+}
+
+/// How a post is: changed as a whole, so that nobody frees what is another's by now.
+///
+/// ```text
+/// 63 .. 32 process   31 .. 8 how often it was taken   7 .. 0 state        the lower half is the futex
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Word(u64);
+
+impl Word {
+    /// Of no post that was ever taken.
+    pub const NONE: Word = Word(0);
+
+    /// One of [`state`].
+    pub fn state(self) -> u32 {
+        self.0 as u32 & 0xff
+    }
+
+    /// Who has taken it.
+    pub fn pid(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// The same in another state.
+    pub fn with(self, state: u32) -> Self {
+        Word(self.0 & !0xff | u64::from(state))
+    }
+
+    /// The same, and nobody waits for it.
+    pub fn left(self) -> Self {
+        Word(self.0 & u64::from(u32::MAX) | u64::from(NOBODY) << 32)
+    }
+
+    /// What a futex on it should hold.
+    pub fn low(self) -> u32 {
+        self.0 as u32
+    }
+
+    fn taken_by(self, pid: u32) -> Self {
+        let count = ((self.0 as u32 >> 8) + 1) << 8;
+        Word(u64::from(pid) << 32 | u64::from(count | state::TAKEN))
+    }
+}
+
+impl Post {
+    /// How it is.
+    pub fn load(&self) -> Word {
+        Word(self.word.load(Acquire))
+    }
+
+    /// Changes it, if it is `from`.
+    pub fn change(&self, from: Word, to: Word) -> bool {
+        self.word.compare_exchange(from.0, to.0, AcqRel, Relaxed).is_ok()
+    }
+
+    /// What who waits for it sleeps on.
+    pub fn futex(&self) -> &AtomicU32 {
+        // SAFETY: the lower half of an atomic number, on machines where that comes first, is one: the kernel looks at it alone.
+        unsafe { &*(&raw const self.word).cast::<AtomicU32>() }
+    }
 }
 
 /// The whole file.
@@ -168,35 +227,31 @@ impl Area {
         (Self::HEAD + POSTS * self.batch_bytes.load(Relaxed) as usize) as u64
     }
 
-    /// Makes a post free that was in state `from`. `false` if it was not.
-    pub fn free(&self, number: usize, from: u32) -> bool {
-        let post = &self.posts[number % POSTS];
-        // Before it is free: who takes it next must not be taken for who had it.
-        let pid = post.pid.swap(0, AcqRel);
-        let is_free = post.state.compare_exchange(from, state::FREE, AcqRel, Relaxed).is_ok();
+    /// Makes a post free that is so. `false` if it is not any more.
+    pub fn free(&self, number: usize, from: Word) -> bool {
+        let is_free = self.posts[number % POSTS].change(from, from.with(state::FREE));
         if is_free {
             self.freed.fetch_add(1, Release);
-        } else {
-            post.pid.store(pid, Release);
         }
         is_free
     }
 
     /// Takes a free post for `pid`; some are for gets alone.
-    pub fn take(&self, pid: u32, for_get: bool) -> Option<usize> {
+    pub fn take(&self, pid: u32, for_get: bool) -> Option<(usize, Word)> {
         let last = if for_get { POSTS } else { POSTS - FOR_GETS };
         // Gets begin with those that are theirs.
         let mut numbers = (0..last).map(|number| if for_get { POSTS - 1 - number } else { number });
-        numbers.find(|number| {
-            let post = &self.posts[*number];
-            let taken = post.state.compare_exchange(state::FREE, state::TAKEN, AcqRel, Relaxed).is_ok();
-            if taken {
-                post.pid.store(pid, Release);
-            }
-            taken
+        numbers.find_map(|number| {
+            let post = &self.posts[number];
+            let free = post.load();
+            let taken = free.taken_by(pid);
+            (free.state() == state::FREE && post.change(free, taken)).then_some((number, taken))
         })
     }
 }
+
+#[cfg(target_endian = "big")]
+compile_error!("the futex of a post is its first half");
 
 const _: () = assert!(BUFFER.is_multiple_of(4096) && BUFFER <= 1 << 18);
 

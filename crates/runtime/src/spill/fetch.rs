@@ -45,6 +45,11 @@ impl Queue {
     }
 
     fn push(&mut self, left: Left) -> bool {
+        // A thread that a signal has interrupted touches it again.
+        let mut waiting = (0..self.count).filter_map(|at| self.faults[(self.first + at) % QUEUE]);
+        if waiting.any(|other| other.fault.page == left.fault.page) {
+            return true;
+        }
         if self.count == QUEUE {
             return false;
         }
@@ -147,14 +152,18 @@ impl Runtime {
         let (first, last) = (fetched.spots[0]?, fetched.spots[fetched.count - 1]?);
         let area = self.spill.area()?;
         let bytes = (last.end() - first.offset) as usize;
-        let post = self.take_post(area);
-        fill(&area.posts[post % POSTS], kind::GET, fetched.number, first.offset, bytes.min(area::BUFFER));
-        let answer = self.ask(area, post);
-        let opened = match answer {
-            Some(answer::DONE) => self.open_all(area, post, worker, &fetched, first.offset),
-            _ => 0,
-        };
-        free_post(area, post);
+        let mut answer = None;
+        let mut opened = 0;
+        if let Some((post, taken)) = self.take_post(area) {
+            fill(&area.posts[post % POSTS], kind::GET, fetched.number, first.offset, bytes.min(area::BUFFER));
+            if let Some((what, answered)) = self.ask(area, post, taken) {
+                answer = Some(what);
+                if what == answer::DONE {
+                    opened = self.open_all(area, post, worker, &fetched, first.offset);
+                }
+                free_post(area, post, answered);
+            }
+        }
         if opened > 0 {
             // The rest may have gone meanwhile, or is asked for again.
             return Some(Fetched { count: opened, ..fetched });

@@ -26,7 +26,7 @@ use core::ffi::CStr;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-use area::{Area, POSTS, Post, answer, kind, seal};
+use area::{Area, POSTS, Post, Word, answer, kind, seal};
 pub use batches::{Batches, Spot};
 pub use fetch::{Queue, fetcher};
 use memfold_spill::Sealer;
@@ -180,30 +180,47 @@ impl Runtime {
         self.spill.batches.release(spot.batch);
     }
 
-    /// Takes a post; waits for one if there is none.
-    fn take_post(&self, area: &'static Area) -> usize {
+    /// Takes a post; waits for one if there is none. `None` if nobody is there who serves them.
+    fn take_post(&self, area: &'static Area) -> Option<(usize, Word)> {
+        let mut begin = sys::now_ns();
         loop {
             let seen = area.freed.load(Acquire);
-            if let Some(number) = area.take(self.pid.load(Relaxed), true) {
-                return number;
+            if let Some(taken) = area.take(self.pid.load(Relaxed), true) {
+                return Some(taken);
             }
             let _ = sys::futex_wait(&area.freed, seen, Some(LOOK_NS / 100), true);
+            if sys::now_ns() - begin > LOOK_NS {
+                begin = sys::now_ns();
+                if is_left_alone(area) {
+                    return None;
+                }
+            }
         }
     }
 
-    /// Asks, and waits for the answer; `None` if nobody is there who could give it.
-    fn ask(&self, area: &'static Area, number: usize) -> Option<u32> {
-        post_question(area, number);
+    /// Asks, and waits for the answer; `None` if nobody is there who could give it. The post is the caller's to give back if there is one.
+    fn ask(&self, area: &'static Area, number: usize, taken: Word) -> Option<(u32, Word)> {
         let post = &area.posts[number % POSTS];
+        post_question(area, number, taken);
+        let (asked, answered) = (taken.with(area::state::ASKED), taken.with(area::state::ANSWERED));
         loop {
-            let now = post.state.load(Acquire);
-            if now == area::state::ANSWERED {
-                return Some(post.answer.load(Relaxed));
+            let now = post.load();
+            if now == answered {
+                return Some((post.answer.load(Relaxed), now));
+            }
+            if now != asked && now != taken.with(area::state::BUSY) {
+                // Somebody has scribbled there.
+                return None;
+            }
+            if area.server.load(Relaxed) == 0 {
+                post.change(asked, asked.with(area::state::FREE));
+                return None;
             }
             let timed_out =
-                sys::futex_wait(&post.state, now, Some(LOOK_NS), true) == Err(sys::Errno::TIMEDOUT);
-            let server = area.server.load(Relaxed);
-            if timed_out && (server == 0 || has_ended(server)) {
+                sys::futex_wait(post.futex(), now.low(), Some(LOOK_NS), true) == Err(sys::Errno::TIMEDOUT);
+            if timed_out && is_left_alone(area) {
+                // Who comes after the server may be at it already: then it is his to free.
+                post.change(asked, asked.with(area::state::FREE));
                 return None;
             }
         }
@@ -211,11 +228,17 @@ impl Runtime {
 
     /// Asks something short that concerns the process as a whole.
     fn tell(&self, what: u32, batch: u64, from: u32) {
-        let Some(area) = self.spill.area() else { return };
-        let number = self.take_post(area);
+        let Some(area) = self.spill.area().filter(|area| area.server.load(Relaxed) != 0) else { return };
+        let Some((number, taken)) = self.take_post(area) else { return };
         fill(&area.posts[number], what, batch, from, 0);
-        self.ask(area, number);
-        free_post(area, number);
+        if let Some((_, answered)) = self.ask(area, number, taken) {
+            free_post(area, number, answered);
+        }
+    }
+
+    /// The process holds nothing, and waits for nothing.
+    pub fn tell_spill_ends(&self) {
+        self.tell(kind::BEGIN, 0, 0);
     }
 
     /// A program begins.
@@ -253,6 +276,9 @@ fn has_ended(pid: u32) -> bool {
     let Ok(file) = read else { return sys::is_gone(pid) };
     let length = sys::read(file, &mut text).unwrap_or(0);
     sys::close(file);
+    if length == 0 {
+        return sys::is_gone(pid);
+    }
     // The name in parentheses may hold anything.
     let text = &text[..length];
     let state = text.iter().rposition(|byte| *byte == b')').and_then(|at| text.get(at + 2));
@@ -269,15 +295,20 @@ fn fill(post: &Post, what: u32, batch: u64, from: u32, len: usize) {
 }
 
 /// Asks, and goes on.
-fn post_question(area: &Area, number: usize) {
-    area.posts[number % POSTS].state.store(area::state::ASKED, Release);
+fn post_question(area: &Area, number: usize, taken: Word) {
+    area.posts[number % POSTS].change(taken, taken.with(area::state::ASKED));
     area.doorbell.fetch_add(1, Release);
     sys::futex_wake(&area.doorbell, 1, true);
 }
 
 /// The answer was taken, or nothing is to be asked.
-fn free_post(area: &Area, number: usize) {
-    let post = &area.posts[number % POSTS];
-    area.free(number, post.state.load(Relaxed));
+fn free_post(area: &Area, number: usize, from: Word) {
+    area.free(number, from);
     sys::futex_wake(&area.freed, sys::ALL, true);
+}
+
+/// Whether nobody serves the area any more.
+fn is_left_alone(area: &Area) -> bool {
+    let server = area.server.load(Relaxed);
+    server == 0 || has_ended(server)
 }

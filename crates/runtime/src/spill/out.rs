@@ -12,7 +12,7 @@ use memfold::store::Ref;
 use memfold_codec::CodecId;
 use memfold_spill::Batch;
 
-use super::area::{self, Area, POSTS, answer, kind};
+use super::area::{self, Area, POSTS, Word, answer, kind};
 use super::{Batches, Spot, fill, free_post, post_question};
 use crate::arena::Arena;
 use crate::runtime::Runtime;
@@ -43,6 +43,10 @@ struct Item {
 /// A batch on its way.
 struct Sent {
     post: usize,
+    /// How the post was when it was taken.
+    taken: Word,
+    /// Where it is sealed: what others could write to meanwhile would be taken for right.
+    room: *mut u8,
     /// Its index among [`super::Batches`].
     batch: u32,
     count: usize,
@@ -73,6 +77,7 @@ impl Outgoing {
             if sent.items.is_null() {
                 let place = arena.reserve(BLOCKS * size_of::<Item>(), 64).ok_or(sys::Errno::NOMEM)?;
                 sent.items = place as *mut Item;
+                sent.room = arena.reserve(area::BUFFER, 4096).ok_or(sys::Errno::NOMEM)?;
             }
         }
         Ok(())
@@ -95,7 +100,15 @@ impl Default for Outgoing {
 
 impl Sent {
     const fn none() -> Self {
-        Sent { post: 0, batch: 0, count: 0, items: core::ptr::null_mut(), is_used: false }
+        Sent {
+            post: 0,
+            taken: Word::NONE,
+            room: core::ptr::null_mut(),
+            batch: 0,
+            count: 0,
+            items: core::ptr::null_mut(),
+            is_used: false,
+        }
     }
 
     fn items(&mut self) -> &mut [Item] {
@@ -144,15 +157,15 @@ impl Runtime {
 
     /// Fills a batch and asks for it to be kept.
     fn send(&self, area: &'static Area, out: &mut Outgoing, number: usize, worker: &mut Worker) -> bool {
-        let Some(post) = area.take(self.pid.load(Relaxed), false) else { return false };
+        let Some((post, taken)) = area.take(self.pid.load(Relaxed), false) else { return false };
         let batch = area.next_batch.fetch_add(1, Relaxed);
         let Some(index) = self.spill.batches.add(batch, &self.arena) else {
-            free_post(area, post);
+            free_post(area, post, taken);
             return false;
         };
         let room = (area.batch_bytes.load(Relaxed) as usize).min(area::BUFFER);
-        // SAFETY: the post's buffer, within the mapping; the post was taken, so nobody who keeps to the rules uses it.
-        let buffer = unsafe { core::slice::from_raw_parts_mut(area.buffer(post), room) };
+        // SAFETY: memory of this batch's own, as large as a buffer, reached through the lock alone.
+        let buffer = unsafe { core::slice::from_raw_parts_mut(out.sent[number].room, room) };
         let mut batch = Batch::new(batch, buffer);
         self.spill.still[number].set(0, u64::MAX);
         let count = self.gather(&mut batch, out, number, worker);
@@ -162,14 +175,16 @@ impl Runtime {
         self.spill.still[number].set(first, last);
         if count == 0 {
             self.spill.batches.release(index);
-            free_post(area, post);
+            free_post(area, post, taken);
             return false;
         }
         let bytes = batch.len();
+        // SAFETY: the post's buffer, within the mapping and as large; the post was taken, so nobody who keeps to the rules uses it.
+        unsafe { core::ptr::copy_nonoverlapping(batch.bytes().as_ptr(), area.buffer(post), bytes) };
         let sent = &mut out.sent[number];
-        (sent.post, sent.batch, sent.count, sent.is_used) = (post, index, count, true);
+        (sent.post, sent.taken, sent.batch, sent.count, sent.is_used) = (post, taken, index, count, true);
         fill(&area.posts[post], kind::PUT, batch.number(), 0, bytes);
-        post_question(area, post);
+        post_question(area, post, taken);
         true
     }
 
@@ -241,6 +256,13 @@ impl Runtime {
                 continue;
             }
             pinned = true;
+            if !self.is_block_at(address, block) {
+                // It was taken out meanwhile, and stands for other addresses by now.
+                self.set_reading(worker.number, false);
+                entry.replace(State::Pinned(name), State::Stored(name));
+                self.uffd().wake(PAGE, END - PAGE);
+                break;
+            }
             // SAFETY: pinned, and this worker says that it reads.
             let Ok((codec, payload)) = (unsafe { self.store().get(name, page) }) else { self.fail_corrupt() };
             let tag = codec.map_or(SAME, |codec| codec.0);
@@ -264,11 +286,14 @@ impl Runtime {
     /// Looks whether a batch was kept; then its blobs are freed. Returns whether there was an answer.
     fn take_answer(&self, area: &'static Area, sent: &mut Sent) -> bool {
         let post = &area.posts[sent.post % POSTS];
-        if post.state.load(Acquire) != area::state::ANSWERED {
+        let (now, answered) = (post.load(), sent.taken.with(area::state::ANSWERED));
+        let on_its_way = [area::state::ASKED, area::state::BUSY].map(|state| sent.taken.with(state));
+        if on_its_way.contains(&now) {
             return false;
         }
-        let kept = post.answer.load(Relaxed) == answer::DONE;
-        free_post(area, sent.post);
+        // If somebody has scribbled there, nothing is known of it.
+        let kept = now == answered && post.answer.load(Relaxed) == answer::DONE;
+        free_post(area, sent.post, answered);
         sent.is_used = false;
         let (batch, count) = (sent.batch, sent.count);
         let mut spilled = 0;
@@ -294,14 +319,14 @@ impl Runtime {
 
     /// Tells of batches that are not needed any more.
     fn tell_dead(&self, area: &'static Area) -> bool {
-        let Some(post) = area.take(self.pid.load(Relaxed), false) else { return false };
+        let Some((post, taken)) = area.take(self.pid.load(Relaxed), false) else { return false };
         let buffer = area.buffer(post) as *mut u64;
         let count = self.spill.batches.bury(area::SMALLEST_BATCH / 8, |index, number| {
             // SAFETY: within the post's buffer, which was taken for this.
             unsafe { buffer.add(index).write(number.to_le()) };
         });
         fill(&area.posts[post], kind::RELEASE, 0, 0, count * 8);
-        post_question(area, post);
+        post_question(area, post, taken);
         true
     }
 }
