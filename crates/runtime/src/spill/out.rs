@@ -27,6 +27,8 @@ pub(super) const BATCHES: usize = 2;
 const BLOCKS: usize = 1024;
 /// What takes more than this many 64ths of a page does not compress.
 const RAW: usize = 48;
+/// A name may stand for another blob when 65,535 more have been made in its class of sizes. So an answer that comes after so many is not believed.
+const NAMES: u64 = 49_152;
 /// Blocks of the table that are looked at for one batch in vain, before something else is done.
 const LOOKS: usize = 512;
 
@@ -43,6 +45,8 @@ struct Item {
 /// A batch on its way.
 struct Sent {
     post: usize,
+    /// How many blobs the process had made when it was begun.
+    made: u64,
     /// How the post was when it was taken.
     taken: Word,
     /// Where it is sealed: what others could write to meanwhile would be taken for right.
@@ -102,6 +106,7 @@ impl Sent {
     const fn none() -> Self {
         Sent {
             post: 0,
+            made: 0,
             taken: Word::NONE,
             room: core::ptr::null_mut(),
             batch: 0,
@@ -167,6 +172,7 @@ impl Runtime {
         // SAFETY: memory of this batch's own, as large as a buffer, reached through the lock alone.
         let buffer = unsafe { core::slice::from_raw_parts_mut(out.sent[number].room, room) };
         let mut batch = Batch::new(batch, buffer);
+        let made = self.blobs_made();
         self.spill.still[number].set(0, u64::MAX);
         let count = self.gather(&mut batch, out, number, worker);
         let pages = out.sent[number].items()[..count].iter().map(|item| item.page);
@@ -182,6 +188,7 @@ impl Runtime {
         // SAFETY: the post's buffer, within the mapping and as large; the post was taken, so nobody who keeps to the rules uses it.
         unsafe { core::ptr::copy_nonoverlapping(batch.bytes().as_ptr(), area.buffer(post), bytes) };
         let sent = &mut out.sent[number];
+        sent.made = made;
         (sent.post, sent.taken, sent.batch, sent.count, sent.is_used) = (post, taken, index, count, true);
         fill(&area.posts[post], kind::PUT, batch.number(), 0, bytes);
         post_question(area, post, taken);
@@ -283,6 +290,12 @@ impl Runtime {
         left
     }
 
+    /// How many blobs this process has put into its store, about.
+    fn blobs_made(&self) -> u64 {
+        let counters = &self.slot().counters;
+        counters.pages_compressed.load(Relaxed) + counters.pages_densified.load(Relaxed)
+    }
+
     /// Looks whether a batch was kept; then its blobs are freed. Returns whether there was an answer.
     fn take_answer(&self, area: &'static Area, sent: &mut Sent) -> bool {
         let post = &area.posts[sent.post % POSTS];
@@ -292,7 +305,8 @@ impl Runtime {
             return false;
         }
         // If somebody has scribbled there, nothing is known of it.
-        let kept = now == answered && post.answer.load(Relaxed) == answer::DONE;
+        let is_young = self.blobs_made() - sent.made < NAMES;
+        let kept = now == answered && post.answer.load(Relaxed) == answer::DONE && is_young;
         free_post(area, sent.post, answered);
         sent.is_used = false;
         let (batch, count) = (sent.batch, sent.count);
