@@ -244,10 +244,18 @@ impl Runtime {
             }
             core::hint::spin_loop();
         }
+        let mut may_sleep = true;
         loop {
-            if self.moving_to.load(Acquire) != 0 {
+            // Once its message was read, the keeper needs a CPU to go on, and was perhaps woken on this one. If that takes long, there was more
+            // than one message.
+            let is_awaited = !may_sleep || !self.move_seen.load(Acquire);
+            if self.moving_to.load(Acquire) != 0 && is_awaited {
                 self.read_in_place();
-            } else if let Some(order) = self.order.lock_for_a_moment(200_000) {
+                may_sleep = true;
+                continue;
+            }
+            may_sleep = false;
+            if let Some(order) = self.order.lock_for_a_moment(200_000) {
                 return order;
             }
         }
