@@ -46,6 +46,7 @@ pub extern "C" fn compressor(argument: usize) -> ! {
         RUNTIME.fail("no memory is left for a compressor");
     };
     RUNTIME.stoppable.fetch_add(1, AcqRel);
+    sys::set_slice(sys::LONG_SLICE);
     let mut cpu = sys::thread_cpu_ns();
     loop {
         RUNTIME.pause_here();
@@ -173,6 +174,14 @@ impl Runtime {
         }
     }
 
+    /// Between two pages, as long as there is time: a thread that was woken on this CPU goes first. It may have slept so shortly that the kernel
+    /// would let it wait for the next tick, a hundred times as long as a page takes.
+    pub fn let_others_run(&self) {
+        if self.debt.load(Relaxed) < self.margin.load(Relaxed) / 4 {
+            sys::sched_yield();
+        }
+    }
+
     /// Compresses the oldest slot, though there is room, if it lies there for long enough. `false` if there is none.
     fn compress_idle(&self, worker: &mut Worker) -> bool {
         let idle = self.idle_ns.load(Relaxed);
@@ -273,6 +282,7 @@ impl Runtime {
         let (mut same_filled, mut full) = (0, false);
         let tier = self.tier(held.shared.load(Relaxed));
         for (number, made) in made.iter_mut().enumerate().filter(|(number, _)| todo >> number & 1 != 0) {
+            self.let_others_run();
             let index = usize::from(pages[number]);
             let id = page_id(slot, index);
             let owner = held.owners[index].load(Relaxed);

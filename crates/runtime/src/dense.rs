@@ -140,5 +140,6 @@ impl Runtime {
             self.slot().counters.pages_densified.fetch_add(1, Relaxed);
         }
         self.uffd().wake(page, PAGE);
+        self.let_others_run();
     }
 }

@@ -20,6 +20,7 @@
 
 mod hurry;
 mod room;
+mod streams;
 
 use core::sync::atomic::Ordering::*;
 
@@ -31,6 +32,8 @@ use crate::journal::Record;
 use crate::lock::Guard;
 use crate::order::{Fault, Order};
 use crate::pagemap::Pagemap;
+use streams::Streams;
+
 use crate::runtime::{RUNTIME, Runtime};
 use crate::sys::{self, Errno, Fd, PAGE, PollFd};
 use crate::table::{PAGES, State, page_number};
@@ -38,20 +41,8 @@ use crate::thread;
 use crate::uffd::{Message, Touch};
 use crate::worker::{RUN, Worker};
 
-/// Sequential streams that a handler follows at the same time.
-const STREAMS: usize = 8;
 /// A touch takes so much longer than is seen of it, ns: until a handler has read of it, and until the thread runs again.
 const UNSEEN_NS: u64 = 15_000;
-/// Times that the page of zeros is given at once at most, to a stream of touches of fresh memory.
-const ZERO_RUN: usize = PAGES;
-
-/// Faults that follow each other upwards.
-#[derive(Clone, Copy, Default)]
-struct Stream {
-    next: usize,
-    run: usize,
-    used: u64,
-}
 
 /// What follows from trying to put pages in place.
 #[derive(PartialEq, Eq)]
@@ -71,12 +62,13 @@ fn left_in_block(page: usize) -> usize {
 pub struct Handler {
     pub(crate) runtime: &'static Runtime,
     pub(crate) worker: Worker,
-    streams: [Stream; STREAMS],
-    clock: u64,
+    pub(crate) streams: Streams,
+    /// It fetches what is spilled itself: nobody else's faults wait for it.
+    pub(crate) fetches: bool,
     /// When the last fault on a compressed page was served.
     served_ns: u64,
     /// The CPU that is its own, and the one that it is bound to.
-    cpu: usize,
+    pub(crate) cpu: usize,
     bound: usize,
 }
 
@@ -89,6 +81,7 @@ pub extern "C" fn handler(argument: usize) -> ! {
     };
     handler.cpu = cpu;
     handler.bind(cpu);
+    sys::set_slice(sys::SHORT_SLICE);
     handler.run()
 }
 
@@ -102,8 +95,8 @@ impl Handler {
             runtime,
             // SAFETY: passed on to the caller.
             worker: unsafe { Worker::new(runtime, number) }?,
-            streams: Default::default(),
-            clock: 0,
+            streams: Streams::default(),
+            fetches: false,
             served_ns: 0,
             cpu: 0,
             bound: usize::MAX,
@@ -229,7 +222,8 @@ impl Handler {
         credentials::adopt();
     }
 
-    fn bind(&mut self, cpu: usize) {
+    /// Binds the thread to a CPU.
+    pub(crate) fn bind(&mut self, cpu: usize) {
         if cpu == self.bound {
             return;
         }
@@ -261,19 +255,22 @@ impl Handler {
             self.let_copy(fault);
             return false;
         }
-        let run = self.run_length(fault.page);
+        let run = self.streams.run_length(fault.page);
         probe!(runtime_fault_begin, fault.page, fault.touch == Touch::Write);
         loop {
             let state = self.runtime.table.entry(fault.page).map_or(State::Empty, |entry| entry.load());
             let placed = match state {
                 State::Pinned(_) => return true,
-                State::Spilled(_) if self.leave(fault, begin, run) => return true,
-                State::Spilled(_) => {
-                    if let Some(fetched) = self.runtime.fetch(&mut self.worker, fault.page, run) {
+                State::Spilled(_) if self.fetches => {
+                    if let Some(fetched) = self.runtime.fetch(&mut self.worker, fault.page, run, None) {
                         self.place_fetched(fault, &fetched, begin);
                         return true;
                     }
                     Placed::Retry
+                }
+                State::Spilled(_) => {
+                    self.leave(fault, begin, run);
+                    return true;
                 }
                 State::Standby(_) => self.rescue(fault, run, true).0,
                 State::Stored(_) | State::Zero => {
@@ -307,29 +304,6 @@ impl Handler {
             trail.fault(self.runtime.slot().pid.load(Relaxed), page_number(fault.page), took);
         }
         self.runtime.slot().counters.fault_ns.fetch_add(took, Relaxed);
-    }
-
-    /// How many pages to bring back for a fault at `page`.
-    fn run_length(&mut self, page: usize) -> usize {
-        self.clock += 1;
-        let clock = self.clock;
-        if let Some(stream) = self.streams.iter_mut().find(|s| s.next == page) {
-            stream.run = (stream.run * 2).clamp(1, ZERO_RUN);
-            stream.used = clock;
-            return stream.run;
-        }
-        if let Some(oldest) = self.streams.iter_mut().min_by_key(|s| s.used) {
-            *oldest = Stream { next: page + PAGE, run: 1, used: clock };
-        }
-        1
-    }
-
-    /// Notes where a stream will fault next: after the pages brought back.
-    pub(crate) fn expect_next(&mut self, page: usize, pages: usize) {
-        let clock = self.clock;
-        if let Some(stream) = self.streams.iter_mut().find(|s| s.used == clock) {
-            stream.next = page + pages * PAGE;
-        }
     }
 
     /// How many of `count` pages may be given contents: up to the first guard page. The kernel would copy over a
@@ -382,7 +356,7 @@ impl Handler {
         runtime.change_debt((done * PAGE) as i64);
         runtime.uffd().wake(fault.page, done * PAGE);
         if asked {
-            self.expect_next(fault.page, done);
+            self.streams.expect_next(fault.page, done);
         }
         (Placed::Done, done)
     }
@@ -394,34 +368,38 @@ impl Handler {
         let wanted = run.min(RUN).min(left_in_block(fault.page));
         runtime.set_reading(self.worker.number, true);
         let mut count = 0;
-        if let Some(block) = runtime.table.block(fault.page) {
-            while count < wanted {
-                let page = fault.page + count * PAGE;
-                let entry = &block.entries[page / PAGE % PAGES];
-                let state = entry.load();
-                let into = &mut self.worker.pages[count * PAGE..(count + 1) * PAGE];
-                match state {
-                    State::Zero => into.fill(0),
-                    State::Stored(name) if entry.replace(state, State::Pinned(name)) => {
-                        let owner = page_number(page);
-                        // SAFETY: pinned, and this worker says that it reads.
-                        let loaded =
-                            unsafe { runtime.store().load(name, owner, into, &mut self.worker.decode) };
-                        if loaded.is_err() {
-                            runtime.fail_corrupt();
-                        }
-                    }
-                    _ => break,
-                }
-                found[count] = state;
-                count += 1;
-            }
+        while count < wanted {
+            let Some(state) = self.load(fault.page + count * PAGE, count) else { break };
+            found[count] = state;
+            count += 1;
         }
         runtime.set_reading(self.worker.number, false);
         if count == 0 {
             return (Placed::Retry, 0);
         }
         self.place(fault, &found[..count], None, asked)
+    }
+
+    /// Decompresses a page to place `index` among the worker's, and pins it: `place` takes the pin back. `None` if it is not in the store.
+    /// The worker must have said that it reads.
+    pub(crate) fn load(&mut self, page: usize, index: usize) -> Option<State> {
+        let runtime = self.runtime;
+        let entry = runtime.table.entry(page)?;
+        let state = entry.load();
+        let into = &mut self.worker.pages[index * PAGE..(index + 1) * PAGE];
+        match state {
+            State::Zero => into.fill(0),
+            State::Stored(name) if entry.replace(state, State::Pinned(name)) => {
+                // SAFETY: pinned, and this worker says that it reads.
+                let loaded =
+                    unsafe { runtime.store().load(name, page_number(page), into, &mut self.worker.decode) };
+                if loaded.is_err() {
+                    runtime.fail_corrupt();
+                }
+            }
+            _ => return None,
+        }
+        Some(state)
     }
 
     /// Puts decompressed pages in place if nothing has happened to them. `batch`: what they were spilled with.
@@ -535,7 +513,7 @@ impl Handler {
             runtime.change_debt((done * PAGE) as i64);
             // Of what was spilled the handler has noted it.
             if asked && batch.is_none() {
-                self.expect_next(fault.page, done);
+                self.streams.expect_next(fault.page, done);
             }
         }
         (answer, done)
@@ -591,7 +569,7 @@ impl Handler {
             runtime.change_debt((done * PAGE) as i64);
         }
         runtime.uffd().wake(fault.page, done * PAGE);
-        self.expect_next(fault.page, done);
+        self.streams.expect_next(fault.page, done);
         Placed::Done
     }
 

@@ -100,8 +100,13 @@ impl Follow {
 
     /// The CPU for handler `number`, whose own is `own`.
     pub fn cpu_for(&self, number: usize, own: usize) -> usize {
+        if number == 0 { self.cpu_near(own) } else { own }
+    }
+
+    /// Where the thread runs that has nearly all faults; `own` if there is none.
+    pub fn cpu_near(&self, own: usize) -> usize {
         match self.cpu.load(Relaxed) {
-            cpu if number == 0 && cpu >= 0 && !self.is_spread() => cpu as usize,
+            cpu if cpu >= 0 && !self.is_spread() => cpu as usize,
             _ => own,
         }
     }

@@ -38,6 +38,11 @@ impl Bell {
         self.0.fetch_add(1, Release);
         sys::futex_wake(&self.0, sys::ALL, false);
     }
+    /// Wakes one who waits.
+    pub fn ring_one(&self) {
+        self.0.fetch_add(1, Release);
+        sys::futex_wake(&self.0, 1, false);
+    }
     /// What to hand to [`Bell::wait`] after a last look at the condition.
     pub fn now(&self) -> u32 {
         self.0.load(Acquire)

@@ -50,7 +50,7 @@ impl Runtime {
             self.bring_all_back();
             self.unregister_all(maps);
             self.end_handlers();
-            self.tell_spill_ends();
+            self.tell_spill_begins();
             for gauge in [&slot.payload, &slot.overhead, &slot.standby] {
                 gauge.store(0, Relaxed);
             }
@@ -94,6 +94,7 @@ impl Runtime {
         let Some(mut handler) = (unsafe { Handler::new(self, WORKERS - 1) }) else {
             self.fail("no memory is left to bring evicted pages back");
         };
+        handler.fetches = true;
         // Mappings may move while this goes on, so until a round finds nothing.
         let mut left = (0, State::Empty);
         for _ in 0..1000 {

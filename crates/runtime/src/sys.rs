@@ -287,11 +287,19 @@ pub fn futex_wait(
 /// Every thread that sleeps on a word: the kernel's count is a signed number.
 pub const ALL: u32 = i32::MAX as u32;
 
-/// Wakes up to `count` threads that sleep on `word`.
-pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32, shared: bool) {
+/// Wakes up to `count` threads that sleep on `word`. Returns how many there were.
+pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32, shared: bool) -> usize {
     let operation = if shared { 1 } else { 129 };
     // SAFETY: waking touches no memory of ours.
-    let _ = unsafe { syscall(nr::FUTEX, [word.as_ptr() as usize, operation, count as usize, 0, 0, 0]) };
+    unsafe { syscall(nr::FUTEX, [word.as_ptr() as usize, operation, count as usize, 0, 0, 0]) }.unwrap_or(0)
+}
+
+/// The CPU on which the calling thread runs, for now.
+pub fn cpu() -> usize {
+    let mut cpu = 0u32;
+    // SAFETY: the kernel writes one number.
+    let _ = unsafe { syscall(nr::GETCPU, [&raw mut cpu as usize, 0, 0, 0, 0, 0]) };
+    cpu as usize
 }
 
 /// Writes to a page what is there, atomically, so that a page that was shared
@@ -524,6 +532,40 @@ pub fn bind_to(set: &CpuSet) {
     // SAFETY: the kernel only reads the set.
     let _ = unsafe { syscall(nr::SCHED_SETAFFINITY, args) };
 }
+
+/// How a thread is scheduled: `struct sched_attr` in its first form.
+#[repr(C)]
+#[derive(Default)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// Asks for a slice of so many ns for the calling thread, and leaves all else as it is. A thread with a shorter slice than the one that runs runs at
+/// once when it is woken (Linux 6.12; before that nothing changes), and its share of the CPU is what it was.
+pub fn set_slice(ns: u64) {
+    let mut how = SchedAttr::default();
+    let bytes = size_of::<SchedAttr>();
+    // SAFETY: the kernel writes at most so many bytes.
+    let got = unsafe { syscall(nr::SCHED_GETATTR, [0, &raw mut how as usize, bytes, 0, 0, 0]) };
+    // Only for the usual policy it is a slice.
+    if got.is_ok() && how.policy == 0 {
+        how.runtime = ns;
+        // SAFETY: the kernel only reads it.
+        let _ = unsafe { syscall(nr::SCHED_SETATTR, [0, &raw const how as usize, 0, 0, 0, 0]) };
+    }
+}
+
+/// The slice of threads for which others wait, ns: the least that the kernel takes.
+pub const SHORT_SLICE: u64 = 100_000;
+/// And of those that have time.
+pub const LONG_SLICE: u64 = 10_000_000;
 
 /// Makes sure that the calling thread has a descriptor table of its own, and
 /// closes everything in it.

@@ -199,6 +199,7 @@ impl Keeper {
 
     fn run(&mut self) -> ! {
         let runtime = self.runtime;
+        sys::set_slice(sys::LONG_SLICE);
         let mut cpu = 0;
         loop {
             if runtime.pause_unmarked(self.maps) {
@@ -430,7 +431,7 @@ impl Keeper {
         };
         let start = || {
             let mut count = 0;
-            for (number, cpu) in numbers.take(handlers).enumerate() {
+            for (number, cpu) in numbers.clone().take(handlers).enumerate() {
                 spawn(number, handler, cpu)?;
                 runtime.handlers.fetch_add(1, AcqRel);
                 count += 1;
@@ -439,8 +440,8 @@ impl Keeper {
                 spawn(count + number, compressor, number)?;
                 runtime.compressors.fetch_add(1, AcqRel);
             }
-            for number in 0..fetchers {
-                spawn(count + compressors + number, fetcher, 0)?;
+            for (number, cpu) in numbers.clone().cycle().take(fetchers).enumerate() {
+                spawn(count + compressors + number, fetcher, cpu)?;
                 runtime.handlers.fetch_add(1, AcqRel);
             }
             Ok(())

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use memfold_runtime::spill::area::{Area, BUFFER, NOBODY, POSTS, Word, answer, kind, state};
+use memfold_runtime::spill::area::{Area, BELLS, BUFFER, NOBODY, POSTS, Word, answer, kind, state};
 use memfold_spill::{Engine, Health, Tier, Trouble};
 use nix::errno::Errno;
 use nix::unistd::Pid;
@@ -21,6 +21,9 @@ use crate::{procfs, sys};
 const THREADS: usize = 6;
 /// Of them, so many wait for a tier at most.
 const GETTING: u32 = 4;
+const _: () = assert!(THREADS <= BELLS);
+/// The slice of these threads, ns: for them others wait.
+const SLICE_NS: u64 = 100_000;
 const STACK: usize = 256 << 10;
 /// Between two looks, at least.
 const LOOK: Duration = Duration::from_millis(500);
@@ -78,9 +81,14 @@ impl Service {
         let engine = Arc::new(Engine::start(tier, patience, move |health| heed(area, &name, health)));
         area.server.store(std::process::id(), Release);
         area.is_open.store(1, Release);
-        let spawn = |_| {
+        area.bells.store(THREADS as u32, Release);
+        let spawn = |number: usize| {
             let (state, engine) = (state.clone(), engine.clone());
-            std::thread::Builder::new().stack_size(STACK).spawn(move || state.serve(&engine))
+            std::thread::Builder::new().stack_size(STACK).spawn(move || {
+                sys::bind_to_cpus(number, THREADS);
+                sys::shorten_slice(SLICE_NS);
+                state.serve(&engine, &area.doorbells[number]);
+            })
         };
         let threads = (0..THREADS).filter_map(|number| spawn(number).ok()).collect();
         Service { state, engine: Some(engine), threads, patience }
@@ -160,8 +168,10 @@ impl Service {
         let area = self.state.area;
         area.is_open.store(0, Release);
         self.state.is_ending.store(true, Release);
-        area.doorbell.fetch_add(1, Release);
-        sys::futex_wake(&area.doorbell);
+        for bell in &area.doorbells {
+            bell.fetch_add(1, Release);
+            sys::futex_wake(bell);
+        }
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -210,10 +220,10 @@ impl State {
         self.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve(self: &Arc<Self>, engine: &Arc<Engine>) {
+    fn serve(self: &Arc<Self>, engine: &Arc<Engine>, bell: &AtomicU32) {
         let area = self.area;
         loop {
-            let seen = area.doorbell.load(Acquire);
+            let seen = bell.load(Acquire);
             let mut found = false;
             // What threads wait for stands at the end.
             for number in (0..POSTS).rev() {
@@ -241,7 +251,7 @@ impl State {
                 return;
             }
             if !found {
-                sys::futex_wait(&area.doorbell, seen, Duration::from_secs(3600));
+                sys::futex_wait(bell, seen, Duration::from_secs(3600));
             }
         }
     }

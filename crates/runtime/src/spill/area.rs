@@ -5,14 +5,15 @@
 //! ```text
 //! +-------------------------+---------------+---------------------------------------------+
 //! | Area                    | Post 0 .. 15  | buffer 0 | buffer 1 | ..                    |
-//! | key, doorbell, numbers  |               | 256 KiB each, of which a batch may be less  |
+//! | key, doorbells, numbers |               | 256 KiB each, of which a batch may be less  |
 //! +-------------------------+---------------+---------------------------------------------+
 //!
 //! a post      FREE ──> TAKEN ──> ASKED ──> BUSY ──> ANSWERED ──> FREE
 //!                 \── by a process ──/  \─ by the server ─/   \─ by the process, or the server for who is gone
 //! ```
 //!
-//! Who asks rings the doorbell; who serves wakes the post. Both words are futexes.
+//! Who asks rings a doorbell, that of the CPU he is on: the server's thread of this doorbell is bound to that CPU, and to wake a thread elsewhere, on
+//! a CPU that sleeps, would take longer than some tiers do. If nobody sleeps there, he rings the next. Who serves wakes the post. All are futexes.
 //!
 //! Invariants, as for the shared page: all fields are atomics, every reader copes with any value, and nothing in it is used unchecked as
 //! an address or an index. What stands in a buffer is sealed: what others of the tree scribble there does not open.
@@ -31,6 +32,9 @@ pub const BUFFER: usize = 256 << 10;
 pub const SMALLEST_BATCH: usize = 64 << 10;
 /// A batch is so small a part of the limit, as far as it may be.
 const PART: u64 = 256;
+
+/// Doorbells at most.
+pub const BELLS: usize = 8;
 
 /// Stands for a process that has become another program, and waits for no answer.
 pub const NOBODY: u32 = u32::MAX;
@@ -88,8 +92,10 @@ pub mod seal {
 /// What all share.
 #[repr(C, align(64))]
 pub struct Area {
-    /// Counted up, and woken, with each question.
-    pub doorbell: AtomicU32,
+    /// Counted up, and woken, with a question.
+    pub doorbells: [AtomicU32; BELLS],
+    /// How many of them there is a thread for.
+    pub bells: AtomicU32,
     /// Counted up, and woken, when a post becomes free.
     pub freed: AtomicU32,
     /// 1 as long as batches are taken.

@@ -1,16 +1,16 @@
 //! Back in: threads that wait for the supervisor in place of handlers.
 //!
-//! A handler that finds a page spilled hands the fault on and goes on to the next. The fetcher asks for the block, and for those that follow it
-//! both in memory and in the batch if touches come in a sequence; opens, decompresses and puts them in place if nothing has happened to
-//! them meanwhile. It holds nothing while it waits: the entry may change, the batch may even be gone then.
+//! A handler that finds a page spilled asks for its block, and for those that follow it both in memory and in the batch if touches come in a sequence,
+//! hands the fault on and goes on to the next. A fetcher, which is woken while the tier is at it, waits for the answer; opens, decompresses and puts
+//! the pages in place if nothing has happened to them meanwhile. It holds nothing while it waits: the entry may change, the batch may even be gone then.
 
 use core::sync::atomic::Ordering::*;
 
 use memfold::store::Tiered;
 
-use super::area::{self, Area, POSTS, answer, kind};
+use super::area::{self, Area, POSTS, Word, answer, kind};
 use super::out::codec_of;
-use super::{Spot, fill, free_post};
+use super::{FETCHERS, Spot, fill, free_post, post_question};
 use crate::fault::Handler;
 use crate::interpose::credentials;
 use crate::order::Fault;
@@ -20,6 +20,8 @@ use crate::table::{Block, PAGES, State};
 use crate::thread;
 use crate::worker::{RUN, Worker};
 
+/// Bytes of a batch that are read at once.
+const MOST_AT_ONCE: u32 = (RUN * PAGE) as u32;
 /// Faults that may wait for a fetcher.
 const QUEUE: usize = 256;
 
@@ -29,6 +31,20 @@ struct Left {
     fault: Fault,
     begin: u64,
     run: usize,
+    /// If somebody has asked already.
+    asked: Option<Asked>,
+}
+
+/// What was asked for, and where the answer will be.
+#[derive(Clone, Copy)]
+pub struct Asked {
+    post: usize,
+    taken: Word,
+    /// The batch's number.
+    number: u64,
+    /// The first block, and how many that follow each other.
+    first: Spot,
+    count: usize,
 }
 
 /// Faults on spilled pages.
@@ -44,18 +60,20 @@ impl Queue {
         Queue { faults: [const { None }; QUEUE], first: 0, count: 0 }
     }
 
-    fn push(&mut self, left: Left) -> bool {
-        // A thread that a signal has interrupted touches it again.
+    /// Whether a fault on that page waits: a thread that a signal has interrupted touches it again.
+    fn has(&self, page: usize) -> bool {
         let mut waiting = (0..self.count).filter_map(|at| self.faults[(self.first + at) % QUEUE]);
-        if waiting.any(|other| other.fault.page == left.fault.page) {
-            return true;
-        }
-        if self.count == QUEUE {
-            return false;
-        }
+        waiting.any(|left| left.fault.page == page)
+    }
+
+    fn is_full(&self) -> bool {
+        self.count == QUEUE
+    }
+
+    fn push(&mut self, left: Left) {
+        debug_assert!(!self.is_full());
         self.faults[(self.first + self.count) % QUEUE] = Some(left);
         self.count += 1;
-        true
     }
 
     fn pop(&mut self) -> Option<Left> {
@@ -80,9 +98,9 @@ impl Default for Queue {
 /// Blocks that follow each other in a batch.
 #[derive(Clone, Copy)]
 pub struct Fetched {
-    /// Where they are, from the first page on.
-    pub spots: [Option<Spot>; RUN],
-    /// How many.
+    /// Where they are, from the first page on; none for pages between them that were not spilled.
+    spots: [Option<Spot>; RUN],
+    /// How many pages.
     pub count: usize,
     /// The batch's number when it was asked for.
     pub number: u64,
@@ -94,6 +112,8 @@ pub extern "C" fn fetcher(argument: usize) -> ! {
     let Some(mut handler) = (unsafe { Handler::new(&RUNTIME, argument & 0xff) }) else {
         RUNTIME.fail("no memory is left for a thread that fetches");
     };
+    handler.cpu = argument >> 8;
+    sys::set_slice(sys::SHORT_SLICE);
     loop {
         if RUNTIME.quit_handlers.load(Acquire) {
             RUNTIME.handlers.fetch_sub(1, AcqRel);
@@ -101,6 +121,7 @@ pub extern "C" fn fetcher(argument: usize) -> ! {
         }
         let seen = RUNTIME.spill.asked.now();
         credentials::adopt();
+        handler.bind(RUNTIME.follow.cpu_near(handler.cpu));
         let next = RUNTIME.spill.queue.lock().pop();
         match next {
             Some(left) => {
@@ -113,64 +134,109 @@ pub extern "C" fn fetcher(argument: usize) -> ! {
 }
 
 impl Runtime {
-    /// Hands a fault to the fetchers, who are to bring back up to `run` pages. Returns how many it will be, as it looks; `None` if too many wait.
+    /// Hands a fault to the fetchers, who are to bring back up to `run` pages. Returns how many it will be, as it looks; `None` if it can't be done now.
     fn leave_to_fetchers(&self, fault: Fault, begin: u64, run: usize) -> Option<usize> {
-        let most = run.min(RUN).min(PAGES - fault.page / PAGE % PAGES);
-        let block = self.table.block(fault.page)?;
-        let count = self.spots_from(block, fault.page, most).map_or(1, |found| found.count);
-        let is_left = self.spill.queue.lock().push(Left { fault, begin, run });
-        if is_left {
-            self.spill.asked.ring();
+        let found = self.spots_at(fault.page, run)?;
+        let mut queue = self.spill.queue.lock();
+        if queue.has(fault.page) {
+            return Some(found.count);
         }
-        is_left.then_some(count)
+        if queue.is_full() {
+            return None;
+        }
+        // Somebody will soon take the answer. More than that would keep others from asking.
+        let area = self.spill.area().filter(|_| queue.count < FETCHERS);
+        let asked = area.and_then(|area| {
+            let (post, taken) = area.take(self.pid.load(Relaxed), true)?;
+            self.ask_for(area, (post, taken), &found)
+        });
+        queue.push(Left { fault, begin, run, asked });
+        drop(queue);
+        self.spill.asked.ring_one();
+        Some(found.count)
     }
 
-    /// The spilled blocks from one on that can be asked for at once, at most so many.
+    /// The spilled blocks from a page on that can be asked for at once, at most so many.
+    fn spots_at(&self, page: usize, most: usize) -> Option<Fetched> {
+        let most = most.min(RUN).min(PAGES - page / PAGE % PAGES);
+        self.spots_from(self.table.block(page)?, page, most)
+    }
+
     fn spots_from(&self, block: &Block, page: usize, most: usize) -> Option<Fetched> {
         let mut fetched = Fetched { spots: [None; RUN], count: 0, number: 0 };
         let mut before: Option<Spot> = None;
-        while fetched.count < most {
-            let State::Spilled(spot) = block.entries[page / PAGE % PAGES + fetched.count].load() else {
-                break;
-            };
-            if before.is_some_and(|before| before.batch != spot.batch || before.end() != spot.offset) {
+        for index in 0..most {
+            let State::Spilled(spot) = block.entries[page / PAGE % PAGES + index].load() else { continue };
+            // What lies between them in the batch is read too, but no more than this.
+            let follows = |before: Spot| before.batch == spot.batch && before.end() <= spot.offset;
+            let first = fetched.spots[0].unwrap_or(spot);
+            if before.is_some_and(|before| !follows(before)) || spot.end() - first.offset > MOST_AT_ONCE {
                 break;
             }
-            fetched.spots[fetched.count] = Some(spot);
-            fetched.count += 1;
+            if index > 0 && before.is_none() {
+                return None;
+            }
+            fetched.spots[index] = Some(spot);
+            fetched.count = index + 1;
             before = Some(spot);
         }
         fetched.number = self.spill.batches.number(fetched.spots[0]?.batch)?;
         Some(fetched)
     }
 
-    /// Brings the pages of up to so many blocks from `page` on into the worker's pages. `None` if the first is not spilled
-    /// any more. Waits for as long as the supervisor does.
-    pub fn fetch(&self, worker: &mut Worker, page: usize, most: usize) -> Option<Fetched> {
-        let block = self.table.block(page)?;
-        let fetched = self.spots_from(block, page, most.min(RUN).min(PAGES - page / PAGE % PAGES))?;
-        let (first, last) = (fetched.spots[0]?, fetched.spots[fetched.count - 1]?);
-        let area = self.spill.area()?;
+    /// Asks for blocks, with a post that was taken for it; he who waits for the answer frees it.
+    fn ask_for(&self, area: &Area, (post, taken): (usize, Word), wanted: &Fetched) -> Option<Asked> {
+        let (first, last) = (wanted.spots[0]?, wanted.spots[wanted.count - 1]?);
         let bytes = (last.end() - first.offset) as usize;
-        let mut answer = None;
-        let mut opened = 0;
-        if let Some((post, taken)) = self.take_post(area) {
-            fill(&area.posts[post % POSTS], kind::GET, fetched.number, first.offset, bytes.min(area::BUFFER));
-            if let Some((what, answered)) = self.ask(area, post, taken) {
-                answer = Some(what);
-                if what == answer::DONE {
-                    opened = self.open_all(area, post, worker, &fetched, first.offset);
+        fill(&area.posts[post % POSTS], kind::GET, wanted.number, first.offset, bytes.min(area::BUFFER));
+        post_question(area, post, taken);
+        Some(Asked { post, taken, number: wanted.number, first, count: wanted.count })
+    }
+
+    /// Brings the pages of up to so many blocks from `page` on into the worker's pages; `asked`: what was asked for already.
+    /// `None` if the first is not spilled any more. Waits for as long as the supervisor does.
+    pub(crate) fn fetch(
+        &self,
+        worker: &mut Worker,
+        page: usize,
+        most: usize,
+        asked: Option<Asked>,
+    ) -> Option<Fetched> {
+        let area = self.spill.area()?;
+        let asked = match asked {
+            Some(asked) => asked,
+            None => {
+                let wanted = self.spots_at(page, most)?;
+                match self.take_post(area) {
+                    Some(taken) => self.ask_for(area, taken, &wanted)?,
+                    None => return self.give_up(page, wanted.spots[0]?, wanted.number, None),
                 }
-                free_post(area, post, answered);
             }
+        };
+        let Asked { post, taken, number, first, count } = asked;
+        let answered = self.wait_for_answer(area, post, taken);
+        let mut opened = None;
+        if let Some((what, word)) = answered {
+            // Of what stands there now, only what was asked for.
+            let now = self.spots_at(page, count);
+            let now = now.filter(|now| now.number == number && now.spots[0] == Some(first));
+            opened = now.filter(|_| what == answer::DONE).map(|now| {
+                let count = self.open_all(area, post, worker, &now, first.offset);
+                Fetched { count, ..now }
+            });
+            free_post(area, post, word);
         }
-        if opened > 0 {
-            // The rest may have gone meanwhile, or is asked for again.
-            return Some(Fetched { count: opened, ..fetched });
-        }
+        // The rest may have gone meanwhile, or is asked for again.
+        opened
+            .filter(|opened| opened.count > 0)
+            .or_else(|| self.give_up(page, first, number, answered.map(|(what, _)| what)))
+    }
+
+    /// A block did not come: ends the process if it is still needed.
+    fn give_up(&self, page: usize, first: Spot, number: u64, answer: Option<u32>) -> Option<Fetched> {
         // The page may have gone meanwhile, and its batch with it; then something else may stand in its place.
-        let is_wanted = block.entries[page / PAGE % PAGES].load() == State::Spilled(first)
-            && self.spill.batches.number(first.batch) == Some(fetched.number);
+        let is_wanted = self.table.entry(page).is_some_and(|entry| entry.load() == State::Spilled(first))
+            && self.spill.batches.number(first.batch) == Some(number);
         if is_wanted {
             self.fail(match answer {
                 Some(answer::DONE) => {
@@ -188,7 +254,7 @@ impl Runtime {
         None
     }
 
-    /// Opens the blocks that stand in a post's buffer, up to the first that does not open. Returns how many.
+    /// Opens the blocks that stand in a post's buffer, up to the first that does not open. Returns up to which page.
     fn open_all(
         &self,
         area: &Area,
@@ -197,7 +263,8 @@ impl Runtime {
         fetched: &Fetched,
         offset: u32,
     ) -> usize {
-        for (index, spot) in fetched.spots.iter().take(fetched.count).flatten().enumerate() {
+        for (index, spot) in fetched.spots.iter().enumerate().take(fetched.count) {
+            let Some(spot) = spot else { continue };
             let len = spot.len as usize;
             // Out of the memory that others can write to: what was opened must not change any more.
             let sealed = &mut worker.sealed[..len];
@@ -224,25 +291,30 @@ impl Runtime {
 
     /// In a process where nothing else runs: the page that was spilled there.
     pub fn fetch_alone(&self, worker: &mut Worker, page: usize) {
-        if self.fetch(worker, page, 1).is_none() {
+        if self.fetch(worker, page, 1, None).is_none() {
             self.fail("a spilled page could not be brought back");
         }
     }
 }
 
 impl Handler {
-    /// Leaves a fault on a spilled page to the fetchers. What is a sequence only the handler sees. `false` if too many wait there.
-    pub(crate) fn leave(&mut self, fault: Fault, begin: u64, run: usize) -> bool {
-        let Some(count) = self.runtime.leave_to_fetchers(fault, begin, run) else { return false };
-        self.expect_next(fault.page, count);
-        true
+    /// Leaves a fault on a spilled page to the fetchers. What is a sequence only the handler sees.
+    pub(crate) fn leave(&mut self, fault: Fault, begin: u64, run: usize) {
+        match self.runtime.leave_to_fetchers(fault, begin, run) {
+            Some(count) => self.streams.expect_next(fault.page, count),
+            None => {
+                // It is not spilled any more, or too many wait: the thread touches it again.
+                self.runtime.uffd().wake(fault.page, PAGE);
+                sys::sched_yield();
+            }
+        }
     }
 
     /// Serves a fault that was left to the fetchers.
     fn serve_spilled(&mut self, left: Left) {
-        let Left { fault, begin, run } = left;
+        let Left { fault, begin, run, asked } = left;
         self.runtime.stall.enter(begin);
-        let fetched = self.runtime.fetch(&mut self.worker, fault.page, run);
+        let fetched = self.runtime.fetch(&mut self.worker, fault.page, run, asked);
         let order = self.runtime.lock_order();
         if order.forking {
             drop(order);
@@ -284,15 +356,22 @@ impl Handler {
         }
     }
 
-    /// Puts what was fetched in place.
+    /// Puts what was fetched in place, and what lies between in the store.
     pub(crate) fn place_fetched(&mut self, fault: Fault, fetched: &Fetched, begin: u64) {
         let mut found = [State::Empty; RUN];
-        for (found, spot) in found.iter_mut().zip(fetched.spots.iter().take(fetched.count).flatten()) {
-            *found = State::Spilled(*spot);
+        let mut count = 0;
+        self.runtime.set_reading(self.worker.number, true);
+        for (index, spot) in fetched.spots.iter().enumerate().take(fetched.count) {
+            let state = match spot {
+                Some(spot) => Some(State::Spilled(*spot)),
+                None => self.load(fault.page + index * PAGE, index),
+            };
+            let Some(state) = state else { break };
+            found[index] = state;
+            count += 1;
         }
-        if self.place(fault, &found[..fetched.count], Some(fetched.number), true).0
-            == crate::fault::Placed::Done
-        {
+        self.runtime.set_reading(self.worker.number, false);
+        if self.place(fault, &found[..count], Some(fetched.number), true).0 == crate::fault::Placed::Done {
             self.note_served(fault, begin);
         } else {
             // Something has come in between: the thread touches it again.

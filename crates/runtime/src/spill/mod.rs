@@ -200,8 +200,13 @@ impl Runtime {
 
     /// Asks, and waits for the answer; `None` if nobody is there who could give it. The post is the caller's to give back if there is one.
     fn ask(&self, area: &'static Area, number: usize, taken: Word) -> Option<(u32, Word)> {
-        let post = &area.posts[number % POSTS];
         post_question(area, number, taken);
+        self.wait_for_answer(area, number, taken)
+    }
+
+    /// Waits for the answer to what was asked.
+    fn wait_for_answer(&self, area: &'static Area, number: usize, taken: Word) -> Option<(u32, Word)> {
+        let post = &area.posts[number % POSTS];
         let (asked, answered) = (taken.with(area::state::ASKED), taken.with(area::state::ANSWERED));
         loop {
             let now = post.load();
@@ -236,12 +241,7 @@ impl Runtime {
         }
     }
 
-    /// The process holds nothing, and waits for nothing.
-    pub fn tell_spill_ends(&self) {
-        self.tell(kind::BEGIN, 0, 0);
-    }
-
-    /// A program begins.
+    /// A program begins, or the runtime has ended: the process holds nothing, and waits for nothing.
     pub fn tell_spill_begins(&self) {
         self.tell(kind::BEGIN, 0, 0);
     }
@@ -297,8 +297,14 @@ fn fill(post: &Post, what: u32, batch: u64, from: u32, len: usize) {
 /// Asks, and goes on.
 fn post_question(area: &Area, number: usize, taken: Word) {
     area.posts[number % POSTS].change(taken, taken.with(area::state::ASKED));
-    area.doorbell.fetch_add(1, Release);
-    sys::futex_wake(&area.doorbell, 1, true);
+    let bells = (area.bells.load(Relaxed) as usize).clamp(1, area::BELLS);
+    let near = sys::cpu();
+    for bell in (near..near + bells).map(|number| &area.doorbells[number % bells]) {
+        bell.fetch_add(1, Release);
+        if sys::futex_wake(bell, 1, true) > 0 {
+            break;
+        }
+    }
 }
 
 /// The answer was taken, or nothing is to be asked.

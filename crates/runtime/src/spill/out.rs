@@ -1,7 +1,9 @@
 //! On the way out: compressors gather blocks to batches, and free what the tier has acknowledged.
 //!
-//! The hand goes round and round over the page table, as that of the clock does over the mappings. What does not compress goes first: in the
-//! store it takes as much as it did before. Neighbours come to lie side by side in a batch, so they come back together.
+//! The hand goes round and round over the page table, as that of the clock does over the mappings. It takes what is large: a large blob costs as much to
+//! bring back as a small one, and makes more room (Cao and Irani 1997, GreedyDual-Size, section 4). What is large follows from what it finds: after a
+//! round that found much it takes only larger ones, after one that found nothing smaller ones too. Neighbours come to lie side by side in a batch, so
+//! they come back together.
 //!
 //! Until the answer the store keeps its copy, and the page may be wanted, change or go: then its block in the batch is nobody's.
 
@@ -25,8 +27,12 @@ use crate::worker::Worker;
 pub(super) const BATCHES: usize = 2;
 /// Blocks of a batch at most.
 const BLOCKS: usize = 1024;
-/// What takes more than this many 64ths of a page does not compress.
-const RAW: usize = 48;
+/// Bytes of what is large at the beginning, and at most: it does not compress.
+const LARGEST: usize = PAGE / 4 * 3;
+/// A round has found much that has found this part of the store.
+const MUCH: u64 = 64;
+/// Rounds for one batch at most: from the largest down to the smallest.
+const ROUNDS: usize = 24;
 /// A name may stand for another blob when 65,535 more have been made in its class of sizes. So an answer that comes after so many is not believed.
 const NAMES: u64 = 49_152;
 /// Blocks of the table that are looked at for one batch in vain, before something else is done.
@@ -61,9 +67,9 @@ struct Sent {
 /// See the module.
 pub struct Outgoing {
     sent: [Sent; BATCHES],
-    /// In this round of the hand only what does not compress, and whether something of it was found.
-    raw_only: bool,
-    found: bool,
+    /// In this round of the hand only what takes so many bytes, and how many were found.
+    least: usize,
+    found: u64,
 }
 
 // SAFETY: the items are reached only through the lock around this.
@@ -72,7 +78,7 @@ unsafe impl Send for Outgoing {}
 impl Outgoing {
     /// Nothing.
     pub const fn new() -> Self {
-        Outgoing { sent: [const { Sent::none() }; BATCHES], raw_only: true, found: false }
+        Outgoing { sent: [const { Sent::none() }; BATCHES], least: LARGEST, found: 0 }
     }
 
     /// Takes the memory for lists; once.
@@ -85,6 +91,18 @@ impl Outgoing {
             }
         }
         Ok(())
+    }
+
+    /// The hand has been everywhere: decides what is large in the next round. Returns whether there was nothing at all.
+    fn end_round(&mut self, store: u64) -> bool {
+        let (least, found) = (self.least, core::mem::take(&mut self.found));
+        if found == 0 {
+            // By one at least, down to 0.
+            self.least = (least / 4 * 3).min(least.saturating_sub(1));
+        } else if found > store / MUCH {
+            self.least = (least / 3 * 4 + 4).min(LARGEST);
+        }
+        found == 0 && least == 0
     }
 
     /// In a forked child: what is on its way is the parent's.
@@ -198,37 +216,35 @@ impl Runtime {
     /// Goes on with the hand until the batch is full. Returns how many blocks it has.
     fn gather(&self, batch: &mut Batch<'_>, out: &mut Outgoing, number: usize, worker: &mut Worker) -> usize {
         let (mut count, mut looks) = (0, 0);
-        // Once round at most, and one more for all if nothing was found that does not compress.
-        for _ in 0..3 {
+        for _ in 0..ROUNDS {
             let from = self.spill.at.load(Relaxed);
-            let raw_only = out.raw_only;
-            let (mut next, mut found) = (0, false);
+            let (least, mut next, mut found) = (out.least, 0, 0);
             let items = out.sent[number].items();
             let all = self.table.visit_blocks(from, END, |base, block| {
                 looks += 1;
                 next = base + BLOCK;
                 if block.evicted.load(Relaxed) > 0 {
-                    let before = count;
+                    let before = batch.len();
                     let start = from.max(base);
                     if let Some(page) =
-                        self.gather_block(batch, items, &mut count, (start, block), raw_only, worker)
+                        self.gather_block(batch, items, &mut count, (start, block), least, worker)
                     {
                         next = page;
                     }
-                    found |= count > before;
+                    found += batch.len() - before;
                 }
                 let enough = next < base + BLOCK || looks >= LOOKS || self.pause.load(Relaxed) != 0;
                 if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
-            out.found |= found;
+            out.found += found as u64;
             if all.is_break() {
                 self.spill.at.store(next, Relaxed);
                 break;
             }
-            // The end of a round. All is taken in the next one if nothing was left that does not compress.
             self.spill.at.store(0, Relaxed);
-            out.raw_only = !raw_only || out.found;
-            out.found = false;
+            if out.end_round(self.slot().payload.load(Relaxed)) {
+                break;
+            }
         }
         count
     }
@@ -240,7 +256,7 @@ impl Runtime {
         items: &mut [Item],
         count: &mut usize,
         (start, block): (usize, &Block),
-        raw_only: bool,
+        least: usize,
         worker: &mut Worker,
     ) -> Option<usize> {
         let (mut left, mut pinned) = (None, false);
@@ -253,8 +269,8 @@ impl Runtime {
                 break;
             }
             let page = page_number(address);
-            // What does not compress has a large slot: its header needn't be looked at.
-            if raw_only && name.slot_bytes() < PAGE * RAW / 64 {
+            // Its slot says how large it is: its header needn't be looked at.
+            if name.slot_bytes() < least {
                 continue;
             }
             self.set_reading(worker.number, true);
@@ -280,6 +296,7 @@ impl Runtime {
                 left = Some(address);
                 break;
             };
+            self.let_others_run();
             items[*count] = Item { page, name: name.to_bits(), offset: place.offset, len: place.len };
             *count += 1;
         }
@@ -351,4 +368,23 @@ pub(super) const SAME: u8 = 0;
 /// What a tag says.
 pub(super) fn codec_of(tag: u8) -> Option<CodecId> {
     (tag != SAME).then_some(CodecId(tag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_large_follows_from_what_is_found() {
+        let mut out = Outgoing::new();
+        let rounds = (1..=ROUNDS).find(|_| out.end_round(1 << 20));
+        assert!(rounds.is_some() && out.least == 0);
+        out.found = 1 << 14;
+        assert!(!out.end_round(1 << 20) && out.least == 0, "that was just enough");
+        for _ in 0..ROUNDS {
+            out.found = 1 << 18;
+            assert!(!out.end_round(1 << 20));
+        }
+        assert_eq!(out.least, LARGEST);
+    }
 }

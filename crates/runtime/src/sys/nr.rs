@@ -26,6 +26,9 @@ mod numbers {
     pub const FUTEX: usize = 202;
     pub const SCHED_SETAFFINITY: usize = 203;
     pub const SCHED_GETAFFINITY: usize = 204;
+    pub const GETCPU: usize = 309;
+    pub const SCHED_SETATTR: usize = 314;
+    pub const SCHED_GETATTR: usize = 315;
     pub const CLOCK_GETTIME: usize = 228;
     pub const TGKILL: usize = 234;
     pub const OPENAT: usize = 257;
@@ -76,6 +79,9 @@ mod numbers {
     pub const FUTEX: usize = 98;
     pub const SCHED_SETAFFINITY: usize = 122;
     pub const SCHED_GETAFFINITY: usize = 123;
+    pub const GETCPU: usize = 168;
+    pub const SCHED_SETATTR: usize = 274;
+    pub const SCHED_GETATTR: usize = 275;
     pub const CLOCK_GETTIME: usize = 113;
     pub const TGKILL: usize = 131;
     pub const OPENAT: usize = 56;
