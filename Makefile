@@ -83,7 +83,7 @@ test-disk: build plugin ## the RAM disk: file systems, databases, swap, nbdcopy,
 test-spill: build ## the tiers that spilled blocks go to, with real servers: nbdkit, redis-server, a cluster of three
 	@scripts/setup.sh packages nbdkit libnbd0 redis-server redis-tools
 	@nbdkit --version && redis-server --version
-	cargo test --profile tests --quiet -p memfold-spill --features servers --test nbd --test redis
+	cargo test --profile tests --quiet -p memfold-spill --features servers --test servers
 	MEMFOLD_PRELOAD_LIB=$(abspath $(PRELOAD)) cargo test --profile tests --quiet -p memfold-cli --features servers --test spill
 
 soak-disk: build plugin ## the same for longer, with PostgreSQL and Btrfs

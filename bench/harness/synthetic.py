@@ -29,10 +29,10 @@ def touch(binaries, files, pattern, touches, threads, amount=AMOUNT):
     return command
 
 
-def one(peer, command, total, place):
-    """One run; its row of figures."""
+def one(peer, command, total, place, period=0.01):
+    """One run; its row of figures. Memory is looked at every so many seconds."""
     place = Path(place)
-    result = peer.run(command, total, place, load="touch", stdout=place / "out", stderr=place / "err", period=0.01,
+    result = peer.run(command, total, place, load="touch", stdout=place / "out", stderr=place / "err", period=period,
                       timeout=300)
     row = {"wall": None, "cpu": None, "status": result.status[0], "run_wall": result.wall, "run_cpu": result.cpu,
            "peak_bytes": result.peak, "unsettled": getattr(result, "unsettled", False),

@@ -5,6 +5,9 @@
 mod common;
 #[cfg(feature = "servers")]
 mod servers;
+#[cfg(feature = "servers")]
+#[path = "../../../spill/tests/servers/started.rs"]
+mod started;
 mod table;
 
 use std::path::Path;
@@ -31,6 +34,13 @@ fn number(value: &serde_json::Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
 }
 
+const LIMIT: [&str; 2] = ["--limit", "64M"];
+
+/// Spilled to a file beside the program.
+fn on_file(at: &Path, options: &[&str], mib: &str, noise: &str) -> Option<Table> {
+    Table::start(at, at.to_str().unwrap(), options, mib, noise)
+}
+
 /// The limit was held, and much was spilled and fetched.
 fn check(at: &Path, limit: u64, spilled: u64) {
     let stats = stats(&at.join("stats.json"));
@@ -49,11 +59,7 @@ fn check(at: &Path, limit: u64, spilled: u64) {
 fn what_does_not_compress_goes_to_a_file_and_comes_back() {
     let _alone = alone();
     let at = directory();
-    let Some(mut table) =
-        Table::start(at.path(), at.path().to_str().unwrap(), &["--limit", "64M"], "200", "64")
-    else {
-        return;
-    };
+    let Some(mut table) = on_file(at.path(), &LIMIT, "200", "64") else { return };
     table.asked("look");
     table.asked("touch 20000");
     table.asked("free");
@@ -75,7 +81,7 @@ fn what_compresses_too_little_does_so_too() {
     let _alone = alone();
     let at = directory();
     let options = ["--limit", "48M", "--spill-unencrypted"];
-    let Some(mut table) = Table::start(at.path(), at.path().to_str().unwrap(), &options, "300", "20") else {
+    let Some(mut table) = on_file(at.path(), &options, "300", "20") else {
         return;
     };
     table.asked("touch 30000");
@@ -84,15 +90,42 @@ fn what_compresses_too_little_does_so_too() {
     check(at.path(), 48 * MIB, 50 * MIB);
 }
 
+/// Of three neighbours one compresses well and stays: a sequence has gaps in its batches.
+#[test]
+fn sequences_with_gaps_come_back() {
+    let _alone = alone();
+    let at = directory();
+    let Some(mut table) = on_file(at.path(), &LIMIT, "250", "64/3") else { return };
+    for _ in 0..2 {
+        table.asked("look");
+        table.asked("touch 10000");
+    }
+    assert_eq!(table.end().status, 0);
+    let stats = stats(&at.path().join("stats.json"));
+    let (fetched, reads) = (number(&stats["pages_fetched"]), number(&stats["spill"]["reads"]));
+    assert!(fetched > reads * 3 / 2, "{stats:#}");
+}
+
+/// All memory is locked: what was spilled has to be there, and is not managed from then on.
+#[test]
+fn what_was_spilled_is_brought_back_before_the_runtime_stops() {
+    let _alone = alone();
+    let at = directory();
+    let Some(mut table) = on_file(at.path(), &LIMIT, "100", "64") else { return };
+    table.asked("lock");
+    table.asked("look");
+    let ended = table.end();
+    assert!(ended.status == 0 && ended.err.contains("is brought back"), "{}: {}", ended.status, ended.err);
+    let stats = stats(&at.path().join("stats.json"));
+    assert!(number(&stats["pages_fetched"]) > 5_000, "{stats:#}");
+    assert_eq!(stats["spill"]["batches_put"], stats["spill"]["batches_deleted"], "{stats:#}");
+}
+
 #[test]
 fn children_have_what_their_parents_had() {
     let _alone = alone();
     let at = directory();
-    let Some(mut table) =
-        Table::start(at.path(), at.path().to_str().unwrap(), &["--limit", "64M"], "100", "64")
-    else {
-        return;
-    };
+    let Some(mut table) = on_file(at.path(), &LIMIT, "100", "64") else { return };
     table.asked("fork 3");
     table.asked("free");
     table.asked("fork 2");
@@ -105,11 +138,7 @@ fn children_have_what_their_parents_had() {
 fn another_program_begins_with_nothing() {
     let _alone = alone();
     let at = directory();
-    let Some(mut table) =
-        Table::start(at.path(), at.path().to_str().unwrap(), &["--limit", "64M"], "100", "64")
-    else {
-        return;
-    };
+    let Some(mut table) = on_file(at.path(), &LIMIT, "100", "64") else { return };
     table.asked("look");
     table.tell("exec");
     assert_eq!(table.answer().as_deref(), Some("filled"));
@@ -124,11 +153,7 @@ fn another_program_begins_with_nothing() {
 fn what_goes_on_in_the_background_is_served() {
     let _alone = alone();
     let at = directory();
-    let Some(mut table) =
-        Table::start(at.path(), at.path().to_str().unwrap(), &["--limit", "64M"], "100", "64")
-    else {
-        return;
-    };
+    let Some(mut table) = on_file(at.path(), &LIMIT, "100", "64") else { return };
     let file = at.path().join("said");
     table.tell(&format!("daemon {}", file.display()));
     assert_eq!(table.end().status, 0);
@@ -147,7 +172,7 @@ fn a_full_tier_is_said_and_nothing_is_lost() {
     let _alone = alone();
     let at = directory();
     let options = ["--limit", "64M", "--spill-limit", "30M"];
-    let Some(mut table) = Table::start(at.path(), at.path().to_str().unwrap(), &options, "150", "64") else {
+    let Some(mut table) = on_file(at.path(), &options, "150", "64") else {
         return;
     };
     table.asked("touch 5000");
@@ -162,7 +187,7 @@ fn everything_is_spilled_all_the_time() {
     let _alone = alone();
     let at = directory();
     let options = ["--limit", "1G", "--paranoid"];
-    let Some(mut table) = Table::start(at.path(), at.path().to_str().unwrap(), &options, "30", "32") else {
+    let Some(mut table) = on_file(at.path(), &options, "30", "32") else {
         return;
     };
     for _ in 0..5 {

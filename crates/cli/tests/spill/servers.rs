@@ -1,85 +1,28 @@
 //! Real servers, which are killed in the middle.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
 use std::time::Duration;
 
-use super::common::{finish, run_with, stats, until};
+use super::common::{finish, run_with, stats};
+use super::started::{Nbdkit, Redis};
 use super::table::Table;
-use super::{MIB, alone, check, directory, number};
-
-/// A server that is killed when the test is done with it.
-struct Server {
-    child: Child,
-    words: Vec<String>,
-}
-
-impl Server {
-    fn start(words: &[&str]) -> Self {
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        Server { child: Self::spawn(&words), words }
-    }
-
-    fn spawn(words: &[String]) -> Child {
-        let child =
-            Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-        child.unwrap_or_else(|error| panic!("{}: {error}; `make setup` installs it", words[0]))
-    }
-
-    fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-
-    fn restart(&mut self) {
-        self.child = Self::spawn(&self.words);
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-fn nbdkit(at: &Path, plugin: &[&str]) -> (Server, String) {
-    let socket = at.join("nbd.sock");
-    let mut words = vec!["nbdkit", "-f", "-U", socket.to_str().unwrap()];
-    words.extend(plugin);
-    let server = Server::start(&words);
-    until("the server's socket", || socket.exists());
-    (server, format!("nbd+unix:///?socket={}", socket.display()))
-}
+use super::{LIMIT, MIB, alone, check, directory, number, on_file};
 
 /// The export is a file, so a server that is started again has it all.
-fn lasting(at: &Path) -> (Server, String, PathBuf) {
+fn lasting(at: &Path) -> Nbdkit {
     let export = at.join("export");
     std::fs::File::create(&export).unwrap().set_len(1 << 30).unwrap();
-    let (server, target) = nbdkit(at, &["file", export.to_str().unwrap()]);
-    (server, target, export)
+    Nbdkit::start(at, &["file", export.to_str().unwrap()])
 }
-
-fn redis(at: &Path, options: &[&str]) -> (Server, String) {
-    let socket = at.join("redis.sock");
-    let mut words =
-        vec!["redis-server", "--port", "0", "--save", "", "--unixsocket", socket.to_str().unwrap()];
-    words.extend(options);
-    let server = Server::start(&words);
-    until("the server's socket", || socket.exists());
-    (server, format!("redis+unix://{}", socket.display()))
-}
-
-const LIMIT: [&str; 2] = ["--limit", "64M"];
 
 #[test]
 fn an_nbd_server_that_is_killed_and_comes_back_is_waited_for() {
     let _alone = alone();
     let at = directory();
-    let (mut server, target, _export) = lasting(at.path());
-    let Some(mut table) = Table::start(at.path(), &target, &LIMIT, "150", "64") else { return };
+    let mut server = lasting(at.path());
+    let Some(mut table) = Table::start(at.path(), &server.uri, &LIMIT, "150", "64") else { return };
     table.asked("look");
     server.kill();
-    let _ = std::fs::remove_file(at.path().join("nbd.sock"));
     table.tell("touch 5000");
     std::thread::sleep(Duration::from_millis(1500));
     server.restart();
@@ -94,8 +37,8 @@ fn an_nbd_server_that_is_killed_and_comes_back_is_waited_for() {
 fn an_nbd_server_holds_what_does_not_fit() {
     let _alone = alone();
     let at = directory();
-    let (_server, target) = nbdkit(at.path(), &["memory", "1G"]);
-    let Some(mut table) = Table::start(at.path(), &target, &LIMIT, "150", "64") else { return };
+    let server = Nbdkit::start(at.path(), &["memory", "1G"]);
+    let Some(mut table) = Table::start(at.path(), &server.uri, &LIMIT, "150", "64") else { return };
     table.asked("touch 5000");
     table.asked("look");
     let ended = table.end();
@@ -116,11 +59,10 @@ fn is_ended(mut table: Table, word: &str) {
 fn zeros_of_a_server_that_has_forgotten_are_no_data() {
     let _alone = alone();
     let at = directory();
-    let (mut server, target) = nbdkit(at.path(), &["memory", "1G"]);
-    let Some(mut table) = Table::start(at.path(), &target, &LIMIT, "150", "64") else { return };
+    let mut server = Nbdkit::start(at.path(), &["memory", "1G"]);
+    let Some(mut table) = Table::start(at.path(), &server.uri, &LIMIT, "150", "64") else { return };
     table.asked("touch 100");
     server.kill();
-    let _ = std::fs::remove_file(at.path().join("nbd.sock"));
     server.restart();
     is_ended(table, "not what it was given");
 }
@@ -129,9 +71,9 @@ fn zeros_of_a_server_that_has_forgotten_are_no_data() {
 fn patience_ends_with_the_process() {
     let _alone = alone();
     let at = directory();
-    let (mut server, target) = nbdkit(at.path(), &["memory", "1G"]);
+    let mut server = Nbdkit::start(at.path(), &["memory", "1G"]);
     let options = ["--limit", "64M", "--spill-patience", "1"];
-    let Some(mut table) = Table::start(at.path(), &target, &options, "150", "64") else { return };
+    let Some(mut table) = Table::start(at.path(), &server.uri, &options, "150", "64") else { return };
     table.asked("touch 100");
     server.kill();
     is_ended(table, "--spill-patience");
@@ -141,9 +83,11 @@ fn patience_ends_with_the_process() {
 fn what_is_not_lost_goes_on_without_the_server() {
     let _alone = alone();
     let at = directory();
-    let (mut server, target) = nbdkit(at.path(), &["memory", "1G"]);
+    let mut server = Nbdkit::start(at.path(), &["memory", "1G"]);
     // All of it fits, and little was spilled if anything.
-    let Some(mut table) = Table::start(at.path(), &target, &["--limit", "100M"], "200", "2") else { return };
+    let Some(mut table) = Table::start(at.path(), &server.uri, &["--limit", "100M"], "200", "2") else {
+        return;
+    };
     server.kill();
     table.asked("touch 1000");
     let ended = table.end();
@@ -155,16 +99,12 @@ fn what_is_not_lost_goes_on_without_the_server() {
 fn redis_holds_what_does_not_fit_and_no_key_is_left() {
     let _alone = alone();
     let at = directory();
-    let (_server, target) = redis(at.path(), &[]);
-    let Some(mut table) = Table::start(at.path(), &target, &LIMIT, "150", "64") else { return };
+    let server = Redis::start(at.path(), &[]);
+    let Some(mut table) = Table::start(at.path(), &server.url, &LIMIT, "150", "64") else { return };
     table.asked("fork 1");
     table.asked("touch 5000");
     table.asked("look");
-    let keys = || {
-        let socket = at.path().join("redis.sock");
-        let said = Command::new("redis-cli").arg("-s").arg(&socket).arg("DBSIZE").output().unwrap();
-        String::from_utf8(said.stdout).unwrap().trim().to_owned()
-    };
+    let keys = || server.cli(&["DBSIZE"]).trim().to_owned();
     assert_ne!(keys(), "0");
     let ended = table.end();
     assert_eq!(ended.status, 0, "{}", ended.err);
@@ -177,8 +117,8 @@ fn redis_holds_what_does_not_fit_and_no_key_is_left() {
 fn a_redis_that_was_started_again_has_forgotten() {
     let _alone = alone();
     let at = directory();
-    let (mut server, target) = redis(at.path(), &[]);
-    let Some(mut table) = Table::start(at.path(), &target, &LIMIT, "150", "64") else { return };
+    let mut server = Redis::start(at.path(), &[]);
+    let Some(mut table) = Table::start(at.path(), &server.url, &LIMIT, "150", "64") else { return };
     table.asked("touch 100");
     server.kill();
     server.restart();
@@ -188,8 +128,8 @@ fn a_redis_that_was_started_again_has_forgotten() {
 #[test]
 fn a_redis_that_evicts_is_refused() {
     let at = directory();
-    let (_server, target) = redis(at.path(), &["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
-    finish(run_with(&["--limit", "64M", "--spill", &target], &["--", "true"]))
+    let server = Redis::start(at.path(), &["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    finish(run_with(&["--limit", "64M", "--spill", &server.url], &["--", "true"]))
         .is_refusal(125, &["noeviction"]);
 }
 
@@ -198,7 +138,7 @@ fn a_redis_that_evicts_is_refused() {
 fn the_supervisors_end_is_noticed() {
     let _alone = alone();
     let at = directory();
-    let Some(mut table) = Table::start(at.path(), at.path().to_str().unwrap(), &LIMIT, "150", "64") else {
+    let Some(mut table) = on_file(at.path(), &LIMIT, "150", "64") else {
         return;
     };
     table.asked("touch 100");

@@ -6,9 +6,9 @@ use std::process::{Child, ChildStdout, Stdio};
 
 use crate::common::{self, compile, run_with, said};
 
-/// Fills `argv[1]` MiB, of which `argv[2]` of 64 words are random, says "filled", and waits for lines:
+/// Fills `argv[1]` MiB, of which `argv[2]` of 64 words are random (`A/B`: A, but for every page B, which is all alike), says "filled", and waits for lines:
 /// `look`: reads all of it. `touch N`: changes, and looks at, N pages. `fork N`: so many children do both, and drop half of it. `free`: gives back
-/// every other MiB. `exec`: begins anew. `daemon FILE`: goes on in the background, looks, and writes to the file.
+/// every other MiB. `lock`: locks all of it. `exec`: begins anew. `daemon FILE`: goes on in the background, looks, and writes to the file.
 const TABLE: &str = r#"
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -19,7 +19,7 @@ const TABLE: &str = r#"
 #include <sys/wait.h>
 #include <unistd.h>
 #define WORDS 512
-static uint64_t *table, noise;
+static uint64_t *table, noise, plain;
 static uint32_t *version;
 static size_t pages;
 static uint64_t seed = 88172645463325252;
@@ -32,7 +32,7 @@ static uint64_t next(void)
 static uint64_t word(size_t page, size_t i)
 {
     uint64_t z = (page * WORDS + i + 1) * (version[page] * 2 + 1) + 0x9e3779b97f4a7c15;
-    if (i % 64 >= noise)
+    if (i % 64 >= noise || (plain != 0 && page % plain == 0))
         return version[page] + page;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
     z = (z ^ z >> 27) * 0x94d049bb133111eb;
@@ -94,7 +94,7 @@ int main(int argc, char **argv)
     char line[256], name[200];
     int count, status, wrong = 0;
     pages = strtoull(argv[1], NULL, 0) * 256;
-    noise = strtoull(argv[2], NULL, 0);
+    sscanf(argv[2], "%lu/%lu", &noise, &plain);
     table = mmap(NULL, pages * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     version = calloc(pages, sizeof *version);
     if (table == MAP_FAILED || version == NULL)
@@ -117,6 +117,8 @@ int main(int argc, char **argv)
             wrong = touch(pages / 4);
             while (wait(&status) > 0)
                 wrong |= status != 0;
+        } else if (strcmp(line, "lock\n") == 0) {
+            wrong = mlockall(MCL_CURRENT) != 0;
         } else if (strcmp(line, "exec\n") == 0) {
             execv("/proc/self/exe", argv);
         } else if (sscanf(line, "daemon %199s", name) == 1) {

@@ -1,15 +1,11 @@
-//! Real servers, started for one test each, and the operations that all tiers go through.
-
-#![allow(dead_code)]
+//! The operations that all tiers go through, and a line that is cut.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use memfold_spill::{Target, Terms, Tier, Trouble};
 
@@ -26,128 +22,6 @@ pub fn open(target: &str) -> Box<dyn Tier> {
 pub fn refusal(target: &str) -> String {
     let opened = target.parse::<Target>().unwrap().open("test", terms(None, DEADLINE));
     opened.err().expect("it was opened").0
-}
-
-/// A program that is killed when the test is done with it.
-pub struct Server(Child);
-
-impl Server {
-    pub fn start(program: &str, words: &[&str]) -> Self {
-        let child = Command::new(program).args(words).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-        Server(child.unwrap_or_else(|error| panic!("{program}: {error}; `make setup` installs it")))
-    }
-
-    pub fn kill(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}: not within 20 s");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// A port that nobody listens at.
-pub fn port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
-pub struct Nbdkit {
-    server: Server,
-    words: Vec<String>,
-    pub socket: PathBuf,
-    pub uri: String,
-}
-
-impl Nbdkit {
-    /// `words`: filters and the plugin with its parameters.
-    pub fn start(directory: &Path, words: &[&str]) -> Self {
-        let socket = directory.join("nbd.sock");
-        let uri = format!("nbd+unix:///?socket={}", socket.display());
-        let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
-        let server = Self::spawn(&socket, &words);
-        Nbdkit { server, words, socket, uri }
-    }
-
-    fn spawn(socket: &Path, words: &[String]) -> Server {
-        let _ = std::fs::remove_file(socket);
-        let mut all = vec!["--foreground", "--unix", socket.to_str().unwrap()];
-        all.extend(words.iter().map(String::as_str));
-        let server = Server::start("nbdkit", &all);
-        until("nbdkit", || socket.exists());
-        server
-    }
-
-    pub fn kill(&mut self) {
-        self.server.kill();
-    }
-
-    pub fn restart(&mut self) {
-        self.kill();
-        self.server = Self::spawn(&self.socket, &self.words);
-    }
-}
-
-pub struct Redis {
-    server: Server,
-    words: Vec<String>,
-    pub port: u16,
-    pub url: String,
-}
-
-impl Redis {
-    pub fn start(directory: &Path, words: &[&str]) -> Self {
-        let port = port();
-        let mut all =
-            vec!["--port".to_owned(), port.to_string(), "--dir".to_owned(), directory.display().to_string()];
-        all.extend(["--save", "", "--appendonly", "no", "--loglevel", "warning"].map(str::to_owned));
-        all.extend(words.iter().map(|word| (*word).to_owned()));
-        let server = Self::spawn(port, &all);
-        Redis { server, words: all, port, url: format!("redis://127.0.0.1:{port}") }
-    }
-
-    fn spawn(port: u16, words: &[String]) -> Server {
-        let words: Vec<_> = words.iter().map(String::as_str).collect();
-        let server = Server::start("redis-server", &words);
-        // One that wants a password answers too.
-        until("redis-server", || !cli(port, &["PING"]).is_empty());
-        server
-    }
-
-    pub fn kill(&mut self) {
-        self.server.kill();
-    }
-
-    pub fn restart(&mut self) {
-        self.kill();
-        self.server = Self::spawn(self.port, &self.words);
-    }
-
-    pub fn cli(&self, words: &[&str]) -> String {
-        cli(self.port, words)
-    }
-}
-
-/// What redis-cli answers.
-pub fn cli(port: u16, words: &[&str]) -> String {
-    let output = Command::new("redis-cli")
-        .arg("-p")
-        .arg(port.to_string())
-        .args(words)
-        .stderr(Stdio::null())
-        .output()
-        .unwrap();
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Between a tier and its server: passes on what comes, and closes both sides once so many bytes have passed.

@@ -1,11 +1,10 @@
 //! The Redis tier with redis-server: alone, and three of them as a cluster.
 
-mod common;
-
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::*;
+use super::common::*;
+use super::started::*;
 use memfold_spill::{Target, Trouble};
 
 #[test]

@@ -1,10 +1,9 @@
 //! The NBD tier with nbdkit.
 
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::*;
+use super::common::*;
+use super::started::*;
 use memfold_spill::{Target, Trouble};
 
 #[test]

@@ -1,0 +1,6 @@
+//! The tiers with real servers: nbdkit, redis-server, a cluster of three.
+
+mod common;
+mod nbd;
+mod redis;
+mod started;
