@@ -588,8 +588,9 @@ def limit(place):
 
 
 def backing(place):
-    """A backing file that is removed, and one on a file system that is full."""
+    """A backing file without a name, one on a file system that is full, and another NBD server."""
     need("nbdcopy")
+    need("mkfs.ext4")
     if os.geteuid():
         raise Missing("root, to mount")
     source, back = place.path / "source", place.path / "back"
@@ -597,14 +598,19 @@ def backing(place):
     source.write_bytes(noise)
     uri, device = place.nbd("--size", "256M", "--limit", "64M", "--backing", place.path / "backing")
     run("nbdcopy", source, uri)
-    (place.path / "backing").unlink()
+    if (place.path / "backing").exists():
+        raise Wrong("the backing file has a name")
     run("nbdcopy", uri, back)
     if back.read_bytes()[: len(noise)] != noise:
         raise Wrong("what went to the backing file comes back as something else")
     spilled = place.status(device)["spilled_bytes"]
     small = place.path / "small"
     small.mkdir()
-    run("mount", "-t", "tmpfs", "-o", "size=32M", "none", small)
+    image = place.path / "image"
+    image.touch()
+    os.truncate(image, 32 * MIB)
+    run("mkfs.ext4", "-q", image)
+    run("mount", "-o", "loop", image, small)
     place.stack.callback(lambda: run("umount", small))
     uri, device = place.nbd("--size", "256M", "--limit", "64M", "--backing", small / "backing")
     # One request at a time: when nbdcopy gives up with others under way, nbdkit 1.32 may end itself, see killed.
@@ -622,6 +628,18 @@ def backing(place):
     device.wait(10)
     if (small / "backing").exists():
         raise Wrong("the backing file is left behind")
+    socket = place.path / "far.sock"
+    far = subprocess.Popen([find("nbdkit"), "-f", "-U", str(socket), "memory", "256M"])
+    place.stack.callback(lambda: (far.kill(), far.wait()))
+    until(socket.exists, "the other server's socket")
+    uri, device = place.nbd("--size", "256M", "--limit", "64M", "--backing", f"nbd+unix:///?socket={socket}")
+    run("nbdcopy", source, uri)
+    run("nbdcopy", uri, back)
+    if back.read_bytes()[: len(noise)] != noise:
+        raise Wrong("what went to the other server comes back as something else")
+    status = place.status(device)
+    if status["spilled_bytes"] < 100 * MIB:
+        raise Wrong(f"it was not spilled: {status}")
     return f"{spilled / MIB:.0f} MiB spilled"
 
 
@@ -656,7 +674,7 @@ def commands(place):
         ("--size", "1G", "--codec", "zip", "--socket", "x"): "zstd",
         ("--size", "1G", "--socket", "x", "--mount", "y"): "one door",
         ("--size", "1G", "--mount", "/no/such/place"): "directory",
-        ("--size", "1G", "--backing", "/etc/passwd", "--mount", str(place.path)): "empty",
+        ("--size", "1G", "--backing", "/etc/passwd", "--mount", str(place.path)): "already",
         ("status", "nobody"): "nobody",
     }.items():
         done = subprocess.run([place.options.memfold, "disk", *words], capture_output=True, text=True, check=False, timeout=20)

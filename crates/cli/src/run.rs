@@ -57,7 +57,12 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     let_go_of_inherited(&own.into_iter().chain(outputs).chain(connections).collect::<Vec<_>>());
 
     let service = match (page.area, tier, &settings.spill) {
-        (Some(area), Some(tier), Some(spill)) => Some(Service::start(area, tier, spill)),
+        (Some(area), Some(tier), Some(spill)) => {
+            // The program runs already: it has its limit without.
+            let cannot =
+                |e: &std::io::Error| say(&format!("nothing is spilled: no threads can be started: {e}"));
+            Service::start(area, tier, spill).inspect_err(cannot).ok()
+        }
         _ => None,
     };
     let wants_report = report_file.is_some();

@@ -8,6 +8,7 @@
 //!
 //! Its own memory counts towards the limit, so it has little: no thread but
 //! a tiny one that waits for calls, and no list that grows but the members.
+//! With `--spill` there are the threads and lists of that (`spill/`).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};

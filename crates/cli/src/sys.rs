@@ -41,13 +41,18 @@ pub fn start_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 /// If there are other threads: what they hold would stay locked in the child.
 pub fn fork() -> nix::Result<Fork> {
     assert!(!HAS_THREADS.load(Ordering::Relaxed), "fork with other threads");
-    // SAFETY: this program has started no other thread (`start_thread` is the only place that does), so the
+    // SAFETY: this program has started no other thread (`start_thread` does, and whoever else says so by `threads_begin`), so the
     // child has everything its parent had: no lock is held by a thread that is not there. A preloaded
     // library may have threads of its own, and cares for forks itself.
     match unsafe { nix::unistd::fork() }? {
         ForkResult::Parent { child } => Ok(Fork::Parent(child)),
         ForkResult::Child => Ok(Fork::Child),
     }
+}
+
+/// Threads are started from here on.
+pub fn threads_begin() {
+    HAS_THREADS.store(true, Ordering::Relaxed);
 }
 
 /// Forks a process in which only this thread goes on, from one that has others.

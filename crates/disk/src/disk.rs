@@ -78,15 +78,20 @@ impl Disk {
         let resident = Resident::new(resident);
         let images = Images::new(2 * cpus.max(4), layout.bytes());
         let stripes = Stripes::new();
-        let backing =
-            options.backing.as_ref().map(|backing| Backing::open(backing, options.size)).transpose()?;
+        let open = |given| Backing::open(given, options.size, options.limit, options.told);
+        let backing = options.backing.as_ref().map(open).transpose()?;
         // A hint for each page of the device, or for as many as there may be.
         let shared = options
             .share
             .then(|| Shared::new((options.size.min(options.limit.saturating_mul(4))) / PAGE as u64));
         // Those who read and write, and who makes room.
         let work_bytes = ((works + 1) * Work::least_bytes(&store, layout, backing.is_some())) as u64;
-        let fixed = work_bytes + images.bytes() as u64 + stripes.table_bytes() + resident.table_bytes();
+        let backing_bytes = backing.as_ref().map_or(0, Backing::memory_bytes);
+        let fixed = work_bytes
+            + backing_bytes
+            + images.bytes() as u64
+            + stripes.table_bytes()
+            + resident.table_bytes();
         if fixed > store.store().memory().open() {
             return Err(BadOption::OutOfMemory);
         }
@@ -119,7 +124,7 @@ impl Disk {
             images,
             works,
             least_work_bytes: work_bytes,
-            work_bytes: Mutex::new(work_bytes),
+            work_bytes: Mutex::new(work_bytes + backing_bytes),
             making: Mutex::new(Making::new(making)),
             counts: Counts::default(),
         })
@@ -147,7 +152,7 @@ impl Disk {
 
     /// Leaves nothing behind, where the device itself is not dropped before the process ends.
     pub fn end(&self) {
-        self.backing.iter().for_each(Backing::remove);
+        self.backing.iter().for_each(Backing::end);
     }
 
     pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result<(), Error> {
@@ -165,7 +170,7 @@ impl Disk {
     /// not in memory now is returned.
     pub(crate) fn count_works(&self) -> u64 {
         let mut counted = locked(&self.work_bytes);
-        let tables = self.backing.as_ref().map_or(0, Backing::table_bytes)
+        let tables = self.backing.as_ref().map_or(0, Backing::memory_bytes)
             + self.shared.as_ref().map_or(0, Shared::table_bytes);
         let now = self.works.bytes();
         let bytes = now.max(self.least_work_bytes) + tables;
@@ -204,7 +209,7 @@ impl Disk {
                     let _ = self.store.store().free(r, shared_owner(number), self);
                 }
             }
-            Some((Held::Spilled(unit), _)) => self.backing.iter().for_each(|backing| backing.free(unit)),
+            Some((Held::Spilled(number), _)) => self.backing.iter().for_each(|backing| backing.free(number)),
             None => {}
         }
     }

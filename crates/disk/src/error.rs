@@ -16,12 +16,12 @@ pub enum Error {
         /// The first byte of the page.
         offset: u64,
     },
-    /// The backing device failed to bring a page; the system's number of the error.
+    /// The backing device did not bring a page.
     Backing {
         /// The first byte of the page.
         offset: u64,
-        /// What the system says.
-        errno: i32,
+        /// It does not have it any more, or something else in its place; else it does not answer, and may yet.
+        is_lost: bool,
     },
 }
 
@@ -38,8 +38,8 @@ impl fmt::Display for Error {
                     "what is kept of the page at byte {offset} is not what was written: memory was damaged"
                 )
             }
-            Error::Backing { offset, errno } => {
-                let why = std::io::Error::from_raw_os_error(errno);
+            Error::Backing { offset, is_lost } => {
+                let why = if is_lost { "what was put there is there no more" } else { "it does not answer" };
                 write!(f, "the page at byte {offset} cannot be read from the backing device: {why}")
             }
         }

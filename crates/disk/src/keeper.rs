@@ -153,9 +153,6 @@ impl Disk {
             *pass = Pass { begun: Instant::now(), next, activity, found: false, rested: false };
             self.count_works();
             self.budget().reload();
-            if let Some(backing) = &self.backing {
-                backing.try_again();
-            }
             self.resident.sweep(usize::MAX, self.resident_allowed(), self.budget());
             return pass.next.is_some();
         };

@@ -9,7 +9,7 @@
 //!             kind 2, joined       of the block's first joined page: where the block's blob is; of others: nothing
 //!             kind 3, a fill       bits 0..32: the repeated word
 //!           where a blob is: a packed reference of the store; or, with bits 45..56 as no reference has them, in bits 0..45 the number of
-//!           the unit of the backing device with which it begins (0x7ff), or of a shared blob (0x7fe)
+//!           its number on the backing device (0x7ff), or of a shared blob (0x7fe)
 //! ```
 //!
 //! A **block** is [`Layout::pages`] neighbouring pages, aligned. Its *joined* pages are kept in one blob together, as one image of the
@@ -72,36 +72,36 @@ impl Layout {
 pub enum Held {
     /// In the store.
     Blob(Ref),
-    /// On the backing device, from this unit on.
+    /// On the backing device, under this number.
     Spilled(u64),
     /// In the store, and other pages have it, too: the number under which `shared` knows it.
     Shared(u64),
 }
 
 impl Held {
-    /// Units, and shared blobs, are numbered below this.
-    pub const MOST_UNITS: u64 = 1 << 45;
+    /// Spilled and shared blobs are numbered below this.
+    pub const MOST_NUMBERS: u64 = 1 << 45;
     const SPILLED: u64 = 0x7ff;
     const SHARED: u64 = 0x7fe;
 
     fn pack(self) -> Option<[u8; 7]> {
         match self {
             Held::Blob(r) => r.pack(),
-            Held::Spilled(unit) => Held::pack_number(Held::SPILLED, unit),
+            Held::Spilled(number) => Held::pack_number(Held::SPILLED, number),
             Held::Shared(number) => Held::pack_number(Held::SHARED, number),
         }
     }
 
     fn pack_number(kind: u64, number: u64) -> Option<[u8; 7]> {
         let [packed @ .., _] = (number | kind << 45).to_le_bytes();
-        (number < Held::MOST_UNITS).then_some(packed)
+        (number < Held::MOST_NUMBERS).then_some(packed)
     }
 
     fn unpack(packed: [u8; 7]) -> Option<Self> {
         let mut bits = [0; 8];
         bits[..7].copy_from_slice(&packed);
         let bits = u64::from_le_bytes(bits);
-        let number = bits & (Held::MOST_UNITS - 1);
+        let number = bits & (Held::MOST_NUMBERS - 1);
         match bits >> 45 {
             Held::SPILLED => Some(Held::Spilled(number)),
             Held::SHARED => Some(Held::Shared(number)),

@@ -49,7 +49,7 @@ pub use error::Error;
 pub use extents::Extent;
 pub use keeper::Keeper;
 pub use leaf::PAGE;
-pub use options::{BackingFile, BadOption, Options};
+pub use options::{BackingTier, BadOption, Options};
 pub use stats::Stats;
 
 /// Who panicked with a lock may have left half of a change: nobody sees it, since all who want the lock panic, too. Callers at doors that catch panics make I/O errors

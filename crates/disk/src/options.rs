@@ -1,10 +1,10 @@
 //! How a device is made.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use memfold_codec::Codec;
+use memfold_spill::Target;
 
 use crate::leaf::Layout;
 
@@ -32,22 +32,24 @@ pub struct Options {
     /// A page that was not used for so long is cold; it may be twice as long until that is seen.
     pub cold: Duration,
     /// Takes what does not compress and was not used for a while and, at the limit, what was used least.
-    pub backing: Option<BackingFile>,
+    pub backing: Option<BackingTier>,
     /// Pages with the same content share what is kept of them.
     pub share: bool,
     /// For swap: takes memory for the index and for work at once, and keeps a ballast of it that is given up when the system has no more. See
     /// [`crate::swap`] for what the process has to do.
     pub swap: bool,
+    /// Hears what people should know of the backing device.
+    pub told: fn(&str),
     /// Threads that read and write at the same time, for which there is memory to compress in; `None` for one for each CPU.
     pub works: Option<usize>,
 }
 
-/// A file or block device to put blocks on.
+/// Where to put blobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BackingFile {
-    /// A block device that nobody uses, an empty file, or one that is not there yet and is removed at the end.
-    pub path: PathBuf,
-    /// Bytes of it that may be used; `None` for all of a block device, and as much as the device has of a file.
+pub struct BackingTier {
+    /// A directory, a new file, a block device that nobody uses, an NBD server, Redis.
+    pub target: Target,
+    /// Bytes of it that may be used; `None` for all of a block device or server, and some more than the device has of a file.
     pub size: Option<u64>,
 }
 
@@ -67,6 +69,7 @@ impl Options {
             backing: None,
             share: false,
             swap: false,
+            told: |_| {},
             works: None,
         }
     }
@@ -89,8 +92,8 @@ impl Options {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadOption {
-    /// The backing device, and why.
-    Backing(PathBuf, String),
+    /// The backing device: why.
+    Backing(String),
     /// The size.
     Size,
     /// The limit.
@@ -106,9 +109,7 @@ pub enum BadOption {
 impl fmt::Display for BadOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadOption::Backing(path, why) => {
-                write!(f, "{} cannot be the backing device: {why}", path.display())
-            }
+            BadOption::Backing(why) => write!(f, "this cannot be the backing device: {why}"),
             BadOption::Size => write!(f, "the size has to be from 1 to {MOST_SIZE} bytes"),
             BadOption::Limit => write!(f, "the limit has to be {} MiB at least", LEAST_LIMIT >> 20),
             BadOption::BlockPages => f.write_str("a block has to have 2, 4 or 8 pages"),

@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering::*;
 
 use memfold::store::Tiered;
 use memfold_codec::{CodecId, fill};
+use memfold_spill::Trouble;
 
 use crate::Error;
-use crate::backing::Check;
 use crate::budget::Budget;
 use crate::disk::{Disk, owner_of, shared_owner};
 use crate::leaf::{Entry, Held, PAGE};
@@ -40,11 +40,11 @@ struct Copied {
     was_spilled: bool,
 }
 
-/// Where a blob is on the backing device, and what it has to be.
+/// Under which number a blob is on the backing device, and which of those that had it.
 #[derive(Clone, Copy)]
 struct Spilled {
-    unit: u64,
-    check: Check,
+    number: u64,
+    stamp: u32,
 }
 
 impl Work {
@@ -188,8 +188,8 @@ impl Disk {
                 }
                 Found::Joined { again }
             }
-            Entry::Page(Held::Spilled(unit)) => {
-                Found::Spilled { at: self.spilled(page, unit)?, again: used && leaf.touch(place) }
+            Entry::Page(Held::Spilled(number)) => {
+                Found::Spilled { at: self.spilled(page, number)?, again: used && leaf.touch(place) }
             }
             Entry::Page(Held::Shared(number)) => {
                 let again = used && leaf.touch(place);
@@ -212,18 +212,20 @@ impl Disk {
         Ok((found, version))
     }
 
-    /// What a unit has to hold. With the lock of the leaf that names it held.
-    fn spilled(&self, page: u64, unit: u64) -> Result<Spilled, Error> {
-        let check = self.backing.as_ref().and_then(|backing| backing.check(unit)).ok_or(damaged(page))?;
-        Ok(Spilled { unit, check })
+    /// Which blob has a number. With the lock of the leaf that names it held.
+    fn spilled(&self, page: u64, number: u64) -> Result<Spilled, Error> {
+        let stamp = self.backing.as_ref().and_then(|backing| backing.stamp(number)).ok_or(damaged(page))?;
+        Ok(Spilled { number, stamp })
     }
 
     /// Reads a blob from the backing device into `work.payload`, on behalf of a page. `None` if the page, or its block, is somewhere else by now: then what was
     /// read may be anybody's.
     fn fetch(&self, page: u64, at: Spilled, work: &mut Work) -> Result<Option<(Copied, u64)>, Error> {
         let Some(backing) = &self.backing else { return Err(damaged(page)) };
-        let Work { units, payload: room, .. } = work;
-        let read = backing.read(at.unit, at.check, units);
+        let Work { sealed, payload: room, .. } = work;
+        // The block's first page: see `spill`.
+        let owner = owner_of(page - page % self.layout.pages() as u64);
+        let read = backing.read(owner, at.number, sealed);
         let (stripe, number, place) = self.lock(page);
         let Some(leaf) = stripe.get(number) else { return Ok(None) };
         let held = match leaf.entry(place) {
@@ -231,15 +233,14 @@ impl Disk {
             Some(Entry::Joined) => leaf.joined(self.layout, self.layout.first(place)).map(|(_, held)| held),
             _ => None,
         };
-        if held != Some(Held::Spilled(at.unit)) || backing.check(at.unit) != Some(at.check) {
+        if held != Some(Held::Spilled(at.number)) || backing.stamp(at.number) != Some(at.stamp) {
             return Ok(None);
         }
         let (id, payload) = match read {
-            Ok(Some(blob)) => blob,
-            Ok(None) => return Err(damaged(page)),
-            Err(error) => {
-                let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                return Err(Error::Backing { offset: page * PAGE as u64, errno });
+            Ok(blob) => blob,
+            Err(trouble) => {
+                let is_lost = trouble == Trouble::Lost;
+                return Err(Error::Backing { offset: page * PAGE as u64, is_lost });
             }
         };
         room.get_mut(..payload.len()).ok_or(damaged(page))?.copy_from_slice(payload);
@@ -347,8 +348,8 @@ impl Disk {
                     (work.copy(id, payload).ok_or(failed(damaged(page)))?, owner, stripe.version)
                 }
                 Held::Shared(_) => return Err(failed(damaged(page))),
-                Held::Spilled(unit) => {
-                    let at = self.spilled(page, unit).map_err(failed)?;
+                Held::Spilled(number) => {
+                    let at = self.spilled(page, number).map_err(failed)?;
                     drop(stripe);
                     let (copied, version) =
                         self.fetch(page, at, work).map_err(failed)?.ok_or(Missing::Changed)?;

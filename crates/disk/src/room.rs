@@ -100,9 +100,6 @@ impl Disk {
         if self.resident.clear(self.budget()) > 0 || self.compact(MOVES) {
             return true;
         }
-        if let Some(backing) = &self.backing {
-            backing.try_again();
-        }
         for even_hot in [false, true] {
             let gained = self.gain_by_blocks(making, even_hot);
             if gained > 0 {

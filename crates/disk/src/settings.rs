@@ -1,13 +1,13 @@
 //! Options as people give them: names and values, the same at all doors.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use memfold::size::{self, Size};
 use memfold_codec::Codec;
+use memfold_spill::Target;
 
-use crate::options::{BackingFile, BadOption, Options};
+use crate::options::{BackingTier, BadOption, Options};
 
 /// What each setting is called and means, for help texts.
 pub const HELP: &str = "\
@@ -27,11 +27,11 @@ share=yes         Pages with the same content are kept once. Takes four to eight
                   memory for a page of the device, and time to compare. The default is no.
 swap=yes          Be fit for swap: all memory is locked, what is needed is taken beforehand,
                   and the device never waits for memory to be made free. Needs root.
-backing=PATH      A block device that nobody uses, or a new or empty file, for what does not
-                  compress and, at the limit, for what was used least. Never written to
-                  without being asked for; what stands there ends with the device.
-backing-size=SIZE Bytes of it that may be used. The default is all of a block device, and as
-                  much of a file as the device is large.";
+backing=TARGET    A directory, a new file, a block device that nobody uses, nbd://HOST/EXPORT
+                  or redis://HOST, for what does not compress and, at the limit, for what
+                  was used least. Encrypted; what stands there ends with the device.
+backing-size=SIZE Bytes of it that may be used. The default is all of a block device or
+                  server, and of a file a little more than the device is large.";
 
 /// Settings that have been given so far.
 #[derive(Default)]
@@ -44,7 +44,7 @@ pub struct Settings {
     cold: Option<Duration>,
     share: bool,
     swap: bool,
-    backing: Option<PathBuf>,
+    backing: Option<Target>,
     backing_size: Option<u64>,
 }
 
@@ -80,7 +80,9 @@ impl Settings {
             "cold" => self.cold = Some(seconds(value)?),
             "swap" => self.swap = yes(name, value)?,
             "share" => self.share = yes(name, value)?,
-            "backing" => self.backing = Some(value.into()),
+            "backing" => {
+                self.backing = Some(value.parse().map_err(|bad| BadSetting(format!("backing: {bad}")))?)
+            }
             "backing-size" => self.backing_size = Some(bytes(name, value)?),
             _ => return Ok(false),
         }
@@ -107,11 +109,16 @@ impl Settings {
         options.cold = self.cold.unwrap_or(options.cold);
         if self.backing.is_none() && self.backing_size.is_some() {
             return Err(BadSetting(
-                "backing-size is of a backing device, and there is none; name it with backing=PATH".into(),
+                "backing-size is of a backing device, and there is none; name it with backing=TARGET".into(),
             ));
         }
         (options.share, options.swap) = (self.share, self.swap);
-        options.backing = self.backing.clone().map(|path| BackingFile { path, size: self.backing_size });
+        options.backing = self.backing.clone().map(|target| BackingTier { target, size: self.backing_size });
+        if self.swap && !matches!(options.backing, None | Some(BackingTier { target: Target::File(_), .. })) {
+            return Err(BadSetting(
+                "a device for swap can't wait for a server, which may wait for memory: name a file or block device with backing=PATH".into(),
+            ));
+        }
         options.check()?;
         Ok(options)
     }

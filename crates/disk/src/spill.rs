@@ -44,22 +44,24 @@ impl Disk {
             leaf.set_mark(first, Mark::Merging);
             (id, payload.len())
         };
-        let unit = backing.write(id, &work.payload[..len], &mut work.units);
+        // Pages may leave their block, and its blob goes on to be known by another of them; the block stays.
+        let block = owner_of(number * PAGES as u64 + first as u64);
+        let spilled = backing.write(block, id, &work.payload[..len]);
         let mut stripe = self.stripes.lock(number);
         let leaf = stripe.get_mut(number).filter(|leaf| leaf.has_mark(first, Mark::Merging));
         let before = leaf.and_then(|leaf| {
             leaf.clear_mark(first, Mark::Merging);
-            leaf.rehold(at, Held::Spilled(unit?))
+            leaf.rehold(at, Held::Spilled(spilled?))
         });
         drop(stripe);
-        match (before, unit) {
+        match (before, spilled) {
             (Some(blob), _) => {
                 self.free(Some((blob, owner)));
                 len
             }
             // Changed meanwhile.
-            (None, Some(unit)) => {
-                backing.free(unit);
+            (None, Some(spilled)) => {
+                backing.free(spilled);
                 0
             }
             (None, None) => 0,

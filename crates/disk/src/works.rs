@@ -5,8 +5,8 @@ use std::sync::{Condvar, Mutex};
 
 use memfold::SystemMemory;
 use memfold::store::{Memory, OwnedWorkspace, Tiered};
+use memfold_spill::Spilled;
 
-use crate::backing::Unit;
 use crate::leaf::{Layout, PAGE};
 use crate::locked;
 
@@ -19,8 +19,8 @@ pub struct Work {
     /// A page, and room for the compressed forms of a block and of its pages.
     pub page: Box<[u8; PAGE]>,
     pub payload: Box<[u8]>,
-    /// What is read from the backing device, if there is one: aligned as the system wants it.
-    pub units: Vec<Unit>,
+    /// What is read from the backing device, if there is one, and opened there.
+    pub sealed: Box<[u8]>,
 }
 
 impl Work {
@@ -30,7 +30,7 @@ impl Work {
             space: OwnedWorkspace::new(store, layout.bytes())?,
             page: Box::new([0; PAGE]),
             payload: vec![0; 2 * layout.bytes()].into_boxed_slice(),
-            units: if backed { Unit::zeros(layout.pages()) } else { Vec::new() },
+            sealed: vec![0; Self::sealed_bytes(layout, backed)].into_boxed_slice(),
         })
     }
 
@@ -38,14 +38,18 @@ impl Work {
     pub fn least_bytes<M: Memory>(store: &Tiered<M>, layout: Layout, backed: bool) -> usize {
         let decode = store.decode_scratch(layout.bytes());
         let space = store.workspace_bytes(layout.bytes()) - decode + decode.min(DECODE);
-        let units = if backed { layout.bytes() } else { 0 };
-        space + PAGE + 2 * layout.bytes() + units
+        space + PAGE + 2 * layout.bytes() + Self::sealed_bytes(layout, backed)
+    }
+
+    fn sealed_bytes(layout: Layout, backed: bool) -> usize {
+        if backed { layout.bytes() + Spilled::OVERHEAD } else { 0 }
     }
 
     /// Takes memory for all that it may need for codecs that were used here.
     pub fn fill_in(&mut self) {
         // A first use sets everything up that codecs keep.
         self.payload.fill(1);
+        self.sealed.fill(1);
         self.page.fill(1);
         SystemMemory::new().fill_in(self.space.memory());
     }
@@ -57,7 +61,7 @@ impl Work {
 
     /// Where its memory is, and the bytes of the rest.
     fn memory(&self) -> Memories {
-        Memories { space: self.space.memory(), rest: PAGE + self.payload.len() + self.units.len() * PAGE }
+        Memories { space: self.space.memory(), rest: PAGE + self.payload.len() + self.sealed.len() }
     }
 }
 

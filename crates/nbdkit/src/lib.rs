@@ -135,8 +135,9 @@ unsafe extern "C" fn config_complete() -> c_int {
 
 unsafe extern "C" fn get_ready() -> c_int {
     prepare(|| {
-        let options =
+        let mut options =
             locked(&SETTINGS).get_or_insert_default().options(memory()).map_err(|bad| bad.to_string())?;
+        options.told = say;
         let disk = Disk::new(options).map_err(|bad| bad.to_string())?;
         DISK.set(Arc::new(disk)).map_err(|_| "there is a device already".to_string())
     })

@@ -59,7 +59,7 @@ const PAYS: u64 = 32;
 const SLOWEST_TICK: u64 = 100_000_000;
 const FASTEST_TICK: u64 = 1_000_000;
 /// As long as the tree's resident memory stays as it is, for so many ticks, they are never closer than this, ns: looking a thousand times a second
-/// took a program that fits 4 % of a CPU. Growth that nobody tells of fills less than 20 MiB meanwhile, unless the kernel gives it huge pages.
+/// takes time from a program that fits. Growth that nobody tells of fills less than 20 MiB meanwhile, unless the kernel gives it huge pages.
 const QUIET_TICK: u64 = 4_000_000;
 const QUIET_TICKS: u32 = 64;
 /// It stays as it is if it changes by less than this, bytes.

@@ -54,6 +54,14 @@ pub struct Block<'a> {
 pub struct Unopened;
 
 impl Sealer {
+    /// Encrypts with a key that nobody has, and that is kept nowhere.
+    #[cfg(feature = "tiers")]
+    pub fn for_this_run() -> std::io::Result<Self> {
+        let mut key = [0; 32];
+        std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut key)?;
+        Ok(Self::encrypting(&key))
+    }
+
     /// Encrypts with a key that no other run has.
     pub fn encrypting(key: &[u8; 32]) -> Self {
         Sealer(Way::Encrypted(ChaCha20Poly1305::new(Key::from_slice(key))))
@@ -145,7 +153,12 @@ impl<'a> Batch<'a> {
 
     /// An empty batch of that number, with room for as much as there are bytes.
     pub fn new(number: u64, bytes: &'a mut [u8]) -> Self {
-        Batch { number, bytes, used: 0 }
+        Self::go_on(number, bytes, 0)
+    }
+
+    /// One of which so many bytes are used already.
+    pub fn go_on(number: u64, bytes: &'a mut [u8], used: usize) -> Self {
+        Batch { number, bytes, used }
     }
 
     /// Its number.

@@ -15,6 +15,7 @@
 //! - **Deletes** are done when there is time, many at once, and what is left of them when the engine ends.
 
 use std::collections::VecDeque;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -69,7 +70,7 @@ type Told = Box<dyn Fn(&Health) + Send + Sync>;
 
 struct Put {
     batch: u64,
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
     done: Done,
 }
 
@@ -98,12 +99,12 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts the threads. A get waits for a tier that is away until `patience` ends; `told` hears of each change of health.
+    /// Starts the threads; an error if there may be no more. A get waits for a tier that is away until `patience` ends; `told` hears of each change of health.
     pub fn start(
         tier: Box<dyn Tier>,
         patience: Duration,
         told: impl Fn(&Health) + Send + Sync + 'static,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let inner = Arc::new(Inner {
             tier,
             patience,
@@ -113,17 +114,24 @@ impl Engine {
             health: Mutex::new((Health::Open, Instant::now())),
             counters: Counters::default(),
         });
-        let spawn = |number: usize| {
+        // Those that have started end with it, if not all can be.
+        let mut engine = Engine { inner: inner.clone(), threads: Vec::new() };
+        for number in 0..=WRITERS {
             let inner = inner.clone();
-            std::thread::spawn(move || if number < WRITERS { inner.write() } else { inner.care() })
-        };
-        let threads = (0..=WRITERS).map(spawn).collect();
-        Engine { inner, threads }
+            let work = move || if number < WRITERS { inner.write() } else { inner.care() };
+            engine.threads.push(std::thread::Builder::new().spawn(work)?);
+        }
+        Ok(engine)
     }
 
     /// Writes a batch in the background, and calls `done` from another thread when it is acknowledged, or will not be. A number is used once:
     /// what failed may be deleted later, so it is sealed and put again under another.
-    pub fn put(&self, batch: u64, bytes: Vec<u8>, done: impl FnOnce(Result<(), Trouble>) + Send + 'static) {
+    pub fn put(
+        &self,
+        batch: u64,
+        bytes: Arc<Vec<u8>>,
+        done: impl FnOnce(Result<(), Trouble>) + Send + 'static,
+    ) {
         locked(&self.inner.queue).puts.push_back(Put { batch, bytes, done: Box::new(done) });
         self.inner.work.notify_all();
     }
@@ -155,6 +163,15 @@ impl Engine {
         queue.deletes.push(batch);
         if queue.deletes.len().is_multiple_of(DELETES) {
             self.inner.work.notify_all();
+        }
+    }
+
+    /// Deletes at once what is not needed any more, if the tier answers: then a full one may take something again.
+    pub fn delete_now(&self, batches: Vec<u64>) {
+        let mut all = std::mem::take(&mut locked(&self.inner.queue).deletes);
+        all.extend(batches);
+        if self.inner.delete(&all) && self.health() == Health::Full {
+            self.inner.become_(Health::Open);
         }
     }
 
@@ -332,64 +349,8 @@ fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>, at_most: Duration)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashMap;
+    use crate::made::Made;
     use std::sync::mpsc;
-
-    /// A tier whose troubles are made to order.
-    #[derive(Default)]
-    struct Made {
-        batches: Mutex<HashMap<u64, Vec<u8>>>,
-        trouble: Arc<Mutex<Option<Trouble>>>,
-    }
-
-    impl Made {
-        fn may(&self) -> Result<(), Trouble> {
-            locked(&self.trouble).clone().map_or(Ok(()), Err)
-        }
-    }
-
-    impl Tier for Made {
-        fn put(&self, batch: u64, bytes: &[u8]) -> Result<(), Trouble> {
-            self.may()?;
-            locked(&self.batches).insert(batch, bytes.to_vec());
-            Ok(())
-        }
-
-        fn get(&self, batch: u64, from: u32, into: &mut [u8]) -> Result<(), Trouble> {
-            if !matches!(*locked(&self.trouble), Some(Trouble::Full | Trouble::Unfit(_))) {
-                self.may()?;
-            }
-            let batches = locked(&self.batches);
-            let bytes = batches.get(&batch).ok_or(Trouble::Lost)?;
-            into.copy_from_slice(
-                bytes.get(from as usize..).and_then(|rest| rest.get(..into.len())).ok_or(Trouble::Lost)?,
-            );
-            Ok(())
-        }
-
-        fn delete(&self, batches: &[u64]) -> Result<(), Trouble> {
-            self.may()?;
-            batches.iter().for_each(|batch| {
-                locked(&self.batches).remove(batch);
-            });
-            Ok(())
-        }
-
-        fn probe(&self) -> Result<(), Trouble> {
-            self.may()
-        }
-
-        fn room(&self) -> Room {
-            Room {
-                used: locked(&self.batches).values().map(|bytes| bytes.len() as u64).sum(),
-                most: u64::MAX,
-            }
-        }
-
-        fn name(&self) -> &str {
-            "made"
-        }
-    }
 
     struct Set {
         engine: Engine,
@@ -405,13 +366,18 @@ mod tests {
         let told = move |health: &Health| {
             let _ = locked(&tell).send(health.clone());
         };
-        Set { engine: Engine::start(Box::new(tier), patience, told), trouble, changes: Mutex::new(changes) }
+        Set {
+            engine: Engine::start(Box::new(tier), patience, told).unwrap(),
+            trouble,
+            changes: Mutex::new(changes),
+        }
     }
 
     impl Set {
         fn put(&self, batch: u64) -> Result<(), Trouble> {
             let (tell, told) = mpsc::channel();
-            self.engine.put(batch, vec![batch as u8; 100], move |result| tell.send(result).unwrap());
+            self.engine
+                .put(batch, Arc::new(vec![batch as u8; 100]), move |result| tell.send(result).unwrap());
             told.recv_timeout(Duration::from_secs(10)).unwrap()
         }
 

@@ -18,11 +18,17 @@
 mod batch;
 #[cfg(feature = "tiers")]
 mod engine;
+#[cfg(all(test, feature = "tiers"))]
+mod made;
+#[cfg(feature = "tiers")]
+mod spilled;
 #[cfg(feature = "tiers")]
 mod tiers;
 
 pub use batch::{BLOCK_HEAD, Batch, Block, Place, Sealer, Unopened, blocks};
 #[cfg(feature = "tiers")]
 pub use engine::{Counters, Engine, Health};
+#[cfg(feature = "tiers")]
+pub use spilled::Spilled;
 #[cfg(feature = "tiers")]
 pub use tiers::{BadTarget, Room, Target, Terms, Tier, Trouble};

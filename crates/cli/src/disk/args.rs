@@ -56,10 +56,10 @@ pub struct DiskArgs {
     /// Keep pages with the same content once
     #[arg(long)]
     pub share: bool,
-    /// A block device that nobody uses, or a new or empty file, for what does not compress and, at the limit, for what was used least
-    #[arg(long, value_name = "PATH")]
-    pub backing: Option<PathBuf>,
-    /// Bytes of it that may be used [default: all of a block device; of a file as much as the device has]
+    /// A directory, a new file, a block device that nobody uses, nbd://HOST/EXPORT or redis://HOST, for what does not compress and, at the limit, for what was used least
+    #[arg(long, value_name = "TARGET")]
+    pub backing: Option<String>,
+    /// Bytes of it that may be used [default: all of a block device or server; of a file a little more than the device has]
     #[arg(long, value_name = "SIZE", requires = "backing")]
     pub backing_size: Option<String>,
     /// Be fit for swap: keep all of it in memory, take what it needs beforehand, and never wait for memory to be made free

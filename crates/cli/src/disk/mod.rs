@@ -8,6 +8,7 @@ mod status;
 use std::path::PathBuf;
 
 use memfold_disk::settings::Settings;
+use memfold_spill::Target;
 
 use crate::cgroup;
 use crate::failure::Failure;
@@ -34,7 +35,11 @@ pub fn disk(args: &DiskArgs) -> Result<i32, Failure> {
 
 /// The settings that were given, as names and values, checked.
 fn settings(args: &DiskArgs) -> Result<Vec<(&'static str, String)>, Failure> {
-    let backing = args.backing.as_ref().map(|path| absolute(path).display().to_string());
+    // The process that serves may be in another directory.
+    let backing = args.backing.as_ref().map(|target| match target.parse() {
+        Ok(Target::File(path)) => absolute(&path).display().to_string(),
+        _ => target.clone(),
+    });
     let (share, swap) = (args.share.then(|| "yes".to_owned()), args.swap.then(|| "yes".to_owned()));
     let given = [
         ("size", &args.size),

@@ -20,7 +20,8 @@ pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, String)]) -> 
     for (name, value) in settings {
         given.set(name, value).map_err(|bad| Failure::new(bad.to_string()))?;
     }
-    let options = given.options(super::memory()).map_err(|bad| Failure::new(bad.to_string()))?;
+    let mut options = given.options(super::memory()).map_err(|bad| Failure::new(bad.to_string()))?;
+    options.told = say;
     if options.swap {
         // Before anything is taken, and any thread is started.
         swap::prepare_process().map_err(Failure::new)?.iter().for_each(|missing| say(missing));

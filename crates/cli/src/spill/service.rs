@@ -1,5 +1,6 @@
 //! Threads that serve the questions of the tree's processes: see `memfold_runtime::spill::area`.
 
+use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -65,7 +66,7 @@ pub struct Service {
 
 impl Service {
     /// Starts the threads.
-    pub fn start(area: &'static Area, tier: Box<dyn Tier>, spill: &Spill) -> Self {
+    pub fn start(area: &'static Area, tier: Box<dyn Tier>, spill: &Spill) -> io::Result<Self> {
         let state = State {
             area,
             holds: Mutex::default(),
@@ -75,12 +76,11 @@ impl Service {
         Self::go_on(Arc::new(state), tier, spill.patience)
     }
 
-    fn go_on(state: Arc<State>, tier: Box<dyn Tier>, patience: Duration) -> Self {
+    fn go_on(state: Arc<State>, tier: Box<dyn Tier>, patience: Duration) -> io::Result<Self> {
         let area = state.area;
+        sys::threads_begin();
         let name = tier.name().to_owned();
-        let engine = Arc::new(Engine::start(tier, patience, move |health| heed(area, &name, health)));
-        area.server.store(std::process::id(), Release);
-        area.is_open.store(1, Release);
+        let engine = Arc::new(Engine::start(tier, patience, move |health| heed(area, &name, health))?);
         area.bells.store(THREADS as u32, Release);
         let spawn = |number: usize| {
             let (state, engine) = (state.clone(), engine.clone());
@@ -90,8 +90,21 @@ impl Service {
                 state.serve(&engine, &area.doorbells[number]);
             })
         };
-        let threads = (0..THREADS).filter_map(|number| spawn(number).ok()).collect();
-        Service { state, engine: Some(engine), threads, patience }
+        let mut service =
+            Service { state: state.clone(), engine: Some(engine.clone()), threads: Vec::new(), patience };
+        for number in 0..THREADS {
+            match spawn(number) {
+                Ok(thread) => service.threads.push(thread),
+                Err(error) => {
+                    drop(engine);
+                    service.stop();
+                    return Err(error);
+                }
+            }
+        }
+        area.is_open.store(1, Release);
+        area.server.store(std::process::id(), Release);
+        Ok(service)
     }
 
     /// Looks after what processes have left behind that are gone.
@@ -143,7 +156,10 @@ impl Service {
         match sys::fork_aside() {
             Ok(sys::Fork::Child) => {
                 sys::become_daemon();
-                let service = Self::go_on(state, tier, patience);
+                let Ok(service) = Self::go_on(state, tier, patience) else {
+                    area.server.store(0, Release);
+                    sys::exit_now(1)
+                };
                 while service.state.lock().any() {
                     std::thread::sleep(LOOK);
                     service.sweep();
@@ -268,7 +284,7 @@ impl State {
                 // comes of it is bytes.
                 unsafe { std::ptr::copy_nonoverlapping(area.buffer(number), bytes.as_mut_ptr(), len) };
                 let state = self.clone();
-                engine.put(batch, bytes, move |result| {
+                engine.put(batch, Arc::new(bytes), move |result| {
                     // Held before it is said: from then on the process may count on it.
                     if result.is_ok() {
                         state.lock().add(pid, batch);

@@ -1,7 +1,7 @@
 //! One thread, and an array that has the same done to it.
 
 use super::{P, Random, options};
-use crate::{BackingFile, Disk, Error, PAGE};
+use crate::{BackingTier, Disk, Error, PAGE};
 
 struct Model {
     disk: Disk,
@@ -16,7 +16,10 @@ impl Model {
         let mut options = options(size as u64);
         options.share = more == More::Shared;
         let place = (more == More::Backed).then(|| tempfile::tempdir().unwrap());
-        let file = |place: &tempfile::TempDir| BackingFile { path: place.path().join("backing"), size: None };
+        let file = |place: &tempfile::TempDir| BackingTier {
+            target: memfold_spill::Target::File(place.path().join("backing")),
+            size: None,
+        };
         options.backing = place.as_ref().map(file);
         (options.block_pages, options.resident) = (block_pages, Some(resident));
         Model { disk: Disk::new(options).unwrap(), bytes: vec![0; size], random: Random(seed), _place: place }
@@ -144,6 +147,11 @@ fn play(size: usize, seed: u64, block_pages: usize, resident: u64, more: More, s
     model.disk.trim(0, size).unwrap();
     model.bytes.fill(0);
     model.check();
+    // What is not needed is deleted from the backing device beside this.
+    let begin = std::time::Instant::now();
+    while model.disk.stats().backing_bytes > 0 && begin.elapsed().as_secs() < 10 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     let stats = model.disk.stats();
     assert_eq!((stats.index_bytes, stats.dense_bytes, stats.blobs), (0, 0, 0));
     assert_eq!((stats.spilled_bytes, stats.backing_bytes, stats.shared_bytes), (0, 0, 0));

@@ -81,7 +81,7 @@ impl Outgoing {
         Outgoing { sent: [const { Sent::none() }; BATCHES], least: LARGEST, found: 0 }
     }
 
-    /// Takes the memory for lists; once.
+    /// Takes the memory for lists, and to seal batches in; once.
     pub fn prepare(&mut self, arena: &Arena) -> sys::Result<()> {
         for sent in &mut self.sent {
             if sent.items.is_null() {
@@ -322,7 +322,7 @@ impl Runtime {
             return false;
         }
         // If somebody has scribbled there, nothing is known of it.
-        let is_young = self.blobs_made() - sent.made < NAMES;
+        let is_young = self.blobs_made().wrapping_sub(sent.made) < NAMES;
         let kept = now == answered && post.answer.load(Relaxed) == answer::DONE && is_young;
         free_post(area, sent.post, answered);
         sent.is_used = false;

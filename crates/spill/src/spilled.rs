@@ -1,0 +1,502 @@
+//! What one user has spilled: blocks that are put, read and freed one by one, and stand on the tier in batches.
+//!
+//! ```text
+//!   put ──> batch that is filled ── full ──> on its way ── acknowledged ──> on the tier alone ── nothing of it is needed ──> deleted
+//!           \───────────── read from memory ─────────/                      │
+//!                 ^                    └── refused: blocks move on          │ little of it is needed
+//!                 └───────────────────────────────────────────────<─────────┘
+//!
+//!   blocks    number -> batch, place, stamp: 16 bytes each
+//!   batches   number on the tier, how much of it is needed, whose blocks it has
+//! ```
+//!
+//! Invariants:
+//! - A block is in memory until its batch was acknowledged. What a tier has refused stays there, until it takes it under another number.
+//! - What is in memory is bounded: so many batches, and then nothing more is taken.
+//! - What does not open, or was put for somebody else, is never data.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use crate::batch::{BLOCK_HEAD, Batch, Sealer};
+use crate::engine::{Engine, Health};
+use crate::tiers::{Room, Tier, Trouble, locked};
+
+/// Batches in memory at most that are not acknowledged, besides the one that is filled.
+const UNACKNOWLEDGED: usize = 4;
+/// Nobody waits longer than this for one of them.
+const WAITS: Duration = Duration::from_secs(5);
+/// Sparse batches that are emptied for one that is sent, at most.
+const EMPTIED: usize = 2;
+/// No batch.
+const NONE: u32 = u32::MAX;
+
+/// Where a block is; `batch` is [`NONE`] if there is none of that number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    batch: u32,
+    offset: u32,
+    len: u32,
+    /// Which of those that had this number.
+    stamp: u32,
+}
+
+/// How far a batch has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Stage {
+    /// The first so many bytes of the memory are used.
+    Filling(usize),
+    OnItsWay,
+    Refused,
+    Away,
+}
+
+#[derive(Debug)]
+struct Kept {
+    number: u64,
+    stage: Stage,
+    /// Until it was acknowledged.
+    memory: Arc<Vec<u8>>,
+    bytes: u32,
+    needed: u32,
+    needed_bytes: u32,
+    /// The numbers of its blocks; some may be others by now, and elsewhere.
+    blocks: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    blocks: Vec<Entry>,
+    free_blocks: Vec<u32>,
+    batches: Vec<Option<Kept>>,
+    free_batches: Vec<u32>,
+    filling: Option<u32>,
+    next: u64,
+    stamp: u32,
+    /// On their way or refused.
+    unacknowledged: usize,
+    refused: Vec<u32>,
+    deletes: Vec<u64>,
+    /// Sealed bytes that are needed, and those of all batches that are away.
+    needed_bytes: u64,
+    away_bytes: u64,
+}
+
+#[derive(Default)]
+struct Inner {
+    state: Mutex<State>,
+    /// A batch was acknowledged or refused.
+    answered: Condvar,
+}
+
+/// See the module.
+pub struct Spilled {
+    engine: Engine,
+    inner: Arc<Inner>,
+    sealer: Sealer,
+    batch_bytes: usize,
+}
+
+impl Spilled {
+    /// Bytes that a block takes besides its payload.
+    pub const OVERHEAD: usize = Batch::OVERHEAD;
+
+    /// Nothing yet; an error if there may be no more threads. Batches have up to so many bytes; `told` hears of each change of the tier's health, and a get waits for a tier that is
+    /// away until `patience` ends.
+    pub fn new(
+        tier: Box<dyn Tier>,
+        sealer: Sealer,
+        batch_bytes: usize,
+        patience: Duration,
+        told: impl Fn(&Health) + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let engine = Engine::start(tier, patience, told)?;
+        Ok(Spilled { engine, inner: Arc::default(), sealer, batch_bytes })
+    }
+
+    /// Whether the tier takes batches now. What is not needed on a full one is deleted first.
+    pub fn is_open(&self) -> bool {
+        if self.engine.health() == Health::Full {
+            self.engine.delete_now(Vec::new());
+        }
+        self.engine.health() == Health::Open
+    }
+
+    /// How the tier is.
+    pub fn health(&self) -> Health {
+        self.engine.health()
+    }
+
+    /// What people call the tier.
+    pub fn name(&self) -> &str {
+        self.engine.name()
+    }
+
+    /// What the tier holds.
+    pub fn room(&self) -> Room {
+        self.settle(&mut locked(&self.inner.state));
+        self.engine.room()
+    }
+
+    /// Sealed bytes of blocks that are needed.
+    pub fn needed_bytes(&self) -> u64 {
+        locked(&self.inner.state).needed_bytes
+    }
+
+    /// Memory that this takes: tables, and batches as if there were as many as there may be.
+    pub fn memory_bytes(&self) -> u64 {
+        let state = locked(&self.inner.state);
+        let lists: usize = state.batches.iter().flatten().map(|kept| kept.blocks.capacity() * 4).sum();
+        let tables = state.blocks.capacity() * size_of::<Entry>()
+            + (state.free_blocks.capacity() + state.free_batches.capacity()) * 4
+            + state.batches.capacity() * size_of::<Option<Kept>>();
+        (tables + lists) as u64 + Self::fixed_bytes(self.batch_bytes)
+    }
+
+    /// Memory that batches of that size take at most.
+    pub fn fixed_bytes(batch_bytes: usize) -> u64 {
+        ((UNACKNOWLEDGED + 1) * batch_bytes) as u64
+    }
+
+    /// Takes a block, and returns its number, which is less than 2^32. From now on it is kept, in memory or on the tier.
+    pub fn put(&self, owner: u64, tag: u8, payload: &[u8]) -> Result<u64, Trouble> {
+        let _ = self.is_open();
+        let mut state = locked(&self.inner.state);
+        self.settle(&mut state);
+        self.take_refused(&mut state);
+        if let Some(why) = self.why_not() {
+            return Err(why);
+        }
+        let mut sent = false;
+        let (batch, offset, len) = loop {
+            if let Some(sealed) = state.seal(&self.sealer, self.batch_bytes, owner, tag, payload) {
+                break sealed;
+            }
+            if sent {
+                // It is larger than a batch.
+                return Err(Trouble::Full);
+            }
+            state = self.send(state)?;
+            sent = true;
+        };
+        state.stamp = state.stamp.wrapping_add(1);
+        let entry = Entry { batch, offset, len, stamp: state.stamp };
+        let number = match state.free_blocks.pop() {
+            Some(number) => number,
+            None if state.blocks.len() >= NONE as usize => return Err(Trouble::Full),
+            None => {
+                state.blocks.push(entry);
+                state.blocks.len() as u32 - 1
+            }
+        };
+        state.place(number, entry);
+        if sent {
+            self.empty_sparse(state);
+        }
+        Ok(u64::from(number))
+    }
+
+    /// Which of the blocks that had this number it is. `None` if there is none.
+    pub fn stamp(&self, number: u64) -> Option<u32> {
+        locked(&self.inner.state).entry(number).map(|entry| entry.stamp)
+    }
+
+    /// Reads a block: its tag and its payload, in `room`, which has to be as long as that and [`Spilled::OVERHEAD`].
+    pub fn get<'r>(&self, number: u64, owner: u64, room: &'r mut [u8]) -> Result<(u8, &'r [u8]), Trouble> {
+        let (tag, len) = loop {
+            let (entry, batch, memory) = {
+                let state = locked(&self.inner.state);
+                let entry = state.entry(number).ok_or(Trouble::Lost)?;
+                let kept = state.batches[entry.batch as usize].as_ref().ok_or(Trouble::Lost)?;
+                (entry, kept.number, (kept.stage != Stage::Away).then(|| kept.memory.clone()))
+            };
+            let into = room.get_mut(..entry.len as usize).ok_or(Trouble::Lost)?;
+            let read = match memory {
+                Some(memory) => {
+                    let from = memory.get(entry.offset as usize..).and_then(|rest| rest.get(..into.len()));
+                    from.map(|from| into.copy_from_slice(from)).ok_or(Trouble::Lost)
+                }
+                None => self.engine.get(batch, entry.offset, into),
+            };
+            let opened = read.and_then(|()| {
+                let opened = self.sealer.open_first(batch, entry.offset, into);
+                opened.ok().filter(|(block, _)| block.owner == owner).ok_or(Trouble::Lost)
+            });
+            match opened {
+                Ok((block, _)) => break (block.tag, block.payload.len()),
+                // It may have moved meanwhile, or gone.
+                Err(_) if locked(&self.inner.state).entry(number) != Some(entry) => {}
+                Err(trouble) => return Err(trouble),
+            }
+        };
+        Ok((tag, &room[BLOCK_HEAD..BLOCK_HEAD + len]))
+    }
+
+    /// A block is not needed any more. Returns the bytes of its payload, if there was one.
+    pub fn free(&self, number: u64) -> Option<usize> {
+        let mut state = locked(&self.inner.state);
+        let entry = state.entry(number)?;
+        state.blocks[number as usize].batch = NONE;
+        state.free_blocks.push(number as u32);
+        state.leave(entry);
+        self.settle(&mut state);
+        Some(entry.len as usize - Self::OVERHEAD)
+    }
+
+    /// Deletes everything there is on the tier: nothing is read or put any more.
+    pub fn end(&self) {
+        let mut state = locked(&self.inner.state);
+        let all: Vec<u64> = state.batches.drain(..).flatten().map(|kept| kept.number).collect();
+        *state = State { next: state.next, ..State::default() };
+        drop(state);
+        self.engine.delete_now(all);
+    }
+
+    /// Why nothing is taken now.
+    fn why_not(&self) -> Option<Trouble> {
+        match self.engine.health() {
+            Health::Open => None,
+            Health::Full => Some(Trouble::Full),
+            Health::Away(why) => Some(Trouble::Away(why)),
+            Health::Unfit(why) => Some(Trouble::Unfit(why)),
+        }
+    }
+
+    /// Sends the batch that is filled; waits if too many are on their way.
+    fn send<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>, Trouble> {
+        let begin = Instant::now();
+        while state.unacknowledged >= UNACKNOWLEDGED {
+            if let Some(why) = self.why_not() {
+                return Err(why);
+            }
+            let left = WAITS.checked_sub(begin.elapsed()).ok_or(Trouble::Full)?;
+            let waited = self.inner.answered.wait_timeout(state, left);
+            state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            self.take_refused(&mut state);
+        }
+        self.send_now(&mut state);
+        Ok(state)
+    }
+
+    fn send_now(&self, state: &mut State) {
+        let Some(index) = state.filling.take() else { return };
+        let Some(kept) = state.batches[index as usize].as_mut() else { return };
+        let Stage::Filling(used) = kept.stage else { return };
+        Arc::make_mut(&mut kept.memory).truncate(used);
+        (kept.stage, kept.bytes) = (Stage::OnItsWay, used as u32);
+        let (number, memory, inner) = (kept.number, kept.memory.clone(), self.inner.clone());
+        state.unacknowledged += 1;
+        self.engine.put(number, memory, move |result| {
+            locked(&inner.state).note_answer(index, result.is_ok());
+            inner.answered.notify_all();
+        });
+    }
+
+    /// Deletes what waits for it.
+    fn settle(&self, state: &mut State) {
+        state.deletes.drain(..).for_each(|number| self.engine.delete(number));
+    }
+
+    /// The tier is open again: what it has refused goes on its way anew, as far as there is room for it.
+    fn take_refused(&self, state: &mut State) {
+        while self.engine.health() == Health::Open
+            && let Some(index) = state.refused.pop()
+        {
+            let Some(kept) = &state.batches[index as usize] else { continue };
+            let memory = kept.memory.clone();
+            // It is in memory still, and so is what it becomes.
+            if !self.move_out(state, index, &memory, true) {
+                state.refused.push(index);
+                return;
+            }
+        }
+    }
+
+    /// Moves the blocks of a batch that are needed, of which these are the bytes, to the one that is filled. Whether all of them were.
+    fn move_out(&self, state: &mut State, index: u32, bytes: &[u8], is_refused: bool) -> bool {
+        let Some(kept) = state.batches[index as usize].as_mut() else { return true };
+        let (number, blocks) = (kept.number, std::mem::take(&mut kept.blocks));
+        let mut room = Vec::new();
+        let mut rest = Vec::new();
+        for block in blocks {
+            let entry = state.blocks[block as usize];
+            if entry.batch != index {
+                continue;
+            }
+            let sealed = bytes.get(entry.offset as usize..).and_then(|rest| rest.get(..entry.len as usize));
+            room.clear();
+            room.extend_from_slice(sealed.unwrap_or_default());
+            let moved = match self.sealer.open_first(number, entry.offset, &mut room) {
+                Ok((opened, _)) => {
+                    let mut seal = || {
+                        state.seal(&self.sealer, self.batch_bytes, opened.owner, opened.tag, opened.payload)
+                    };
+                    seal().or_else(|| {
+                        // One more than usual may be in memory: this one goes for it.
+                        let may = state.unacknowledged < UNACKNOWLEDGED + usize::from(is_refused);
+                        may.then(|| self.send_now(state))?;
+                        state.seal(&self.sealer, self.batch_bytes, opened.owner, opened.tag, opened.payload)
+                    })
+                }
+                // Who wants it will find out.
+                Err(_) => None,
+            };
+            match moved {
+                Some((batch, offset, len)) => {
+                    state.place(block, Entry { batch, offset, len, ..entry });
+                    state.leave(entry);
+                }
+                None => rest.push(block),
+            }
+        }
+        let all = rest.is_empty();
+        if let Some(kept) = state.batches[index as usize].as_mut() {
+            kept.blocks = rest;
+        }
+        all
+    }
+
+    /// Empties some of the sparsest batches, if much of what is away is not needed.
+    fn empty_sparse<'a>(&'a self, mut state: MutexGuard<'a, State>) {
+        let room = self.engine.room();
+        for _ in 0..EMPTIED {
+            // Half of it, or an eighth when there is hardly any room.
+            let part = if room.used > room.most / 8 * 7 { 8 } else { 1 };
+            let spare = (UNACKNOWLEDGED * self.batch_bytes) as u64;
+            if state.away_bytes <= state.needed_bytes + state.needed_bytes / part + spare {
+                return;
+            }
+            let away = state.batches.iter().enumerate().filter_map(|(index, kept)| {
+                let kept = kept.as_ref().filter(|kept| kept.stage == Stage::Away)?;
+                Some((u64::from(kept.needed_bytes) * 1024 / u64::from(kept.bytes.max(1)), index, kept))
+            });
+            let Some((_, index, kept)) = away.min_by_key(|(share, ..)| *share) else { return };
+            let (number, index) = (kept.number, index as u32);
+            let mut bytes = vec![0; kept.bytes as usize];
+            drop(state);
+            let read = self.engine.get(number, 0, &mut bytes);
+            state = locked(&self.inner.state);
+            let is_there = state.batches[index as usize].as_ref().is_some_and(|kept| kept.number == number);
+            if read.is_err() || !is_there || !self.move_out(&mut state, index, &bytes, false) {
+                break;
+            }
+        }
+        self.settle(&mut state);
+    }
+}
+
+impl State {
+    fn entry(&self, number: u64) -> Option<Entry> {
+        self.blocks.get(usize::try_from(number).ok()?).copied().filter(|entry| entry.batch != NONE)
+    }
+
+    /// The block is there from now on.
+    fn place(&mut self, number: u32, entry: Entry) {
+        self.blocks[number as usize] = entry;
+        self.needed_bytes += u64::from(entry.len);
+        if let Some(kept) = self.batches[entry.batch as usize].as_mut() {
+            kept.needed += 1;
+            kept.needed_bytes += entry.len;
+            kept.blocks.push(number);
+        }
+    }
+
+    /// A block is not there any more.
+    fn leave(&mut self, entry: Entry) {
+        self.needed_bytes -= u64::from(entry.len);
+        let Some(kept) = self.batches[entry.batch as usize].as_mut() else { return };
+        kept.needed -= 1;
+        kept.needed_bytes -= entry.len;
+        if kept.needed > 0 {
+            return;
+        }
+        match kept.stage {
+            // It is filled on, or its answer is awaited.
+            Stage::Filling(_) | Stage::OnItsWay => return,
+            Stage::Refused => {
+                self.unacknowledged -= 1;
+                self.refused.retain(|other| *other != entry.batch);
+            }
+            Stage::Away => self.deletes.push(kept.number),
+        }
+        self.drop_batch(entry.batch);
+    }
+
+    fn drop_batch(&mut self, index: u32) {
+        if let Some(kept) = self.batches[index as usize].take()
+            && kept.stage == Stage::Away
+        {
+            self.away_bytes -= u64::from(kept.bytes);
+        }
+        self.free_batches.push(index);
+    }
+
+    /// Seals a block into the batch that is filled, which is made if there is none. `None` if there is no room for it.
+    fn seal(
+        &mut self,
+        sealer: &Sealer,
+        batch_bytes: usize,
+        owner: u64,
+        tag: u8,
+        payload: &[u8],
+    ) -> Option<(u32, u32, u32)> {
+        let index = match self.filling {
+            Some(index) => index,
+            None => {
+                let kept = Kept {
+                    number: self.next,
+                    stage: Stage::Filling(0),
+                    memory: Arc::new(vec![0; batch_bytes]),
+                    bytes: 0,
+                    needed: 0,
+                    needed_bytes: 0,
+                    blocks: Vec::new(),
+                };
+                self.next += 1;
+                let index = self.free_batches.pop().unwrap_or(self.batches.len() as u32);
+                if index as usize == self.batches.len() {
+                    self.batches.push(None);
+                }
+                self.batches[index as usize] = Some(kept);
+                self.filling = Some(index);
+                index
+            }
+        };
+        let kept = self.batches[index as usize].as_mut()?;
+        let Stage::Filling(used) = kept.stage else { return None };
+        // Who reads a block of it has a share in the memory for a moment: then this is a copy.
+        let mut batch = Batch::go_on(kept.number, Arc::make_mut(&mut kept.memory).as_mut_slice(), used);
+        let place = batch.add(sealer, owner, tag, payload)?;
+        kept.stage = Stage::Filling(batch.len());
+        Some((index, place.offset, place.len))
+    }
+
+    /// The tier has acknowledged a batch, or will not.
+    fn note_answer(&mut self, index: u32, is_kept: bool) {
+        let Some(kept) = self.batches.get_mut(index as usize).and_then(Option::as_mut) else { return };
+        if is_kept {
+            kept.stage = Stage::Away;
+            kept.memory = Arc::default();
+            self.unacknowledged -= 1;
+            self.away_bytes += u64::from(kept.bytes);
+        } else {
+            kept.stage = Stage::Refused;
+            self.refused.push(index);
+        }
+        if kept.needed == 0 {
+            // As if its last block went now.
+            let number = kept.number;
+            if is_kept {
+                self.deletes.push(number);
+            } else {
+                self.unacknowledged -= 1;
+                self.refused.retain(|other| *other != index);
+            }
+            self.drop_batch(index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

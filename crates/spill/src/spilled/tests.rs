@@ -1,0 +1,219 @@
+use std::collections::HashMap;
+
+use super::*;
+use crate::made::Made;
+
+const BATCH: usize = 16 << 10;
+
+struct Set {
+    spilled: Spilled,
+    batches: Arc<Mutex<HashMap<u64, Vec<u8>>>>,
+    trouble: Arc<Mutex<Option<Trouble>>>,
+}
+
+fn set() -> Set {
+    let tier = Made::default();
+    let (batches, trouble) = (tier.batches.clone(), tier.trouble.clone());
+    let sealer = Sealer::for_this_run().unwrap();
+    Set {
+        spilled: Spilled::new(Box::new(tier), sealer, BATCH, Duration::from_millis(300), |_| {}).unwrap(),
+        batches,
+        trouble,
+    }
+}
+
+fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    (0..len as u64).map(|at| (seed.wrapping_mul(0x9e37_79b9) >> (at % 24)) as u8 ^ at as u8).collect()
+}
+
+impl Set {
+    fn get(&self, number: u64, owner: u64) -> Result<Vec<u8>, Trouble> {
+        let mut room = vec![0; BATCH];
+        self.spilled.get(number, owner, &mut room).map(|(tag, payload)| {
+            assert_eq!(u64::from(tag), owner % 200);
+            payload.to_vec()
+        })
+    }
+
+    fn put(&self, owner: u64, len: usize) -> Result<u64, Trouble> {
+        self.spilled.put(owner, (owner % 200) as u8, &bytes(owner, len))
+    }
+
+    fn cause(&self, trouble: Option<Trouble>) {
+        *locked(&self.trouble) = trouble;
+    }
+
+    #[track_caller]
+    fn until(&self, mut is_so: impl FnMut(&Self) -> bool) {
+        let begin = Instant::now();
+        while !is_so(self) {
+            assert!(begin.elapsed() < Duration::from_secs(20), "not within 20 s");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn on_tier(&self) -> u64 {
+        locked(&self.batches).values().map(|bytes| bytes.len() as u64).sum()
+    }
+}
+
+/// Against a map: random puts, reads and frees by three threads, while the tier is away, or full, now and then.
+#[test]
+fn every_block_comes_back_whatever_the_tier_does() {
+    let set = set();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let trouble = scope.spawn(|| {
+            for round in 0.. {
+                if done.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(30));
+                set.cause(
+                    [None, Some(Trouble::Full), None, Some(Trouble::Away("a cable".into()))][round % 4]
+                        .clone(),
+                );
+            }
+            set.cause(None);
+        });
+        let workers: Vec<_> = (0..3_u64)
+            .map(|thread| {
+                let set = &set;
+                scope.spawn(move || {
+                    let (mut kept, mut state, mut refused) =
+                        (Vec::<(u64, u64, usize)>::new(), thread * 7 + 1, 0);
+                    let mut next = |below: usize| {
+                        state ^= state << 13;
+                        state ^= state >> 7;
+                        state ^= state << 17;
+                        state as usize % below
+                    };
+                    let begin = Instant::now();
+                    for step in 0_u64.. {
+                        if begin.elapsed() > Duration::from_secs(3) {
+                            break;
+                        }
+                        match next(8) {
+                            0..=3 => {
+                                let (owner, len) = (thread << 40 | step, 1 + next(4096));
+                                match set.put(owner, len) {
+                                    Ok(number) => kept.push((number, owner, len)),
+                                    Err(_) => refused += 1,
+                                }
+                            }
+                            4 | 5 if !kept.is_empty() => {
+                                let (number, ..) = kept.swap_remove(next(kept.len()));
+                                set.spilled.free(number);
+                            }
+                            _ if !kept.is_empty() => {
+                                let (number, owner, len) = kept[next(kept.len())];
+                                match set.get(number, owner) {
+                                    Ok(got) => assert!(got == bytes(owner, len)),
+                                    Err(trouble) => assert!(matches!(trouble, Trouble::Away(_)), "{trouble}"),
+                                }
+                            }
+                            _ => {}
+                        }
+                    }
+                    (kept, refused)
+                })
+            })
+            .collect();
+        let results: Vec<_> = workers.into_iter().map(|worker| worker.join().unwrap()).collect();
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        trouble.join().unwrap();
+        set.until(|set| set.spilled.is_open());
+        assert!(results.iter().any(|(_, refused)| *refused > 0));
+        for (number, owner, len) in results.iter().flat_map(|(kept, _)| kept) {
+            assert!(set.get(*number, *owner).unwrap() == bytes(*owner, *len));
+            // It is nobody else's.
+            assert_eq!(set.get(*number, owner + 1), Err(Trouble::Lost));
+            set.spilled.free(*number);
+            assert_eq!(set.get(*number, *owner), Err(Trouble::Lost));
+        }
+    });
+    assert_eq!(set.spilled.needed_bytes(), 0);
+    // What still waited for the tier goes when something is put again.
+    set.until(|set| {
+        let number = set.put(1, 100).unwrap();
+        set.spilled.free(number);
+        set.on_tier() == 0
+    });
+}
+
+#[test]
+fn sparse_batches_are_emptied() {
+    let set = set();
+    let numbers: Vec<u64> = (0..2000).map(|owner| set.put(owner, 1000).unwrap()).collect();
+    // Seven of eight go, all over.
+    for (owner, number) in numbers.iter().enumerate() {
+        if owner % 8 != 0 {
+            set.spilled.free(*number);
+        }
+    }
+    let needed = set.spilled.needed_bytes();
+    let mut owner = 10_000;
+    set.until(|set| {
+        let number = set.put(owner, 1000).unwrap();
+        owner += 1;
+        set.spilled.free(number);
+        set.on_tier() < 3 * needed
+    });
+    for owner in (0..2000).step_by(8) {
+        assert!(set.get(numbers[owner], owner as u64).unwrap() == bytes(owner as u64, 1000));
+    }
+}
+
+#[test]
+fn what_was_refused_stays_and_goes_on_its_way_again() {
+    let set = set();
+    let mut kept = Vec::new();
+    set.cause(Some(Trouble::Full));
+    // Nothing is lost of what was taken before the tier said so.
+    let refused = (0..).find_map(|owner| match set.put(owner, 4000) {
+        Ok(number) => {
+            kept.push((number, owner));
+            None
+        }
+        Err(trouble) => Some(trouble),
+    });
+    assert_eq!(refused, Some(Trouble::Full));
+    assert!(kept.len() <= (UNACKNOWLEDGED + 2) * 4, "{}", kept.len());
+    assert_eq!(set.on_tier(), 0);
+    kept.iter().for_each(|(number, owner)| assert!(set.get(*number, *owner).unwrap() == bytes(*owner, 4000)));
+    set.cause(None);
+    set.until(|set| set.spilled.is_open());
+    set.until(|set| {
+        let _ = set.put(99, 4000);
+        set.on_tier() > 5 * 4000
+    });
+    kept.iter().for_each(|(number, owner)| assert!(set.get(*number, *owner).unwrap() == bytes(*owner, 4000)));
+    set.spilled.end();
+    assert_eq!(set.on_tier(), 0);
+}
+
+#[test]
+fn what_the_tier_has_changed_is_lost_and_no_data() {
+    let set = set();
+    let numbers: Vec<u64> = (0..40).map(|owner| set.put(owner, 4000).unwrap()).collect();
+    set.until(|set| set.on_tier() > 8 * 4000);
+    locked(&set.batches).values_mut().for_each(|bytes| bytes[2000] ^= 1);
+    let lost = (0..40).filter(|owner| match set.get(numbers[*owner], *owner as u64) {
+        Ok(got) => {
+            assert!(got == bytes(*owner as u64, 4000));
+            false
+        }
+        Err(trouble) => {
+            assert_eq!(trouble, Trouble::Lost);
+            true
+        }
+    });
+    assert!(lost.count() >= 2);
+    // A stamp says which of those with the same number it is.
+    let before = set.spilled.stamp(numbers[3]);
+    set.spilled.free(numbers[3]);
+    assert_eq!(set.spilled.stamp(numbers[3]), None);
+    assert_eq!(set.put(7, 10), Ok(numbers[3]));
+    assert_ne!(set.spilled.stamp(numbers[3]), before);
+    assert_eq!(set.put(8, BATCH), Err(Trouble::Full), "it is larger than a batch");
+}
