@@ -51,7 +51,7 @@ test: build test-unit test-capi test-torture test-checks test-probes test-disk t
 # With the preload library that `build` has made already.
 test-unit: build ## the tests of the crates
 	@scripts/setup.sh ncdu
-	MEMFOLD_PRELOAD_LIB=$(abspath $(PRELOAD)) cargo test --profile tests --quiet --workspace --exclude memfold-bench --features memfold/rayon,memfold/serde
+	MEMFOLD_PRELOAD_LIB=$(abspath $(PRELOAD)) cargo test --profile tests --quiet --workspace --exclude memfold-bench --features memfold/rayon,memfold/serde,memfold/spill
 
 # Two trees are installed; the second one is made for /opt/memfold.
 test-capi: capi ## the C interface, of installed trees: C and C++, valgrind and sanitizers
@@ -100,7 +100,7 @@ test-programs: build ## all programs with larger loads
 
 lint: setup ## rustfmt, clippy with warnings denied, unsafe without a reason denied
 	cargo fmt --all --check
-	cargo clippy --quiet --workspace --all-targets --features memfold/rayon,memfold/serde -- -D warnings -D clippy::undocumented_unsafe_blocks
+	cargo clippy --quiet --workspace --all-targets --features memfold/rayon,memfold/serde,memfold/spill -- -D warnings -D clippy::undocumented_unsafe_blocks
 	cargo clippy --quiet -p memfold-runtime --no-default-features --features preload -- -D warnings -D clippy::undocumented_unsafe_blocks
 
 soak: build ## the torture program and random operations on collections, for ten minutes each

@@ -9,7 +9,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use memfold_codec::CodecId;
-use memfold_spill::{Health, Sealer, Spilled, Target, Terms, Tier, Trouble};
+use memfold_spill::{Health, Sealer, Spilled, Target, Terms, Tier, Trouble, run_name};
 
 use crate::leaf::Held;
 use crate::locked;
@@ -48,8 +48,7 @@ impl Backing {
         };
         let terms = Terms { most: given.size.or(default), deadline: DEADLINE };
         let sealer = Sealer::for_this_run().map_err(|error| bad(format!("no key can be made: {error}")))?;
-        let run = format!("disk-{}-{:x}", std::process::id(), run_number());
-        let tier = given.target.open(&run, terms).map_err(|error| bad(error.to_string()))?;
+        let tier = given.target.open(&run_name(), terms).map_err(|error| bad(error.to_string()))?;
         Ok(Backing {
             unused: Mutex::new(Some((tier, sealer))),
             spilled: OnceLock::new(),
@@ -135,11 +134,4 @@ impl Backing {
             spilled.end();
         }
     }
-}
-
-/// Another one for each device of a process.
-fn run_number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    (time.as_nanos() as u64) << 8 | NEXT.fetch_add(1, Relaxed) & 0xff
 }

@@ -17,6 +17,9 @@ pub mod store;
 #[cfg(feature = "std")]
 mod sys;
 
+/// Tiers for what does not fit into memory, see [`heap::Options::spill`].
+#[cfg(feature = "spill")]
+pub use memfold_spill as spill;
 #[cfg(feature = "std")]
 pub use sys::SystemMemory;
 /// What says which types are plain data, for [`heap::Plain`].

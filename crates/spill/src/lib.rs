@@ -29,6 +29,6 @@ pub use batch::{BLOCK_HEAD, Batch, Block, Place, Sealer, Unopened, blocks};
 #[cfg(feature = "tiers")]
 pub use engine::{Counters, Engine, Health};
 #[cfg(feature = "tiers")]
-pub use spilled::Spilled;
+pub use spilled::{Spilled, run_name};
 #[cfg(feature = "tiers")]
 pub use tiers::{BadTarget, Room, Target, Terms, Tier, Trouble};

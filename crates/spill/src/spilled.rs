@@ -16,12 +16,13 @@
 //! - What does not open, or was put for somebody else, is never data.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::batch::{BLOCK_HEAD, Batch, Sealer};
 use crate::engine::{Engine, Health};
-use crate::tiers::{Room, Tier, Trouble, locked};
+use crate::tiers::{BadTarget, Room, Target, Terms, Tier, Trouble, locked};
 
 /// Batches in memory at most that are not acknowledged, besides the one that is filled.
 const UNACKNOWLEDGED: usize = 4;
@@ -29,6 +30,9 @@ const UNACKNOWLEDGED: usize = 4;
 const WAITS: Duration = Duration::from_secs(5);
 /// Sparse batches that are emptied for one that is sent, at most.
 const EMPTIED: usize = 2;
+/// Bytes of a batch, and how long a get waits, unless others are asked for.
+const BATCH: usize = 256 << 10;
+const PATIENCE: Duration = Duration::from_secs(60);
 /// No batch.
 const NONE: u32 = u32::MAX;
 
@@ -98,9 +102,28 @@ pub struct Spilled {
     batch_bytes: usize,
 }
 
+/// What nobody else calls what he puts on a server.
+pub fn run_name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+    format!("{}-{time:x}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed))
+}
+
 impl Spilled {
     /// Bytes that a block takes besides its payload.
     pub const OVERHEAD: usize = Batch::OVERHEAD;
+
+    /// On a tier that is opened for it, encrypted with a key that nobody has, in batches of 256 KiB; a get waits for a tier that is away for a minute.
+    pub fn open(
+        target: &Target,
+        terms: Terms,
+        told: impl Fn(&Health) + Send + Sync + 'static,
+    ) -> Result<Self, BadTarget> {
+        let cannot = |error: io::Error| BadTarget(format!("{target:?}: {error}"));
+        let tier = target.open(&run_name(), terms)?;
+        let sealer = Sealer::for_this_run().map_err(cannot)?;
+        Self::new(tier, sealer, BATCH, PATIENCE, told).map_err(cannot)
+    }
 
     /// Nothing yet; an error if there may be no more threads. Batches have up to so many bytes; `told` hears of each change of the tier's health, and a get waits for a tier that is
     /// away until `patience` ends.
@@ -113,6 +136,11 @@ impl Spilled {
     ) -> io::Result<Self> {
         let engine = Engine::start(tier, patience, told)?;
         Ok(Spilled { engine, inner: Arc::default(), sealer, batch_bytes })
+    }
+
+    /// Bytes of a batch, and of the longest block that can be put with [`Spilled::OVERHEAD`].
+    pub fn batch_bytes(&self) -> usize {
+        self.batch_bytes
     }
 
     /// Whether the tier takes batches now. What is not needed on a full one is deleted first.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   state   63..32 version │ 31..2 frame │ 1..0 vacant, absent or resident
-//!   copy    63 pinned │ 59..0 reference in the store, or 0
+//!   copy    63 pinned │ 62 spilled │ 59..0 reference in the store, or 31..0 number on the tier, or 0
 //! ```
 //!
 //! Readers look at `state` without a lock. Every change of `state` is for who has the block's lock; only the
@@ -22,6 +22,8 @@ use crate::store::{Owners, Ref};
 
 /// Set in `copy` while the bytes in the store are read.
 const PINNED: u64 = 1 << 63;
+/// Set in `copy` if it is a number on the tier.
+const SPILLED: u64 = 1 << 62;
 const VACANT: u64 = 0;
 const ABSENT: u64 = 1;
 const RESIDENT: u64 = 2;
@@ -35,6 +37,24 @@ pub enum Place {
     Absent,
     /// In this frame.
     Resident(u32),
+}
+
+/// Where a block's copy is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copy {
+    /// In the store.
+    Stored(Ref),
+    /// On the tier, under this number.
+    Spilled(u32),
+}
+
+impl Copy {
+    fn from_bits(bits: u64) -> Option<Self> {
+        match bits & SPILLED {
+            0 => Ref::from_bits(bits).map(Copy::Stored),
+            _ => Some(Copy::Spilled(bits as u32)),
+        }
+    }
 }
 
 /// A block's state, as it was when it was read.
@@ -175,14 +195,23 @@ impl Block {
         self.room.store(list.map_or(0, |List(number)| number + 1), Relaxed);
     }
 
-    /// Whether the store has a copy.
+    /// Whether there is a copy, in the store or on the tier.
     pub fn has_copy(&self) -> bool {
-        self.copy().is_some()
+        Copy::from_bits(self.copy.load(Relaxed)).is_some()
     }
 
     /// What the store has of it: it may be moved, or freed, if the block is not locked.
     pub fn copy(&self) -> Option<Ref> {
-        Ref::from_bits(self.copy.load(Relaxed))
+        match Copy::from_bits(self.copy.load(Relaxed))? {
+            Copy::Stored(copy) => Some(copy),
+            Copy::Spilled(_) => None,
+        }
+    }
+
+    /// The tier has it, under this number, in place of the store; for who has the lock. `false` if the store has moved it meanwhile.
+    pub fn set_spilled(&self, from: Ref, number: u32) -> bool {
+        let to = SPILLED | u64::from(number);
+        self.copy.compare_exchange(from.to_bits(), to, AcqRel, Relaxed).is_ok()
     }
 
     /// The store has this copy from now on.
@@ -191,13 +220,13 @@ impl Block {
     }
 
     /// Takes the copy out, to be freed.
-    pub fn take_copy(&self) -> Option<Ref> {
-        Ref::from_bits(self.copy.swap(0, AcqRel))
+    pub fn take_copy(&self) -> Option<Copy> {
+        Copy::from_bits(self.copy.swap(0, AcqRel))
     }
 
     /// Keeps the copy where it is while it is read by `read`; for who has the lock.
-    pub fn with_copy<R>(&self, read: impl FnOnce(Ref) -> R) -> Option<R> {
-        let copy = Ref::from_bits(self.copy.fetch_or(PINNED, Acquire));
+    pub fn with_copy<R>(&self, read: impl FnOnce(Copy) -> R) -> Option<R> {
+        let copy = Copy::from_bits(self.copy.fetch_or(PINNED, Acquire));
         let result = copy.map(read);
         self.copy.fetch_and(!PINNED, Release);
         result

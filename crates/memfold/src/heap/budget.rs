@@ -29,6 +29,17 @@ const KEPT: u32 = 8;
 /// Frames are kept for so many more blocks than there are: this part.
 const SPARE: u32 = 128;
 
+/// Where there is a tier, everything but frames takes up to this part of [`Limit::Bytes`], in quarters.
+const BESIDE: u64 = 3;
+
+/// Bytes by which that is exceeded; `None` with other limits.
+pub fn over(limit: Limit, beside: u64) -> Option<i64> {
+    match limit {
+        Limit::Bytes(bytes) => Some(beside as i64 - (bytes / 4 * BESIDE) as i64),
+        _ => None,
+    }
+}
+
 /// A paranoid heap has so many frames.
 const PARANOID_FRAMES: u32 = 3;
 /// With [`Limit::Bytes`], so many frames are there in any case: what is there has to stay readable.
@@ -137,5 +148,6 @@ impl Core {
             + self.counts.room_bytes.load(Relaxed)
             + self.counts.work_bytes.load(Relaxed)
             + self.store.store().stats().resident_bytes
+            + self.options.away.0.as_ref().map_or(0, |tier| tier.memory_bytes())
     }
 }

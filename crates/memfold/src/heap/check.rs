@@ -58,7 +58,7 @@ pub fn check(core: &Core, me: u16) -> Result<(), Violation> {
         let noted = block.list();
         holds(list == noted, || format!("block {number} is listed at {list:?} and should be at {noted:?}"))?;
         let (live, allocator) = (block.live.load(Relaxed), block.allocator.load(Relaxed));
-        copies += u64::from(block.has_copy());
+        copies += u64::from(block.copy().is_some());
         if block.state().place() == Place::Vacant {
             let nothing = live == 0 && !block.has_copy();
             holds(nothing, || format!("block {number} is vacant and has nodes or a copy"))?;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::vec::Vec;
 
 use super::background::Board;
-use super::blocks::{Block, Blocks};
+use super::blocks::{Block, Blocks, Copy};
 use super::frames::{Frame, Frames};
 use super::grouping::Plans;
 use super::large;
@@ -61,6 +61,9 @@ pub struct Core {
     pub(super) plain: Option<Plain>,
     pub large: Mutex<large::Table>,
     pub board: Board,
+    /// Where the hand stands that chooses what is spilled, and the largest number of a block.
+    pub spill_at: AtomicU32,
+    pub spill_end: AtomicU32,
 }
 
 /// Frames without a block, and what decides which block goes.
@@ -151,6 +154,8 @@ impl Core {
             root: AtomicU64::new(0),
             large: Mutex::default(),
             board: Board::default(),
+            spill_at: AtomicU32::new(0),
+            spill_end: AtomicU32::new(0),
             plain,
             limit: AtomicU64::new(options.limit.to_bits()),
             options,
@@ -228,10 +233,14 @@ impl Core {
 
     /// Frees what the store has of a block.
     pub fn drop_copy(&self, number: u32) {
-        if let Some(copy) = self.blocks.get(number).and_then(|block| block.take_copy()) {
-            // A copy that the store does not know is one that was damaged: nothing to free.
-            let _ = self.store.store().free(copy, number.into(), &self.blocks);
-            self.upkeep();
+        match self.blocks.get(number).and_then(|block| block.take_copy()) {
+            Some(Copy::Stored(copy)) => {
+                // A copy that the store does not know is one that was damaged: nothing to free.
+                let _ = self.store.store().free(copy, number.into(), &self.blocks);
+                self.upkeep();
+            }
+            Some(Copy::Spilled(copy)) => self.options.away.0.iter().for_each(|tier| tier.free(copy)),
+            None => {}
         }
     }
 }

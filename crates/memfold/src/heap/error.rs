@@ -31,6 +31,10 @@ pub enum Error {
     OutOfMemory,
     /// A block is not what it was: something wrote past a node, or the memory is at fault. The node is lost.
     Damaged,
+    /// The tier that a block was spilled to does not have it any more. The node is lost.
+    Lost,
+    /// The tier that a block was spilled to does not answer. It may yet.
+    Away,
 }
 
 impl fmt::Display for Error {
@@ -62,6 +66,10 @@ impl fmt::Display for Error {
             Error::Damaged => f.write_str(
                 "a block of the heap is damaged: something wrote past a node, or memory is faulty",
             ),
+            Error::Lost => {
+                f.write_str("a block of the heap was spilled, and the tier does not have it any more")
+            }
+            Error::Away => f.write_str("a block of the heap was spilled, and the tier does not answer"),
         }
     }
 }

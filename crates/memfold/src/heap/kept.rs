@@ -4,8 +4,9 @@
 //! frame its marks lie elsewhere (`frames/memory.rs`), and in the store and in files behind its image (`marks.rs`).
 
 use std::sync::atomic::Ordering::*;
+use std::vec::Vec;
 
-use super::blocks::Block;
+use super::blocks::{Block, Copy};
 use super::core::{Core, Shape};
 use super::error::Error;
 use super::frames::Frame;
@@ -41,7 +42,7 @@ impl Core {
             let _ = Mixed::new(self.image(frame, shape), mixed).clear();
         }
         probe!(heap_compress_begin, owner, len);
-        let copy = self.with_work(|work, Hands { spare, fields, joined }| {
+        let copy = self.with_work(|work, Hands { spare, fields, joined, .. }| {
             let bytes = if block.marked.load(Relaxed) {
                 let to = room(joined, len)?;
                 // SAFETY: the tenancy has ended, so nobody writes.
@@ -62,7 +63,9 @@ impl Core {
         probe!(heap_compress, owner, len, grouped);
         frame.dirty.store(false, Relaxed);
         self.counts.compressions.fetch_add(1, Relaxed);
+        self.spill_end.fetch_max(owner, Relaxed);
         self.upkeep();
+        self.spill_some();
         Ok(())
     }
 
@@ -120,8 +123,8 @@ impl Core {
     pub fn load(&self, number: u32, block: &Block, to: &mut [u8]) -> Result<(), Error> {
         let (shape, len) = self.stored_len(block)?;
         let to = to.get_mut(..len).ok_or(Error::Damaged)?;
-        self.with_work(|work, Hands { spare, fields, .. }| {
-            self.load_by(number, block, shape, to, (work, spare, fields))
+        self.with_work(|work, Hands { spare, fields, sealed, .. }| {
+            self.load_by(number, block, shape, to, (work, spare, fields, sealed))
         })?
     }
 
@@ -131,7 +134,7 @@ impl Core {
         block: &Block,
         shape: Shape,
         to: &mut [u8],
-        hands: (&mut Workspace<'_>, &mut [u8], &mut Fields),
+        hands: (&mut Workspace<'_>, &mut [u8], &mut Fields, &mut Vec<u8>),
     ) -> Result<(), Error> {
         let len = to.len();
         probe!(heap_decompress_begin, number, len);
@@ -146,12 +149,11 @@ impl Core {
         block: &Block,
         shape: Shape,
         to: &mut [u8],
-        (work, spare, fields): (&mut Workspace<'_>, &mut [u8], &mut Fields),
+        (work, spare, fields, sealed): (&mut Workspace<'_>, &mut [u8], &mut Fields, &mut Vec<u8>),
     ) -> Result<(), Error> {
         let grouping = block.grouping.load(Relaxed);
         if grouping == ASCENDING {
-            // SAFETY: as below.
-            let unpack = |copy| match unsafe { self.store.get(copy, number.into()) }? {
+            let unpack = |copy| match self.payload(number, copy, sealed)? {
                 (Some(CodecId::COPY), bytes) => {
                     Packed::new(bytes, to.len()).and_then(|packed| packed.unpack(to)).ok_or(Error::Damaged)
                 }
@@ -159,10 +161,13 @@ impl Core {
             };
             return block.with_copy(unpack).ok_or(Error::Damaged)?;
         }
-        // SAFETY: the copy is pinned, and who frees it has the block's lock.
-        let mut load = |to: &mut [u8]| unsafe {
-            let load = |copy| self.store.load(copy, number.into(), to, &mut work.decode);
-            block.with_copy(load).ok_or(Error::Damaged)?.map_err(Error::from)
+        let mut load = |to: &mut [u8]| {
+            let load = |copy| {
+                let (id, payload) = self.payload(number, copy, sealed)?;
+                self.store.open_own(number.into(), id, payload, to, &mut work.decode)?;
+                Ok(())
+            };
+            block.with_copy(load).ok_or(Error::Damaged)?
         };
         if grouping == AS_IT_IS {
             return load(to);
@@ -170,6 +175,20 @@ impl Core {
         let grouped = spare.get_mut(..grouped_len(grouping, shape, to.len())).ok_or(Error::Damaged)?;
         load(grouped)?;
         self.ungroup(number, block, grouped, to, fields)
+    }
+
+    /// What is kept of a block: how it is compressed, and its payload. For who has its lock, as long as the copy is pinned.
+    pub fn payload<'b>(
+        &'b self,
+        number: u32,
+        copy: Copy,
+        sealed: &'b mut Vec<u8>,
+    ) -> Result<(Option<CodecId>, &'b [u8]), Error> {
+        match copy {
+            // SAFETY: the copy is pinned, and who frees it has the block's lock.
+            Copy::Stored(copy) => Ok(unsafe { self.store.get(copy, number.into()) }?),
+            Copy::Spilled(at) => self.bring_copy(number, at, room(sealed, self.copy_room())?),
+        }
     }
 
     /// Brings a block's copy into a frame, whose number is `at`, marks included; for who has its lock, and the frame for himself.
@@ -183,9 +202,9 @@ impl Core {
     ) -> Result<(), Error> {
         let (_, len) = self.stored_len(block)?;
         if block.marked.load(Relaxed) {
-            self.with_work(|work, Hands { spare, fields, joined }| {
+            self.with_work(|work, Hands { spare, fields, joined, sealed }| {
                 let joined = room(joined, len)?;
-                self.load_by(number, block, shape, joined, (work, spare, fields))?;
+                self.load_by(number, block, shape, joined, (work, spare, fields, sealed))?;
                 self.put_apart(at, block, frame, shape, joined).map_err(Error::from)
             })??;
         } else {

@@ -29,6 +29,7 @@
 
 mod alloc;
 mod allocator;
+mod away;
 mod background;
 mod blocks;
 mod budget;
@@ -166,6 +167,7 @@ impl Heap {
             blocks,
             frame_bytes: resident,
             payload_bytes: store.payload_bytes,
+            spilled_bytes: core.options.away.0.as_ref().map_or(0, |tier| tier.spilled_bytes()),
             table_bytes: other + store.overhead_bytes(),
             faults: core.counts.faults.load(Relaxed),
             peeks: core.counts.peeks.load(Relaxed),
@@ -196,6 +198,8 @@ pub struct Stats {
     pub frame_bytes: u64,
     /// Compressed blocks.
     pub payload_bytes: u64,
+    /// Compressed blocks that are on a tier, not in memory.
+    pub spilled_bytes: u64,
     /// Everything else: tables, buffers, and what the store takes beside its payload.
     pub table_bytes: u64,
     /// Blocks that were brought back.

@@ -7,6 +7,7 @@ use std::vec::Vec;
 
 use memfold_codec::{Codec, codec};
 
+use super::away::Away;
 use super::error::BadOption;
 use super::own::Own;
 use super::policy::PolicyKind;
@@ -107,6 +108,7 @@ pub struct Options {
     kind: HeapKind,
     background: bool,
     ahead: Ahead,
+    pub(super) away: Away,
 }
 
 impl Default for Options {
@@ -129,6 +131,7 @@ impl Options {
             kind: HeapKind::Compressed,
             background: false,
             ahead: Ahead::Off,
+            away: Away::default(),
         }
     }
 
@@ -192,6 +195,14 @@ impl Options {
         self
     }
 
+    /// Where blocks go that are compressed and do not fit into [`Limit::Bytes`]: a file, an NBD server, Redis. Those that were not used for long go, a quarter
+    /// of the limit is left for what is uncompressed. A block whose copy is longer than a batch of the tier stays.
+    #[cfg(feature = "spill")]
+    pub fn spill(mut self, spilled: memfold_spill::Spilled) -> Self {
+        self.away = Away(Some(Arc::new(spilled)));
+        self
+    }
+
     /// Whether it is a compressed heap or its debugging twin.
     pub fn kind(mut self, kind: HeapKind) -> Self {
         self.kind = kind;
@@ -222,7 +233,13 @@ impl Options {
                 codec(&self.codec).map_err(|unknown| BadOption(format!("'{}': {unknown}", self.codec)))?
             }
         };
+        if self.away.0.is_some() && !self.paranoid && !matches!(self.limit, Limit::Bytes(_)) {
+            return Err(BadOption(
+                "what is spilled is what does not fit: give a limit in bytes with it".into(),
+            ));
+        }
         Ok(Settled {
+            away: self.away.clone(),
             block_size: self.block_size,
             alignment: self.alignment,
             limit: self.limit,
@@ -248,4 +265,5 @@ pub(super) struct Settled {
     pub plain: bool,
     pub background: bool,
     pub ahead: Ahead,
+    pub away: Away,
 }

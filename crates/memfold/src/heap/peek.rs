@@ -15,7 +15,7 @@ use std::vec::Vec;
 use memfold_codec::CodecId;
 use zerocopy::IntoBytes;
 
-use super::blocks::{Block, Place, State};
+use super::blocks::{Block, Copy, Place, State};
 use super::bytes::Bytes;
 use super::core::{Core, Shape};
 use super::error::Error;
@@ -182,11 +182,11 @@ impl Kept<'_> {
         }
         let Kept { core, number, len, .. } = *self;
         self.block.with_copy(|copy| {
-            if copy != self.copy {
+            if copy != Copy::Stored(self.copy) {
                 return None;
             }
             // SAFETY: the copy is pinned, and who frees it has the block's lock.
-            let (id, bytes) = unsafe { core.store.get_unverified(copy, number.into()) }.ok()?;
+            let (id, bytes) = unsafe { core.store.get_unverified(self.copy, number.into()) }.ok()?;
             Packed::new(bytes, len).filter(|_| id == Some(CodecId::COPY)).and_then(read)
         })?
     }

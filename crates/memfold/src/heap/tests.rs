@@ -8,6 +8,7 @@ use std::{thread, vec};
 use super::*;
 use crate::random::Random;
 
+mod away;
 mod parts;
 mod peek;
 mod room;

@@ -18,6 +18,7 @@ pub struct Work {
     space: OwnedWorkspace,
     fields: Fields,
     joined: Vec<u8>,
+    sealed: Vec<u8>,
 }
 
 /// What there is to work with beside the workspace.
@@ -27,6 +28,8 @@ pub struct Hands<'w> {
     pub fields: &'w mut Fields,
     /// A block with its marks, which lie apart in a frame.
     pub joined: &'w mut Vec<u8>,
+    /// What comes from the tier.
+    pub sealed: &'w mut Vec<u8>,
 }
 
 /// Room for so many bytes.
@@ -45,7 +48,7 @@ impl Core {
     fn make_work(&self) -> Result<Work, Error> {
         let space = OwnedWorkspace::new(&self.store, self.most_kept).ok_or(Error::OutOfMemory)?;
         self.counts.work_bytes.fetch_add(self.work_len() as u64, Relaxed);
-        Ok(Work { space, fields: Fields::default(), joined: Vec::new() })
+        Ok(Work { space, fields: Fields::default(), joined: Vec::new(), sealed: Vec::new() })
     }
 
     /// Memory to work in, made or handed over.
@@ -88,11 +91,11 @@ impl Core {
         let mut lent = self.take_work()?;
         let Some(work) = &mut lent.work else { return Err(Error::Damaged) };
         let spare = std::mem::take(&mut work.space.block);
-        let before = work.fields.bytes() + work.joined.capacity();
-        let Work { space, fields, joined, .. } = &mut *work;
-        let result = f(space, Hands { spare, fields, joined });
+        let before = work.fields.bytes() + work.joined.capacity() + work.sealed.capacity();
+        let Work { space, fields, joined, sealed } = &mut *work;
+        let result = f(space, Hands { spare, fields, joined, sealed });
         work.space.block = spare;
-        let after = work.fields.bytes() + work.joined.capacity();
+        let after = work.fields.bytes() + work.joined.capacity() + work.sealed.capacity();
         self.counts.work_bytes.fetch_add((after - before) as u64, Relaxed);
         lent.is_whole = true;
         Ok(result)

@@ -244,6 +244,21 @@ impl<M: Memory> Tiered<M> {
         opened
     }
 
+    /// As [`Tiered::open`], for codecs of the user's own too: of a store that has no dense codec, or another one.
+    pub fn open_own(
+        &self,
+        owner: u64,
+        id: Option<CodecId>,
+        payload: &[u8],
+        dst: &mut [u8],
+        scratch: &mut Scratch<'_>,
+    ) -> Result<(), Corrupt> {
+        if id != Some(CodecId::OWN) || self.fast.id() != CodecId::OWN {
+            return Self::open(owner, id, payload, dst, scratch);
+        }
+        open(CodecId::OWN.0, payload, dst, scratch, |_| Some(self.fast))
+    }
+
     /// Compresses a block of `len` bytes again with the dense codec, and
     /// keeps the result for `owner` too if it is noticeably smaller. Then the
     /// caller puts the new reference in place of the old one and frees the

@@ -16,11 +16,10 @@ use super::error::SaveError;
 use super::format::{self, Chunks, Head, LargeRecord, Record, Shape};
 use super::load::counts_are_possible;
 use crate::heap::Heap;
-use crate::heap::blocks::{Block, Place};
+use crate::heap::blocks::{Block, Copy, Place};
 use crate::heap::core::{Core, Shape as Blocks, locked};
 use crate::heap::error::Error;
 use crate::heap::grouping::{ASCENDING, grouped_len};
-use crate::store::Ref;
 
 /// Bytes of payloads, or of parts of large nodes, that are worth a chunk.
 const GATHERED: usize = 128 << 10;
@@ -144,10 +143,10 @@ impl<W: Write> Saver<'_, W> {
         added.unwrap_or(Err(SaveError::Heap(Error::Damaged)))
     }
 
-    /// Adds what the store has of a block, which is pinned.
-    fn add_copy(&mut self, number: u32, block: &Block, copy: Ref) -> Result<(), SaveError> {
-        // SAFETY: the copy is pinned, and who frees it has the block's lock.
-        let (id, payload) = unsafe { self.core.store.get(copy, number.into()) }.map_err(Error::from)?;
+    /// Adds what is kept of a block, which is pinned.
+    fn add_copy(&mut self, number: u32, block: &Block, copy: Copy) -> Result<(), SaveError> {
+        let (core, mut sealed) = (self.core, Vec::new());
+        let (id, payload) = core.payload(number, copy, &mut sealed)?;
         let own = self.core.options.codec.id();
         let (codec, len) = match id {
             None => (0, self.append(payload)?),
@@ -222,7 +221,12 @@ impl<W: Write> Saver<'_, W> {
     }
 
     /// Compresses a block again so that any process can read it.
-    fn compress_again(&self, number: u32, block: &Block, copy: Ref) -> Result<(CodecId, Vec<u8>), SaveError> {
+    fn compress_again(
+        &self,
+        number: u32,
+        block: &Block,
+        copy: Copy,
+    ) -> Result<(CodecId, Vec<u8>), SaveError> {
         let (shape, len) = self.core.stored_len(block)?;
         let len = match block.grouping.load(Relaxed) {
             // Those are kept without a codec.
@@ -232,8 +236,8 @@ impl<W: Write> Saver<'_, W> {
         let codec = codec(PORTABLE).map_err(|_| Error::Damaged)?;
         let made = self.core.with_work(|work, hands| {
             let bytes = hands.spare.get_mut(..len).ok_or(Error::Damaged)?;
-            // SAFETY: as in `add_copy`.
-            unsafe { self.core.store.load(copy, number.into(), bytes, &mut work.decode) }?;
+            let (id, payload) = self.core.payload(number, copy, hands.sealed)?;
+            self.core.store.open_own(number.into(), id, payload, bytes, &mut work.decode)?;
             let mut memory = ScratchBuf::for_codecs([codec], len);
             let mut form = vec![0; codec.bound(len)];
             match codec.compress(bytes, &mut form, len - 1, &mut memory.scratch()) {

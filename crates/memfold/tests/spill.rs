@@ -1,0 +1,73 @@
+//! A heap that is larger than its limit, with a file behind it.
+
+use std::time::Duration;
+
+use memfold::heap::{Error, Heap, Limit, Options};
+use memfold::spill::{Spilled, Target, Terms};
+
+const MIB: u64 = 1 << 20;
+
+fn options(target: &Target, most: u64) -> Options {
+    let terms = Terms { most: Some(most), deadline: Duration::from_secs(5) };
+    let spilled = Spilled::open(target, terms, |_| {}).unwrap();
+    Options::new().limit(Limit::Bytes(8 * MIB)).spill(spilled)
+}
+
+/// Bytes that do not compress.
+fn noise(seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()
+    };
+    (0..125).flat_map(|_| next()).collect()
+}
+
+#[test]
+fn a_heap_that_is_larger_than_its_limit_goes_on_in_a_file() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let target = Target::File(directory.path().to_owned());
+    let heap = Heap::new(options(&target, 100 * MIB)).unwrap();
+    let mut session = heap.session().unwrap();
+    let nodes: Vec<_> = (0..40_000)
+        .map(|seed| {
+            let node = session.alloc(1000).unwrap();
+            session.write(node).unwrap().copy_from_slice(&noise(seed));
+            node
+        })
+        .collect();
+    let stats = heap.stats();
+    assert!(stats.memory_bytes() <= 8 * MIB && stats.spilled_bytes > 30 * MIB, "{stats:?}");
+    for step in 0..40_000_u64 {
+        let seed = step * 7919 % 40_000;
+        assert_eq!(session.read(nodes[seed as usize]).unwrap(), noise(seed));
+    }
+    for node in nodes {
+        session.free(node).unwrap();
+    }
+    assert_eq!(heap.stats().spilled_bytes, 0);
+}
+
+#[test]
+fn a_full_file_is_the_limit_again() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let target = Target::File(directory.path().to_owned());
+    let heap = Heap::new(options(&target, 10 * MIB)).unwrap();
+    let mut session = heap.session().unwrap();
+    let mut nodes = Vec::new();
+    let refused = (0..40_000).find_map(|seed| match session.alloc(1000) {
+        Ok(node) => {
+            session.write(node).unwrap().copy_from_slice(&noise(seed));
+            nodes.push(node);
+            None
+        }
+        Err(error) => Some(error),
+    });
+    assert_eq!(refused, Some(Error::Limit));
+    assert!((12_000..18_000).contains(&nodes.len()), "{}", nodes.len());
+    for (seed, node) in (0..).zip(&nodes) {
+        assert_eq!(session.read(*node).unwrap(), noise(seed));
+    }
+}
