@@ -85,8 +85,13 @@ fn what_compresses_too_little_does_so_too() {
         return;
     };
     table.asked("touch 30000");
+    // Threads that wait for something to fetch take on the program's identity at once.
+    let begin = std::time::Instant::now();
+    (0..5).for_each(|_| table.asked("identity"));
+    assert!(begin.elapsed().as_millis() < 1000, "{:?}", begin.elapsed());
     table.asked("look");
-    assert_eq!(table.end().status, 0);
+    let ended = table.end();
+    assert!(ended.status == 0 && !ended.err.contains("is late"), "{}: {}", ended.status, ended.err);
     check(at.path(), 48 * MIB, 50 * MIB);
 }
 

@@ -8,7 +8,7 @@ use crate::common::{self, compile, run_with, said};
 
 /// Fills `argv[1]` MiB, of which `argv[2]` of 64 words are random (`A/B`: A, but for every page B, which is all alike), says "filled", and waits for lines:
 /// `look`: reads all of it. `touch N`: changes, and looks at, N pages. `fork N`: so many children do both, and drop half of it. `free`: gives back
-/// every other MiB. `lock`: locks all of it. `exec`: begins anew. `daemon FILE`: goes on in the background, looks, and writes to the file.
+/// every other MiB. `lock`: locks all of it. `identity`: becomes who it is. `exec`: begins anew. `daemon FILE`: goes on in the background, looks, and writes to the file.
 const TABLE: &str = r#"
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -117,6 +117,8 @@ int main(int argc, char **argv)
             wrong = touch(pages / 4);
             while (wait(&status) > 0)
                 wrong |= status != 0;
+        } else if (strcmp(line, "identity\n") == 0) {
+            wrong = setgid(getgid()) != 0;
         } else if (strcmp(line, "lock\n") == 0) {
             wrong = mlockall(MCL_CURRENT) != 0;
         } else if (strcmp(line, "exec\n") == 0) {

@@ -215,6 +215,7 @@ fn wait_for_all() {
         }
         RUNTIME.work.ring();
         RUNTIME.room.ring();
+        RUNTIME.spill.asked.ring();
         RUNTIME.call_handlers();
         let _ = sys::futex_wait(&LATE, late, Some(CALL_AGAIN), false);
         let waited = sys::now_ns() - begin;

@@ -214,7 +214,7 @@ impl Runtime {
             }
         };
         let Asked { post, taken, number, first, count } = asked;
-        let answered = self.wait_for_answer(area, post, taken);
+        let answered = self.wait_for_answer(area, post, taken, credentials::adopt);
         let mut opened = None;
         if let Some((what, word)) = answered {
             // Of what stands there now, only what was asked for.

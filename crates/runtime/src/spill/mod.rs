@@ -40,6 +40,8 @@ use crate::sys::{self, o};
 pub const FETCHERS: usize = 4;
 /// Between two looks whether who serves is still there, ns.
 const LOOK_NS: u64 = 1_000_000_000;
+/// And between two times that who waits does what else there is to be done.
+const TURN_NS: u64 = 20_000_000;
 
 /// All of a process's that concerns spilling.
 pub struct Spill {
@@ -201,11 +203,18 @@ impl Runtime {
     /// Asks, and waits for the answer; `None` if nobody is there who could give it. The post is the caller's to give back if there is one.
     fn ask(&self, area: &'static Area, number: usize, taken: Word) -> Option<(u32, Word)> {
         post_question(area, number, taken);
-        self.wait_for_answer(area, number, taken)
+        self.wait_for_answer(area, number, taken, || ())
     }
 
-    /// Waits for the answer to what was asked.
-    fn wait_for_answer(&self, area: &'static Area, number: usize, taken: Word) -> Option<(u32, Word)> {
+    /// Waits for the answer to what was asked, and now and then does something else meanwhile.
+    fn wait_for_answer(
+        &self,
+        area: &'static Area,
+        number: usize,
+        taken: Word,
+        meanwhile: impl Fn(),
+    ) -> Option<(u32, Word)> {
+        let mut looked = sys::now_ns();
         let post = &area.posts[number % POSTS];
         let (asked, answered) = (taken.with(area::state::ASKED), taken.with(area::state::ANSWERED));
         loop {
@@ -222,8 +231,13 @@ impl Runtime {
                 return None;
             }
             let timed_out =
-                sys::futex_wait(post.futex(), now.low(), Some(LOOK_NS), true) == Err(sys::Errno::TIMEDOUT);
-            if timed_out && is_left_alone(area) {
+                sys::futex_wait(post.futex(), now.low(), Some(TURN_NS), true) == Err(sys::Errno::TIMEDOUT);
+            meanwhile();
+            if !timed_out || sys::now_ns() - looked < LOOK_NS {
+                continue;
+            }
+            looked = sys::now_ns();
+            if is_left_alone(area) {
                 // Who comes after the server may be at it already: then it is his to free.
                 post.change(asked, asked.with(area::state::FREE));
                 return None;
