@@ -248,8 +248,7 @@ impl Runtime {
         loop {
             // Once its message was read, the keeper needs a CPU to go on, and was perhaps woken on this one. If that takes long, there was more
             // than one message.
-            let is_awaited = !may_sleep || !self.move_seen.load(Acquire);
-            if self.moving_to.load(Acquire) != 0 && is_awaited {
+            if self.moving_to.load(Acquire) != 0 && !(may_sleep && self.move_seen.load(Acquire)) {
                 self.read_in_place();
                 may_sleep = true;
                 continue;
