@@ -37,6 +37,15 @@ def machine():
             "load_before": os.getloadavg()[0], "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
 
 
+def without_places(value):
+    """The same, with the names of files instead of where they were: that differs from machine to machine and says nothing."""
+    if isinstance(value, dict):
+        return {key: without_places(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_places(item) for item in value]
+    return Path(value).name if isinstance(value, str) and value.startswith("/") else value
+
+
 class Results:
     """All rows of one run of the bench; written after each section, so that an interrupted run leaves what it had."""
 
@@ -46,7 +55,7 @@ class Results:
     def add(self, section, rows, **facts):
         self.data["sections"][section] = {**facts, "rows": rows}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps(self.data, indent=1) + "\n")
+        self.path.write_text(json.dumps(without_places(self.data), indent=1) + "\n")
 
 
 def progress(text):

@@ -273,21 +273,6 @@ pub fn bind_to_cpus(number: usize, of: usize) {
     let _ = nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &own);
 }
 
-/// Asks for a slice of so many ns for the calling thread: it runs at once when it is woken, then (Linux 6.12). All else stays as it is.
-pub fn shorten_slice(ns: u64) {
-    // SAFETY: numbers may be zero.
-    let mut how: libc::sched_attr = unsafe { std::mem::zeroed() };
-    let bytes = std::mem::size_of::<libc::sched_attr>();
-    // SAFETY: the kernel writes at most so many bytes.
-    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut how, bytes, 0) };
-    // Only for the usual policy it is a slice.
-    if got == 0 && how.sched_policy == libc::SCHED_OTHER as u32 {
-        how.sched_runtime = ns;
-        // SAFETY: the kernel only reads it.
-        unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const how, 0) };
-    }
-}
-
 /// Closes every descriptor that is not in `keep`.
 pub fn close_all_but(keep: &[RawFd]) {
     let mut keep: Vec<u32> = keep.iter().filter_map(|fd| u32::try_from(*fd).ok()).collect();

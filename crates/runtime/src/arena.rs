@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use crate::limits;
 use crate::lock::Lock;
+use crate::sched;
 use crate::sys::{self, PAGE, advice, prot};
 
 /// Pieces that can be reserved at most.
@@ -110,7 +111,7 @@ impl Arena {
     pub fn wait_while_growing(&self) {
         let begin = sys::now_ns();
         while self.growing.load(SeqCst) % 2 == 1 && sys::now_ns() - begin < GROWING_NS {
-            sys::sched_yield();
+            sched::yield_now();
         }
     }
 

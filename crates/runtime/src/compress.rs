@@ -12,6 +12,7 @@ use memfold::probe;
 use memfold::store::{Ref, Tier};
 
 use crate::runtime::{Entries, RUNTIME, Runtime};
+use crate::sched;
 use crate::standby::page_id;
 use crate::sys::{self, PAGE, advice};
 use crate::table::{BLOCK, PAGES, State};
@@ -46,7 +47,7 @@ pub extern "C" fn compressor(argument: usize) -> ! {
         RUNTIME.fail("no memory is left for a compressor");
     };
     RUNTIME.stoppable.fetch_add(1, AcqRel);
-    sys::set_slice(sys::LONG_SLICE);
+    sched::set_slice(sched::LONG_SLICE);
     let mut cpu = sys::thread_cpu_ns();
     loop {
         RUNTIME.pause_here();
@@ -178,7 +179,7 @@ impl Runtime {
     /// would let it wait for the next tick, a hundred times as long as a page takes.
     pub fn let_others_run(&self) {
         if self.debt.load(Relaxed) < self.margin.load(Relaxed) / 4 {
-            sys::sched_yield();
+            sched::yield_now();
         }
     }
 

@@ -32,14 +32,14 @@ use crate::journal::Record;
 use crate::lock::Guard;
 use crate::order::{Fault, Order};
 use crate::pagemap::Pagemap;
-use streams::Streams;
-
 use crate::runtime::{RUNTIME, Runtime};
+use crate::sched;
 use crate::sys::{self, Errno, Fd, PAGE, PollFd};
 use crate::table::{PAGES, State, page_number};
 use crate::thread;
 use crate::uffd::{Message, Touch};
 use crate::worker::{RUN, Worker};
+use streams::Streams;
 
 /// A touch takes so much longer than is seen of it, ns: until a handler has read of it, and until the thread runs again.
 const UNSEEN_NS: u64 = 15_000;
@@ -81,7 +81,7 @@ pub extern "C" fn handler(argument: usize) -> ! {
     };
     handler.cpu = cpu;
     handler.bind(cpu);
-    sys::set_slice(sys::SHORT_SLICE);
+    sched::set_slice(sched::SHORT_SLICE);
     handler.run()
 }
 
@@ -163,7 +163,7 @@ impl Handler {
         if !order.journal.has_room() {
             // What is done could not be noted: after the fork.
             runtime.keep(order, fault);
-            sys::sched_yield();
+            sched::yield_now();
             return;
         }
         let home = order.journal.find(page);
@@ -199,7 +199,7 @@ impl Handler {
             Err(Errno::AGAIN | Errno::NOMEM) => {
                 runtime.drain(order);
                 runtime.keep(order, fault);
-                sys::sched_yield();
+                sched::yield_now();
             }
             Err(_) => runtime.uffd().wake(page, PAGE),
         }
@@ -230,7 +230,7 @@ impl Handler {
         let mut set = [0u64; 16];
         if let Some(word) = set.get_mut(cpu / 64) {
             *word = 1 << (cpu % 64);
-            sys::bind_to(&set);
+            sched::bind_to(&set);
             self.bound = cpu;
         }
     }
@@ -292,7 +292,7 @@ impl Handler {
                 probe!(runtime_fault, fault.page, fault.touch == Touch::Write);
                 return state != State::Empty;
             }
-            sys::sched_yield();
+            sched::yield_now();
         }
     }
 

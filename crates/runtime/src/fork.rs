@@ -19,6 +19,7 @@ use core::sync::atomic::Ordering::*;
 
 use crate::limits::{self, MoreDescriptors};
 use crate::runtime::{RUNTIME, Runtime};
+use crate::sched;
 use crate::shared::{Slot, state};
 use crate::sys::{self, PAGE};
 use crate::table::{BLOCK, PAGES, State};
@@ -56,7 +57,7 @@ pub fn prepare(touch: fn()) {
     runtime.tell_spill_of_fork();
     // See `pause_unmarked`.
     while runtime.moving.load(SeqCst) != 0 {
-        sys::sched_yield();
+        sched::yield_now();
     }
     touch();
     sys::touch_stack();
@@ -67,7 +68,7 @@ pub fn prepare(touch: fn()) {
     }
     hold_common_locks();
     while runtime.serving.load(SeqCst) != 0 {
-        sys::sched_yield();
+        sched::yield_now();
     }
 }
 

@@ -26,6 +26,7 @@
 use crate::lock::Guard;
 use crate::order::{Fault, Order};
 use crate::runtime::Runtime;
+use crate::sched;
 use crate::sys::{self, PAGE};
 use crate::table::{State, index_in_block};
 use crate::uffd::{Message, Probe};
@@ -120,7 +121,7 @@ impl Runtime {
             match order.next_event().or_else(|| self.uffd().next()) {
                 Some(Message::Fault { page, touch, .. }) => self.keep(order, Fault { page, touch }),
                 Some(event) => self.apply_now(order, event),
-                None => sys::sched_yield(),
+                None => sched::yield_now(),
             }
         }
         order.late.depth -= 1;
@@ -166,7 +167,7 @@ impl Runtime {
                 Some(Message::Fault { page, touch, .. }) => self.keep(order, Fault { page, touch }),
                 Some(event) if order.push_event(event) => {}
                 Some(_) => self.fail("more messages came than there is room for"),
-                None => sys::sched_yield(),
+                None => sched::yield_now(),
             }
         }
     }

@@ -19,6 +19,8 @@
 #[cfg(test)]
 extern crate std;
 
+#[cfg(target_os = "linux")]
+pub mod sched;
 pub mod shared;
 #[cfg(target_os = "linux")]
 pub mod spill;

@@ -8,6 +8,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 
 use crate::maps::decimal;
+use crate::sched;
 use crate::sys::{self, Fd, PollFd, o};
 
 /// Types of such file systems; a subtype may follow after a dot. ZFS does direct I/O unasked if so set (`direct`).
@@ -51,7 +52,7 @@ impl OrdinaryMounts {
             if version.is_multiple_of(2) && self.version.load(Relaxed) == version {
                 return false;
             }
-            sys::sched_yield();
+            sched::yield_now();
         }
         false
     }

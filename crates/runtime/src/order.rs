@@ -25,6 +25,7 @@ use crate::journal::{Journal, Record};
 use crate::late::Late;
 use crate::lock::Guard;
 use crate::runtime::Runtime;
+use crate::sched;
 use crate::standby;
 use crate::sys::{self, PAGE};
 use crate::table::{BLOCK, Block, Entry, PAGES, SpareBlocks, State, index_in_block, page_number};
@@ -262,7 +263,7 @@ impl Runtime {
 
     fn read_in_place(&self) {
         let Some(mut proxy) = self.proxy.try_lock() else {
-            sys::sched_yield();
+            sched::yield_now();
             return;
         };
         // Nothing may be read before the keeper's pages have moved, nor if they moved without a message
@@ -276,7 +277,7 @@ impl Runtime {
             if seems && self.witness().is_taken(to) {
                 break;
             }
-            if looks % LOOKS == 0 { sys::sched_yield() } else { core::hint::spin_loop() }
+            if looks % LOOKS == 0 { sched::yield_now() } else { core::hint::spin_loop() }
         }
         while self.moving_to.load(Acquire) != 0 && proxy.count < PROXY {
             match self.uffd().next() {

@@ -13,6 +13,7 @@ use crate::keep::KeepOut;
 use crate::lock::Lock;
 use crate::mounts::OrdinaryMounts;
 use crate::order::{Order, Proxy};
+use crate::sched;
 use crate::shared::{Shared, Slot, state};
 use crate::spill::Spill;
 use crate::stall::Stall;
@@ -470,7 +471,7 @@ impl Runtime {
             let mut spins = 0u32;
             while seen % 2 == 1 && reader.load(SeqCst) == seen {
                 spins += 1;
-                if spins.is_multiple_of(64) { sys::sched_yield() } else { core::hint::spin_loop() }
+                if spins.is_multiple_of(64) { sched::yield_now() } else { core::hint::spin_loop() }
             }
         }
     }

@@ -9,6 +9,7 @@ use memfold::store::{Tiered, Tuning};
 use memfold_codec::cpu::{self, Path};
 
 use crate::runtime::{Runtime, StoreMemory, WORKERS};
+use crate::sched;
 use crate::shared::{self, Shared, Slot, state};
 use crate::sys::{self, PAGE, Result};
 use crate::table::END;
@@ -39,7 +40,7 @@ impl Runtime {
     /// at once, because the limit is small or near.
     pub fn wait_for_start(&self) {
         let (shared, begin) = (self.shared(), sys::now_ns());
-        let cpus: u32 = sys::allowed_cpus().iter().map(|word| word.count_ones()).sum();
+        let cpus: u32 = sched::allowed_cpus().iter().map(|word| word.count_ones()).sum();
         let early = START_ROOM as u64 * u64::from(cpus.min(4));
         if shared.tree_resident() + early <= shared.limit_bytes.load(Relaxed) {
             return;

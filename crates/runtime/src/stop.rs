@@ -10,6 +10,7 @@ use crate::fault::Handler;
 use crate::maps;
 use crate::order::Fault;
 use crate::runtime::{Runtime, WORKERS};
+use crate::sched;
 use crate::shared::state;
 use crate::sys::{self, Fd, PAGE, advice};
 use crate::table::{END, PAGES, State};
@@ -65,7 +66,7 @@ impl Runtime {
         self.quit_compressors.store(true, Release);
         while self.compressors.load(Acquire) > 0 {
             self.work.ring();
-            sys::sched_yield();
+            sched::yield_now();
         }
     }
 
@@ -74,7 +75,7 @@ impl Runtime {
         while self.handlers.load(Acquire) > 0 {
             self.follow.call_all();
             self.spill.asked.ring();
-            sys::sched_yield();
+            sched::yield_now();
         }
     }
 

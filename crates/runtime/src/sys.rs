@@ -294,14 +294,6 @@ pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32, shared: bool
     unsafe { syscall(nr::FUTEX, [word.as_ptr() as usize, operation, count as usize, 0, 0, 0]) }.unwrap_or(0)
 }
 
-/// The CPU on which the calling thread runs, for now.
-pub fn cpu() -> usize {
-    let mut cpu = 0u32;
-    // SAFETY: the kernel writes one number.
-    let _ = unsafe { syscall(nr::GETCPU, [&raw mut cpu as usize, 0, 0, 0, 0, 0]) };
-    cpu as usize
-}
-
 /// Writes to a page what is there, atomically, so that a page that was shared
 /// with a process which is gone becomes this process's own. Refused where
 /// the page is not there: a plain touch would wait for it to be brought back.
@@ -456,12 +448,6 @@ pub fn gettid() -> u32 {
     unsafe { syscall(nr::GETTID, [0; 6]) }.map_or(0, |p| p as u32)
 }
 
-/// Lets another thread run.
-pub fn sched_yield() {
-    // SAFETY: no arguments, no effect on memory.
-    let _ = unsafe { syscall(nr::SCHED_YIELD, [0; 6]) };
-}
-
 /// Whether thread `tid` of process `pid` exists.
 pub fn thread_exists(pid: u32, tid: u32) -> bool {
     // SAFETY: signal 0 only asks.
@@ -513,59 +499,6 @@ pub fn restore_signals(mask: u64) {
     // SAFETY: reads `mask`, which is live.
     let _ = unsafe { syscall(nr::SIGPROCMASK, [2, &raw const mask as usize, 0, 8, 0, 0]) };
 }
-
-/// A set of CPUs.
-pub type CpuSet = [u64; 16];
-
-/// CPUs the calling thread may run on.
-pub fn allowed_cpus() -> CpuSet {
-    let mut set = [0u64; 16];
-    let args = [0, size_of::<CpuSet>(), set.as_mut_ptr() as usize, 0, 0, 0];
-    // SAFETY: the kernel writes at most the size given.
-    let _ = unsafe { syscall(nr::SCHED_GETAFFINITY, args) };
-    set
-}
-
-/// Binds the calling thread to the CPUs in `set`.
-pub fn bind_to(set: &CpuSet) {
-    let args = [0, size_of::<CpuSet>(), set.as_ptr() as usize, 0, 0, 0];
-    // SAFETY: the kernel only reads the set.
-    let _ = unsafe { syscall(nr::SCHED_SETAFFINITY, args) };
-}
-
-/// How a thread is scheduled: `struct sched_attr` in its first form.
-#[repr(C)]
-#[derive(Default)]
-struct SchedAttr {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    runtime: u64,
-    deadline: u64,
-    period: u64,
-}
-
-/// Asks for a slice of so many ns for the calling thread, and leaves all else as it is. A thread with a shorter slice than the one that runs runs at
-/// once when it is woken (Linux 6.12; before that nothing changes), and its share of the CPU is what it was.
-pub fn set_slice(ns: u64) {
-    let mut how = SchedAttr::default();
-    let bytes = size_of::<SchedAttr>();
-    // SAFETY: the kernel writes at most so many bytes.
-    let got = unsafe { syscall(nr::SCHED_GETATTR, [0, &raw mut how as usize, bytes, 0, 0, 0]) };
-    // Only for the usual policy it is a slice.
-    if got.is_ok() && how.policy == 0 {
-        how.runtime = ns;
-        // SAFETY: the kernel only reads it.
-        let _ = unsafe { syscall(nr::SCHED_SETATTR, [0, &raw const how as usize, 0, 0, 0, 0]) };
-    }
-}
-
-/// The slice of threads for which others wait, ns: the least that the kernel takes.
-pub const SHORT_SLICE: u64 = 100_000;
-/// And of those that have time.
-pub const LONG_SLICE: u64 = 10_000_000;
 
 /// Makes sure that the calling thread has a descriptor table of its own, and
 /// closes everything in it.

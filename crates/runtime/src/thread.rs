@@ -7,6 +7,7 @@ use core::arch::asm;
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use crate::arena::Arena;
+use crate::sched;
 use crate::sys::{self, Errno, PAGE, Result, prot};
 
 const STACK: usize = 192 << 10;
@@ -57,7 +58,7 @@ impl Place {
     pub fn wait_until_left(&self, pid: u32) {
         let tid = self.tid.swap(0, Relaxed);
         while tid != 0 && sys::thread_exists(pid, tid) {
-            sys::sched_yield();
+            sched::yield_now();
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::maps;
 use crate::mounts::Mounts;
 use crate::pagemap::Pagemap;
 use crate::runtime::{RUNTIME, Runtime};
+use crate::sched;
 use crate::shared::{self, state};
 use crate::spill::{FETCHERS, fetcher};
 use crate::sys::{self, Fd, PAGE, Result, o};
@@ -164,7 +165,7 @@ impl Keeper {
             statm: sys::open_own(c"/proc/thread-self/statm", o::RDONLY)?,
             maps: sys::open_own(c"/proc/thread-self/maps", o::RDONLY)?,
             pagemap: Pagemap::open()?,
-            cpus: sys::allowed_cpus().iter().map(|w| u64::from(w.count_ones())).sum(),
+            cpus: sched::allowed_cpus().iter().map(|w| u64::from(w.count_ones())).sum(),
             candidates,
             count: 0,
             watched_resident: 0,
@@ -199,7 +200,7 @@ impl Keeper {
 
     fn run(&mut self) -> ! {
         let runtime = self.runtime;
-        sys::set_slice(sys::LONG_SLICE);
+        sched::set_slice(sched::LONG_SLICE);
         let mut cpu = 0;
         loop {
             if runtime.pause_unmarked(self.maps) {
@@ -417,7 +418,7 @@ impl Keeper {
         let runtime = self.runtime;
         // From here on whoever opens a file looks at its mount (`interpose/pins.rs`).
         self.mounts.refresh(&runtime.mounts);
-        let cpus = sys::allowed_cpus();
+        let cpus = sched::allowed_cpus();
         let numbers = (0..1024).filter(|cpu| cpus[cpu / 64] >> (cpu % 64) & 1 != 0);
         runtime.two_cpus.store(self.cpus == 2, Relaxed);
         let fetchers = if runtime.spill.area().is_some() { FETCHERS } else { 0 };

@@ -140,21 +140,24 @@ impl Engine {
     pub fn get(&self, batch: u64, from: u32, into: &mut [u8]) -> Result<(), Trouble> {
         let begin = Instant::now();
         loop {
-            match self.inner.tier.get(batch, from, into) {
-                Ok(()) => {
-                    self.inner.counters.got.fetch_add(1, Relaxed);
-                    self.inner.counters.got_bytes.fetch_add(into.len() as u64, Relaxed);
-                    return Ok(());
-                }
-                Err(trouble) => {
-                    self.inner.note(&trouble);
-                    if !matches!(trouble, Trouble::Away(_)) || begin.elapsed() >= self.inner.patience {
-                        return Err(trouble);
-                    }
-                }
+            match self.try_get(batch, from, into) {
+                Err(Trouble::Away(_)) if begin.elapsed() < self.inner.patience => std::thread::sleep(AGAIN),
+                result => return result,
             }
-            std::thread::sleep(AGAIN);
         }
+    }
+
+    /// As [`Engine::get`], once.
+    pub fn try_get(&self, batch: u64, from: u32, into: &mut [u8]) -> Result<(), Trouble> {
+        let result = self.inner.tier.get(batch, from, into);
+        match &result {
+            Ok(()) => {
+                self.inner.counters.got.fetch_add(1, Relaxed);
+                self.inner.counters.got_bytes.fetch_add(into.len() as u64, Relaxed);
+            }
+            Err(trouble) => self.inner.note(trouble),
+        }
+        result
     }
 
     /// A batch is not needed any more.

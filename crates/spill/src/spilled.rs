@@ -82,6 +82,8 @@ struct State {
     unacknowledged: usize,
     refused: Vec<u32>,
     deletes: Vec<u64>,
+    /// Nothing is taken any more.
+    is_ended: bool,
     /// Sealed bytes that are needed, and those of all batches that are away.
     needed_bytes: u64,
     away_bytes: u64,
@@ -187,23 +189,22 @@ impl Spilled {
         ((UNACKNOWLEDGED + 1) * batch_bytes) as u64
     }
 
-    /// Takes a block, and returns its number, which is less than 2^32. From now on it is kept, in memory or on the tier.
+    /// Takes a block, and returns its number, which is less than 2^32; one that is longer than a batch finds no room. From now on it is kept, in memory or on the tier.
     pub fn put(&self, owner: u64, tag: u8, payload: &[u8]) -> Result<u64, Trouble> {
+        if payload.len() + Self::OVERHEAD > self.batch_bytes {
+            return Err(Trouble::Full);
+        }
         let _ = self.is_open();
         let mut state = locked(&self.inner.state);
         self.settle(&mut state);
         self.take_refused(&mut state);
-        if let Some(why) = self.why_not() {
+        if let Some(why) = self.why_not().or(state.is_ended.then_some(Trouble::Full)) {
             return Err(why);
         }
         let mut sent = false;
         let (batch, offset, len) = loop {
             if let Some(sealed) = state.seal(&self.sealer, self.batch_bytes, owner, tag, payload) {
                 break sealed;
-            }
-            if sent {
-                // It is larger than a batch.
-                return Err(Trouble::Full);
             }
             state = self.send(state)?;
             sent = true;
@@ -235,8 +236,7 @@ impl Spilled {
         let (tag, len) = loop {
             let (entry, batch, memory) = {
                 let state = locked(&self.inner.state);
-                let entry = state.entry(number).ok_or(Trouble::Lost)?;
-                let kept = state.batches[entry.batch as usize].as_ref().ok_or(Trouble::Lost)?;
+                let (entry, kept) = state.find(number).ok_or(Trouble::Lost)?;
                 (entry, kept.number, (kept.stage != Stage::Away).then(|| kept.memory.clone()))
             };
             let into = room.get_mut(..entry.len as usize).ok_or(Trouble::Lost)?;
@@ -253,9 +253,14 @@ impl Spilled {
             });
             match opened {
                 Ok((block, _)) => break (block.tag, block.payload.len()),
-                // It may have moved meanwhile, or gone.
-                Err(_) if locked(&self.inner.state).entry(number) != Some(entry) => {}
-                Err(trouble) => return Err(trouble),
+                Err(trouble) => {
+                    // It may have moved meanwhile, or gone.
+                    let state = locked(&self.inner.state);
+                    let now = state.find(number).map(|(entry, kept)| (entry, kept.number));
+                    if now == Some((entry, batch)) {
+                        return Err(trouble);
+                    }
+                }
             }
         };
         Ok((tag, &room[BLOCK_HEAD..BLOCK_HEAD + len]))
@@ -272,11 +277,19 @@ impl Spilled {
         Some(entry.len as usize - Self::OVERHEAD)
     }
 
-    /// Deletes everything there is on the tier: nothing is read or put any more.
+    /// Deletes everything there is on the tier: nothing is read or put any more. For who can't drop it before the process ends.
     pub fn end(&self) {
+        let begin = Instant::now();
         let mut state = locked(&self.inner.state);
-        let all: Vec<u64> = state.batches.drain(..).flatten().map(|kept| kept.number).collect();
-        *state = State { next: state.next, ..State::default() };
+        state.is_ended = true;
+        // What is on its way would arrive after it was deleted.
+        while state.batches.iter().flatten().any(|kept| kept.stage == Stage::OnItsWay)
+            && let Some(left) = WAITS.checked_sub(begin.elapsed())
+        {
+            let waited = self.inner.answered.wait_timeout(state, left);
+            state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        }
+        let all = state.take_all();
         drop(state);
         self.engine.delete_now(all);
     }
@@ -316,7 +329,7 @@ impl Spilled {
         let (number, memory, inner) = (kept.number, kept.memory.clone(), self.inner.clone());
         state.unacknowledged += 1;
         self.engine.put(number, memory, move |result| {
-            locked(&inner.state).note_answer(index, result.is_ok());
+            locked(&inner.state).note_answer(index, number, result.is_ok());
             inner.answered.notify_all();
         });
     }
@@ -403,7 +416,8 @@ impl Spilled {
             let (number, index) = (kept.number, index as u32);
             let mut bytes = vec![0; kept.bytes as usize];
             drop(state);
-            let read = self.engine.get(number, 0, &mut bytes);
+            // Nobody waits for a tier to save room on it.
+            let read = self.engine.try_get(number, 0, &mut bytes);
             state = locked(&self.inner.state);
             let is_there = state.batches[index as usize].as_ref().is_some_and(|kept| kept.number == number);
             if read.is_err() || !is_there || !self.move_out(&mut state, index, &bytes, false) {
@@ -414,7 +428,28 @@ impl Spilled {
     }
 }
 
+impl Drop for Spilled {
+    /// Leaves nothing on the tier, if it answers: the engine deletes it when all that was on its way has arrived.
+    fn drop(&mut self) {
+        locked(&self.inner.state).take_all().into_iter().for_each(|number| self.engine.delete(number));
+    }
+}
+
 impl State {
+    /// Where a block is, and its batch.
+    fn find(&self, number: u64) -> Option<(Entry, &Kept)> {
+        let entry = self.entry(number)?;
+        Some((entry, self.batches[entry.batch as usize].as_ref()?))
+    }
+
+    /// Forgets everything: the numbers of all batches that may be on the tier.
+    fn take_all(&mut self) -> Vec<u64> {
+        let mut all = std::mem::take(&mut self.deletes);
+        all.extend(self.batches.drain(..).flatten().map(|kept| kept.number));
+        *self = State { next: self.next, is_ended: true, ..State::default() };
+        all
+    }
+
     fn entry(&self, number: u64) -> Option<Entry> {
         self.blocks.get(usize::try_from(number).ok()?).copied().filter(|entry| entry.batch != NONE)
     }
@@ -501,8 +536,9 @@ impl State {
     }
 
     /// The tier has acknowledged a batch, or will not.
-    fn note_answer(&mut self, index: u32, is_kept: bool) {
-        let Some(kept) = self.batches.get_mut(index as usize).and_then(Option::as_mut) else { return };
+    fn note_answer(&mut self, index: u32, number: u64, is_kept: bool) {
+        let kept = self.batches.get_mut(index as usize).and_then(Option::as_mut);
+        let Some(kept) = kept.filter(|kept| kept.number == number) else { return };
         if is_kept {
             kept.stage = Stage::Away;
             kept.memory = Arc::default();
@@ -514,7 +550,6 @@ impl State {
         }
         if kept.needed == 0 {
             // As if its last block went now.
-            let number = kept.number;
             if is_kept {
                 self.deletes.push(number);
             } else {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use memfold_runtime::sched;
 use memfold_runtime::spill::area::{Area, BELLS, BUFFER, NOBODY, POSTS, Word, answer, kind, state};
 use memfold_spill::{Engine, Health, Tier, Trouble};
 use nix::errno::Errno;
@@ -23,8 +24,6 @@ const THREADS: usize = 6;
 /// Of them, so many wait for a tier at most.
 const GETTING: u32 = 4;
 const _: () = assert!(THREADS <= BELLS);
-/// The slice of these threads, ns: for them others wait.
-const SLICE_NS: u64 = 100_000;
 const STACK: usize = 256 << 10;
 /// Between two looks, at least.
 const LOOK: Duration = Duration::from_millis(500);
@@ -86,7 +85,8 @@ impl Service {
             let (state, engine) = (state.clone(), engine.clone());
             std::thread::Builder::new().stack_size(STACK).spawn(move || {
                 sys::bind_to_cpus(number, THREADS);
-                sys::shorten_slice(SLICE_NS);
+                // Others wait for them.
+                sched::set_slice(sched::SHORT_SLICE);
                 state.serve(&engine, &area.doorbells[number]);
             })
         };

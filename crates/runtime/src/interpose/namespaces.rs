@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering::*;
 
 use super::next::{Next, errno, is_managed_here, set_errno};
 use crate::runtime::RUNTIME;
+use crate::sched;
 use crate::sys::{self, Errno};
 
 const CLONE_NEWTIME: usize = 0x80;
@@ -60,7 +61,7 @@ fn try_alone(change: impl Fn() -> isize, minds_threads: impl FnOnce() -> bool) -
         if again == 0 || errno() != refusal || sys::now_ns() - begin > LEAVE_NS {
             return again;
         }
-        sys::sched_yield();
+        sched::yield_now();
     }
 }
 

@@ -15,6 +15,7 @@ use crate::fault::Handler;
 use crate::interpose::credentials;
 use crate::order::Fault;
 use crate::runtime::{RUNTIME, Runtime, StoreMemory};
+use crate::sched;
 use crate::sys::{self, PAGE};
 use crate::table::{Block, PAGES, State};
 use crate::thread;
@@ -113,7 +114,7 @@ pub extern "C" fn fetcher(argument: usize) -> ! {
         RUNTIME.fail("no memory is left for a thread that fetches");
     };
     handler.cpu = argument >> 8;
-    sys::set_slice(sys::SHORT_SLICE);
+    sched::set_slice(sched::SHORT_SLICE);
     loop {
         if RUNTIME.quit_handlers.load(Acquire) {
             RUNTIME.handlers.fetch_sub(1, AcqRel);
@@ -305,7 +306,7 @@ impl Handler {
             None => {
                 // It is not spilled any more, or too many wait: the thread touches it again.
                 self.runtime.uffd().wake(fault.page, PAGE);
-                sys::sched_yield();
+                sched::yield_now();
             }
         }
     }
@@ -320,7 +321,7 @@ impl Handler {
             drop(order);
             // The thread touches it again, and finds the fork over some time.
             self.runtime.uffd().wake(fault.page, PAGE);
-            sys::sched_yield();
+            sched::yield_now();
         } else {
             self.runtime.serving.fetch_add(1, SeqCst);
             drop(order);

@@ -34,6 +34,7 @@ pub use out::Outgoing;
 
 use crate::lock::Lock;
 use crate::runtime::{Bell, Runtime};
+use crate::sched;
 use crate::sys::{self, o};
 
 /// Threads that fetch.
@@ -312,7 +313,7 @@ fn fill(post: &Post, what: u32, batch: u64, from: u32, len: usize) {
 fn post_question(area: &Area, number: usize, taken: Word) {
     area.posts[number % POSTS].change(taken, taken.with(area::state::ASKED));
     let bells = (area.bells.load(Relaxed) as usize).clamp(1, area::BELLS);
-    let near = sys::cpu();
+    let near = sched::cpu();
     for bell in (near..near + bells).map(|number| &area.doorbells[number % bells]) {
         bell.fetch_add(1, Release);
         if sys::futex_wake(bell, 1, true) > 0 {

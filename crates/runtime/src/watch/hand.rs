@@ -22,6 +22,7 @@ use crate::evict::Taken;
 use crate::interpose::{desk, ranges};
 use crate::maps;
 use crate::runtime::Runtime;
+use crate::sched;
 use crate::sys::{self, PAGE, o};
 use crate::table::{BLOCK, Block};
 
@@ -210,7 +211,7 @@ impl Keeper {
                     }
                 }
                 // Others want the order lock too.
-                Taken::Pages(_) | Taken::Nothing | Taken::Busy => sys::sched_yield(),
+                Taken::Pages(_) | Taken::Nothing | Taken::Busy => sched::yield_now(),
                 Taken::Stale => {
                     let mapping = self.candidates.get(self.at.0).copied();
                     self.list();

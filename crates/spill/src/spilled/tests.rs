@@ -193,6 +193,24 @@ fn what_was_refused_stays_and_goes_on_its_way_again() {
 }
 
 #[test]
+fn nothing_is_left_on_the_tier() {
+    for ends in [true, false] {
+        let set = set();
+        let numbers: Vec<u64> = (0..100).map(|owner| set.put(owner, 4000).unwrap()).collect();
+        let (spilled, batches) = (set.spilled, set.batches);
+        if ends {
+            spilled.end();
+            assert_eq!(locked(&batches).len(), 0);
+            // What comes too late is refused, and what was there is gone.
+            assert_eq!(spilled.put(1, 1, &[1]), Err(Trouble::Full));
+            assert_eq!(spilled.get(numbers[3], 3, &mut [0; BATCH]), Err(Trouble::Lost));
+        }
+        drop(spilled);
+        assert_eq!(locked(&batches).len(), 0);
+    }
+}
+
+#[test]
 fn what_the_tier_has_changed_is_lost_and_no_data() {
     let set = set();
     let numbers: Vec<u64> = (0..40).map(|owner| set.put(owner, 4000).unwrap()).collect();

@@ -1,0 +1,71 @@
+//! Where and for how long threads run, for this library's threads and the supervisor's: the CPUs they are bound to, and the slice that they ask the kernel's
+//! scheduler for.
+
+use crate::sys::{nr, syscall};
+
+/// The slice of threads for which others wait, ns: the least that the kernel takes.
+pub const SHORT_SLICE: u64 = 100_000;
+/// And of those that have time.
+pub const LONG_SLICE: u64 = 10_000_000;
+
+/// The CPU on which the calling thread runs, for now.
+pub fn cpu() -> usize {
+    let mut cpu = 0u32;
+    // SAFETY: the kernel writes one number.
+    let _ = unsafe { syscall(nr::GETCPU, [&raw mut cpu as usize, 0, 0, 0, 0, 0]) };
+    cpu as usize
+}
+
+/// Lets another thread run.
+pub fn yield_now() {
+    // SAFETY: no arguments, no effect on memory.
+    let _ = unsafe { syscall(nr::SCHED_YIELD, [0; 6]) };
+}
+
+/// A set of CPUs.
+pub type CpuSet = [u64; 16];
+
+/// CPUs the calling thread may run on.
+pub fn allowed_cpus() -> CpuSet {
+    let mut set = [0u64; 16];
+    let args = [0, size_of::<CpuSet>(), set.as_mut_ptr() as usize, 0, 0, 0];
+    // SAFETY: the kernel writes at most the size given.
+    let _ = unsafe { syscall(nr::SCHED_GETAFFINITY, args) };
+    set
+}
+
+/// Binds the calling thread to the CPUs in `set`.
+pub fn bind_to(set: &CpuSet) {
+    let args = [0, size_of::<CpuSet>(), set.as_ptr() as usize, 0, 0, 0];
+    // SAFETY: the kernel only reads the set.
+    let _ = unsafe { syscall(nr::SCHED_SETAFFINITY, args) };
+}
+
+/// How a thread is scheduled: `struct sched_attr` in its first form.
+#[repr(C)]
+#[derive(Default)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// Asks for a slice of so many ns for the calling thread, and leaves all else as it is. A thread with a shorter slice than the one that runs runs at
+/// once when it is woken (Linux 6.12; before that nothing changes), and its share of the CPU is what it was.
+pub fn set_slice(ns: u64) {
+    let mut how = SchedAttr::default();
+    let bytes = size_of::<SchedAttr>();
+    // SAFETY: the kernel writes at most so many bytes.
+    let got = unsafe { syscall(nr::SCHED_GETATTR, [0, &raw mut how as usize, bytes, 0, 0, 0]) };
+    // Only for the usual policy it is a slice.
+    if got.is_ok() && how.policy == 0 {
+        how.runtime = ns;
+        // SAFETY: the kernel only reads it.
+        let _ = unsafe { syscall(nr::SCHED_SETATTR, [0, &raw const how as usize, 0, 0, 0, 0]) };
+    }
+}
