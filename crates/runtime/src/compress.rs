@@ -31,6 +31,8 @@ const MAINTAIN: usize = 1 << 20;
 
 /// A compressor that has nothing to do stays awake until no fault has come for so long, ns.
 const AWAKE_NS: u64 = 100_000;
+/// And if a page is being fetched from a tier, ns: near ones answer within it.
+const FETCH_NS: u64 = 300_000;
 /// Looks for work between two looks at the clock, a few microseconds.
 const SPINS: usize = 200;
 /// If these take so long, somebody else wants the CPU, ns: it is left to him for a while.
@@ -49,6 +51,7 @@ pub extern "C" fn compressor(argument: usize) -> ! {
     RUNTIME.stoppable.fetch_add(1, AcqRel);
     sched::set_slice(sched::LONG_SLICE);
     let mut cpu = sys::thread_cpu_ns();
+    let (allowed, mut kept_off) = (sched::allowed_cpus(), None);
     loop {
         RUNTIME.pause_here();
         if RUNTIME.quit_compressors.load(Acquire) {
@@ -74,8 +77,15 @@ pub extern "C" fn compressor(argument: usize) -> ! {
             let now = sys::thread_cpu_ns();
             RUNTIME.slot().counters.runtime_cpu_ns.fetch_add(now - cpu, Relaxed);
             cpu = now;
-            if !helps && RUNTIME.stay_awake(seen) {
-                continue;
+            if !helps {
+                let off = RUNTIME.follow.cpu().filter(|_| RUNTIME.may_stay_awake(sys::now_ns()));
+                if off != kept_off {
+                    keep_off(&allowed, off);
+                    kept_off = off;
+                }
+                if RUNTIME.stay_awake(seen) {
+                    continue;
+                }
             }
             if !helps {
                 RUNTIME.sleeps.store(true, Relaxed);
@@ -88,6 +98,15 @@ pub extern "C" fn compressor(argument: usize) -> ! {
             }
         }
     }
+}
+
+/// Binds the calling thread to those of its CPUs that are not `cpu`: where the thread runs whose faults it follows is no place for it.
+fn keep_off(allowed: &sched::CpuSet, cpu: Option<usize>) {
+    let mut set = *allowed;
+    if let Some(cpu) = cpu.filter(|cpu| cpu / 64 < set.len()) {
+        set[cpu / 64] &= !(1 << (cpu % 64));
+    }
+    sched::bind_to(&set);
 }
 
 /// Some pages of a slot: their places in it, ascending.
@@ -125,6 +144,11 @@ struct Done {
 }
 
 impl Runtime {
+    /// Whether there are two CPUs, of which one thread's faults need one, and nobody else wants the other.
+    fn may_stay_awake(&self, now: u64) -> bool {
+        self.two_cpus.load(Relaxed) && !self.follow.is_spread() && now >= self.sleep_until_ns.load(Relaxed)
+    }
+
     /// While one thread faults again and again: waits for work without
     /// sleeping (and is woken for it: `keep_awake`). A thread that is woken goes to an idle CPU if there is one, and
     /// then each of its faults goes from one CPU to another and back, which takes
@@ -132,10 +156,7 @@ impl Runtime {
     /// as the other one is not idle. Returns whether there is work.
     fn stay_awake(&self, seen: u32) -> bool {
         let begin = sys::now_ns();
-        if !self.two_cpus.load(Relaxed)
-            || self.follow.is_spread()
-            || begin < self.sleep_until_ns.load(Relaxed)
-        {
+        if !self.may_stay_awake(begin) {
             return false;
         }
         let faults = &self.slot().counters.pages_faulted;
@@ -154,21 +175,20 @@ impl Runtime {
                 return false;
             }
             looked = now;
+            let patience = if self.spill.fetching.load(Relaxed) > 0 { FETCH_NS } else { AWAKE_NS };
             if count != known {
                 (known, since) = (count, now);
-            } else if now - since > AWAKE_NS {
+            } else if now - since > patience {
                 return false;
             }
         }
     }
 
-    /// A fault was served that began now; the one before was served by then.
-    pub fn keep_awake(&self, begin: u64, before: u64) {
-        if begin - before.min(begin) < AWAKE_NS
+    /// A fault is served that began now.
+    pub fn keep_awake(&self, begin: u64) {
+        if begin.saturating_sub(self.served_ns.load(Relaxed)) < AWAKE_NS
             && self.sleeps.load(Relaxed)
-            && self.two_cpus.load(Relaxed)
-            && !self.follow.is_spread()
-            && begin > self.sleep_until_ns.load(Relaxed)
+            && self.may_stay_awake(begin)
         {
             self.sleeps.store(false, Relaxed);
             self.work.ring();

@@ -65,8 +65,6 @@ pub struct Handler {
     pub(crate) streams: Streams,
     /// It fetches what is spilled itself: nobody else's faults wait for it.
     pub(crate) fetches: bool,
-    /// When the last fault on a compressed page was served.
-    served_ns: u64,
     /// The CPU that is its own, and the one that it is bound to.
     pub(crate) cpu: usize,
     bound: usize,
@@ -97,7 +95,6 @@ impl Handler {
             worker: unsafe { Worker::new(runtime, number) }?,
             streams: Streams::default(),
             fetches: false,
-            served_ns: 0,
             cpu: 0,
             bound: usize::MAX,
         })
@@ -277,9 +274,8 @@ impl Handler {
                     self.wait_for_room(false);
                     let placed = self.restore(fault, run, true).0;
                     if placed == Placed::Done {
+                        self.runtime.keep_awake(begin);
                         self.note_served(fault, begin);
-                        self.runtime.keep_awake(begin, self.served_ns);
-                        self.served_ns = sys::now_ns();
                     }
                     placed
                 }
@@ -298,7 +294,9 @@ impl Handler {
 
     /// A page was brought back that was compressed.
     pub(crate) fn note_served(&self, fault: Fault, begin: u64) {
-        let took = sys::now_ns().saturating_sub(begin);
+        let now = sys::now_ns();
+        let took = now.saturating_sub(begin);
+        self.runtime.served_ns.store(now, Relaxed);
         self.runtime.shared().note_fault(took);
         if let Some(trail) = self.runtime.shared().trail() {
             trail.fault(self.runtime.slot().pid.load(Relaxed), page_number(fault.page), took);

@@ -105,10 +105,12 @@ impl Follow {
 
     /// Where the thread runs that has nearly all faults; `own` if there is none.
     pub fn cpu_near(&self, own: usize) -> usize {
-        match self.cpu.load(Relaxed) {
-            cpu if cpu >= 0 && !self.is_spread() => cpu as usize,
-            _ => own,
-        }
+        self.cpu().unwrap_or(own)
+    }
+
+    /// Where the thread runs that has nearly all faults, if there is one.
+    pub fn cpu(&self) -> Option<usize> {
+        usize::try_from(self.cpu.load(Relaxed)).ok().filter(|_| !self.is_spread())
     }
 
     /// Notes a fault of a thread; by the handler that has read it.

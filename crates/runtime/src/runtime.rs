@@ -138,6 +138,8 @@ pub struct Runtime {
     pub threaded: AtomicBool,
     /// The process may use two CPUs, and no more.
     pub two_cpus: AtomicBool,
+    /// When the last fault on a page that was away was served.
+    pub served_ns: AtomicU64,
     /// Until then the compressor leaves an idle CPU idle.
     pub sleep_until_ns: AtomicU64,
     /// A compressor sleeps that could stay awake for that: see `stay_awake`.
@@ -298,6 +300,7 @@ impl Runtime {
             moving: AtomicU32::new(0),
             threaded: AtomicBool::new(false),
             two_cpus: AtomicBool::new(false),
+            served_ns: AtomicU64::new(0),
             sleep_until_ns: AtomicU64::new(0),
             sleeps: AtomicBool::new(false),
             unmapped_ns: AtomicU64::new(0),

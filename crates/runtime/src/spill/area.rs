@@ -98,6 +98,8 @@ pub struct Area {
     pub bells: AtomicU32,
     /// Counted up, and woken, when a post becomes free.
     pub freed: AtomicU32,
+    /// How many wait for that; more if one of them was killed.
+    pub waiting: AtomicU32,
     /// 1 as long as batches are taken.
     pub is_open: AtomicU32,
     /// Process id of who serves.
@@ -237,7 +239,7 @@ impl Area {
     pub fn free(&self, number: usize, from: Word) -> bool {
         let is_free = self.posts[number % POSTS].change(from, from.with(state::FREE));
         if is_free {
-            self.freed.fetch_add(1, Release);
+            self.freed.fetch_add(1, SeqCst);
         }
         is_free
     }

@@ -10,7 +10,7 @@ use memfold::store::Tiered;
 
 use super::area::{self, Area, POSTS, Word, answer, kind};
 use super::out::codec_of;
-use super::{FETCHERS, Spot, fill, free_post, post_question};
+use super::{FETCHERS, Spot, fill, free_post, post_silently, ring};
 use crate::fault::Handler;
 use crate::interpose::credentials;
 use crate::order::Fault;
@@ -127,6 +127,7 @@ pub extern "C" fn fetcher(argument: usize) -> ! {
         match next {
             Some(left) => {
                 handler.serve_spilled(left);
+                RUNTIME.spill.fetching.fetch_sub(1, Relaxed);
                 handler.serve_deferred();
             }
             None => RUNTIME.spill.asked.wait(seen, 1_000_000_000),
@@ -152,7 +153,11 @@ impl Runtime {
             self.ask_for(area, (post, taken), &found)
         });
         queue.push(Left { fault, begin, run, asked });
+        self.spill.fetching.fetch_add(1, Relaxed);
         drop(queue);
+        if let Some(area) = area.filter(|_| asked.is_some()) {
+            ring(area);
+        }
         self.spill.asked.ring_one();
         Some(found.count)
     }
@@ -185,12 +190,12 @@ impl Runtime {
         Some(fetched)
     }
 
-    /// Asks for blocks, with a post that was taken for it; he who waits for the answer frees it.
+    /// Asks for blocks, with a post that was taken for it, without ringing; he who waits for the answer frees it.
     fn ask_for(&self, area: &Area, (post, taken): (usize, Word), wanted: &Fetched) -> Option<Asked> {
         let (first, last) = (wanted.spots[0]?, wanted.spots[wanted.count - 1]?);
         let bytes = (last.end() - first.offset) as usize;
         fill(&area.posts[post % POSTS], kind::GET, wanted.number, first.offset, bytes.min(area::BUFFER));
-        post_question(area, post, taken);
+        post_silently(area, post, taken);
         Some(Asked { post, taken, number: wanted.number, first, count: wanted.count })
     }
 
@@ -209,7 +214,11 @@ impl Runtime {
             None => {
                 let wanted = self.spots_at(page, most)?;
                 match self.take_post(area) {
-                    Some(taken) => self.ask_for(area, taken, &wanted)?,
+                    Some(taken) => {
+                        let asked = self.ask_for(area, taken, &wanted)?;
+                        ring(area);
+                        asked
+                    }
                     None => return self.give_up(page, wanted.spots[0]?, wanted.number, None),
                 }
             }
@@ -302,7 +311,10 @@ impl Handler {
     /// Leaves a fault on a spilled page to the fetchers. What is a sequence only the handler sees.
     pub(crate) fn leave(&mut self, fault: Fault, begin: u64, run: usize) {
         match self.runtime.leave_to_fetchers(fault, begin, run) {
-            Some(count) => self.streams.expect_next(fault.page, count),
+            Some(count) => {
+                self.streams.expect_next(fault.page, count);
+                self.runtime.keep_awake(begin);
+            }
             None => {
                 // It is not spilled any more, or too many wait: the thread touches it again.
                 self.runtime.uffd().wake(fault.page, PAGE);

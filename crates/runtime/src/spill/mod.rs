@@ -60,6 +60,8 @@ pub struct Spill {
     pub queue: Lock<Queue>,
     /// See `queue`.
     pub asked: Bell,
+    /// Faults that were handed to fetchers and are not served yet.
+    pub fetching: AtomicU32,
     /// Pages that are spilled.
     pub pages: AtomicI64,
     /// Where the hand stands that chooses what is spilled.
@@ -102,6 +104,7 @@ impl Spill {
             still: [const { Still::none() }; out::BATCHES],
             queue: Lock::new(Queue::new()),
             asked: Bell::new(),
+            fetching: AtomicU32::new(0),
             pages: AtomicI64::new(0),
             at: AtomicUsize::new(0),
             fork: AtomicU64::new(0),
@@ -145,6 +148,7 @@ impl Spill {
         self.in_flight.store(0, Relaxed);
         self.still.iter().for_each(|still| still.set(u64::MAX, 0));
         self.queue.lock().clear();
+        self.fetching.store(0, Relaxed);
     }
 }
 
@@ -185,20 +189,28 @@ impl Runtime {
 
     /// Takes a post; waits for one if there is none. `None` if nobody is there who serves them.
     fn take_post(&self, area: &'static Area) -> Option<(usize, Word)> {
+        let take = || area.take(self.pid.load(Relaxed), true);
+        if let Some(taken) = take() {
+            return Some(taken);
+        }
+        area.waiting.fetch_add(1, SeqCst);
         let mut begin = sys::now_ns();
-        loop {
-            let seen = area.freed.load(Acquire);
-            if let Some(taken) = area.take(self.pid.load(Relaxed), true) {
-                return Some(taken);
+        let taken = loop {
+            let seen = area.freed.load(SeqCst);
+            let taken = take();
+            if taken.is_some() {
+                break taken;
             }
             let _ = sys::futex_wait(&area.freed, seen, Some(LOOK_NS / 100), true);
             if sys::now_ns() - begin > LOOK_NS {
                 begin = sys::now_ns();
                 if is_left_alone(area) {
-                    return None;
+                    break None;
                 }
             }
-        }
+        };
+        area.waiting.fetch_sub(1, SeqCst);
+        taken
     }
 
     /// Asks, and waits for the answer; `None` if nobody is there who could give it. The post is the caller's to give back if there is one.
@@ -311,7 +323,17 @@ fn fill(post: &Post, what: u32, batch: u64, from: u32, len: usize) {
 
 /// Asks, and goes on.
 fn post_question(area: &Area, number: usize, taken: Word) {
+    post_silently(area, number, taken);
+    ring(area);
+}
+
+/// Asks; who serves is still to be rung for.
+fn post_silently(area: &Area, number: usize, taken: Word) {
     area.posts[number % POSTS].change(taken, taken.with(area::state::ASKED));
+}
+
+/// Calls who serves, on this CPU if he sleeps there.
+fn ring(area: &Area) {
     let bells = (area.bells.load(Relaxed) as usize).clamp(1, area::BELLS);
     let near = sched::cpu();
     for bell in (near..near + bells).map(|number| &area.doorbells[number % bells]) {
@@ -324,8 +346,9 @@ fn post_question(area: &Area, number: usize, taken: Word) {
 
 /// The answer was taken, or nothing is to be asked.
 fn free_post(area: &Area, number: usize, from: Word) {
-    area.free(number, from);
-    sys::futex_wake(&area.freed, sys::ALL, true);
+    if area.free(number, from) && area.waiting.load(SeqCst) > 0 {
+        sys::futex_wake(&area.freed, sys::ALL, true);
+    }
 }
 
 /// Whether nobody serves the area any more.
