@@ -36,6 +36,10 @@ static void bad_options(void) {
     CASE("not UTF-8", o->codec = "\xff\xfe");
     CASE("'mru'", o->policy = "mru");
     CASE("not UTF-8", o->policy = "\xc3");
+    CASE("without limit_bytes", o->spill = "/tmp");
+    CASE("without spill", (o->limit_bytes = 1 << 24, o->spill_bytes = 1));
+    CASE("spill and plain", (o->limit_bytes = 1 << 24, o->spill = "/tmp", o->plain = 1));
+    CASE("/nowhere/at/all", (o->limit_bytes = 1 << 24, o->spill = "/nowhere/at/all"));
     CASE("struct_size is 0", o->struct_size = 0);
     CASE("struct_size is 8", o->struct_size = 8);
     CASE("struct_size", o->struct_size = SIZE_MAX);
@@ -386,7 +390,7 @@ int main(void) {
     CHECK(strcmp(memfold_last_error(), memfold_strerror(MEMFOLD_OK)) == 0);
     for (int code = -3; code < 100; code++) {
         CHECK(strlen(memfold_strerror(code)) > 5);
-        CHECK((strstr(memfold_strerror(code), "no error of memfold") != NULL) == (code < MEMFOLD_OK || code > MEMFOLD_KIND));
+        CHECK((strstr(memfold_strerror(code), "no error of memfold") != NULL) == (code < MEMFOLD_OK || code > MEMFOLD_AWAY));
     }
     bad_options();
     bad_heaps();

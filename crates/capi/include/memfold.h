@@ -95,7 +95,11 @@ enum memfold_error {
     /* The list or map has no such element: no position that is so great, none that is equal, none where the cursor is or goes. */
     MEMFOLD_NO_ELEMENT = 20,
     /* The list or map is of another kind: sorted or ordered, or of other elements; memfold_last_error says which. */
-    MEMFOLD_KIND = 21
+    MEMFOLD_KIND = 21,
+    /* A block was spilled, and the tier does not have it any more, or gives back something else. The node is lost. */
+    MEMFOLD_LOST = 22,
+    /* A block was spilled, and the tier has not answered for a minute. Nothing is lost yet: it may be tried again. */
+    MEMFOLD_AWAY = 23
 };
 
 /* What a code means, in a sentence. Never null; the text is there for ever. */
@@ -154,6 +158,12 @@ typedef struct memfold_options {
     /* or those to which the node leads: at each of these offsets, so many, there is a memfold_handle in it. Give one of both, or none. */
     uint32_t ahead_links_count;
     const uint32_t *ahead_links;
+    /* Where compressed blocks go that do not fit into limit_bytes, encrypted: a directory or a new file ("/var/tmp"), an NBD server
+     * ("nbd://host/export", for which libnbd is loaded), Redis or Valkey ("redis://host"), see docs/spill.md. Threads of the heap's own write and read
+     * there. Destroy the heap, so that nothing is left on a server. Default: they go nowhere. */
+    const char *spill;
+    /* The most bytes there. Default: no limit but the tier's. */
+    uint64_t spill_bytes;
 } memfold_options;
 
 static inline memfold_options memfold_default_options(void) {
@@ -184,6 +194,8 @@ typedef struct memfold_stats {
     uint64_t sessions;
     /* How often a callback claimed more than its room, or did not give the block back that it was given. */
     uint64_t callback_faults;
+    /* Compressed blocks that are on a tier, not in memory. */
+    uint64_t spilled_bytes;
 } memfold_stats;
 
 /* Makes an empty heap. `options` may be null: the defaults. */

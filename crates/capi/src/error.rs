@@ -54,6 +54,8 @@ codes! {
     NoList = 19: c"this thread has no such list, map or cursor: it was freed, is another thread's, or never was one",
     NoElement = 20: c"the list or map has no such element",
     Kind = 21: c"the list or map is of another kind than that",
+    Lost = 22: c"a block of the heap was spilled, and the tier does not have it any more",
+    Away = 23: c"a block of the heap was spilled, and the tier does not answer: try again",
 }
 
 /// Why a function fails.
@@ -87,6 +89,8 @@ impl From<Error> for Failure {
             Error::Busy => Code::Busy,
             Error::OutOfMemory => Code::NoMemory,
             Error::Damaged => Code::Damaged,
+            Error::Lost => Code::Lost,
+            Error::Away => Code::Away,
             // An error that this version does not know.
             other => return Failure::new(Code::Bug, other.to_string()),
         };

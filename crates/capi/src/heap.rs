@@ -35,6 +35,7 @@ pub struct memfold_stats {
     pub compressions: u64,
     pub sessions: u64,
     pub callback_faults: u64,
+    pub spilled_bytes: u64,
 }
 
 /// What numbers begin with: "mf". Addresses on processors of 64 bits begin with sixteen equal bits, so no memory has one of these.
@@ -189,6 +190,7 @@ pub unsafe extern "C" fn memfold_heap_stats(
             compressions: found.compressions,
             sessions: shared.sessions.load(Relaxed) as u64,
             callback_faults: shared.callbacks.as_ref().map_or(0, |callbacks| callbacks.faults()),
+            spilled_bytes: found.spilled_bytes,
         };
         let known = size.min(size_of::<memfold_stats>());
         let to = stats.cast::<u8>();

@@ -2,8 +2,10 @@
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
+use std::time::Duration;
 
 use memfold::heap::{Ahead, HeapKind, Limit, Options, PolicyKind};
+use memfold::spill::{Spilled, Target, Terms};
 
 use crate::callbacks::{Callbacks, Pair, memfold_compress, memfold_decompress};
 use crate::error::{Code, Failure};
@@ -28,8 +30,12 @@ pub struct memfold_options {
     pub ahead_neighbours: u32,
     pub ahead_links_count: u32,
     pub ahead_links: *const u32,
+    pub spill: *const c_char,
+    pub spill_bytes: u64,
 }
 
+/// A call to a tier ends within this time.
+const DEADLINE: Duration = Duration::from_secs(5);
 /// More than any version will have: what claims more is no size.
 const MOST: usize = 4096;
 
@@ -92,6 +98,31 @@ impl memfold_options {
         }
     }
 
+    /// Where blocks go that do not fit, if they go anywhere.
+    ///
+    /// # Safety
+    /// The name is null or a text with a null at the end.
+    unsafe fn spilled(&self) -> Result<Option<Spilled>, Failure> {
+        // SAFETY: as promised.
+        let Some(name) = unsafe { text(self.spill, "spill") }? else {
+            return match self.spill_bytes {
+                0 => Ok(None),
+                _ => Err(bad("spill_bytes is given without spill")),
+            };
+        };
+        if self.limit_bytes == 0 {
+            return Err(bad("spill is given without limit_bytes: what does not fit into these is spilled"));
+        }
+        if self.plain == 1 {
+            return Err(bad("spill and plain are both given: give one"));
+        }
+        let target: Target = name.parse().map_err(|e| bad(format!("spill: {e}")))?;
+        let terms = Terms { most: (self.spill_bytes > 0).then_some(self.spill_bytes), deadline: DEADLINE };
+        // Who wants to know whether it takes anything looks at the statistics.
+        let spilled = Spilled::open(&target, terms, |_| {});
+        spilled.map(Some).map_err(|e| bad(format!("spill: {e}")))
+    }
+
     /// The heap's options, and the callbacks if these are to compress.
     ///
     /// # Safety
@@ -123,6 +154,10 @@ impl memfold_options {
         }
         // SAFETY: as promised.
         let codec = unsafe { text(self.codec, "codec") }?;
+        // SAFETY: as promised.
+        if let Some(spilled) = unsafe { self.spilled() }? {
+            options = options.spill(spilled);
+        }
         match (self.compress, self.decompress, codec) {
             (None, None, None) => Ok((options, None)),
             (None, None, Some(name)) => Ok((options.codec(name), None)),
