@@ -2,7 +2,9 @@
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { BYTES = 1000, LIMIT = 8 << 20 };
@@ -44,6 +46,35 @@ int main(void) {
     CHECK(rmdir(directory) == 0);
     for (uint64_t step = 0; step < count; step++) {
         uint64_t i = step * 7919 % count;
+        noise(i, wanted);
+        OK(memfold_read_at(session, nodes[i], 0, found, BYTES));
+        CHECK(memcmp(wanted, found, BYTES) == 0);
+    }
+    /* A forked child has what is in memory and can go on with it; what was spilled is its parent's alone, and stays whole whatever the child does. */
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        uint64_t there = 0, away = 0;
+        for (uint64_t i = 0; i < count; i++) {
+            noise(i, wanted);
+            int error = memfold_read_at(session, nodes[i], 0, found, BYTES);
+            CHECK(error == MEMFOLD_OK ? memcmp(wanted, found, BYTES) == 0 : error == MEMFOLD_AWAY);
+            *(error == MEMFOLD_OK ? &there : &away) += 1;
+            if (i % 2 == 0) {
+                error = memfold_write_at(session, nodes[i], 0, found, BYTES);
+                CHECK(error == MEMFOLD_OK || error == MEMFOLD_AWAY);
+            } else
+                CHECK((error = memfold_free(session, nodes[i])) == MEMFOLD_OK || error == MEMFOLD_AWAY);
+        }
+        CHECK(there > 0 && away > 0);
+        OK(memfold_session_close(session));
+        OK(memfold_heap_destroy(heap));
+        /* Not exit: what belongs to the parent's threads would be called a leak. */
+        raise(SIGKILL);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    for (uint64_t i = 0; i < count; i++) {
         noise(i, wanted);
         OK(memfold_read_at(session, nodes[i], 0, found, BYTES));
         CHECK(memcmp(wanted, found, BYTES) == 0);

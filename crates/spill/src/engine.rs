@@ -13,6 +13,8 @@
 //!   anything is written, so what can't be written is nowhere else but with him, and is never lost.
 //! - **Gets** are answered in the caller's thread. While the tier is away they are tried again, until patience ends.
 //! - **Deletes** are done when there is time, many at once, and what is left of them when the engine ends.
+//! - **A forked child** has neither the threads nor connections that are its own, and what it would write would hit what its parent has there. It leaves all as
+//!   it is.
 
 use std::collections::VecDeque;
 use std::io;
@@ -96,6 +98,8 @@ struct Inner {
 pub struct Engine {
     inner: Arc<Inner>,
     threads: Vec<JoinHandle<()>>,
+    /// Who started it.
+    process: u32,
 }
 
 impl Engine {
@@ -115,13 +119,20 @@ impl Engine {
             counters: Counters::default(),
         });
         // Those that have started end with it, if not all can be.
-        let mut engine = Engine { inner: inner.clone(), threads: Vec::new() };
-        for number in 0..=WRITERS {
-            let inner = inner.clone();
-            let work = move || if number < WRITERS { inner.write() } else { inner.care() };
-            engine.threads.push(std::thread::Builder::new().spawn(work)?);
-        }
-        Ok(engine)
+        let mut engine = Engine { inner: inner.clone(), threads: Vec::new(), process: std::process::id() };
+        without_signals(|| {
+            for number in 0..=WRITERS {
+                let inner = inner.clone();
+                let work = move || if number < WRITERS { inner.write() } else { inner.care() };
+                engine.threads.push(std::thread::Builder::new().spawn(work)?);
+            }
+            Ok(engine)
+        })
+    }
+
+    /// Whether this is a forked child of who started it, which must not call anything else of it.
+    pub fn is_forked(&self) -> bool {
+        std::process::id() != self.process
     }
 
     /// Writes a batch in the background, and calls `done` from another thread when it is acknowledged, or will not be. A number is used once:
@@ -188,6 +199,10 @@ impl Engine {
     }
 
     fn end(&mut self) {
+        if self.is_forked() {
+            std::mem::forget((std::mem::take(&mut self.threads), self.inner.clone()));
+            return;
+        }
         locked(&self.inner.queue).is_ending = true;
         self.inner.work.notify_all();
         for thread in self.threads.drain(..) {
@@ -343,6 +358,21 @@ impl Inner {
         drop(health);
         (self.told)(&new);
     }
+}
+
+/// Signals are the program's, and are not meant for threads that are made in this time. One is for the thread itself: that a file is larger than it may be is an error then.
+fn without_signals<R>(work: impl FnOnce() -> R) -> R {
+    let mut all = std::mem::MaybeUninit::uninit();
+    let mut before = std::mem::MaybeUninit::uninit();
+    // SAFETY: the first call fills one set, and the second the other.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let result = work();
+    // SAFETY: the set was filled above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    result
 }
 
 fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>, at_most: Duration) -> MutexGuard<'a, T> {

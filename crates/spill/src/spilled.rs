@@ -14,6 +14,7 @@
 //! - A block is in memory until its batch was acknowledged. What a tier has refused stays there, until it takes it under another number.
 //! - What is in memory is bounded: so many batches, and then nothing more is taken.
 //! - What does not open, or was put for somebody else, is never data.
+//! - A forked child has nothing of it, and takes no lock: its parent's threads may have held it.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -33,6 +34,8 @@ const EMPTIED: usize = 2;
 /// Bytes of a batch, and how long a get waits, unless others are asked for.
 const BATCH: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What a forked child is told.
+const FORKED: &str = "this process was forked from the one that has spilled";
 /// No batch.
 const NONE: u32 = u32::MAX;
 
@@ -147,6 +150,9 @@ impl Spilled {
 
     /// Whether the tier takes batches now. What is not needed on a full one is deleted first.
     pub fn is_open(&self) -> bool {
+        if self.engine.is_forked() {
+            return false;
+        }
         if self.engine.health() == Health::Full {
             self.engine.delete_now(Vec::new());
         }
@@ -155,7 +161,10 @@ impl Spilled {
 
     /// How the tier is.
     pub fn health(&self) -> Health {
-        self.engine.health()
+        match self.engine.is_forked() {
+            true => Health::Unfit(FORKED.into()),
+            false => self.engine.health(),
+        }
     }
 
     /// What people call the tier.
@@ -165,17 +174,26 @@ impl Spilled {
 
     /// What the tier holds.
     pub fn room(&self) -> Room {
+        if self.engine.is_forked() {
+            return Room::default();
+        }
         self.settle(&mut locked(&self.inner.state));
         self.engine.room()
     }
 
     /// Sealed bytes of blocks that are needed.
     pub fn needed_bytes(&self) -> u64 {
+        if self.engine.is_forked() {
+            return 0;
+        }
         locked(&self.inner.state).needed_bytes
     }
 
     /// Memory that this takes: tables, and batches as if there were as many as there may be.
     pub fn memory_bytes(&self) -> u64 {
+        if self.engine.is_forked() {
+            return 0;
+        }
         let state = locked(&self.inner.state);
         let lists: usize = state.batches.iter().flatten().map(|kept| kept.blocks.capacity() * 4).sum();
         let tables = state.blocks.capacity() * size_of::<Entry>()
@@ -194,6 +212,7 @@ impl Spilled {
         if payload.len() + Self::OVERHEAD > self.batch_bytes {
             return Err(Trouble::Full);
         }
+        self.not_forked()?;
         let _ = self.is_open();
         let mut state = locked(&self.inner.state);
         self.settle(&mut state);
@@ -228,11 +247,13 @@ impl Spilled {
 
     /// Which of the blocks that had this number it is. `None` if there is none.
     pub fn stamp(&self, number: u64) -> Option<u32> {
+        self.not_forked().ok()?;
         locked(&self.inner.state).entry(number).map(|entry| entry.stamp)
     }
 
     /// Reads a block: its tag and its payload, in `room`, which has to be as long as that and [`Spilled::OVERHEAD`].
     pub fn get<'r>(&self, number: u64, owner: u64, room: &'r mut [u8]) -> Result<(u8, &'r [u8]), Trouble> {
+        self.not_forked()?;
         let (tag, len) = loop {
             let (entry, batch, memory) = {
                 let state = locked(&self.inner.state);
@@ -268,6 +289,7 @@ impl Spilled {
 
     /// A block is not needed any more. Returns the bytes of its payload, if there was one.
     pub fn free(&self, number: u64) -> Option<usize> {
+        self.not_forked().ok()?;
         let mut state = locked(&self.inner.state);
         let entry = state.entry(number)?;
         state.blocks[number as usize].batch = NONE;
@@ -279,6 +301,9 @@ impl Spilled {
 
     /// Deletes everything there is on the tier: nothing is read or put any more. For who can't drop it before the process ends.
     pub fn end(&self) {
+        if self.engine.is_forked() {
+            return;
+        }
         let begin = Instant::now();
         let mut state = locked(&self.inner.state);
         state.is_ended = true;
@@ -292,6 +317,11 @@ impl Spilled {
         let all = state.take_all();
         drop(state);
         self.engine.delete_now(all);
+    }
+
+    /// What is put is sealed under numbers that the parent uses as well.
+    fn not_forked(&self) -> Result<(), Trouble> {
+        if self.engine.is_forked() { Err(Trouble::Unfit(FORKED.into())) } else { Ok(()) }
     }
 
     /// Why nothing is taken now.
@@ -431,6 +461,9 @@ impl Spilled {
 impl Drop for Spilled {
     /// Leaves nothing on the tier, if it answers: the engine deletes it when all that was on its way has arrived.
     fn drop(&mut self) {
+        if self.engine.is_forked() {
+            return;
+        }
         locked(&self.inner.state).take_all().into_iter().for_each(|number| self.engine.delete(number));
     }
 }

@@ -42,6 +42,8 @@ pub struct Board {
 pub struct Background {
     core: Arc<Core>,
     thread: Option<JoinHandle<()>>,
+    /// Who started it; a forked child has no such thread.
+    process: u32,
 }
 
 impl Background {
@@ -50,12 +52,16 @@ impl Background {
         let shared = Arc::clone(core);
         let thread =
             thread::Builder::new().name("memfold-heap".into()).spawn(move || shared.work_in_background())?;
-        Ok(Background { core: Arc::clone(core), thread: Some(thread) })
+        Ok(Background { core: Arc::clone(core), thread: Some(thread), process: std::process::id() })
     }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            std::mem::forget(self.thread.take());
+            return;
+        }
         locked(&self.core.board.work).stop = true;
         self.core.board.wake.notify_all();
         if let Some(thread) = self.thread.take() {

@@ -36,7 +36,7 @@ pub trait Tier: Send + Sync {
 }
 
 /// Bytes on a tier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
     /// Those that batches take there.
     pub used: u64,
