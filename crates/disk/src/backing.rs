@@ -6,10 +6,10 @@
 use std::os::unix::fs::FileTypeExt;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::sync::{Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use memfold_codec::CodecId;
-use memfold_spill::{Health, Sealer, Spilled, Target, Terms, Tier, Trouble, run_name};
+use memfold_spill::{Health, News, Sealer, Spilled, Target, Terms, Tier, Trouble, run_name};
 
 use crate::leaf::Held;
 use crate::locked;
@@ -19,36 +19,10 @@ use crate::options::{BackingTier, BadOption};
 const DEADLINE: Duration = Duration::from_secs(5);
 /// So long somebody waits for a tier that does not answer.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// That it is full is said once in so long.
-const QUIET: Duration = Duration::from_secs(60);
 /// A batch is such a part of the limit, from the least to the most bytes.
 const PART: u64 = 256;
 const LEAST: usize = 64 << 10;
 const MOST: usize = 256 << 10;
-
-/// What was said of the tier. One that is full has room again with each batch that is deleted, and is full again with the next: that is said once a minute.
-#[derive(Default)]
-struct Said {
-    full: Option<Instant>,
-    is_trouble: bool,
-}
-
-impl Said {
-    fn is_news(&mut self, health: &Health) -> bool {
-        let is_news = match health {
-            Health::Open => self.is_trouble,
-            Health::Full => self.full.is_none_or(|said| said.elapsed() > QUIET),
-            Health::Away(_) | Health::Unfit(_) => true,
-        };
-        if is_news {
-            self.is_trouble = *health != Health::Open;
-            if *health == Health::Full {
-                self.full = Some(Instant::now());
-            }
-        }
-        is_news
-    }
-}
 
 /// See the module.
 pub struct Backing {
@@ -90,7 +64,7 @@ impl Backing {
         let start = || {
             let (tier, sealer) = locked(&self.unused).take()?;
             let (name, told) = (tier.name().to_owned(), self.told);
-            let said = Mutex::new(Said::default());
+            let said = Mutex::new(News::default());
             let heed = move |health: &Health| {
                 if !locked(&said).is_news(health) {
                     return;

@@ -59,14 +59,21 @@ const PIN: u64 = 1 << 63;
 const STANDBY: u64 = 1 << 62;
 const ZERO: u64 = 1 << 61;
 
-/// One page's entry.
-#[repr(transparent)]
-pub struct Entry(AtomicU64);
+impl State {
+    /// As a number: 0 is `Empty`.
+    pub fn to_bits(self) -> u64 {
+        match self {
+            State::Empty => 0,
+            State::Standby(slot) => STANDBY | u64::from(slot),
+            State::Zero => ZERO,
+            State::Stored(found) => found.to_bits(),
+            State::Pinned(found) => PIN | found.to_bits(),
+            State::Spilled(spot) => ZERO | spot.to_bits(),
+        }
+    }
 
-impl Entry {
-    /// Reads it.
-    pub fn load(&self) -> State {
-        let raw = self.0.load(Acquire);
+    /// What such a number says.
+    pub fn from_bits(raw: u64) -> Self {
         if raw == 0 {
             return State::Empty;
         }
@@ -82,26 +89,26 @@ impl Entry {
             None => State::Empty,
         }
     }
+}
+
+/// One page's entry.
+#[repr(transparent)]
+pub struct Entry(AtomicU64);
+
+impl Entry {
+    /// Reads it.
+    pub fn load(&self) -> State {
+        State::from_bits(self.0.load(Acquire))
+    }
 
     /// Writes it; only under the order lock.
     pub fn store(&self, state: State) {
-        self.0.store(Self::raw(state), Release);
+        self.0.store(state.to_bits(), Release);
     }
 
     /// Changes it from `from` to `to` if it still is `from`.
     pub fn replace(&self, from: State, to: State) -> bool {
-        self.0.compare_exchange(Self::raw(from), Self::raw(to), AcqRel, Relaxed).is_ok()
-    }
-
-    fn raw(state: State) -> u64 {
-        match state {
-            State::Empty => 0,
-            State::Standby(slot) => STANDBY | u64::from(slot),
-            State::Zero => ZERO,
-            State::Stored(found) => found.to_bits(),
-            State::Pinned(found) => PIN | found.to_bits(),
-            State::Spilled(spot) => ZERO | spot.to_bits(),
-        }
+        self.0.compare_exchange(from.to_bits(), to.to_bits(), AcqRel, Relaxed).is_ok()
     }
 }
 

@@ -32,6 +32,8 @@ const SOONEST: Duration = Duration::from_millis(500);
 const LATEST: Duration = Duration::from_secs(10);
 /// A full one is tried again after so long.
 const FULL: Duration = Duration::from_secs(5);
+/// And that is said once in so long.
+const QUIET: Duration = Duration::from_secs(60);
 /// A get is tried again after so long.
 const AGAIN: Duration = Duration::from_millis(100);
 /// Deletes that are done at once.
@@ -48,6 +50,32 @@ pub enum Health {
     Away(String),
     /// It must not be used any more, for this reason; what it has can be read.
     Unfit(String),
+}
+
+/// What of a tier's health is worth telling a user. One that is full has room again with each batch that is deleted, and is full again with the next: that is
+/// said once a minute.
+#[derive(Debug, Default)]
+pub struct News {
+    full: Option<Instant>,
+    is_trouble: bool,
+}
+
+impl News {
+    /// Whether a change is.
+    pub fn is_news(&mut self, health: &Health) -> bool {
+        let is_news = match health {
+            Health::Open => self.is_trouble,
+            Health::Full => self.full.is_none_or(|said| said.elapsed() > QUIET),
+            Health::Away(_) | Health::Unfit(_) => true,
+        };
+        if is_news {
+            self.is_trouble = *health != Health::Open;
+            if *health == Health::Full {
+                self.full = Some(Instant::now());
+            }
+        }
+        is_news
+    }
 }
 
 /// What was done so far.

@@ -27,7 +27,7 @@ mod tiers;
 
 pub use batch::{BLOCK_HEAD, Batch, Block, Place, Sealer, Unopened, blocks};
 #[cfg(feature = "tiers")]
-pub use engine::{Counters, Engine, Health};
+pub use engine::{Counters, Engine, Health, News};
 #[cfg(feature = "tiers")]
 pub use spilled::{Spilled, run_name};
 #[cfg(feature = "tiers")]

@@ -2,14 +2,14 @@
 
 use std::io;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use memfold_runtime::sched;
-use memfold_runtime::spill::area::{Area, BELLS, BUFFER, NOBODY, POSTS, Word, answer, kind, state};
-use memfold_spill::{Engine, Health, Tier, Trouble};
+use memfold_runtime::spill::area::{Area, BELLS, BUFFER, NOBODY, POSTS, Word, answer, kind, scarce, state};
+use memfold_spill::{Engine, Health, News, Room, Tier, Trouble};
 use nix::errno::Errno;
 use nix::unistd::Pid;
 use serde::Serialize;
@@ -43,6 +43,8 @@ pub struct Figures {
     pub bytes_read: u64,
     /// Batches that were deleted so far.
     pub batches_deleted: u64,
+    /// The most bytes that were found on the tier.
+    pub bytes_peak: u64,
     /// Calls of the tier that failed, retries too.
     pub troubles: u64,
 }
@@ -61,6 +63,8 @@ pub struct Service {
     engine: Option<Arc<Engine>>,
     threads: Vec<JoinHandle<()>>,
     patience: Duration,
+    /// The most bytes that were found on the tier.
+    peak: AtomicU64,
 }
 
 impl Service {
@@ -78,8 +82,8 @@ impl Service {
     fn go_on(state: Arc<State>, tier: Box<dyn Tier>, patience: Duration) -> io::Result<Self> {
         let area = state.area;
         sys::threads_begin();
-        let name = tier.name().to_owned();
-        let engine = Arc::new(Engine::start(tier, patience, move |health| heed(area, &name, health))?);
+        let (name, news) = (tier.name().to_owned(), Mutex::new(News::default()));
+        let engine = Arc::new(Engine::start(tier, patience, move |health| heed(area, &name, &news, health))?);
         area.bells.store(THREADS as u32, Release);
         let spawn = |number: usize| {
             let (state, engine) = (state.clone(), engine.clone());
@@ -90,8 +94,13 @@ impl Service {
                 state.serve(&engine, &area.doorbells[number]);
             })
         };
-        let mut service =
-            Service { state: state.clone(), engine: Some(engine.clone()), threads: Vec::new(), patience };
+        let mut service = Service {
+            state: state.clone(),
+            engine: Some(engine.clone()),
+            threads: Vec::new(),
+            patience,
+            peak: AtomicU64::new(0),
+        };
         for number in 0..THREADS {
             match spawn(number) {
                 Ok(thread) => service.threads.push(thread),
@@ -112,6 +121,7 @@ impl Service {
         let free = self.state.lock().sweep(is_gone);
         if let Some(engine) = &self.engine {
             self.state.let_go(engine, free);
+            self.peak.fetch_max(engine.room().used, Relaxed);
         }
         let area = self.state.area;
         for (number, post) in area.posts.iter().enumerate() {
@@ -138,6 +148,7 @@ impl Service {
             reads: counters.got.load(Relaxed),
             bytes_read: counters.got_bytes.load(Relaxed),
             batches_deleted: counters.deleted.load(Relaxed),
+            bytes_peak: self.peak.load(Relaxed),
             troubles: counters.troubles.load(Relaxed),
         }
     }
@@ -206,8 +217,11 @@ fn is_gone(pid: u32) -> bool {
     asked == Err(Errno::ESRCH) || procfs::stat(pid).is_some() && procfs::has_ended(pid)
 }
 
-fn heed(area: &Area, name: &str, health: &Health) {
+fn heed(area: &Area, name: &str, news: &Mutex<News>, health: &Health) {
     area.is_open.store(u32::from(*health == Health::Open), Release);
+    if !news.lock().unwrap_or_else(PoisonError::into_inner).is_news(health) {
+        return;
+    }
     match health {
         Health::Open => say(&format!("{name} takes what is spilled again")),
         Health::Full => say(&format!("{name} is full: nothing more is spilled until there is room")),
@@ -215,6 +229,14 @@ fn heed(area: &Area, name: &str, health: &Health) {
             "{name} does not answer ({why}): nothing more is spilled, and who needs something back waits for it"
         )),
         Health::Unfit(why) => say(&format!("nothing more is spilled to {name}: {why}")),
+    }
+}
+
+fn scarcity(room: Room) -> u32 {
+    match room.used {
+        used if used > room.most / 8 * 7 => scarce::VERY,
+        used if used > room.most / 4 * 3 => scarce::RATHER,
+        _ => scarce::NOT,
     }
 }
 
@@ -249,7 +271,7 @@ impl State {
                     continue;
                 }
                 // A tier that is away must not keep all threads: a fork or a new program waits for an answer, too.
-                let is_get = post.kind.load(Relaxed) == kind::GET;
+                let is_get = matches!(post.kind.load(Relaxed), kind::GET | kind::TRY);
                 if is_get && self.getting.fetch_add(1, AcqRel) >= GETTING {
                     self.getting.fetch_sub(1, AcqRel);
                     continue;
@@ -279,6 +301,7 @@ impl State {
         let len = (post.len.load(Relaxed) as usize).min(BUFFER);
         match post.kind.load(Relaxed) {
             kind::PUT => {
+                area.scarce.store(scarcity(engine.room()), Relaxed);
                 let mut bytes = vec![0; len];
                 // SAFETY: `len` bytes of the post's buffer, which is mapped as long as the area. Others of the tree could write there meanwhile: whatever
                 // comes of it is bytes.
@@ -295,10 +318,14 @@ impl State {
                     }
                 });
             }
-            kind::GET => {
+            how @ (kind::GET | kind::TRY) => {
                 // SAFETY: as above, and the slice is gone before the post is answered.
                 let into = unsafe { std::slice::from_raw_parts_mut(area.buffer(number), len) };
-                let what = match engine.get(batch, from, into) {
+                let got = match how {
+                    kind::GET => engine.get(batch, from, into),
+                    _ => engine.try_get(batch, from, into),
+                };
+                let what = match got {
                     Ok(()) => answer::DONE,
                     Err(Trouble::Lost) => answer::LOST,
                     Err(_) => answer::AWAY,

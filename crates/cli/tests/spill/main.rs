@@ -95,6 +95,20 @@ fn what_compresses_too_little_does_so_too() {
     check(at.path(), 48 * MIB, 50 * MIB);
 }
 
+/// Pages come back one by one from all over the tier, and leave for it again: what little is needed of a batch moves, or the tier would soon be full.
+#[test]
+fn sparse_batches_do_not_fill_the_tier() {
+    let _alone = alone();
+    let at = directory();
+    let options = ["--limit", "64M", "--spill-limit", "240M"];
+    let Some(mut table) = on_file(at.path(), &options, "200", "64") else { return };
+    table.asked("touch 60000");
+    table.asked("look");
+    let ended = table.end();
+    assert!(ended.status == 0 && !ended.err.contains("is full"), "{}: {}", ended.status, ended.err);
+    check(at.path(), 64 * MIB, 140 * MIB);
+}
+
 /// Of three neighbours one compresses well and stays: a sequence has gaps in its batches.
 #[test]
 fn sequences_with_gaps_come_back() {

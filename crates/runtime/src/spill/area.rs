@@ -67,6 +67,8 @@ pub mod kind {
     pub const CLAIM: u32 = 5;
     /// A program begins in this process: it holds nothing.
     pub const BEGIN: u32 = 6;
+    /// As [`GET`], for something that nobody waits for: tried once.
+    pub const TRY: u32 = 7;
 }
 
 /// How it ended.
@@ -79,6 +81,16 @@ pub mod answer {
     pub const AWAY: u32 = 3;
     /// The tier does not have it any more.
     pub const LOST: u32 = 4;
+}
+
+/// How much room there is on the tier.
+pub mod scarce {
+    /// Enough.
+    pub const NOT: u32 = 0;
+    /// More than 3/4 of it are used.
+    pub const RATHER: u32 = 1;
+    /// More than 7/8.
+    pub const VERY: u32 = 2;
 }
 
 /// How blocks are sealed.
@@ -102,6 +114,8 @@ pub struct Area {
     pub waiting: AtomicU32,
     /// 1 as long as batches are taken.
     pub is_open: AtomicU32,
+    /// One of [`scarce`].
+    pub scarce: AtomicU32,
     /// Process id of who serves.
     pub server: AtomicU32,
     /// The next batch's number.

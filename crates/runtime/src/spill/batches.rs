@@ -1,7 +1,7 @@
 //! The batches that this process has blocks in.
 //!
 //! ```text
-//! directory: 1024 x -> chunk: 4096 x { number, blocks that are needed, next of its list }
+//! directory: 1024 x -> chunk: 4096 x { number, blocks that are needed, next of its list, blocks and bytes that it has }
 //!
 //! free ──> in use: blocks come and go ──> dead: none is needed ── told to the supervisor ──> free
 //! ```
@@ -64,6 +64,20 @@ struct Known {
     number: AtomicU64,
     needed: AtomicU32,
     next: AtomicU32,
+    /// 0 until it is on the tier.
+    blocks: AtomicU32,
+    bytes: AtomicU32,
+}
+
+/// A batch that is needed until it is released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Its index in the table.
+    pub index: u32,
+    /// Its number.
+    pub number: u64,
+    /// Bytes that it has.
+    pub bytes: u32,
 }
 
 #[repr(C)]
@@ -81,6 +95,8 @@ struct Lists {
 pub struct Batches {
     chunks: [AtomicPtr<Chunk>; CHUNKS],
     lists: Lock<Lists>,
+    /// Blocks of all that are on the tier and not dead.
+    blocks: AtomicU64,
 }
 
 impl Batches {
@@ -89,6 +105,7 @@ impl Batches {
         Batches {
             chunks: [const { AtomicPtr::new(core::ptr::null_mut()) }; CHUNKS],
             lists: Lock::new(Lists { high: 0, in_use: 0, free: NONE, dead: NONE }),
+            blocks: AtomicU64::new(0),
         }
     }
 
@@ -119,8 +136,58 @@ impl Batches {
         lists.in_use += 1;
         let known = self.known(index)?;
         known.number.store(number, Relaxed);
+        known.blocks.store(0, Relaxed);
         known.needed.store(1, Release);
         Some(index)
+    }
+
+    /// It is on the tier, with so much in it. By who added it, as long as its block that is nobody's is there.
+    pub fn keep(&self, index: u32, blocks: usize, bytes: usize) {
+        if let Some(known) = self.known(index) {
+            known.bytes.store(bytes as u32, Relaxed);
+            known.blocks.store(blocks as u32, Relaxed);
+            self.blocks.fetch_add(blocks as u64, Relaxed);
+        }
+    }
+
+    /// What is in it now is all that will be told of it: it does not count as sparse. By who holds it.
+    pub fn count_as_full(&self, index: u32) {
+        if let Some(known) = self.known(index) {
+            // But for the one that holds it.
+            let needed = known.needed.load(Relaxed).saturating_sub(1);
+            let before = known.blocks.fetch_min(needed, Relaxed);
+            self.blocks.fetch_sub(u64::from(before.saturating_sub(needed)), Relaxed);
+        }
+    }
+
+    /// Blocks of all batches on the tier, needed or not.
+    pub fn blocks(&self) -> u64 {
+        self.blocks.load(Relaxed)
+    }
+
+    /// Of so many batches from the hand on, that of whose blocks the smallest part is needed, and less than `part`, a numerator and a denominator. It is held until it is released.
+    /// Nobody adds or buries any meanwhile.
+    pub fn hold_sparsest(&self, hand: &mut u32, looks: u32, part: (u64, u64)) -> Option<Held> {
+        let high = self.lists.lock().high;
+        let mut best: Option<(u64, u32)> = None;
+        for _ in 0..looks.min(high) {
+            *hand = if *hand + 1 < high { *hand + 1 } else { 0 };
+            let known = self.known(*hand)?;
+            let needed = u64::from(known.needed.load(Relaxed));
+            let blocks = u64::from(known.blocks.load(Relaxed));
+            if needed == 0 || blocks == 0 || needed * part.1 >= blocks * part.0 {
+                continue;
+            }
+            let share = needed * 1024 / blocks;
+            if best.is_none_or(|(least, _)| share < least) {
+                best = Some((share, *hand));
+            }
+        }
+        let (_, index) = best?;
+        let known = self.known(index)?;
+        // It may have died meanwhile; who adds and buries waits for the same lock as who calls this.
+        known.needed.fetch_update(AcqRel, Relaxed, |needed| (needed > 0).then_some(needed + 1)).ok()?;
+        Some(Held { index, number: known.number.load(Relaxed), bytes: known.bytes.load(Relaxed) })
     }
 
     /// The number of a batch, as long as blocks of it are needed.
@@ -142,6 +209,7 @@ impl Batches {
         let Some(known) = self.known(index) else { return };
         if known.needed.fetch_sub(1, AcqRel) == 1 {
             let mut lists = self.lists.lock();
+            self.blocks.fetch_sub(known.blocks.swap(0, Relaxed).into(), Relaxed);
             known.next.store(lists.dead, Relaxed);
             lists.dead = index;
         }
@@ -231,5 +299,39 @@ mod tests {
         assert!(indexes[7..11].contains(&again));
         assert_eq!(batches.number(again), Some(77));
         assert!(batches.any());
+    }
+    #[test]
+    fn the_sparsest_is_found_and_held() {
+        let (arena, batches) = (Arena::new(), Batches::new());
+        // Of 100 blocks each 100, 90, 80, .. are needed.
+        let indexes: Vec<u32> = (0..10).map(|number| batches.add(number + 1, &arena).unwrap()).collect();
+        let mut hand = 0;
+        assert_eq!(batches.hold_sparsest(&mut hand, 100, (1, 1)), None, "none is on the tier");
+        for (missing, index) in indexes.iter().enumerate() {
+            batches.keep(*index, 100, 1000 + missing);
+            (0..100).for_each(|_| batches.need(*index));
+            batches.release(*index);
+            (0..missing * 10).for_each(|_| batches.release(*index));
+        }
+        assert_eq!(batches.blocks(), 1000);
+        let last = Held { index: indexes[9], number: 10, bytes: 1009 };
+        assert_eq!(batches.hold_sparsest(&mut hand, 100, (1, 2)), Some(last));
+        // It lives on without any block, until it is released.
+        (0..10).for_each(|_| batches.release(last.index));
+        assert_eq!((batches.any_dead(), batches.number(last.index)), (false, Some(10)));
+        batches.count_as_full(last.index);
+        batches.release(last.index);
+        assert_eq!((batches.any_dead(), batches.blocks()), (true, 900));
+        // One of which no more can move is not found again.
+        let held = batches.hold_sparsest(&mut hand, 100, (1, 2)).unwrap();
+        assert_eq!(held.index, indexes[8]);
+        batches.count_as_full(held.index);
+        batches.release(held.index);
+        assert_eq!(batches.blocks(), 820);
+        assert_eq!(batches.hold_sparsest(&mut hand, 100, (1, 2)).map(|held| held.index), Some(indexes[7]));
+        assert_eq!(batches.hold_sparsest(&mut hand, 100, (1, 10)), None);
+        // And only so many are looked at.
+        hand = indexes[1];
+        assert_eq!(batches.hold_sparsest(&mut hand, 2, (1, 1)).map(|held| held.index), Some(indexes[3]));
     }
 }

@@ -21,6 +21,7 @@ pub mod area;
 mod batches;
 mod fetch;
 mod out;
+mod sparse;
 
 use core::ffi::CStr;
 use core::fmt::Write;

@@ -10,11 +10,11 @@
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::*;
 
-use memfold::store::Ref;
 use memfold_codec::CodecId;
 use memfold_spill::Batch;
 
 use super::area::{self, Area, POSTS, Word, answer, kind};
+use super::sparse::Sparse;
 use super::{Batches, Spot, fill, free_post, post_question};
 use crate::arena::Arena;
 use crate::runtime::Runtime;
@@ -26,7 +26,7 @@ use crate::worker::Worker;
 /// Batches of a process that are on their way at the same time.
 pub(super) const BATCHES: usize = 2;
 /// Blocks of a batch at most.
-const BLOCKS: usize = 1024;
+pub(super) const BLOCKS: usize = 1024;
 /// Bytes of what is large at the beginning, and at most: it does not compress.
 const LARGEST: usize = PAGE / 4 * 3;
 /// A round has found much that has found this part of the store.
@@ -41,11 +41,19 @@ const LOOKS: usize = 512;
 /// A block in a batch.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Item {
-    page: u64,
-    name: u64,
-    offset: u32,
-    len: u32,
+pub(super) struct Item {
+    pub page: u64,
+    /// What its entry said, as a number: stored, or spilled somewhere else.
+    pub was: u64,
+    pub offset: u32,
+    pub len: u32,
+}
+
+impl Item {
+    /// Where it is in that batch.
+    pub fn spot(&self, batch: u32) -> Spot {
+        Spot { batch, offset: self.offset, len: self.len }
+    }
 }
 
 /// A batch on its way.
@@ -61,6 +69,9 @@ struct Sent {
     batch: u32,
     count: usize,
     items: *mut Item,
+    /// Its bytes, and the batch some of it comes from, which is held meanwhile.
+    bytes: usize,
+    from: Option<u32>,
     is_used: bool,
 }
 
@@ -70,6 +81,7 @@ pub struct Outgoing {
     /// In this round of the hand only what takes so many bytes, and how many were found.
     least: usize,
     found: u64,
+    sparse: Sparse,
 }
 
 // SAFETY: the items are reached only through the lock around this.
@@ -78,7 +90,7 @@ unsafe impl Send for Outgoing {}
 impl Outgoing {
     /// Nothing.
     pub const fn new() -> Self {
-        Outgoing { sent: [const { Sent::none() }; BATCHES], least: LARGEST, found: 0 }
+        Outgoing { sent: [const { Sent::none() }; BATCHES], least: LARGEST, found: 0, sparse: Sparse::new() }
     }
 
     /// Takes the memory for lists, and to seal batches in; once.
@@ -110,7 +122,9 @@ impl Outgoing {
         for sent in self.sent.iter_mut().filter(|sent| sent.is_used) {
             sent.is_used = false;
             batches.release(sent.batch);
+            sent.from.take().into_iter().for_each(|from| batches.release(from));
         }
+        self.sparse.forget().into_iter().for_each(|batch| batches.release(batch));
     }
 }
 
@@ -130,6 +144,8 @@ impl Sent {
             batch: 0,
             count: 0,
             items: core::ptr::null_mut(),
+            bytes: 0,
+            from: None,
             is_used: false,
         }
     }
@@ -167,13 +183,17 @@ impl Runtime {
             }
         }
         worked |= self.spill.batches.any_dead() && self.tell_dead(area);
-        if self.wants_spill()
-            && self.pause.load(Relaxed) == 0
-            && let Some(number) = out.sent.iter().position(|sent| !sent.is_used)
-        {
-            worked |= self.send(area, &mut out, number, worker);
+        if self.pause.load(Relaxed) == 0 {
+            // With hardly any room nothing new goes before there is some again.
+            let may_send = !out.sparse.is_reading() || area.scarce.load(Relaxed) != area::scarce::VERY;
+            let wanted = self.wants_spill() && may_send || out.sparse.is_answered(area);
+            if let Some(number) = out.sent.iter().position(|sent| wanted && !sent.is_used) {
+                worked |= self.send(area, &mut out, number, worker);
+            }
+            worked |= self.ask_for_sparse(area, &mut out.sparse);
         }
-        let in_flight = out.sent.iter().filter(|sent| sent.is_used).count();
+        let in_flight =
+            out.sent.iter().filter(|sent| sent.is_used).count() + usize::from(out.sparse.is_reading());
         self.spill.in_flight.store(in_flight as u32, Relaxed);
         worked
     }
@@ -192,8 +212,16 @@ impl Runtime {
         let mut batch = Batch::new(batch, buffer);
         let made = self.blobs_made();
         self.spill.still[number].set(0, u64::MAX);
-        let count = self.gather(&mut batch, out, number, worker);
-        let pages = out.sent[number].items()[..count].iter().map(|item| item.page);
+        let (mut count, mut from) = (0, None);
+        if out.sparse.is_answered(area) {
+            let Outgoing { sent, sparse, .. } = out;
+            (count, from) = self.move_sparse(area, sparse, &mut batch, sent[number].items(), worker);
+        }
+        let moved = count;
+        if self.wants_spill() {
+            count = self.gather(&mut batch, out, number, count, worker);
+        }
+        let pages = out.sent[number].items()[moved..count].iter().map(|item| item.page);
         let (first, last) =
             pages.fold((u64::MAX, 0), |(first, last), page| (first.min(page), last.max(page)));
         self.spill.still[number].set(first, last);
@@ -206,16 +234,23 @@ impl Runtime {
         // SAFETY: the post's buffer, within the mapping and as large; the post was taken, so nobody who keeps to the rules uses it.
         unsafe { core::ptr::copy_nonoverlapping(batch.bytes().as_ptr(), area.buffer(post), bytes) };
         let sent = &mut out.sent[number];
-        sent.made = made;
+        (sent.made, sent.bytes, sent.from) = (made, bytes, from);
         (sent.post, sent.taken, sent.batch, sent.count, sent.is_used) = (post, taken, index, count, true);
         fill(&area.posts[post], kind::PUT, batch.number(), 0, bytes);
         post_question(area, post, taken);
         true
     }
 
-    /// Goes on with the hand until the batch is full. Returns how many blocks it has.
-    fn gather(&self, batch: &mut Batch<'_>, out: &mut Outgoing, number: usize, worker: &mut Worker) -> usize {
-        let (mut count, mut looks) = (0, 0);
+    /// Goes on with the hand until the batch is full, which has `count` blocks. Returns how many it has then.
+    fn gather(
+        &self,
+        batch: &mut Batch<'_>,
+        out: &mut Outgoing,
+        number: usize,
+        mut count: usize,
+        worker: &mut Worker,
+    ) -> usize {
+        let mut looks = 0;
         for _ in 0..ROUNDS {
             let from = self.spill.at.load(Relaxed);
             let (least, mut next, mut found) = (out.least, 0, 0);
@@ -297,7 +332,8 @@ impl Runtime {
                 break;
             };
             self.let_others_run();
-            items[*count] = Item { page, name: name.to_bits(), offset: place.offset, len: place.len };
+            items[*count] =
+                Item { page, was: State::Stored(name).to_bits(), offset: place.offset, len: place.len };
             *count += 1;
         }
         if pinned {
@@ -326,12 +362,26 @@ impl Runtime {
         let kept = now == answered && post.answer.load(Relaxed) == answer::DONE && is_young;
         free_post(area, sent.post, answered);
         sent.is_used = false;
-        let (batch, count) = (sent.batch, sent.count);
+        let (batch, count, from) = (sent.batch, sent.count, sent.from.take());
+        if kept {
+            self.spill.batches.keep(batch, count, sent.bytes);
+            self.spill_stored(batch, &sent.items()[..count]);
+            self.place_moved(batch, &sent.items()[..count]);
+        }
+        self.spill.batches.release(batch);
+        if let Some(from) = from {
+            self.leave_sparse(from, kept);
+        }
+        true
+    }
+
+    /// A batch is on the tier: blobs of it that are still wanted there are freed.
+    fn spill_stored(&self, batch: u32, items: &[Item]) {
         let mut spilled = 0;
-        for item in sent.items()[..count].iter().filter(|_| kept) {
-            let Some(name) = Ref::from_bits(item.name) else { continue };
+        for item in items {
+            let State::Stored(name) = State::from_bits(item.was) else { continue };
             let Some(entry) = self.table.entry(item.page as usize * PAGE) else { continue };
-            let spot = Spot { batch, offset: item.offset, len: item.len };
+            let spot = item.spot(batch);
             // Counted first: the page may be wanted, and have come back, at once.
             self.spill.batches.need(batch);
             self.spill.pages.fetch_add(1, Relaxed);
@@ -342,10 +392,8 @@ impl Runtime {
                 self.release_spot(spot);
             }
         }
-        self.spill.batches.release(batch);
         self.slot().counters.pages_spilled.fetch_add(spilled, Relaxed);
         self.given_back.fetch_add(u32::from(spilled > 0), Relaxed);
-        true
     }
 
     /// Tells of batches that are not needed any more.

@@ -5,8 +5,8 @@
 //!                                                   ^ top
 //! ```
 //!
-//! Free runs are taken before the top rises, the first that is long enough: so a file ends early, and what is behind its end
-//! can be given back as a whole.
+//! Free runs are taken before the top rises, the shortest that is long enough (best fit: Wilson et al. 1995, sequential fits): so a file ends early, and batches of
+//! different sizes find room where it is scarce.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,8 @@ impl Space {
 
     /// Takes so many in a row; the first of them.
     pub fn take(&mut self, count: u64) -> Option<u64> {
-        let found = self.free.iter().find(|(_, run)| **run >= count).map(|(first, run)| (*first, *run));
+        let fitting = self.free.iter().filter(|(_, run)| **run >= count);
+        let found = fitting.min_by_key(|(_, run)| **run).map(|(first, run)| (*first, *run));
         let first = match found {
             Some((first, run)) => {
                 self.free.remove(&first);

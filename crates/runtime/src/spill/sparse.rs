@@ -1,0 +1,201 @@
+//! Sparse batches: what is still needed of them moves to a new one, so that they can go.
+//!
+//! ```text
+//!   old batch   │ a │ . │ . │ b │ . │      . is not needed: its page has come back, or gone
+//!                 │           │
+//!   new batch   │ a │ b │ what the hand finds ──
+//! ```
+//!
+//! As a log-structured file system cleans its segments (Rosenblum and Ousterhout 1992, section 3). A batch says itself to which pages its blocks belong, so
+//! nothing but the page table has to be kept for it. Blocks are opened and sealed anew, and not decompressed.
+//!
+//! Invariants:
+//! - An old batch is held from before it is read until its blocks are in place in the new one: nothing else can come to stand at its place in the table meanwhile.
+//! - An entry changes from one place to another under the order lock alone: who has that finds a spilled page where it was.
+
+use core::sync::atomic::Ordering::*;
+
+use memfold_spill::{Batch, blocks};
+
+use super::area::{self, Area, POSTS, Word, answer, kind, scarce};
+use super::batches::Held;
+use super::out::{BLOCKS, Item};
+use super::{Spot, fill, free_post, post_question};
+use crate::runtime::Runtime;
+use crate::shared;
+use crate::sys::PAGE;
+use crate::table::{END, State};
+use crate::worker::Worker;
+
+/// Blocks on the tier that need not be needed, besides as many as are. Where room is scarce it is a part of that.
+const SPARE: u64 = 1024;
+/// Batches of which the sparsest is looked for.
+const LOOKS: u32 = 1024;
+
+/// A batch that is being read.
+pub struct Reading {
+    post: usize,
+    taken: Word,
+    batch: Held,
+}
+
+/// What there may be of them.
+pub struct Sparse {
+    /// One at a time.
+    reading: Option<Reading>,
+    /// Where the hand stands that looks for them.
+    hand: u32,
+}
+
+impl Sparse {
+    /// None.
+    pub const fn new() -> Self {
+        Sparse { reading: None, hand: 0 }
+    }
+
+    /// Whether one is being read.
+    pub fn is_reading(&self) -> bool {
+        self.reading.is_some()
+    }
+
+    /// In a forked child: the question is the parent's. Which batch it was about.
+    pub fn forget(&mut self) -> Option<u32> {
+        self.reading.take().map(|reading| reading.batch.index)
+    }
+
+    /// Whether it was read, or will not be.
+    pub fn is_answered(&self, area: &Area) -> bool {
+        self.reading.as_ref().is_some_and(|reading| {
+            let now = area.posts[reading.post % POSTS].load();
+            now != reading.taken.with(area::state::ASKED) && now != reading.taken.with(area::state::BUSY)
+        })
+    }
+}
+
+impl Runtime {
+    /// Asks for a batch of which little is needed, if there is too much that is not. Returns whether it did.
+    pub(super) fn ask_for_sparse(&self, area: &'static Area, sparse: &mut Sparse) -> bool {
+        if sparse.is_reading() || !self.spill.is_open() {
+            return false;
+        }
+        let batches = &self.spill.batches;
+        let (needed, all) = (self.spill.pages.load(Relaxed).max(0) as u64, batches.blocks());
+        let (most, part) = if self.shared().flags.load(Relaxed) & shared::flags::PARANOID != 0 {
+            (needed, (1, 1))
+        } else {
+            let share = match area.scarce.load(Relaxed) {
+                scarce::NOT => 1,
+                scarce::RATHER => 4,
+                _ => 8,
+            };
+            (needed + (needed + SPARE) / share, (needed, all))
+        };
+        if all <= most {
+            return false;
+        }
+        let Some((post, taken)) = area.take(self.pid.load(Relaxed), false) else { return false };
+        let Some(batch) = batches.hold_sparsest(&mut sparse.hand, LOOKS, part) else {
+            free_post(area, post, taken);
+            return false;
+        };
+        let bytes = (batch.bytes as usize).min(area::BUFFER);
+        fill(&area.posts[post % POSTS], kind::TRY, batch.number, 0, bytes);
+        post_question(area, post, taken);
+        sparse.reading = Some(Reading { post, taken, batch });
+        true
+    }
+
+    /// Moves what is needed of a batch that was read to an empty one that is being filled. Returns how many blocks that are, and the old batch if there are any, which is held on.
+    pub(super) fn move_sparse(
+        &self,
+        area: &'static Area,
+        sparse: &mut Sparse,
+        to: &mut Batch<'_>,
+        items: &mut [Item],
+        worker: &mut Worker,
+    ) -> (usize, Option<u32>) {
+        let Some(Reading { post, taken, batch }) = sparse.reading.take() else { return (0, None) };
+        let (answered, bytes) = (taken.with(area::state::ANSWERED), (batch.bytes as usize).min(area::BUFFER));
+        let is_answered = area.posts[post % POSTS].load() == answered;
+        let what = if is_answered { area.posts[post % POSTS].answer.load(Relaxed) } else { answer::AWAY };
+        let mut count = 0;
+        if what == answer::DONE {
+            // SAFETY: the post's buffer, within the mapping, and as large. Others of the tree could write there: whatever comes of it is bytes.
+            let read = unsafe { core::slice::from_raw_parts(area.buffer(post), bytes) };
+            count = self.move_blocks(batch, read, to, items, worker);
+        }
+        free_post(area, post, answered);
+        if count > 0 {
+            return (count, Some(batch.index));
+        }
+        // A tier that does not answer may do so later, and after a fork there is time again.
+        let again = what == answer::AWAY || self.pause.load(Relaxed) != 0;
+        self.leave_sparse(batch.index, !again);
+        (0, None)
+    }
+
+    /// A batch with blocks from another one is on the tier: they are there now, where nothing has happened to them meanwhile.
+    pub(super) fn place_moved(&self, batch: u32, items: &[Item]) {
+        let is_moved = |item: &&Item| matches!(State::from_bits(item.was), State::Spilled(_));
+        if !items.iter().any(|item| is_moved(&item)) {
+            return;
+        }
+        let order = self.lock_order();
+        if order.forking {
+            return;
+        }
+        for item in items.iter().filter(is_moved) {
+            let (was, spot) = (State::from_bits(item.was), item.spot(batch));
+            let State::Spilled(old) = was else { continue };
+            let Some(entry) = self.table.entry(item.page as usize * PAGE) else { continue };
+            if entry.load() == was {
+                self.spill.batches.need(batch);
+                entry.store(State::Spilled(spot));
+                self.spill.batches.release(old.batch);
+            }
+        }
+    }
+
+    /// A batch is held no more; `is_done`: what could be moved out of it was.
+    pub(super) fn leave_sparse(&self, batch: u32, is_done: bool) {
+        if is_done {
+            self.spill.batches.count_as_full(batch);
+        }
+        self.spill.batches.release(batch);
+    }
+
+    fn move_blocks(
+        &self,
+        batch: Held,
+        read: &[u8],
+        to: &mut Batch<'_>,
+        items: &mut [Item],
+        worker: &mut Worker,
+    ) -> usize {
+        let Some(sealer) = self.spill.sealer() else { return 0 };
+        let mut count = 0;
+        for place in blocks(read, 0) {
+            let len = place.len as usize;
+            if count == BLOCKS || self.pause.load(Relaxed) != 0 {
+                break;
+            }
+            let Some(sealed) = worker.sealed.get_mut(..len) else { break };
+            sealed.copy_from_slice(&read[place.offset as usize..][..len]);
+            // What does not open stays where it is: who wants it will find out.
+            let Ok((block, _)) = sealer.open_first(batch.number, place.offset, sealed) else { break };
+            let spot = Spot { batch: batch.index, offset: place.offset, len: place.len };
+            let page = block.owner;
+            // One that was moved by the program has another address by now, and stays too.
+            let entry =
+                (page < (END / PAGE) as u64).then(|| self.table.entry(page as usize * PAGE)).flatten();
+            if entry.is_none_or(|entry| entry.load() != State::Spilled(spot)) {
+                continue;
+            }
+            let Some(place) = to.add(sealer, page, block.tag, block.payload) else { break };
+            let was = State::Spilled(spot).to_bits();
+            items[count] = Item { page, was, offset: place.offset, len: place.len };
+            count += 1;
+        }
+        count
+    }
+}
