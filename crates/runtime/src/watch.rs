@@ -290,7 +290,8 @@ impl Keeper {
                 runtime.work.ring();
             }
             runtime.squeeze.store(squeeze, Relaxed);
-            let exhausted = paranoid || runtime.store_full.load(Relaxed) || full && !squeeze;
+            // While there is something to spill or to densify, waiting for room is not in vain: between two looks too, or a millisecond's growth passes by.
+            let exhausted = paranoid || runtime.store_full.load(Relaxed) || full && !can_shrink;
             let passed = tree > limit + limit / 20 + TOLERANCE;
             if full && passed && !paranoid {
                 slot.counters.full_looks.fetch_add(1, Relaxed);
