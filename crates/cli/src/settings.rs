@@ -277,6 +277,7 @@ fn prepare(area: &Area, spill: &Spill, limit: u64) -> Result<(), Failure> {
     for (word, bytes) in area.key.iter().zip(key.as_chunks::<8>().0) {
         word.store(u64::from_le_bytes(*bytes), Relaxed);
     }
+    area.patience_ns.store(spill.patience.as_nanos() as u64, Relaxed);
     area.seal.store(if spill.is_encrypted { area::seal::ENCRYPTED } else { area::seal::CHECKED }, Relaxed);
     area.batch_bytes.store(Area::batch_bytes_for(limit) as u32, Relaxed);
     area.next_batch.store(1, Relaxed);

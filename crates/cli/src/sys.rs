@@ -76,6 +76,30 @@ pub fn become_daemon() {
     }
 }
 
+/// Waits so long for one of the signals that ask a process to end, which are blocked. Whether one came.
+pub fn is_asked_to_end(at_most: Duration) -> bool {
+    let limit = libc::timespec {
+        tv_sec: at_most.as_secs() as libc::time_t,
+        tv_nsec: at_most.subsec_nanos() as libc::c_long,
+    };
+    let mut set = std::mem::MaybeUninit::uninit();
+    // SAFETY: the set is made before it is used; nothing is written but that.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
+        libc::sigtimedwait(set.as_ptr(), std::ptr::null_mut(), &limit) > 0
+    }
+}
+
+/// Monotonic time in ns, the same for all processes.
+pub fn now_ns() -> u64 {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
+    now.map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
+}
+
 /// Sees to it that all three standard descriptors are in use, by /dev/null if need be; whether standard output was. The standard library takes what is written to a closed one for written.
 pub fn provide_standard_descriptors() -> io::Result<bool> {
     let mut has_output = true;

@@ -3,7 +3,7 @@
 //! ```text
 //!            ┌──────────── it answers ────────────┐
 //!            v                                    │
-//!   open ──────── no answer, not in time ──────> away     asked again every second, then ever more rarely
+//!   open ──────── no answer, not in time ──────> away     asked again after half a second, then ever later until something was written
 //!     │ ^
 //!     │ └──── deleted, or some seconds later ── full
 //!     └─────── it would not keep it ──────────> unfit     for good
@@ -18,7 +18,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -38,6 +38,8 @@ const QUIET: Duration = Duration::from_secs(60);
 const AGAIN: Duration = Duration::from_millis(100);
 /// Deletes that are done at once.
 const DELETES: usize = 64;
+/// At the end nobody waits longer for what is to be deleted.
+const LAST: Duration = Duration::from_secs(10);
 
 /// How a tier is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,26 +54,31 @@ pub enum Health {
     Unfit(String),
 }
 
-/// What of a tier's health is worth telling a user. One that is full has room again with each batch that is deleted, and is full again with the next: that is
-/// said once a minute.
+/// What of a tier's health is worth telling a user. One that is full has room again with each batch that is deleted, and is full again with the next; one that answers may refuse
+/// the next batch: the same is said once a minute.
 #[derive(Debug, Default)]
 pub struct News {
     full: Option<Instant>,
+    away: Option<(String, Instant)>,
     is_trouble: bool,
 }
 
 impl News {
     /// Whether a change is.
     pub fn is_news(&mut self, health: &Health) -> bool {
+        let is_old = |said: Instant| said.elapsed() > QUIET;
         let is_news = match health {
             Health::Open => self.is_trouble,
-            Health::Full => self.full.is_none_or(|said| said.elapsed() > QUIET),
-            Health::Away(_) | Health::Unfit(_) => true,
+            Health::Full => self.full.is_none_or(is_old),
+            Health::Away(why) => self.away.as_ref().is_none_or(|(said, at)| said != why || is_old(*at)),
+            Health::Unfit(_) => true,
         };
         if is_news {
             self.is_trouble = *health != Health::Open;
-            if *health == Health::Full {
-                self.full = Some(Instant::now());
+            match health {
+                Health::Full => self.full = Some(Instant::now()),
+                Health::Away(why) => self.away = Some((why.clone(), Instant::now())),
+                Health::Open | Health::Unfit(_) => {}
             }
         }
         is_news
@@ -116,9 +123,15 @@ struct Inner {
     patience: Duration,
     told: Told,
     queue: Mutex<Queue>,
-    /// There is work, or the end.
+    /// There is something to be written, or the end.
     work: Condvar,
+    /// There is much to be deleted, or the end.
+    care: Condvar,
     health: Mutex<(Health, Instant)>,
+    /// Held while a change of health is told, so that changes are told in their order.
+    telling: Mutex<()>,
+    /// Something was written since the tier was away.
+    has_written: AtomicBool,
     counters: Counters,
 }
 
@@ -143,7 +156,10 @@ impl Engine {
             told: Box::new(told),
             queue: Mutex::default(),
             work: Condvar::new(),
+            care: Condvar::new(),
             health: Mutex::new((Health::Open, Instant::now())),
+            telling: Mutex::default(),
+            has_written: AtomicBool::new(false),
             counters: Counters::default(),
         });
         // Those that have started end with it, if not all can be.
@@ -172,7 +188,7 @@ impl Engine {
         done: impl FnOnce(Result<(), Trouble>) + Send + 'static,
     ) {
         locked(&self.inner.queue).puts.push_back(Put { batch, bytes, done: Box::new(done) });
-        self.inner.work.notify_all();
+        self.inner.work.notify_one();
     }
 
     /// Reads a part of a batch that was acknowledged.
@@ -204,7 +220,7 @@ impl Engine {
         let mut queue = locked(&self.inner.queue);
         queue.deletes.push(batch);
         if queue.deletes.len().is_multiple_of(DELETES) {
-            self.inner.work.notify_all();
+            self.inner.care.notify_one();
         }
     }
 
@@ -217,13 +233,25 @@ impl Engine {
         }
     }
 
-    /// Ends the threads, and gives the tier back: what waits to be written is not, what waits to be deleted is deleted.
-    pub fn stop(mut self) -> Option<Box<dyn Tier>> {
+    /// Ends the threads, and gives the tier back: what waits to be written is not, what waits to be deleted is deleted as far as the tier does that in time. The batches
+    /// that it still has then, too.
+    pub fn stop(mut self) -> Option<(Box<dyn Tier>, Vec<u64>)> {
         self.end();
+        let left = std::mem::take(&mut locked(&self.inner.queue).deletes);
         let inner = self.inner.clone();
         drop(self);
         // Nobody else has it any more.
-        Arc::into_inner(inner).map(|inner| inner.tier)
+        Arc::into_inner(inner).map(|inner| (inner.tier, left))
+    }
+
+    /// Ends the threads: what waits to be written is not.
+    pub fn end_threads(&mut self) {
+        locked(&self.inner.queue).is_ending = true;
+        self.inner.work.notify_all();
+        self.inner.care.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
     }
 
     fn end(&mut self) {
@@ -231,13 +259,25 @@ impl Engine {
             std::mem::forget((std::mem::take(&mut self.threads), self.inner.clone()));
             return;
         }
-        locked(&self.inner.queue).is_ending = true;
-        self.inner.work.notify_all();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+        self.end_threads();
         let rest = std::mem::take(&mut locked(&self.inner.queue).deletes);
-        self.inner.delete(&rest);
+        let begin = Instant::now();
+        let mut left = rest.as_slice();
+        let (health, since) = locked(&self.inner.health).clone();
+        // One that has not answered just now is not asked again.
+        let may_be_back = matches!(health, Health::Away(_)) && since.elapsed() > SOONEST;
+        if !left.is_empty() && may_be_back && self.inner.tier.probe().is_ok() {
+            self.inner.become_(Health::Open);
+        }
+        while !left.is_empty() && begin.elapsed() < LAST {
+            // So many that a tier can make few requests of them.
+            let (some, more) = left.split_at(left.len().min(16 * DELETES));
+            if !self.inner.delete(some) {
+                break;
+            }
+            left = more;
+        }
+        locked(&self.inner.queue).deletes = left.to_vec();
     }
 
     /// How the tier is.
@@ -302,6 +342,7 @@ impl Inner {
             Ok(()) => {
                 self.counters.put.fetch_add(1, Relaxed);
                 self.counters.put_bytes.fetch_add(bytes.len() as u64, Relaxed);
+                self.has_written.store(true, Relaxed);
             }
             Err(trouble) => {
                 self.note(trouble);
@@ -317,27 +358,39 @@ impl Inner {
     /// The thread that asks a tier that is away, and deletes.
     fn care(&self) {
         let mut pause = SOONEST;
+        let mut asked = Instant::now();
         let mut queue = locked(&self.queue);
         while !queue.is_ending {
-            queue = wait(&self.work, queue, pause);
+            queue = wait(&self.care, queue, SOONEST);
             let deletes = std::mem::take(&mut queue.deletes);
             drop(queue);
             let has_deleted = self.delete(&deletes);
             let (health, since) = locked(&self.health).clone();
+            if matches!(health, Health::Open | Health::Full)
+                && let Err(trouble) = self.tier.tend()
+            {
+                self.note(&trouble);
+                queue = locked(&self.queue);
+                continue;
+            }
             match health {
-                Health::Open | Health::Unfit(_) => pause = SOONEST,
+                Health::Open | Health::Unfit(_) => {}
                 Health::Full if since.elapsed() >= FULL || has_deleted => self.become_(Health::Open),
                 Health::Full => {}
-                Health::Away(_) => match self.tier.probe() {
-                    Ok(()) => {
+                Health::Away(_) => {
+                    // One that answers may not take anything all the same: it is asked ever later until it does.
+                    if self.has_written.swap(false, Relaxed) {
                         pause = SOONEST;
-                        self.become_(Health::Open);
                     }
-                    Err(trouble) => {
+                    if since.max(asked).elapsed() >= pause {
                         pause = (pause * 2).min(LATEST);
-                        self.note(&trouble);
+                        match self.tier.probe() {
+                            Ok(()) => self.become_(Health::Open),
+                            Err(trouble) => self.note(&trouble),
+                        }
+                        asked = Instant::now();
                     }
-                },
+                }
             }
             queue = locked(&self.queue);
         }
@@ -376,6 +429,7 @@ impl Inner {
     }
 
     fn become_(&self, new: Health) {
+        let _telling = locked(&self.telling);
         let mut health = locked(&self.health);
         // Other words for the same are no news, and what is unfit stays so.
         let is_same = std::mem::discriminant(&health.0) == std::mem::discriminant(&new);

@@ -124,7 +124,7 @@ impl Spilled {
         terms: Terms,
         told: impl Fn(&Health) + Send + Sync + 'static,
     ) -> Result<Self, BadTarget> {
-        let cannot = |error: io::Error| BadTarget(format!("{target:?}: {error}"));
+        let cannot = |error: io::Error| BadTarget(format!("{target}: {error}"));
         let tier = target.open(&run_name(), terms)?;
         let sealer = Sealer::for_this_run().map_err(cannot)?;
         Self::new(tier, sealer, BATCH, PATIENCE, told).map_err(cannot)
@@ -459,11 +459,12 @@ impl Spilled {
 }
 
 impl Drop for Spilled {
-    /// Leaves nothing on the tier, if it answers: the engine deletes it when all that was on its way has arrived.
+    /// Leaves nothing on the tier, if it answers. What was on its way has arrived before it is deleted.
     fn drop(&mut self) {
         if self.engine.is_forked() {
             return;
         }
+        self.engine.end_threads();
         locked(&self.inner.state).take_all().into_iter().for_each(|number| self.engine.delete(number));
     }
 }

@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// So long it waits for its child, at least.
-const WAITS: Duration = Duration::from_secs(600);
+const WAITS: Duration = Duration::from_secs(120);
 
 /// What waits for a child.
 #[derive(Debug)]
@@ -98,6 +98,11 @@ impl Holds {
             free.extend(self.let_go(aside.held));
         }
         free
+    }
+
+    /// Nobody holds anything any more. Returns what was held.
+    pub fn end(&mut self) -> Vec<u64> {
+        std::mem::take(self).count.into_keys().collect()
     }
 
     /// Whether any process holds something, or will.

@@ -8,7 +8,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use memfold_runtime::sched;
-use memfold_runtime::spill::area::{Area, BELLS, BUFFER, NOBODY, POSTS, Word, answer, kind, scarce, state};
+use memfold_runtime::spill::area::{
+    Area, BELLS, BUFFER, NOBODY, POSTS, Post, Word, answer, kind, scarce, state,
+};
 use memfold_spill::{Engine, Health, News, Room, Tier, Trouble};
 use nix::errno::Errno;
 use nix::unistd::Pid;
@@ -27,6 +29,8 @@ const _: () = assert!(THREADS <= BELLS);
 const STACK: usize = 256 << 10;
 /// Between two looks, at least.
 const LOOK: Duration = Duration::from_millis(500);
+/// What a tier did not answer is tried again after so long.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// What was spilled, for statistics.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -47,14 +51,24 @@ pub struct Figures {
     pub bytes_peak: u64,
     /// Calls of the tier that failed, retries too.
     pub troubles: u64,
+    /// How the tier is: open, full, away, unfit.
+    pub health: &'static str,
+    /// Bytes that may be there at most, if that is known.
+    pub room_bytes: Option<u64>,
 }
 
 struct State {
     area: &'static Area,
     holds: Mutex<Holds>,
     is_ending: AtomicBool,
+    /// The program has ended: its terminal is others' now.
+    is_quiet: AtomicBool,
     /// Threads that wait for a tier.
     getting: AtomicU32,
+    /// So long a page is waited for, ns.
+    patience: u64,
+    /// When what a tier did not answer is tried again, by posts, ns.
+    again: [AtomicU64; POSTS],
 }
 
 /// See the module.
@@ -62,7 +76,6 @@ pub struct Service {
     state: Arc<State>,
     engine: Option<Arc<Engine>>,
     threads: Vec<JoinHandle<()>>,
-    patience: Duration,
     /// The most bytes that were found on the tier.
     peak: AtomicU64,
 }
@@ -74,16 +87,22 @@ impl Service {
             area,
             holds: Mutex::default(),
             is_ending: AtomicBool::new(false),
+            is_quiet: AtomicBool::new(false),
             getting: AtomicU32::new(0),
+            patience: spill.patience.as_nanos() as u64,
+            again: [const { AtomicU64::new(0) }; POSTS],
         };
-        Self::go_on(Arc::new(state), tier, spill.patience)
+        Self::go_on(Arc::new(state), tier)
     }
 
-    fn go_on(state: Arc<State>, tier: Box<dyn Tier>, patience: Duration) -> io::Result<Self> {
+    fn go_on(state: Arc<State>, tier: Box<dyn Tier>) -> io::Result<Self> {
         let area = state.area;
         sys::threads_begin();
         let (name, news) = (tier.name().to_owned(), Mutex::new(News::default()));
-        let engine = Arc::new(Engine::start(tier, patience, move |health| heed(area, &name, &news, health))?);
+        let heeds = state.clone();
+        let heed = move |health: &Health| heeds.heed(&name, &news, health);
+        // Who waits is looked after here.
+        let engine = Arc::new(Engine::start(tier, Duration::ZERO, heed)?);
         area.bells.store(THREADS as u32, Release);
         let spawn = |number: usize| {
             let (state, engine) = (state.clone(), engine.clone());
@@ -98,7 +117,6 @@ impl Service {
             state: state.clone(),
             engine: Some(engine.clone()),
             threads: Vec::new(),
-            patience,
             peak: AtomicU64::new(0),
         };
         for number in 0..THREADS {
@@ -150,6 +168,13 @@ impl Service {
             batches_deleted: counters.deleted.load(Relaxed),
             bytes_peak: self.peak.load(Relaxed),
             troubles: counters.troubles.load(Relaxed),
+            health: match engine.health() {
+                Health::Open => "open",
+                Health::Full => "full",
+                Health::Away(_) => "away",
+                Health::Unfit(_) => "unfit",
+            },
+            room_bytes: Some(engine.room().most).filter(|most| *most != u64::MAX),
         }
     }
 
@@ -157,42 +182,64 @@ impl Service {
     pub fn end(mut self) {
         self.sweep();
         let area = self.state.area;
-        let Some(tier) = self.stop() else { return };
+        let Some((tier, left)) = self.stop() else { return };
         // Now nothing more can come to be held.
         if !self.state.lock().any() {
             area.server.store(0, Release);
+            if let (1.., Some(at)) = (left.len(), tier.left_at()) {
+                say(&format!(
+                    "{}: {} batches of this run could not be deleted: {at}",
+                    tier.name(),
+                    left.len()
+                ));
+            }
             return;
         }
-        let (state, patience) = (self.state.clone(), self.patience);
+        let state = self.state.clone();
         match sys::fork_aside() {
             Ok(sys::Fork::Child) => {
                 sys::become_daemon();
-                let Ok(service) = Self::go_on(state, tier, patience) else {
+                let Ok(service) = Self::go_on(state, tier) else {
                     area.server.store(0, Release);
                     sys::exit_now(1)
                 };
+                service.delete(left);
                 while service.state.lock().any() {
-                    std::thread::sleep(LOOK);
+                    if sys::is_asked_to_end(LOOK) {
+                        let all = service.state.lock().end();
+                        service.delete(all);
+                    }
                     service.sweep();
                 }
                 service.end();
                 sys::exit_now(0);
             }
             // Before this process is gone.
-            Ok(sys::Fork::Parent(child)) => area.server.store(child.as_raw() as u32, Release),
+            Ok(sys::Fork::Parent(child)) => {
+                area.server.store(child.as_raw() as u32, Release);
+                // It is the child's now.
+                std::mem::forget(tier);
+            }
             Err(error) => {
                 area.server.store(0, Release);
                 say(&format!(
-                    "processes live on that have spilled memory, and nobody can serve them ({}): they will be ended when they touch it",
+                    "processes may live on that have spilled memory, and nobody can serve them ({}): they will be ended when they touch it",
                     error.desc()
                 ));
             }
         }
     }
 
-    /// Ends the threads, and gives the tier back. Who asks meanwhile waits: somebody may come after.
-    fn stop(&mut self) -> Option<Box<dyn Tier>> {
+    fn delete(&self, batches: Vec<u64>) {
+        if let Some(engine) = &self.engine {
+            self.state.let_go(engine, batches);
+        }
+    }
+
+    /// Ends the threads, and gives the tier back, and what it still has that should be deleted. Who asks meanwhile waits: somebody may come after.
+    fn stop(&mut self) -> Option<(Box<dyn Tier>, Vec<u64>)> {
         let area = self.state.area;
+        self.state.is_quiet.store(true, Release);
         area.is_open.store(0, Release);
         self.state.is_ending.store(true, Release);
         for bell in &area.doorbells {
@@ -215,21 +262,6 @@ fn is_gone(pid: u32) -> bool {
     let Ok(pid) = i32::try_from(pid) else { return true };
     let asked = nix::sys::signal::kill(Pid::from_raw(pid), None);
     asked == Err(Errno::ESRCH) || procfs::stat(pid).is_some() && procfs::has_ended(pid)
-}
-
-fn heed(area: &Area, name: &str, news: &Mutex<News>, health: &Health) {
-    area.is_open.store(u32::from(*health == Health::Open), Release);
-    if !news.lock().unwrap_or_else(PoisonError::into_inner).is_news(health) {
-        return;
-    }
-    match health {
-        Health::Open => say(&format!("{name} takes what is spilled again")),
-        Health::Full => say(&format!("{name} is full: nothing more is spilled until there is room")),
-        Health::Away(why) => say(&format!(
-            "{name} does not answer ({why}): nothing more is spilled, and who needs something back waits for it"
-        )),
-        Health::Unfit(why) => say(&format!("nothing more is spilled to {name}: {why}")),
-    }
 }
 
 fn scarcity(room: Room) -> u32 {
@@ -258,16 +290,36 @@ impl State {
         self.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn heed(&self, name: &str, news: &Mutex<News>, health: &Health) {
+        self.area.is_open.store(u32::from(*health == Health::Open), Release);
+        let is_news = news.lock().unwrap_or_else(PoisonError::into_inner).is_news(health);
+        if !is_news || self.is_quiet.load(Acquire) {
+            return;
+        }
+        match health {
+            Health::Open => say(&format!("{name} takes what is spilled again")),
+            Health::Full => say(&format!("{name} is full: nothing more is spilled until there is room")),
+            Health::Away(why) => say(&format!(
+                "{name} does not answer ({why}): nothing more is spilled, and who needs something back waits for it"
+            )),
+            Health::Unfit(why) => say(&format!("nothing more is spilled to {name}: {why}")),
+        }
+    }
+
     fn serve(self: &Arc<Self>, engine: &Arc<Engine>, bell: &AtomicU32) {
         let area = self.area;
         loop {
             let seen = bell.load(Acquire);
-            let mut found = false;
+            let (mut found, mut is_put_off, now) = (false, false, sys::now_ns());
             // What threads wait for stands at the end.
             for number in (0..POSTS).rev() {
                 let post = &area.posts[number];
                 let asked = post.load();
                 if asked.state() != state::ASKED {
+                    continue;
+                }
+                if self.again[number].load(Relaxed) > now {
+                    is_put_off = true;
                     continue;
                 }
                 // A tier that is away must not keep all threads: a fork or a new program waits for an answer, too.
@@ -289,7 +341,7 @@ impl State {
                 return;
             }
             if !found {
-                sys::futex_wait(bell, seen, Duration::from_secs(3600));
+                sys::futex_wait(bell, seen, if is_put_off { AGAIN } else { Duration::from_secs(3600) });
             }
         }
     }
@@ -321,13 +373,13 @@ impl State {
             how @ (kind::GET | kind::TRY) => {
                 // SAFETY: as above, and the slice is gone before the post is answered.
                 let into = unsafe { std::slice::from_raw_parts_mut(area.buffer(number), len) };
-                let got = match how {
-                    kind::GET => engine.get(batch, from, into),
-                    _ => engine.try_get(batch, from, into),
-                };
-                let what = match got {
+                let what = match engine.try_get(batch, from, into) {
                     Ok(()) => answer::DONE,
                     Err(Trouble::Lost) => answer::LOST,
+                    Err(_) if how == kind::GET && self.is_patient(post) => {
+                        self.put_off(number, busy);
+                        return;
+                    }
                     Err(_) => answer::AWAY,
                 };
                 answer_with(area, number, busy, what);
@@ -360,19 +412,33 @@ impl State {
         }
     }
 
+    /// Whether a question may wait on.
+    fn is_patient(&self, post: &Post) -> bool {
+        sys::now_ns().saturating_sub(post.since.load(Relaxed)) < self.patience
+    }
+
+    /// A question is asked again some time later, by whoever serves then.
+    fn put_off(&self, number: usize, busy: Word) {
+        self.again[number].store(sys::now_ns() + AGAIN.as_nanos() as u64, Relaxed);
+        if !self.area.posts[number].change(busy, busy.with(state::ASKED))
+            && self.area.free(number, busy.left())
+        {
+            sys::futex_wake(&self.area.freed);
+        }
+    }
+
     /// The process has become another program, which waits for no answer.
     fn forget_questions_of(&self, pid: u32, but: usize) {
         for (number, post) in self.area.posts.iter().enumerate().filter(|(number, _)| *number != but) {
-            let now = post.load();
-            if now.pid() != pid || now.state() == state::FREE {
-                continue;
-            }
-            // What is being served is freed when it has been.
-            let is_busy = now.state() == state::BUSY && post.change(now, now.left());
-            if !is_busy {
-                // It may have been answered just now.
-                if !self.area.free(number, now) {
-                    self.area.free(number, now.with(state::ANSWERED));
+            loop {
+                let now = post.load();
+                let is_settled = now.pid() != pid
+                    || now.state() == state::FREE
+                    // What is being served is freed when it has been.
+                    || now.state() == state::BUSY && post.change(now, now.left())
+                    || now.state() != state::BUSY && self.area.free(number, now);
+                if is_settled {
+                    break;
                 }
             }
         }

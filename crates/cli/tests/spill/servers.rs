@@ -1,10 +1,10 @@
 //! Real servers, which are killed in the middle.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::common::{finish, run_with, stats};
-use super::started::{Nbdkit, Redis};
+use super::started::{Nbdkit, Redis, cluster};
 use super::table::Table;
 use super::{LIMIT, MIB, alone, check, directory, number, on_file};
 
@@ -111,6 +111,43 @@ fn redis_holds_what_does_not_fit_and_no_key_is_left() {
     let stats = stats(&at.path().join("stats.json"));
     assert!(number(&stats["pages_spilled"]) > 10_000 && number(&stats["pages_fetched"]) > 5_000, "{stats:#}");
     assert_eq!(keys(), "0");
+}
+
+#[test]
+fn a_cluster_holds_what_does_not_fit_and_no_key_is_left() {
+    let _alone = alone();
+    let at = directory();
+    let servers = cluster(at.path());
+    let Some(mut table) = Table::start(at.path(), &servers[2].url, &LIMIT, "150", "64") else { return };
+    table.asked("touch 5000");
+    let keys = || servers.iter().map(|server| server.cli(&["DBSIZE"]).trim().parse().unwrap());
+    assert!(keys().all(|count: u32| count > 20));
+    table.asked("look");
+    let ended = table.end();
+    assert_eq!(ended.status, 0, "{}", ended.err);
+    check(at.path(), 64 * MIB, 50 * MIB);
+    assert_eq!(keys().sum::<u32>(), 0);
+}
+
+/// The run ends although what it has there can't be removed, and says where it is.
+#[test]
+fn a_server_that_is_stopped_holds_up_no_end() {
+    let _alone = alone();
+    let at = directory();
+    let (redis, nbd) = (Redis::start(at.path(), &[]), Nbdkit::start(at.path(), &["memory", "1G"]));
+    let start = |target| Table::start(at.path(), target, &LIMIT, "150", "64");
+    let (Some(on_redis), Some(on_nbd)) = (start(&redis.url), start(&nbd.uri)) else { return };
+    redis.stop_for_now(true);
+    nbd.stop_for_now(true);
+    let begin = Instant::now();
+    let ends = std::thread::spawn(|| on_nbd.end());
+    let ended = on_redis.end();
+    assert_eq!(ends.join().unwrap().status, 0);
+    assert!(ended.status == 0 && begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    redis.stop_for_now(false);
+    let (_, pattern) = ended.err.split_once("could not be deleted: keys ").expect(&ended.err);
+    let keys = redis.cli(&["KEYS", pattern.lines().next().unwrap()]);
+    assert!(keys.lines().count() > 100, "{}: {keys}", ended.err);
 }
 
 #[test]

@@ -61,6 +61,8 @@ pub(super) struct Class {
     state: UnsafeCell<State>,
     /// Slots that lie wholly in committed memory: readers look no further.
     pub(super) ready: AtomicU64,
+    /// How often generations have begun anew.
+    pub(super) wraps: AtomicU64,
     pub(super) segments: [AtomicPtr<u8>; SEGMENTS],
 }
 
@@ -278,7 +280,10 @@ impl<M: Memory> Locked<'_, M> {
 
     /// Never zero, and not soon the same again.
     pub(super) fn next_generation(&mut self) -> u16 {
-        self.generation = self.generation.checked_add(1).unwrap_or(1);
+        self.generation = self.generation.checked_add(1).unwrap_or_else(|| {
+            self.class.wraps.fetch_add(1, Ordering::Relaxed);
+            1
+        });
         self.generation
     }
 

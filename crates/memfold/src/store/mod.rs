@@ -447,6 +447,11 @@ impl<M: Memory> Store<M> {
         Some(())
     }
 
+    /// Grows before any reference can come to stand for another blob than the one it was made for: generations have begun anew in a class.
+    pub fn wraps(&self) -> u64 {
+        self.classes().map(|(_, class)| class.wraps.load(Ordering::Relaxed)).sum()
+    }
+
     /// Every class that has a description, with its number.
     fn classes(&self) -> impl Iterator<Item = (usize, &Class)> {
         self.classes_from(0)

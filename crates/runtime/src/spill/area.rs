@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! +-------------------------+---------------+---------------------------------------------+
-//! | Area                    | Post 0 .. 15  | buffer 0 | buffer 1 | ..                    |
+//! | Area                    | Post 0 .. 17  | buffer 0 | buffer 1 | ..                    |
 //! | key, doorbells, numbers |               | 256 KiB each, of which a batch may be less  |
 //! +-------------------------+---------------+---------------------------------------------+
 //!
@@ -23,9 +23,22 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use crate::shared::Shared;
 
 /// Posts, and buffers.
-pub const POSTS: usize = 16;
+pub const POSTS: usize = 18;
 /// Of these, so many are never taken for batches on their way out: who waits for memory goes first.
 pub const FOR_GETS: usize = 6;
+/// And so many are for forks and new programs alone: these need no tier, and must not wait for one.
+pub const FOR_CONTROL: usize = 2;
+
+/// What a post is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum For {
+    /// What nobody waits for.
+    Put,
+    /// A page that is waited for.
+    Get,
+    /// A fork, or a new program.
+    Control,
+}
 /// Bytes of a buffer, and of the largest batch.
 pub const BUFFER: usize = 256 << 10;
 /// The smallest batch.
@@ -124,6 +137,8 @@ pub struct Area {
     pub seal: AtomicU32,
     /// The most bytes of a batch.
     pub batch_bytes: AtomicU32,
+    /// So long a page is waited for, ns.
+    pub patience_ns: AtomicU64,
     /// For this run alone.
     pub key: [AtomicU64; 4],
     /// The questions.
@@ -141,6 +156,8 @@ pub struct Post {
     pub answer: AtomicU32,
     /// See [`kind`].
     pub batch: AtomicU64,
+    /// Since when the answer is waited for, ns of the system's monotonic clock.
+    pub since: AtomicU64,
     /// See [`kind`].
     pub from: AtomicU32,
     /// See [`kind`].
@@ -258,11 +275,15 @@ impl Area {
         is_free
     }
 
-    /// Takes a free post for `pid`; some are for gets alone.
-    pub fn take(&self, pid: u32, for_get: bool) -> Option<(usize, Word)> {
-        let last = if for_get { POSTS } else { POSTS - FOR_GETS };
-        // Gets begin with those that are theirs.
-        let mut numbers = (0..last).map(|number| if for_get { POSTS - 1 - number } else { number });
+    /// Takes a free post for `pid`; not all are for all.
+    pub fn take(&self, pid: u32, what: For) -> Option<(usize, Word)> {
+        let last = match what {
+            For::Put => POSTS - FOR_CONTROL - FOR_GETS,
+            For::Get => POSTS - FOR_CONTROL,
+            For::Control => POSTS,
+        };
+        // Those that have some for themselves begin with these.
+        let mut numbers = (0..last).map(|number| if what == For::Put { number } else { last - 1 - number });
         numbers.find_map(|number| {
             let post = &self.posts[number];
             let free = post.load();
@@ -288,11 +309,11 @@ mod tests {
     }
 
     #[test]
-    fn some_posts_are_left_for_gets() {
+    fn some_posts_are_left_for_who_waits() {
         // SAFETY: an area is made of atomic numbers.
         let area: Area = unsafe { core::mem::zeroed() };
-        let puts = core::iter::from_fn(|| area.take(7, false)).count();
-        let gets = core::iter::from_fn(|| area.take(7, true)).count();
-        assert_eq!((puts, gets), (POSTS - FOR_GETS, FOR_GETS));
+        let [puts, gets, controls] =
+            [For::Put, For::Get, For::Control].map(|what| core::iter::from_fn(|| area.take(7, what)).count());
+        assert_eq!((puts, gets, controls), (10, FOR_GETS, FOR_CONTROL));
     }
 }

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::*;
 
 use memfold::store::Tiered;
 
-use super::area::{self, Area, POSTS, Word, answer, kind};
+use super::area::{self, Area, For, POSTS, Word, answer, kind};
 use super::out::codec_of;
 use super::{FETCHERS, Spot, fill, free_post, post_silently, ring};
 use crate::fault::Handler;
@@ -149,7 +149,7 @@ impl Runtime {
         // Somebody will soon take the answer. More than that would keep others from asking.
         let area = self.spill.area().filter(|_| queue.count < FETCHERS);
         let asked = area.and_then(|area| {
-            let (post, taken) = area.take(self.pid.load(Relaxed), true)?;
+            let (post, taken) = area.take(self.pid.load(Relaxed), For::Get)?;
             self.ask_for(area, (post, taken), &found)
         });
         queue.push(Left { fault, begin, run, asked });
@@ -212,14 +212,15 @@ impl Runtime {
         let asked = match asked {
             Some(asked) => asked,
             None => {
-                let wanted = self.spots_at(page, most)?;
-                match self.take_post(area) {
-                    Some(taken) => {
+                let (wanted, begin) = (self.spots_at(page, most)?, sys::now_ns());
+                match self.take_post(area, For::Get, begin + area.patience_ns.load(Relaxed)) {
+                    Ok(taken) => {
                         let asked = self.ask_for(area, taken, &wanted)?;
+                        area.posts[asked.post % POSTS].since.store(begin, Relaxed);
                         ring(area);
                         asked
                     }
-                    None => return self.give_up(page, wanted.spots[0]?, wanted.number, None),
+                    Err(why) => return self.give_up(page, wanted.spots[0]?, wanted.number, why),
                 }
             }
         };

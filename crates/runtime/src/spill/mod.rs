@@ -27,7 +27,7 @@ use core::ffi::CStr;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-use area::{Area, POSTS, Post, Word, answer, kind, seal};
+use area::{Area, For, POSTS, Post, Word, answer, kind, seal};
 pub use batches::{Batches, Spot};
 pub use fetch::{Queue, fetcher};
 use memfold_spill::Sealer;
@@ -188,25 +188,28 @@ impl Runtime {
         self.spill.batches.release(spot.batch);
     }
 
-    /// Takes a post; waits for one if there is none. `None` if nobody is there who serves them.
-    fn take_post(&self, area: &'static Area) -> Option<(usize, Word)> {
-        let take = || area.take(self.pid.load(Relaxed), true);
+    /// Takes a post; waits for one if there is none, until a time. Else it says why: [`answer::AWAY`], or `None` if nobody is there who serves them.
+    fn take_post(&self, area: &'static Area, what: For, until: u64) -> Result<(usize, Word), Option<u32>> {
+        let take = || area.take(self.pid.load(Relaxed), what);
         if let Some(taken) = take() {
-            return Some(taken);
+            return Ok(taken);
         }
         area.waiting.fetch_add(1, SeqCst);
         let mut begin = sys::now_ns();
         let taken = loop {
             let seen = area.freed.load(SeqCst);
-            let taken = take();
-            if taken.is_some() {
-                break taken;
+            if let Some(taken) = take() {
+                break Ok(taken);
             }
             let _ = sys::futex_wait(&area.freed, seen, Some(LOOK_NS / 100), true);
-            if sys::now_ns() - begin > LOOK_NS {
-                begin = sys::now_ns();
+            let now = sys::now_ns();
+            if now > until {
+                break Err(Some(answer::AWAY));
+            }
+            if now - begin > LOOK_NS {
+                begin = now;
                 if is_left_alone(area) {
-                    break None;
+                    break Err(None);
                 }
             }
         };
@@ -262,7 +265,7 @@ impl Runtime {
     /// Asks something short that concerns the process as a whole.
     fn tell(&self, what: u32, batch: u64, from: u32) {
         let Some(area) = self.spill.area().filter(|area| area.server.load(Relaxed) != 0) else { return };
-        let Some((number, taken)) = self.take_post(area) else { return };
+        let Ok((number, taken)) = self.take_post(area, For::Control, u64::MAX) else { return };
         fill(&area.posts[number], what, batch, from, 0);
         if let Some((_, answered)) = self.ask(area, number, taken) {
             free_post(area, number, answered);
@@ -318,6 +321,7 @@ fn fill(post: &Post, what: u32, batch: u64, from: u32, len: usize) {
     post.kind.store(what, Relaxed);
     post.answer.store(answer::LATER, Relaxed);
     post.batch.store(batch, Relaxed);
+    post.since.store(sys::now_ns(), Relaxed);
     post.from.store(from, Relaxed);
     post.len.store(len as u32, Relaxed);
 }

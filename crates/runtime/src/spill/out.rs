@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::*;
 use memfold_codec::CodecId;
 use memfold_spill::Batch;
 
-use super::area::{self, Area, POSTS, Word, answer, kind};
+use super::area::{self, Area, For, POSTS, Word, answer, kind};
 use super::sparse::Sparse;
 use super::{Batches, Spot, fill, free_post, post_question};
 use crate::arena::Arena;
@@ -33,8 +33,6 @@ const LARGEST: usize = PAGE / 4 * 3;
 const MUCH: u64 = 64;
 /// Rounds for one batch at most: from the largest down to the smallest.
 const ROUNDS: usize = 24;
-/// A name may stand for another blob when 65,535 more have been made in its class of sizes. So an answer that comes after so many is not believed.
-const NAMES: u64 = 49_152;
 /// Blocks of the table that are looked at for one batch in vain, before something else is done.
 const LOOKS: usize = 512;
 
@@ -59,8 +57,8 @@ impl Item {
 /// A batch on its way.
 struct Sent {
     post: usize,
-    /// How many blobs the process had made when it was begun.
-    made: u64,
+    /// The store's [`wraps`](memfold::store::Store::wraps) when it was begun: after more a name may stand for another blob, and the answer is not believed.
+    wraps: u64,
     /// How the post was when it was taken.
     taken: Word,
     /// Where it is sealed: what others could write to meanwhile would be taken for right.
@@ -138,7 +136,7 @@ impl Sent {
     const fn none() -> Self {
         Sent {
             post: 0,
-            made: 0,
+            wraps: 0,
             taken: Word::NONE,
             room: core::ptr::null_mut(),
             batch: 0,
@@ -200,7 +198,7 @@ impl Runtime {
 
     /// Fills a batch and asks for it to be kept.
     fn send(&self, area: &'static Area, out: &mut Outgoing, number: usize, worker: &mut Worker) -> bool {
-        let Some((post, taken)) = area.take(self.pid.load(Relaxed), false) else { return false };
+        let Some((post, taken)) = area.take(self.pid.load(Relaxed), For::Put) else { return false };
         let batch = area.next_batch.fetch_add(1, Relaxed);
         let Some(index) = self.spill.batches.add(batch, &self.arena) else {
             free_post(area, post, taken);
@@ -210,7 +208,7 @@ impl Runtime {
         // SAFETY: memory of this batch's own, as large as a buffer, reached through the lock alone.
         let buffer = unsafe { core::slice::from_raw_parts_mut(out.sent[number].room, room) };
         let mut batch = Batch::new(batch, buffer);
-        let made = self.blobs_made();
+        let wraps = self.store().store().wraps();
         self.spill.still[number].set(0, u64::MAX);
         let (mut count, mut from) = (0, None);
         if out.sparse.is_answered(area) {
@@ -234,7 +232,7 @@ impl Runtime {
         // SAFETY: the post's buffer, within the mapping and as large; the post was taken, so nobody who keeps to the rules uses it.
         unsafe { core::ptr::copy_nonoverlapping(batch.bytes().as_ptr(), area.buffer(post), bytes) };
         let sent = &mut out.sent[number];
-        (sent.made, sent.bytes, sent.from) = (made, bytes, from);
+        (sent.wraps, sent.bytes, sent.from) = (wraps, bytes, from);
         (sent.post, sent.taken, sent.batch, sent.count, sent.is_used) = (post, taken, index, count, true);
         fill(&area.posts[post], kind::PUT, batch.number(), 0, bytes);
         post_question(area, post, taken);
@@ -343,12 +341,6 @@ impl Runtime {
         left
     }
 
-    /// How many blobs this process has put into its store, about.
-    fn blobs_made(&self) -> u64 {
-        let counters = &self.slot().counters;
-        counters.pages_compressed.load(Relaxed) + counters.pages_densified.load(Relaxed)
-    }
-
     /// Looks whether a batch was kept; then its blobs are freed. Returns whether there was an answer.
     fn take_answer(&self, area: &'static Area, sent: &mut Sent) -> bool {
         let post = &area.posts[sent.post % POSTS];
@@ -358,7 +350,7 @@ impl Runtime {
             return false;
         }
         // If somebody has scribbled there, nothing is known of it.
-        let is_young = self.blobs_made().wrapping_sub(sent.made) < NAMES;
+        let is_young = self.store().store().wraps() == sent.wraps;
         let kept = now == answered && post.answer.load(Relaxed) == answer::DONE && is_young;
         free_post(area, sent.post, answered);
         sent.is_used = false;
@@ -398,7 +390,7 @@ impl Runtime {
 
     /// Tells of batches that are not needed any more.
     fn tell_dead(&self, area: &'static Area) -> bool {
-        let Some((post, taken)) = area.take(self.pid.load(Relaxed), false) else { return false };
+        let Some((post, taken)) = area.take(self.pid.load(Relaxed), For::Put) else { return false };
         let buffer = area.buffer(post) as *mut u64;
         let count = self.spill.batches.bury(area::SMALLEST_BATCH / 8, |index, number| {
             // SAFETY: within the post's buffer, which was taken for this.

@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering::*;
 
 use memfold_spill::{Batch, blocks};
 
-use super::area::{self, Area, POSTS, Word, answer, kind, scarce};
+use super::area::{self, Area, For, POSTS, Word, answer, kind, scarce};
 use super::batches::Held;
 use super::out::{BLOCKS, Item};
 use super::{Spot, fill, free_post, post_question};
@@ -93,7 +93,7 @@ impl Runtime {
         if all <= most {
             return false;
         }
-        let Some((post, taken)) = area.take(self.pid.load(Relaxed), false) else { return false };
+        let Some((post, taken)) = area.take(self.pid.load(Relaxed), For::Put) else { return false };
         let Some(batch) = batches.hold_sparsest(&mut sparse.hand, LOOKS, part) else {
             free_post(area, post, taken);
             return false;
@@ -140,7 +140,8 @@ impl Runtime {
         if !items.iter().any(|item| is_moved(&item)) {
             return;
         }
-        let order = self.lock_order();
+        // Not as handlers do, who read messages meanwhile: nobody here would serve them.
+        let order = self.order.lock();
         if order.forking {
             return;
         }

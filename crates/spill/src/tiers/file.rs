@@ -35,7 +35,7 @@ type Buffer = Vec<Unit>;
 pub struct FileTier {
     file: File,
     name: String,
-    is_direct: bool,
+    is_direct: AtomicBool,
     makes_holes: AtomicBool,
     kept: Mutex<Kept>,
     buffers: Mutex<Vec<Buffer>>,
@@ -83,7 +83,7 @@ impl FileTier {
         Ok(FileTier {
             file,
             name: path.display().to_string(),
-            is_direct,
+            is_direct: AtomicBool::new(is_direct),
             makes_holes: AtomicBool::new(true),
             kept: Mutex::new(Kept { space: Space::new(most), batches: HashMap::new() }),
             buffers: Mutex::default(),
@@ -109,15 +109,37 @@ impl FileTier {
         self.with_buffer(bytes.len(), |buffer| {
             buffer[..bytes.len()].copy_from_slice(bytes);
             buffer[bytes.len()..].fill(0);
-            self.file.write_all_at(buffer, at)?;
+            match self.file.write_at(buffer, at) {
+                Ok(written) if written == buffer.len() => {}
+                // There was room for a part of it.
+                Ok(_) => return Err(io::ErrorKind::StorageFull.into()),
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) && self.is_direct() => {
+                    // It may be opened so, and refuses to work so.
+                    self.stop_direct();
+                    self.file.write_all_at(buffer, at)?;
+                }
+                Err(error) => return Err(error),
+            }
             self.forget(at, buffer.len(), true);
             Ok(())
         })
     }
 
+    fn is_direct(&self) -> bool {
+        self.is_direct.load(Relaxed)
+    }
+
+    /// From now on through the page cache, which is told to forget.
+    fn stop_direct(&self) {
+        self.is_direct.store(false, Relaxed);
+        let fd = self.file.as_raw_fd();
+        // SAFETY: the descriptor is open.
+        unsafe { libc::fcntl(fd, libc::F_SETFL, libc::fcntl(fd, libc::F_GETFL) & !libc::O_DIRECT) };
+    }
+
     /// Without direct I/O: what is in the page cache of that part need not be there.
     fn forget(&self, at: u64, bytes: usize, written: bool) {
-        if self.is_direct {
+        if self.is_direct() {
             return;
         }
         let (fd, at, bytes) = (self.file.as_raw_fd(), at as i64, bytes as i64);
@@ -154,10 +176,9 @@ impl Tier for FileTier {
         extent.first = locked(&self.kept).space.take(extent.units()).ok_or(Trouble::Full)?;
         if let Err(error) = self.write(extent.first, bytes) {
             self.free(extent);
-            return Err(match error.raw_os_error() {
-                Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => Trouble::Full,
-                _ => Trouble::Away(error.to_string()),
-            });
+            let is_full = error.kind() == io::ErrorKind::StorageFull
+                || matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG));
+            return Err(if is_full { Trouble::Full } else { Trouble::Away(error.to_string()) });
         }
         let before = locked(&self.kept).batches.insert(batch, extent);
         if let Some(before) = before {

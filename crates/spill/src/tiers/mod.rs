@@ -3,6 +3,7 @@
 //! All of them are used by several threads at once; what one call needs for itself (a connection, a buffer) it takes out of a pool
 //! and puts back when all went well.
 
+mod claim;
 mod file;
 mod nbd;
 mod redis;
@@ -27,6 +28,16 @@ pub trait Tier: Send + Sync {
 
     /// Asks whether it is there, and fit.
     fn probe(&self) -> Result<(), Trouble>;
+
+    /// Does what there is to be done now and then. Called every second at least while the tier answers.
+    fn tend(&self) -> Result<(), Trouble> {
+        Ok(())
+    }
+
+    /// Where batches that could not be deleted are found, by who wants to remove them; `None` if they need no care.
+    fn left_at(&self) -> Option<String> {
+        None
+    }
 
     /// What it holds, and how much it may.
     fn room(&self) -> Room;

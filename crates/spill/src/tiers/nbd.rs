@@ -1,15 +1,17 @@
 //! An export of an NBD server, over libnbd.
 //!
-//! Batches lie in it as in a file (see `file`), and are trimmed when they are deleted. libnbd is looked for when it is wanted; it knows the
+//! Batches lie in it as in a file (see `file`), behind the claim of the run (see `claim`), and are trimmed when they are deleted. libnbd is looked for when it is wanted; it knows the
 //! protocol, URIs and TLS. Of what it can do, only calls that end in time are used: a server that does not answer is left, and
-//! connected to anew. It may still do what it was told: units that were to be written or trimmed then are not used again, or a late
-//! request could hit another batch. Several connections are used if the server says that they see the same (multi-conn).
+//! connected to anew. Several connections are used if the server says that they see the same (multi-conn).
+//!
+//! Invariant: a request that was sent and not answered may still be done, at any time. The units that it was about are not used again, or it could hit another batch.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::claim::{self, Claim};
 use super::space::Space;
 use super::target::shown;
 use super::{BadTarget, Room, Terms, Tier, Trouble, locked};
@@ -17,6 +19,9 @@ use super::{BadTarget, Room, Terms, Tier, Trouble, locked};
 const UNIT: u64 = 4096;
 /// Connections at most.
 const CONNECTIONS: usize = 4;
+/// Bytes of a trim at most, and units from the first to the last batch of those that are trimmed together.
+const LONGEST_TRIM: u64 = 64 << 20;
+const AT_ONCE: u64 = (1 << 30) / UNIT;
 const LIBRARY: &str = "libnbd.so.0";
 
 /// See the module.
@@ -32,6 +37,7 @@ pub struct NbdTier {
     /// A connection was put back, or may be made.
     free: Condvar,
     kept: Mutex<Kept>,
+    claim: Mutex<Claim>,
 }
 
 struct Pool {
@@ -47,13 +53,40 @@ struct Kept {
     batches: HashMap<u64, (u64, u32)>,
 }
 
+/// Where a unit begins, behind the claim.
+fn byte_of(unit: u64) -> u64 {
+    (unit + 1) * UNIT
+}
+
+fn anothers() -> Trouble {
+    Trouble::Unfit("another run of memfold uses this export: each needs one of its own".into())
+}
+
+/// Why a request was not done.
+enum Failure {
+    /// It was not sent.
+    Unsent(Trouble),
+    /// The server has said why.
+    Refused(Trouble),
+    /// It was sent, and may still be done.
+    Unanswered(Trouble),
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Unsent(trouble) | Failure::Refused(trouble) | Failure::Unanswered(trouble) => trouble,
+        }
+    }
+}
+
 fn units(bytes: u32) -> u64 {
     u64::from(bytes).div_ceil(UNIT).max(1)
 }
 
 impl NbdTier {
-    /// An export that nobody else uses.
-    pub fn open(uri: &str, terms: Terms) -> Result<Self, BadTarget> {
+    /// An export that nobody else uses, for that run.
+    pub fn open(uri: &str, run: &str, terms: Terms) -> Result<Self, BadTarget> {
         let name = shown(uri);
         let bad = |why: &str| BadTarget(format!("{name}: {why}"));
         let uri = CString::new(uri).map_err(|_| bad("there is a zero byte in it"))?;
@@ -62,9 +95,12 @@ impl NbdTier {
             return Err(bad("the export can only be read; start the server without -r"));
         }
         let size = connection.size().map_err(|why| bad(&why))?;
-        let most = terms.most.unwrap_or(u64::MAX).min(size) / UNIT;
+        // The claim besides.
+        let most = (size / UNIT).saturating_sub(1).min(terms.most.unwrap_or(u64::MAX) / UNIT);
         if most == 0 {
-            return Err(bad("the export has less than 4096 bytes"));
+            return Err(bad(
+                "there is no room: the export, and --spill-limit, must have 8192 bytes at least",
+            ));
         }
         if connection.block_size(MINIMUM) > UNIT {
             return Err(bad("the server wants requests of more than 4096 bytes"));
@@ -75,7 +111,7 @@ impl NbdTier {
         };
         let can_trim = connection.ask(|lib| lib.can_trim);
         let most_connections = if connection.ask(|lib| lib.can_multi_conn) { CONNECTIONS } else { 1 };
-        Ok(NbdTier {
+        let tier = NbdTier {
             uri,
             deadline: terms.deadline,
             can_trim,
@@ -84,22 +120,82 @@ impl NbdTier {
             pool: Mutex::new(Pool { idle: vec![connection], made: 1, most: most_connections }),
             free: Condvar::new(),
             kept: Mutex::new(Kept { space: Space::new(most), batches: HashMap::new() }),
+            claim: Mutex::new(Claim::new(run)),
             name,
+        };
+        tier.claim().map_err(|why| BadTarget(format!("{}: {why}", tier.name)))?;
+        Ok(tier)
+    }
+
+    /// Makes the export this run's, if it is nobody's.
+    fn claim(&self) -> Result<(), Trouble> {
+        let begin = Instant::now();
+        let mut unit = vec![0; UNIT as usize];
+        self.read(0, &mut unit)?;
+        if let Some(found) = claim::found(&unit).map(str::to_owned) {
+            let mut now = unit.clone();
+            while begin.elapsed() < claim::STALE {
+                std::thread::sleep(claim::RENEW / 4);
+                self.read(0, &mut now)?;
+                match claim::found(&now) {
+                    None => break,
+                    Some(text) if text != found => return Err(anothers()),
+                    Some(_) => {}
+                }
+            }
+        }
+        self.renew(&mut locked(&self.claim))?;
+        std::thread::sleep(claim::SETTLE);
+        self.read(0, &mut unit)?;
+        if locked(&self.claim).is_anothers(&unit) { Err(anothers()) } else { Ok(()) }
+    }
+
+    fn renew(&self, claim: &mut Claim) -> Result<(), Trouble> {
+        let mut unit = vec![0; UNIT as usize];
+        claim.next(&mut unit);
+        self.write(0, &unit, Instant::now() + self.deadline)?;
+        claim.renewed = Instant::now();
+        Ok(())
+    }
+
+    /// Renews the claim if it is time for that.
+    fn keep_claim(&self) -> Result<(), Trouble> {
+        let mut claim = locked(&self.claim);
+        if claim.renewed.elapsed() < claim::RENEW {
+            return Ok(());
+        }
+        let mut unit = vec![0; UNIT as usize];
+        self.read(0, &mut unit)?;
+        if claim.is_anothers(&unit) {
+            return Err(anothers());
+        }
+        self.renew(&mut claim)
+    }
+
+    /// Reads what begins at a byte.
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Failure> {
+        self.with(Instant::now() + self.deadline, true, |connection, deadline| {
+            for (part, at) in into.chunks_mut(self.longest).zip((at..).step_by(self.longest)) {
+                // SAFETY: `with` drops a connection that did not answer, and the buffer outlives that.
+                unsafe { connection.read(part, at, deadline) }?;
+            }
+            Ok(())
         })
     }
 
-    /// Does something over a connection. One that failed is dropped before this returns, whatever the trouble was; if it had been idle, what
-    /// ended it may have been long ago, and it is done again over a new one.
+    /// Does something over a connection, and says of a failure whether it may still be done. What may be done twice is done again over a new connection if the one that was
+    /// cut had been idle: what cut it may have been long ago.
     fn with<R>(
         &self,
-        mut work: impl FnMut(&Connection, Instant) -> Result<R, Trouble>,
-    ) -> Result<R, Trouble> {
-        let deadline = Instant::now() + self.deadline;
+        deadline: Instant,
+        may_repeat: bool,
+        mut work: impl FnMut(&Connection, Instant) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
         loop {
-            let (connection, is_new) = self.connection(deadline)?;
+            let (connection, is_new) = self.connection(deadline).map_err(Failure::Unsent)?;
             let result = work(&connection, deadline);
             let mut pool = locked(&self.pool);
-            if result.is_ok() && connection.ask(|lib| lib.aio_is_ready) {
+            if matches!(result, Ok(_) | Err(Failure::Refused(_))) && connection.ask(|lib| lib.aio_is_ready) {
                 pool.idle.push(connection);
                 drop(pool);
                 self.free.notify_one();
@@ -111,7 +207,12 @@ impl NbdTier {
             drop(pool);
             drop((connection, idle));
             self.free.notify_all();
-            if is_new || Instant::now() >= deadline || !matches!(result, Err(Trouble::Away(_))) {
+            let again = match &result {
+                Err(Failure::Unsent(_)) => true,
+                Err(Failure::Unanswered(_)) => may_repeat,
+                Ok(_) | Err(Failure::Refused(_)) => false,
+            };
+            if is_new || !again || Instant::now() >= deadline {
                 return result;
             }
         }
@@ -122,7 +223,13 @@ impl NbdTier {
         let mut pool = locked(&self.pool);
         loop {
             if let Some(connection) = pool.idle.pop() {
-                return Ok((connection, false));
+                // One that was cut while nobody looked would take a request and never answer.
+                if connection.is_quiet() {
+                    return Ok((connection, false));
+                }
+                pool.made -= 1;
+                drop(connection);
+                continue;
             }
             if pool.made < pool.most {
                 pool.made += 1;
@@ -151,42 +258,61 @@ impl NbdTier {
         })
     }
 
-    /// Trims units, and then they are free.
-    fn free(&self, first: u64, bytes: u32) {
-        if self.can_trim {
-            let trim = |connection: &Connection, deadline: Instant| {
-                connection.trim(first * UNIT, units(bytes) * UNIT, deadline)
-            };
-            if let Err(Trouble::Away(_)) = self.with(trim) {
-                return;
+    /// Writes whole units, from a byte on. If that was not answered, they are nobody's any more.
+    fn write(&self, at: u64, padded: &[u8], deadline: Instant) -> Result<(), Failure> {
+        self.with(deadline, false, |connection, deadline| {
+            for (part, at) in padded.chunks(self.longest).zip((at..).step_by(self.longest)) {
+                // SAFETY: `with` drops a connection that did not answer, and `padded` outlives that.
+                unsafe { connection.write(part, at, deadline) }?;
             }
+            Ok(())
+        })
+    }
+
+    /// Trims units, which are free then.
+    fn trim(&self, first: u64, count: u64) -> Result<(), Failure> {
+        if !self.can_trim {
+            return Ok(());
         }
-        locked(&self.kept).space.give_back(first, units(bytes));
+        let deadline = Instant::now() + self.deadline;
+        let most = LONGEST_TRIM / UNIT;
+        for begin in (first..first + count).step_by(most as usize) {
+            let count = most.min(first + count - begin);
+            self.with(deadline, false, |connection, deadline| {
+                connection.trim(byte_of(begin), count * UNIT, deadline)
+            })?;
+        }
+        Ok(())
     }
 }
 
 impl Tier for NbdTier {
     fn put(&self, batch: u64, bytes: &[u8]) -> Result<(), Trouble> {
+        // If nobody has tended it for long, the export may be another's by now.
+        if locked(&self.claim).renewed.elapsed() > claim::STALE / 2 {
+            self.keep_claim()?;
+        }
+        let deadline = Instant::now() + self.deadline;
         let len = bytes.len() as u32;
-        let first = locked(&self.kept).space.take(units(len)).ok_or(Trouble::Full)?;
         let mut padded = bytes.to_vec();
         padded.resize((units(len) * UNIT) as usize, 0);
-        let written = self.with(|connection, deadline| {
-            for (part, at) in padded.chunks(self.longest).zip((first * UNIT..).step_by(self.longest)) {
-                // SAFETY: `with` drops a connection that failed, and `padded` outlives that.
-                unsafe { connection.write(part, at, deadline) }?;
+        let mut may_repeat = true;
+        let first = loop {
+            let first = locked(&self.kept).space.take(units(len)).ok_or(Trouble::Full)?;
+            match self.write(byte_of(first), &padded, deadline) {
+                Ok(()) => break first,
+                // Elsewhere.
+                Err(Failure::Unanswered(_)) if may_repeat && Instant::now() < deadline => may_repeat = false,
+                Err(Failure::Unanswered(trouble)) => return Err(trouble),
+                Err(Failure::Unsent(trouble) | Failure::Refused(trouble)) => {
+                    locked(&self.kept).space.give_back(first, units(len));
+                    return Err(trouble);
+                }
             }
-            Ok(())
-        });
-        if let Err(trouble) = written {
-            if !matches!(trouble, Trouble::Away(_)) {
-                locked(&self.kept).space.give_back(first, units(len));
-            }
-            return Err(trouble);
-        }
+        };
         let before = locked(&self.kept).batches.insert(batch, (first, len));
         if let Some((first, bytes)) = before {
-            self.free(first, bytes);
+            locked(&self.kept).space.give_back(first, units(bytes));
         }
         Ok(())
     }
@@ -199,32 +325,55 @@ impl Tier for NbdTier {
         let begin = u64::from(from) / UNIT * UNIT;
         let skip = (u64::from(from) - begin) as usize;
         let mut read = vec![0; (skip + into.len()).next_multiple_of(UNIT as usize)];
-        let at = first * UNIT + begin;
-        self.with(|connection, deadline| {
-            for (part, at) in read.chunks_mut(self.longest).zip((at..).step_by(self.longest)) {
-                // SAFETY: `with` drops a connection that failed, and `read` outlives that.
-                unsafe { connection.read(part, at, deadline) }?;
-            }
-            Ok(())
-        })?;
+        self.read(byte_of(first) + begin, &mut read)?;
         into.copy_from_slice(&read[skip..][..into.len()]);
         Ok(())
     }
 
+    /// Neighbours are trimmed together. What is not trimmed because the server can't be reached stays, and can be deleted later.
     fn delete(&self, batches: &[u64]) -> Result<(), Trouble> {
-        for batch in batches {
-            let kept = locked(&self.kept).batches.remove(batch);
-            if let Some((first, bytes)) = kept {
-                self.free(first, bytes);
+        let mut gone: Vec<(u64, u64, u32)> = {
+            let mut kept = locked(&self.kept);
+            let take = |batch: &u64| kept.batches.remove(batch).map(|(first, bytes)| (first, *batch, bytes));
+            batches.iter().filter_map(take).collect()
+        };
+        gone.sort_unstable();
+        let mut rest = gone.as_slice();
+        while let Some((begin, ..)) = rest.first() {
+            let (mut end, mut count) = (*begin, 0);
+            for (first, _, bytes) in rest.iter().take_while(|(first, ..)| *first <= *begin + AT_ONCE) {
+                if *first != end {
+                    break;
+                }
+                (end, count) = (end + units(*bytes), count + 1);
             }
+            let trimmed = self.trim(*begin, end - begin);
+            let mut kept = locked(&self.kept);
+            match trimmed {
+                // A server that refuses to trim has answered: nothing of it comes later.
+                Ok(()) | Err(Failure::Refused(_)) => kept.space.give_back(*begin, end - begin),
+                Err(Failure::Unanswered(trouble)) => {
+                    kept.batches
+                        .extend(rest[count..].iter().map(|(first, batch, bytes)| (*batch, (*first, *bytes))));
+                    return Err(trouble);
+                }
+                Err(Failure::Unsent(trouble)) => {
+                    kept.batches.extend(rest.iter().map(|(first, batch, bytes)| (*batch, (*first, *bytes))));
+                    return Err(trouble);
+                }
+            }
+            rest = &rest[count..];
         }
         Ok(())
     }
 
     fn probe(&self) -> Result<(), Trouble> {
-        let mut first = vec![0; UNIT as usize];
-        // SAFETY: `with` drops a connection that failed, and `first` outlives that.
-        self.with(|connection, deadline| unsafe { connection.read(&mut first, 0, deadline) })
+        self.read(0, &mut vec![0; UNIT as usize])?;
+        Ok(())
+    }
+
+    fn tend(&self) -> Result<(), Trouble> {
+        self.keep_claim()
     }
 
     fn room(&self) -> Room {
@@ -234,6 +383,18 @@ impl Tier for NbdTier {
 
     fn name(&self) -> &str {
         &self.name
+    }
+}
+
+impl Drop for NbdTier {
+    /// The export is nobody's any more.
+    fn drop(&mut self) {
+        let mut unit = vec![0; UNIT as usize];
+        let is_ours = self.read(0, &mut unit).is_ok() && !locked(&self.claim).is_anothers(&unit);
+        if is_ours && claim::found(&unit).is_some() {
+            unit.fill(0);
+            let _ = self.write(0, &unit, Instant::now() + self.deadline);
+        }
     }
 }
 
@@ -267,6 +428,7 @@ struct Library {
     get_errno: unsafe extern "C" fn() -> c_int,
     set_uri_allow_local_file: unsafe extern "C" fn(*mut Handle, bool) -> c_int,
     aio_connect_uri: unsafe extern "C" fn(*mut Handle, *const c_char) -> c_int,
+    aio_get_fd: unsafe extern "C" fn(*mut Handle) -> c_int,
     aio_is_ready: Ask,
     aio_is_connecting: Ask,
     is_read_only: Ask,
@@ -307,6 +469,7 @@ impl Library {
             get_errno: function!("get_errno"),
             set_uri_allow_local_file: function!("set_uri_allow_local_file"),
             aio_connect_uri: function!("aio_connect_uri"),
+            aio_get_fd: function!("aio_get_fd"),
             aio_is_ready: function!("aio_is_ready"),
             aio_is_connecting: function!("aio_is_connecting"),
             is_read_only: function!("is_read_only"),
@@ -395,15 +558,40 @@ impl Connection {
         if polled < 0 { Err(self.library.error()) } else { Ok(()) }
     }
 
+    /// Whether nothing has come that nobody has asked for: an end above all.
+    fn is_quiet(&self) -> bool {
+        // SAFETY: the handle is open.
+        let fd = unsafe { (self.library.aio_get_fd)(self.handle) };
+        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor is looked at, and not waited for.
+        self.ask(|lib| lib.aio_is_ready) && fd >= 0 && unsafe { libc::poll(&raw mut poll, 1, 0) } == 0
+    }
+
     /// Waits until a command is done.
-    fn finish(&self, cookie: i64, deadline: Instant) -> Result<(), Trouble> {
-        let Ok(cookie) = u64::try_from(cookie) else { return Err(self.trouble()) };
+    fn finish(&self, cookie: i64, deadline: Instant) -> Result<(), Failure> {
+        let Ok(cookie) = u64::try_from(cookie) else {
+            let trouble = self.trouble();
+            return Err(if self.ask(|lib| lib.aio_is_ready) {
+                Failure::Refused(trouble)
+            } else {
+                // It began to be sent, or the connection was cut before.
+                Failure::Unanswered(trouble)
+            });
+        };
         loop {
             // SAFETY: the handle is open, and the command is its own.
             match unsafe { (self.library.aio_command_completed)(self.handle, cookie) } {
-                0 => self.poll(deadline).map_err(Trouble::Away)?,
+                0 => self.poll(deadline).map_err(|why| Failure::Unanswered(Trouble::Away(why)))?,
                 1 => return Ok(()),
-                _ => return Err(self.trouble()),
+                _ => {
+                    let trouble = self.trouble();
+                    let is_ready = self.ask(|lib| lib.aio_is_ready);
+                    return Err(if is_ready {
+                        Failure::Refused(trouble)
+                    } else {
+                        Failure::Unanswered(trouble)
+                    });
+                }
             }
         }
     }
@@ -418,7 +606,7 @@ impl Connection {
 
     /// # Safety
     /// After an error the connection is dropped before the buffer: the library may still write there.
-    unsafe fn read(&self, into: &mut [u8], at: u64, deadline: Instant) -> Result<(), Trouble> {
+    unsafe fn read(&self, into: &mut [u8], at: u64, deadline: Instant) -> Result<(), Failure> {
         let (to, len) = (into.as_mut_ptr().cast(), into.len());
         // SAFETY: the buffer is there until the command is done, or the handle closed: passed on to the caller.
         let cookie = unsafe { (self.library.aio_pread)(self.handle, to, len, at, NOBODY, 0) };
@@ -427,14 +615,14 @@ impl Connection {
 
     /// # Safety
     /// As for `read`: the library may still read there.
-    unsafe fn write(&self, bytes: &[u8], at: u64, deadline: Instant) -> Result<(), Trouble> {
+    unsafe fn write(&self, bytes: &[u8], at: u64, deadline: Instant) -> Result<(), Failure> {
         let (from, len) = (bytes.as_ptr().cast(), bytes.len());
         // SAFETY: as for `read`.
         let cookie = unsafe { (self.library.aio_pwrite)(self.handle, from, len, at, NOBODY, 0) };
         self.finish(cookie, deadline)
     }
 
-    fn trim(&self, at: u64, bytes: u64, deadline: Instant) -> Result<(), Trouble> {
+    fn trim(&self, at: u64, bytes: u64, deadline: Instant) -> Result<(), Failure> {
         // SAFETY: the handle is open.
         let cookie = unsafe { (self.library.aio_trim)(self.handle, bytes, at, NOBODY, 0) };
         self.finish(cookie, deadline)

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use redis::cluster::{ClusterClient, ClusterConnection};
-use redis::{Client, Cmd, Connection, FromRedisValue, RedisError, RedisResult};
+use redis::{Client, Cmd, Connection, FromRedisValue, IntoConnectionInfo, RedisError, RedisResult};
 
 use super::target::shown;
 use super::{BadTarget, Room, Terms, Tier, Trouble, locked};
@@ -94,7 +94,7 @@ impl RedisTier {
         let mut last = String::from("no server is named");
         let mut found = None;
         for url in urls {
-            match Client::open(url.as_str()).and_then(|client| Ok((said(&client, terms.deadline)?, client))) {
+            match client(url).and_then(|client| Ok((said(&client, terms.deadline)?, client))) {
                 Ok(answered) => {
                     found = Some(answered);
                     break;
@@ -104,9 +104,10 @@ impl RedisTier {
         }
         let Some((said, client)) = found else { return Err(BadTarget(last)) };
         let client = if said.of("cluster_enabled") == "1" {
+            // The client tries a call up to three times.
             let client = ClusterClient::builder(urls.to_vec())
-                .connection_timeout(terms.deadline)
-                .response_timeout(terms.deadline)
+                .connection_timeout(terms.deadline / 3)
+                .response_timeout(terms.deadline / 3)
                 .retries(2)
                 .build()
                 .map_err(|error| bad(error.to_string()))?;
@@ -144,7 +145,7 @@ impl RedisTier {
             Kind::One(client) => unfit(client),
             Kind::Cluster(_, urls) => {
                 for master in masters(urls, self.deadline)? {
-                    let client = Client::open(master.as_str()).map_err(trouble)?;
+                    let client = client(&master).map_err(trouble)?;
                     unfit(&client).map_err(|why| match why {
                         Trouble::Unfit(why) => Trouble::Unfit(format!("{}: {why}", shown(&master))),
                         other => other,
@@ -180,18 +181,23 @@ impl RedisTier {
     /// Asks over a connection; one that failed is not used again. An idle one may have been closed by a server that started anew: then
     /// it is asked once more.
     fn ask<R: FromRedisValue>(&self, command: &Cmd) -> Result<R, Trouble> {
+        self.with_link(|link| link.ask(command))
+    }
+
+    fn with_link<R>(&self, mut work: impl FnMut(&mut Link) -> RedisResult<R>) -> Result<R, Trouble> {
         let mut tries = locked(&self.idle).len() + 1;
         loop {
             tries -= 1;
             let mut link = self.link().map_err(trouble)?;
-            match link.ask(command) {
+            match work(&mut link) {
                 Ok(answer) => {
                     locked(&self.idle).push(link);
                     return Ok(answer);
                 }
                 Err(error) if tries > 0 && error.is_connection_dropped() => {}
                 Err(error) => {
-                    if !error.is_io_error() {
+                    // After anything but a server's word nobody knows what comes next over it.
+                    if error.code().is_some() {
                         locked(&self.idle).push(link);
                     }
                     return Err(trouble(error));
@@ -232,13 +238,27 @@ impl Tier for RedisTier {
     }
 
     fn delete(&self, batches: &[u64]) -> Result<(), Trouble> {
-        let one = matches!(self.client, Kind::One(_));
-        for some in batches.chunks(if one { UNLINKS } else { 1 }) {
-            let mut command = redis::cmd("UNLINK");
-            some.iter().for_each(|batch| {
-                command.arg(self.key(*batch));
-            });
-            self.ask::<u64>(&command)?;
+        for some in batches.chunks(UNLINKS) {
+            match &self.client {
+                Kind::One(_) => {
+                    let mut command = redis::cmd("UNLINK");
+                    some.iter().for_each(|batch| {
+                        command.arg(self.key(*batch));
+                    });
+                    self.with_link(|link| link.ask::<u64>(&command))?;
+                }
+                // Keys lie on different servers: a command for each, sent together.
+                Kind::Cluster(..) => {
+                    let mut commands = redis::cluster::cluster_pipe();
+                    some.iter().for_each(|batch| {
+                        commands.cmd("UNLINK").arg(self.key(*batch)).ignore();
+                    });
+                    self.with_link(|link| match link {
+                        Link::Cluster(connection) => commands.query::<()>(connection),
+                        Link::One(_) => Ok(()),
+                    })?;
+                }
+            }
             let mut kept = locked(&self.kept);
             for batch in some {
                 let bytes = kept.batches.remove(batch).unwrap_or(0);
@@ -252,6 +272,10 @@ impl Tier for RedisTier {
         self.look()
     }
 
+    fn left_at(&self) -> Option<String> {
+        Some(format!("keys {}*", self.prefix))
+    }
+
     fn room(&self) -> Room {
         Room { used: locked(&self.kept).bytes, most: self.most }
     }
@@ -261,8 +285,16 @@ impl Tier for RedisTier {
     }
 }
 
+/// Of one that says no more of itself than it has to: each answer at the beginning has a time of its own, and nobody looks at these.
+fn client(url: &str) -> RedisResult<Client> {
+    let info = url.into_connection_info()?;
+    let settings = info.redis_settings().clone().set_skip_set_lib_name();
+    Client::open(info.set_redis_settings(settings))
+}
+
+/// The beginning (a connection, a password, a database) must not take a deadline for each step of it.
 fn connect(client: &Client, deadline: Duration) -> RedisResult<Connection> {
-    let connection = client.get_connection_with_timeout(deadline)?;
+    let connection = client.get_connection_with_timeout(deadline / 3)?;
     connection.set_read_timeout(Some(deadline))?;
     connection.set_write_timeout(Some(deadline))?;
     Ok(connection)
@@ -276,7 +308,7 @@ fn said(client: &Client, deadline: Duration) -> RedisResult<Said> {
 fn masters(urls: &[String], deadline: Duration) -> Result<Vec<String>, Trouble> {
     let mut last = Trouble::Away("no server of the cluster answers".into());
     for url in urls {
-        let nodes = Client::open(url.as_str())
+        let nodes = client(url)
             .and_then(|client| redis::cmd("CLUSTER").arg("NODES").query(&mut connect(&client, deadline)?));
         let nodes: String = match nodes {
             Ok(nodes) => nodes,
@@ -288,8 +320,11 @@ fn masters(urls: &[String], deadline: Duration) -> Result<Vec<String>, Trouble> 
         let who =
             url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')).map_or("", |(who, _)| who);
         let at = if who.is_empty() { "" } else { "@" };
-        let host = url.rsplit(['@', '/']).find(|part| !part.is_empty()).unwrap_or("");
-        let host = host.rsplit_once(':').map_or(host, |(host, _)| host);
+        let asked = client(url).map(|client| client.get_connection_info().addr().clone());
+        let host = match asked {
+            Ok(redis::ConnectionAddr::Tcp(host, _)) => host,
+            _ => String::new(),
+        };
         let of = |line: &str| {
             let mut words = line.split(' ').skip(1);
             let (address, flags) = (words.next()?, words.next()?);
@@ -299,7 +334,9 @@ fn masters(urls: &[String], deadline: Duration) -> Result<Vec<String>, Trouble> 
             }
             // ip:port@bus port, and a host's name perhaps. A server that does not know its own address says none.
             let (ip, port) = address.split('@').next()?.rsplit_once(':')?;
-            let ip = if ip.is_empty() { host } else { ip };
+            let ip = if ip.is_empty() { host.as_str() } else { ip };
+            let ip = ip.trim_matches(['[', ']']);
+            let ip = if ip.contains(':') { format!("[{ip}]") } else { ip.to_owned() };
             Some(format!("redis://{who}{at}{ip}:{port}"))
         };
         return Ok(nodes.lines().filter_map(of).collect());
@@ -310,6 +347,7 @@ fn masters(urls: &[String], deadline: Duration) -> Result<Vec<String>, Trouble> 
 fn trouble(error: RedisError) -> Trouble {
     match error.code() {
         Some("OOM") => Trouble::Full,
+        _ if error.is_timeout() => Trouble::Away("it does not answer in time".into()),
         _ => Trouble::Away(error.to_string()),
     }
 }

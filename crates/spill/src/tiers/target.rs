@@ -20,6 +20,17 @@ pub enum Target {
     Redis(Vec<String>),
 }
 
+/// As it may be shown: without passwords.
+impl fmt::Display for Target {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::File(path) => path.display().fmt(to),
+            Target::Nbd(uri) => to.write_str(&shown(uri)),
+            Target::Redis(urls) => to.write_str(&shown(urls.first().map_or("", String::as_str))),
+        }
+    }
+}
+
 /// Why a tier can't be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadTarget(pub String);
@@ -97,7 +108,7 @@ impl Target {
     pub fn open(&self, run: &str, terms: Terms) -> Result<Box<dyn Tier>, BadTarget> {
         Ok(match self {
             Target::File(path) => Box::new(FileTier::open(path, terms)?),
-            Target::Nbd(uri) => Box::new(NbdTier::open(uri, terms)?),
+            Target::Nbd(uri) => Box::new(NbdTier::open(uri, run, terms)?),
             Target::Redis(urls) => Box::new(RedisTier::open(urls, run, terms)?),
         })
     }
@@ -106,12 +117,13 @@ impl Target {
 /// A URL as it may be shown: without a password.
 pub(super) fn shown(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    // A password may have a slash in it; what a query says of files is no host.
+    let end = rest.find('?').unwrap_or(rest.len());
     match rest[..end].rsplit_once('@') {
-        Some((who, host)) => {
-            let user = who.split(':').next().unwrap_or("");
-            format!("{scheme}://{user}@{host}{}", &rest[end..])
-        }
+        Some((who, host)) => match who.split(':').next().unwrap_or("") {
+            "" => format!("{scheme}://{host}{}", &rest[end..]),
+            user => format!("{scheme}://{user}@{host}{}", &rest[end..]),
+        },
         None => url.to_owned(),
     }
 }
@@ -139,6 +151,7 @@ mod tests {
     #[test]
     fn passwords_are_not_shown() {
         assert_eq!(shown("redis://u:p@ss@h:1/2"), "redis://u@h:1/2");
+        assert_eq!(shown("redis://:p/a@h:1/2"), "redis://h:1/2");
         assert_eq!(shown("redis://h"), "redis://h");
         assert_eq!(shown("nbd+unix:///?socket=/a@b"), "nbd+unix:///?socket=/a@b");
     }

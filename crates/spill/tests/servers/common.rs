@@ -54,6 +54,72 @@ impl Cut {
     }
 }
 
+/// Between a tier and its server: once told, it takes what the client sends next, hangs up on him, and delivers it a second later.
+pub struct Late {
+    pub port: u16,
+    state: Arc<AtomicUsize>,
+}
+
+const PASSES: usize = 0;
+const HOLDS: usize = 1;
+const HELD: usize = 2;
+const DELIVERED: usize = 3;
+
+impl Late {
+    pub fn before(server: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state = Arc::new(AtomicUsize::new(PASSES));
+        let shared = state.clone();
+        std::thread::spawn(move || {
+            for near in listener.incoming() {
+                let (Ok(near), Ok(far)) = (near, TcpStream::connect(("127.0.0.1", server))) else { continue };
+                near.set_nodelay(true).unwrap();
+                far.set_nodelay(true).unwrap();
+                let back = (far.try_clone().unwrap(), near.try_clone().unwrap());
+                std::thread::spawn(move || pass(back.0, back.1, &AtomicUsize::new(usize::MAX)));
+                let state = shared.clone();
+                std::thread::spawn(move || pass_late(near, far, &state));
+            }
+        });
+        Late { port, state }
+    }
+
+    pub fn hold_back_one(&self) {
+        self.state.store(HOLDS, SeqCst);
+    }
+
+    pub fn wait_until_delivered(&self) {
+        super::started::until("what was held back", || self.state.load(SeqCst) == DELIVERED);
+    }
+}
+
+fn pass_late(mut near: TcpStream, mut far: TcpStream, state: &AtomicUsize) {
+    let mut buffer = vec![0; 1 << 20];
+    while let Ok(count @ 1..) = near.read(&mut buffer) {
+        if state.compare_exchange(HOLDS, HELD, SeqCst, SeqCst).is_err() {
+            if far.write_all(&buffer[..count]).is_err() {
+                break;
+            }
+            continue;
+        }
+        let mut all = buffer[..count].to_vec();
+        // The rest of the request.
+        near.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        while let Ok(count @ 1..) = near.read(&mut buffer) {
+            all.extend_from_slice(&buffer[..count]);
+        }
+        let _ = near.shutdown(Shutdown::Both);
+        std::thread::sleep(Duration::from_secs(1));
+        far.write_all(&all).unwrap();
+        // And the server's time to do it.
+        std::thread::sleep(Duration::from_millis(300));
+        state.store(DELIVERED, SeqCst);
+        return;
+    }
+    let _ = far.shutdown(Shutdown::Both);
+}
+
 fn pass(mut from: TcpStream, mut to: TcpStream, left: &AtomicUsize) {
     let mut buffer = [0; 1000];
     while let Ok(count @ 1..) = from.read(&mut buffer) {

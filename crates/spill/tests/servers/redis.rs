@@ -1,6 +1,5 @@
 //! The Redis tier with redis-server: alone, and three of them as a cluster.
 
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::common::*;
@@ -100,6 +99,34 @@ fn an_answer_that_comes_late_is_not_waited_for() {
     assert!(read(&*tier, 1, 0, 10_000).unwrap() == bytes(1, 10_000));
 }
 
+/// Over connections that are there, and over new ones, which begin with a password.
+#[test]
+fn nobody_waits_long_for_a_server_that_is_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Redis::start(directory.path(), &["--user", "fold", "on", ">secret", "~*", "+@all"]);
+    let short = terms(None, Duration::from_millis(600));
+    let url = format!("redis://fold:secret@127.0.0.1:{}/3", server.port);
+    let tier = url.parse::<Target>().unwrap().open("test", short).unwrap();
+    (0..8).for_each(|batch| tier.put(batch, &bytes(batch, 10_000)).unwrap());
+    server.stop_for_now(true);
+    for call in [
+        &(|| read(&*tier, 1, 0, 100).map(drop)) as &dyn Fn() -> Result<(), Trouble>,
+        &|| tier.put(9, &bytes(9, 10_000)),
+        &|| tier.delete(&[0, 2, 4, 6]),
+        &|| tier.probe(),
+    ] {
+        let begin = Instant::now();
+        let Err(Trouble::Away(why)) = call() else { panic!("it was done") };
+        assert!(why.contains("in time"), "{why}");
+        assert!(begin.elapsed() < Duration::from_millis(1500), "{:?}", begin.elapsed());
+    }
+    server.stop_for_now(false);
+    tier.delete(&[0, 2, 4, 6]).unwrap();
+    (1..8)
+        .step_by(2)
+        .for_each(|batch| assert!(read(&*tier, batch, 0, 10_000).unwrap() == bytes(batch, 10_000)));
+}
+
 #[test]
 fn a_connection_that_is_cut_is_made_anew() {
     let directory = tempfile::tempdir().unwrap();
@@ -117,30 +144,6 @@ fn a_connection_that_is_cut_is_made_anew() {
         tier.put(2, &bytes(2, 100_000)).unwrap();
         assert!(read(&*tier, 2, 0, 100_000).unwrap() == bytes(2, 100_000));
     }
-}
-
-/// Three masters, and no copy of anything.
-fn cluster(directory: &std::path::Path) -> Vec<Redis> {
-    let server = |number: usize| {
-        let own = directory.join(number.to_string());
-        std::fs::create_dir(&own).unwrap();
-        let timeout = ["--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no"];
-        Redis::start(&own, &[&["--cluster-enabled", "yes"][..], &timeout].concat())
-    };
-    let servers: Vec<_> = (0..3).map(server).collect();
-    let hosts = servers.iter().map(|server| format!("127.0.0.1:{}", server.port));
-    let made = Command::new("redis-cli")
-        .args(["--cluster", "create"])
-        .args(hosts)
-        .arg("--cluster-yes")
-        .stdout(Stdio::null())
-        .status()
-        .unwrap();
-    assert!(made.success());
-    until("the cluster", || {
-        servers.iter().all(|server| server.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok"))
-    });
-    servers
 }
 
 #[test]

@@ -18,6 +18,14 @@ impl Server {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+
+    /// Stops it, or lets it go on.
+    pub fn stop_for_now(&self, stops: bool) {
+        let signal = if stops { "-STOP" } else { "-CONT" };
+        assert!(Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap().success());
+        let stat = format!("/proc/{}/stat", self.0.id());
+        until(signal, || std::fs::read_to_string(&stat).unwrap().contains(") T") == stops);
+    }
 }
 
 impl Drop for Server {
@@ -61,7 +69,7 @@ impl Nbdkit {
         let mut all = vec!["--foreground", "--unix", socket.to_str().unwrap()];
         all.extend(words.iter().map(String::as_str));
         let server = Server::start("nbdkit", &all);
-        until("nbdkit", || socket.exists());
+        until("nbdkit", || std::os::unix::net::UnixStream::connect(socket).is_ok());
         server
     }
 
@@ -72,6 +80,10 @@ impl Nbdkit {
     pub fn restart(&mut self) {
         self.kill();
         self.server = Self::spawn(&self.socket, &self.words);
+    }
+
+    pub fn stop_for_now(&self, stops: bool) {
+        self.server.stop_for_now(stops);
     }
 }
 
@@ -110,9 +122,37 @@ impl Redis {
         self.server = Self::spawn(self.port, &self.words);
     }
 
+    pub fn stop_for_now(&self, stops: bool) {
+        self.server.stop_for_now(stops);
+    }
+
     pub fn cli(&self, words: &[&str]) -> String {
         cli(self.port, words)
     }
+}
+
+/// Three masters, and no copy of anything.
+pub fn cluster(directory: &Path) -> Vec<Redis> {
+    let server = |number: usize| {
+        let own = directory.join(number.to_string());
+        std::fs::create_dir(&own).unwrap();
+        let timeout = ["--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no"];
+        Redis::start(&own, &[&["--cluster-enabled", "yes"][..], &timeout].concat())
+    };
+    let servers: Vec<_> = (0..3).map(server).collect();
+    let hosts = servers.iter().map(|server| format!("127.0.0.1:{}", server.port));
+    let made = Command::new("redis-cli")
+        .args(["--cluster", "create"])
+        .args(hosts)
+        .arg("--cluster-yes")
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(made.success());
+    until("the cluster", || {
+        servers.iter().all(|server| server.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok"))
+    });
+    servers
 }
 
 /// What redis-cli answers.
