@@ -16,10 +16,14 @@
 //! - What does not open, or was put for somebody else, is never data.
 //! - A forked child has nothing of it, and takes no lock: its parent's threads may have held it.
 
+mod ahead;
+
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ahead::Ahead;
 
 use crate::batch::{BLOCK_HEAD, Batch, Sealer};
 use crate::engine::{Engine, Health};
@@ -103,6 +107,7 @@ struct Inner {
 pub struct Spilled {
     engine: Engine,
     inner: Arc<Inner>,
+    ahead: Mutex<Ahead>,
     sealer: Sealer,
     batch_bytes: usize,
 }
@@ -140,7 +145,7 @@ impl Spilled {
         told: impl Fn(&Health) + Send + Sync + 'static,
     ) -> io::Result<Self> {
         let engine = Engine::start(tier, patience, told)?;
-        Ok(Spilled { engine, inner: Arc::default(), sealer, batch_bytes })
+        Ok(Spilled { engine, inner: Arc::default(), ahead: Mutex::default(), sealer, batch_bytes })
     }
 
     /// Bytes of a batch, and of the longest block that can be put with [`Spilled::OVERHEAD`].
@@ -202,9 +207,9 @@ impl Spilled {
         (tables + lists) as u64 + Self::fixed_bytes(self.batch_bytes)
     }
 
-    /// Memory that batches of that size take at most.
+    /// Memory that batches of that size take at most, and what is read ahead of them.
     pub fn fixed_bytes(batch_bytes: usize) -> u64 {
-        ((UNACKNOWLEDGED + 1) * batch_bytes) as u64
+        ((UNACKNOWLEDGED + 1) * batch_bytes) as u64 + Ahead::MEMORY
     }
 
     /// Takes a block, and returns its number, which is less than 2^32; one that is longer than a batch finds no room. From now on it is kept, in memory or on the tier.
@@ -255,10 +260,10 @@ impl Spilled {
     pub fn get<'r>(&self, number: u64, owner: u64, room: &'r mut [u8]) -> Result<(u8, &'r [u8]), Trouble> {
         self.not_forked()?;
         let (tag, len) = loop {
-            let (entry, batch, memory) = {
+            let (entry, batch, end, memory) = {
                 let state = locked(&self.inner.state);
                 let (entry, kept) = state.find(number).ok_or(Trouble::Lost)?;
-                (entry, kept.number, (kept.stage != Stage::Away).then(|| kept.memory.clone()))
+                (entry, kept.number, kept.bytes, (kept.stage != Stage::Away).then(|| kept.memory.clone()))
             };
             let into = room.get_mut(..entry.len as usize).ok_or(Trouble::Lost)?;
             let read = match memory {
@@ -266,7 +271,7 @@ impl Spilled {
                     let from = memory.get(entry.offset as usize..).and_then(|rest| rest.get(..into.len()));
                     from.map(|from| into.copy_from_slice(from)).ok_or(Trouble::Lost)
                 }
-                None => self.engine.get(batch, entry.offset, into),
+                None => self.read(batch, entry.offset, into, end),
             };
             let opened = read.and_then(|()| {
                 let opened = self.sealer.open_first(batch, entry.offset, into);
@@ -285,6 +290,26 @@ impl Spilled {
             }
         };
         Ok((tag, &room[BLOCK_HEAD..BLOCK_HEAD + len]))
+    }
+
+    /// Reads a part of a batch that has `end` bytes, and what follows if that is likely to be wanted next.
+    fn read(&self, batch: u64, from: u32, into: &mut [u8], end: u32) -> Result<(), Trouble> {
+        let plan = {
+            let mut ahead = locked(&self.ahead);
+            if ahead.take(batch, from, into) {
+                return Ok(());
+            }
+            ahead.plan(batch, from, into.len(), end)
+        };
+        if plan.len > into.len() {
+            let mut bytes = vec![0; plan.len];
+            if self.engine.try_get(batch, from, &mut bytes).is_ok() {
+                into.copy_from_slice(&bytes[..into.len()]);
+                locked(&self.ahead).keep(&plan, from, bytes);
+                return Ok(());
+            }
+        }
+        self.engine.get(batch, from, into)
     }
 
     /// A block is not needed any more. Returns the bytes of its payload, if there was one.

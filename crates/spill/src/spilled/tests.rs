@@ -235,3 +235,27 @@ fn what_the_tier_has_changed_is_lost_and_no_data() {
     assert_ne!(set.spilled.stamp(numbers[3]), before);
     assert_eq!(set.put(8, BATCH), Err(Trouble::Full), "it is larger than a batch");
 }
+
+/// Blocks that were put in a sequence and are read in one: few reads of the tier, and each block as it was.
+#[test]
+fn a_sequence_is_read_ahead() {
+    let set = set();
+    let numbers: Vec<u64> = (0..600).map(|owner| set.put(owner, 1000).unwrap()).collect();
+    set.until(|set| set.on_tier() > 570 << 10);
+    let reads = || set.spilled.engine.counters().got.load(Relaxed);
+    let read_all = |step: usize| {
+        let before = reads();
+        for (owner, number) in numbers.iter().enumerate().step_by(step) {
+            assert!(set.get(*number, owner as u64).unwrap() == bytes(owner as u64, 1000));
+        }
+        reads() - before
+    };
+    assert!(read_all(1) < 60);
+    numbers.iter().skip(1).step_by(3).for_each(|number| assert!(set.spilled.free(*number).is_some()));
+    assert!(read_all(3) < 60);
+    let before = reads();
+    for at in (0..600).map(|step| step * 217 % 600).filter(|at| at % 3 != 1) {
+        assert!(set.get(numbers[at], at as u64).unwrap() == bytes(at as u64, 1000));
+    }
+    assert!(reads() - before > 300, "nothing is read ahead for one who jumps");
+}
