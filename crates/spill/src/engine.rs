@@ -319,40 +319,50 @@ impl Inner {
                 rest.into_iter().for_each(|put| (put.done)(Err(Trouble::Away("the run ends".into()))));
                 return;
             }
-            let Some(put) = queue.puts.pop_front() else {
+            if queue.puts.is_empty() {
                 queue = wait(&self.work, queue, LATEST);
                 continue;
-            };
+            }
+            let count = queue.puts.len().min(self.tier.puts_at_once());
+            let puts: Vec<Put> = queue.puts.drain(..count).collect();
             drop(queue);
-            let result = self.put(put.batch, &put.bytes);
-            (put.done)(result);
+            let results = self.put(&puts);
+            for (put, result) in puts.into_iter().zip(results) {
+                (put.done)(result);
+            }
             queue = locked(&self.queue);
         }
     }
 
-    fn put(&self, batch: u64, bytes: &[u8]) -> Result<(), Trouble> {
-        match &locked(&self.health).0 {
-            Health::Open => {}
-            Health::Full => return Err(Trouble::Full),
-            Health::Away(why) => return Err(Trouble::Away(why.clone())),
-            Health::Unfit(why) => return Err(Trouble::Unfit(why.clone())),
+    fn put(&self, puts: &[Put]) -> Vec<Result<(), Trouble>> {
+        let why = match &locked(&self.health).0 {
+            Health::Open => None,
+            Health::Full => Some(Trouble::Full),
+            Health::Away(why) => Some(Trouble::Away(why.clone())),
+            Health::Unfit(why) => Some(Trouble::Unfit(why.clone())),
+        };
+        if let Some(why) = why {
+            return puts.iter().map(|_| Err(why.clone())).collect();
         }
-        let result = self.tier.put(batch, bytes);
-        match &result {
-            Ok(()) => {
-                self.counters.put.fetch_add(1, Relaxed);
-                self.counters.put_bytes.fetch_add(bytes.len() as u64, Relaxed);
-                self.has_written.store(true, Relaxed);
-            }
-            Err(trouble) => {
-                self.note(trouble);
-                if matches!(trouble, Trouble::Away(_)) {
-                    // It may have come there all the same.
-                    locked(&self.queue).deletes.push(batch);
+        let all: Vec<(u64, &[u8])> = puts.iter().map(|put| (put.batch, put.bytes.as_slice())).collect();
+        let results = self.tier.put_all(&all);
+        for ((batch, bytes), result) in all.iter().zip(&results) {
+            match result {
+                Ok(()) => {
+                    self.counters.put.fetch_add(1, Relaxed);
+                    self.counters.put_bytes.fetch_add(bytes.len() as u64, Relaxed);
+                    self.has_written.store(true, Relaxed);
+                }
+                Err(trouble) => {
+                    self.note(trouble);
+                    if matches!(trouble, Trouble::Away(_)) {
+                        // It may have come there all the same.
+                        locked(&self.queue).deletes.push(*batch);
+                    }
                 }
             }
         }
-        result
+        results
     }
 
     /// The thread that asks a tier that is away, and deletes.

@@ -20,6 +20,16 @@ pub trait Tier: Send + Sync {
     /// Keeps a batch under a number, and returns when it is kept.
     fn put(&self, batch: u64, bytes: &[u8]) -> Result<(), Trouble>;
 
+    /// As `put`, of several: each with its result.
+    fn put_all(&self, batches: &[(u64, &[u8])]) -> Vec<Result<(), Trouble>> {
+        batches.iter().map(|(batch, bytes)| self.put(*batch, bytes)).collect()
+    }
+
+    /// So many are best put with one `put_all`, if there are so many.
+    fn puts_at_once(&self) -> usize {
+        1
+    }
+
     /// Fills `into` with what stands from `from` on in a batch, for which `put` has returned and `delete` was not called.
     fn get(&self, batch: u64, from: u32, into: &mut [u8]) -> Result<(), Trouble>;
 

@@ -23,6 +23,8 @@ use super::{BadTarget, Room, Terms, Tier, Trouble, locked};
 const LOOK: Duration = Duration::from_secs(5);
 /// Keys that are removed with one message.
 const UNLINKS: usize = 64;
+/// Batches that are sent without waiting for an answer between.
+const PIPELINED: usize = 4;
 
 /// See the module.
 pub struct RedisTier {
@@ -206,6 +208,43 @@ impl RedisTier {
         }
     }
 
+    fn has_room(&self, bytes: usize) -> Result<(), Trouble> {
+        if locked(&self.kept).bytes + bytes as u64 > self.most { Err(Trouble::Full) } else { Ok(()) }
+    }
+
+    fn set(&self, batch: u64, bytes: &[u8]) -> Cmd {
+        let mut command = redis::cmd("SET");
+        command.arg(self.key(batch)).arg(bytes);
+        command
+    }
+
+    fn note_kept(&self, batch: u64, bytes: usize) {
+        let mut kept = locked(&self.kept);
+        let before = kept.batches.insert(batch, bytes as u32).unwrap_or(0);
+        kept.bytes = kept.bytes + bytes as u64 - u64::from(before);
+    }
+
+    /// Sends one after the other over one connection, and looks at the answers afterwards.
+    fn pipeline(&self, batches: &[(u64, &[u8])]) -> Result<Vec<Result<(), Trouble>>, Trouble> {
+        self.look_again()?;
+        self.has_room(batches.iter().map(|(_, bytes)| bytes.len()).sum())?;
+        let mut commands = redis::pipe();
+        commands.ignore_errors();
+        batches.iter().for_each(|(batch, bytes)| {
+            commands.add_command(self.set(*batch, bytes));
+        });
+        let answers = self.with_link(|link| match link {
+            Link::One(connection) => commands.query::<Vec<RedisResult<()>>>(connection),
+            Link::Cluster(_) => Ok(Vec::new()),
+        })?;
+        let of = |((batch, bytes), answer): (&(u64, &[u8]), RedisResult<()>)| {
+            answer.map_err(trouble)?;
+            self.note_kept(*batch, bytes.len());
+            Ok(())
+        };
+        Ok(batches.iter().zip(answers).map(of).collect())
+    }
+
     fn key(&self, batch: u64) -> String {
         format!("{}{batch:x}", self.prefix)
     }
@@ -214,14 +253,23 @@ impl RedisTier {
 impl Tier for RedisTier {
     fn put(&self, batch: u64, bytes: &[u8]) -> Result<(), Trouble> {
         self.look_again()?;
-        if locked(&self.kept).bytes + bytes.len() as u64 > self.most {
-            return Err(Trouble::Full);
-        }
-        self.ask::<()>(redis::cmd("SET").arg(self.key(batch)).arg(bytes))?;
-        let mut kept = locked(&self.kept);
-        let before = kept.batches.insert(batch, bytes.len() as u32).unwrap_or(0);
-        kept.bytes = kept.bytes + bytes.len() as u64 - u64::from(before);
+        self.has_room(bytes.len())?;
+        self.ask::<()>(&self.set(batch, bytes))?;
+        self.note_kept(batch, bytes.len());
         Ok(())
+    }
+
+    fn put_all(&self, batches: &[(u64, &[u8])]) -> Vec<Result<(), Trouble>> {
+        if batches.len() < 2 || matches!(self.client, Kind::Cluster(..)) {
+            return batches.iter().map(|(batch, bytes)| self.put(*batch, bytes)).collect();
+        }
+        let failed = |trouble: Trouble| batches.iter().map(|_| Err(trouble.clone())).collect();
+        self.pipeline(batches).unwrap_or_else(failed)
+    }
+
+    /// In a cluster they go to different servers.
+    fn puts_at_once(&self) -> usize {
+        if matches!(self.client, Kind::Cluster(..)) { 1 } else { PIPELINED }
     }
 
     fn get(&self, batch: u64, from: u32, into: &mut [u8]) -> Result<(), Trouble> {

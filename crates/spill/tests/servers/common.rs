@@ -168,8 +168,15 @@ pub fn exercise(tier: &dyn Tier, steps: usize) {
                     match (what, chosen) {
                         (0..3, _) | (_, None) => {
                             let (batch, len) = (thread << 32 | step, 1 + which % (128 << 10));
-                            tier.put(batch, &bytes(batch, len)).unwrap();
-                            kept.insert(batch, len);
+                            // One, or some at once.
+                            let count = if what == 0 { 1 + step % 5 } else { 1 };
+                            let all: Vec<_> = (0..count)
+                                .map(|nth| (batch | nth << 24, bytes(batch | nth << 24, len)))
+                                .collect();
+                            let some: Vec<_> =
+                                all.iter().map(|(batch, bytes)| (*batch, bytes.as_slice())).collect();
+                            assert_eq!(tier.put_all(&some), vec![Ok(()); some.len()]);
+                            kept.extend(all.iter().map(|(batch, _)| (*batch, len)));
                         }
                         (3, Some(batch)) => {
                             tier.delete(&[batch]).unwrap();

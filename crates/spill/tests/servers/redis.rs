@@ -65,6 +65,24 @@ fn a_full_server_is_full() {
     until("room", || tier.put(full, &bytes(full, 256 << 10)).is_ok());
 }
 
+/// Of those that are sent together each has an answer of its own.
+#[test]
+fn of_several_at_once_some_may_be_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Redis::start(directory.path(), &["--maxmemory", "8mb"]);
+    let tier = open(&server.url);
+    let all: Vec<_> = (0..40).map(|batch| (batch, bytes(batch, 256 << 10))).collect();
+    let some: Vec<_> = all.iter().map(|(batch, bytes)| (*batch, bytes.as_slice())).collect();
+    let results = tier.put_all(&some);
+    let kept = results.iter().position(|result| *result == Err(Trouble::Full)).unwrap();
+    assert!(kept > 10 && results[..kept].iter().all(Result::is_ok), "{results:?}");
+    for (batch, result) in results.iter().enumerate() {
+        let read = read(&*tier, batch as u64, 0, 256 << 10);
+        assert!(if result.is_ok() { read.unwrap() == all[batch].1 } else { read == Err(Trouble::Lost) });
+    }
+    assert_eq!(tier.room().used, (results.iter().flatten().count() as u64) << 18);
+}
+
 #[test]
 fn a_server_that_forgets_says_lost_and_never_zeros() {
     let directory = tempfile::tempdir().unwrap();
@@ -143,6 +161,13 @@ fn a_connection_that_is_cut_is_made_anew() {
         assert!(read(&*tier, 1, 0, 100_000).unwrap() == bytes(1, 100_000));
         tier.put(2, &bytes(2, 100_000)).unwrap();
         assert!(read(&*tier, 2, 0, 100_000).unwrap() == bytes(2, 100_000));
+        let (one, other) = (bytes(3, 100_000), bytes(4, 100_000));
+        let both = [(3, &one[..]), (4, &other[..])];
+        cut.after(100_000 + bytes_more);
+        assert!(matches!(tier.put_all(&both)[..], [Err(Trouble::Away(_)), Err(Trouble::Away(_))]));
+        cut.after(usize::MAX);
+        assert_eq!(tier.put_all(&both), [Ok(()), Ok(())]);
+        assert!(read(&*tier, 3, 0, 100_000).unwrap() == one && read(&*tier, 4, 0, 100_000).unwrap() == other);
     }
 }
 
