@@ -85,6 +85,8 @@ test-spill: build ## the tiers that spilled blocks go to, with real servers: nbd
 	@nbdkit --version && redis-server --version
 	cargo test --profile tests --quiet -p memfold-spill --features servers --test servers
 	MEMFOLD_PRELOAD_LIB=$(abspath $(PRELOAD)) cargo test --profile tests --quiet -p memfold-cli --features servers --test spill
+	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
+	scripts/torture-spill.sh $(MEMFOLD) $(TORTURE)/torture 24
 
 soak-disk: build plugin ## the same for longer, with PostgreSQL and Btrfs
 	@scripts/setup.sh packages nbdkit btrfs-progs $$($(PYTHON) tests/disk/run.py --soak --missing-packages)

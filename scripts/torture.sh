@@ -5,8 +5,9 @@
 #
 # What is spilled goes to /var/tmp, or to what SPILL_TO names.
 #
-# usage: torture.sh MEMFOLD TORTURE SECONDS [quick]     SECONDS in all
+# usage: torture.sh MEMFOLD TORTURE SECONDS [quick|spill]     SECONDS in all
 #
+# `spill` runs those alone that spill.
 # `quick` runs some of the cases one by one as well, so that a failure in one
 # of them is seen alone.
 set -u
@@ -14,14 +15,17 @@ memfold=$1 torture=$2 seconds=$3
 passed=0 failed=0
 
 # limit, memory of the torture program, threads, options of memfold
-rows="96M 128M 4
+rows="40M 160M 3 --spill ${SPILL_TO:-/var/tmp}
+1G 96M 3 --paranoid --spill ${SPILL_TO:-/var/tmp}"
+if [ "${4:-}" != spill ]; then
+    rows="96M 128M 4
 64M 128M 2
 56M 96M 6
 128M 160M 3
 96M 128M 4 --paranoid
 1G 128M 3 --proactive=0.1 --stall=50%
-40M 160M 3 --spill ${SPILL_TO:-/var/tmp}
-1G 96M 3 --paranoid --spill ${SPILL_TO:-/var/tmp}"
+$rows"
+fi
 if [ "${4:-}" = quick ]; then
     for case in malloc madvise random protect shared threads io context signals spawn exec brk code filemap eintr fuse daemon,random; do
         rows="$rows
