@@ -1,5 +1,6 @@
 //! What a run comes to: the JSON object of `--stats`, and the closing line.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use memfold_runtime::shared::{self, Shared};
@@ -106,7 +107,7 @@ pub struct Stats {
 }
 
 /// Times of faults in microseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Serialize)]
 pub struct FaultTimes {
     /// Half took at most so long.
     pub p50: Option<f64>,
@@ -153,7 +154,7 @@ impl Stats {
             compression_ratio: (payload > 0).then(|| evicted as f64 / payload as f64),
             pages_compressed: count("pages_compressed"),
             pages_faulted: count("pages_faulted"),
-            fault_us: fault_times(shared),
+            fault_us: fault_times(&shared.fault_histogram, &shared.fault_max_ns),
             processes: shared.processes.load(Relaxed) + seen.unmanaged,
             command: command.to_vec(),
             signal: match ending {
@@ -281,10 +282,11 @@ fn cpu_seconds(who: UsageWho) -> (f64, f64) {
     })
 }
 
-fn fault_times(shared: &Shared) -> FaultTimes {
-    let counts: Vec<u64> = shared.fault_histogram.iter().map(|bucket| bucket.load(Relaxed)).collect();
+/// Of a histogram that counts by [`shared::bucket_of`], and the longest, ns.
+pub fn fault_times(histogram: &[AtomicU64], longest: &AtomicU64) -> FaultTimes {
+    let counts: Vec<u64> = histogram.iter().map(|bucket| bucket.load(Relaxed)).collect();
     let all: u64 = counts.iter().sum();
-    let longest = shared.fault_max_ns.load(Relaxed);
+    let longest = longest.load(Relaxed);
     let longest_us = (all > 0).then_some(longest as f64 / 1000.0);
     FaultTimes {
         p50: quantile_us(&counts, longest, 0.5),

@@ -16,11 +16,6 @@ use crate::mounts::Mounts;
 use crate::runtime::Runtime;
 use crate::sys::{self, Fd, o};
 
-#[cfg(target_arch = "x86_64")]
-const DIRECT: u32 = 0o40000;
-#[cfg(target_arch = "aarch64")]
-const DIRECT: u32 = 0o200000;
-
 /// How the names of files begin that the kernel keeps in memory.
 const INTERNAL: [&[u8]; 6] =
     [b"/memfd:", b"/dev/zero (deleted)", b"/anon_hugepage", b"/SYSV", b"/dmabuf:", b"/[aio]"];
@@ -82,7 +77,7 @@ impl Runtime {
         let length = sys::read(info, &mut text).unwrap_or(0);
         sys::close(info);
         let Some((flags, mount)) = parse(&text[..length]) else { return false };
-        if flags & DIRECT != 0 {
+        if flags & o::DIRECT as u32 != 0 {
             return true;
         }
         // Files of the kernel's own have no mount that is listed. Others may come from where this process can't look.
@@ -120,7 +115,7 @@ mod tests {
         assert!(!RUNTIME.pins_seen.load(Relaxed));
         // Not every file system knows direct I/O; where it does, it must be seen.
         let path = std::ffi::CString::new(std::env::current_exe().unwrap().to_str().unwrap()).unwrap();
-        if let Ok(fd) = sys::open(&path, o::RDONLY | DIRECT as i32) {
+        if let Ok(fd) = sys::open(&path, o::RDONLY | o::DIRECT) {
             RUNTIME.look_for_pins(&mut mounts);
             assert!(RUNTIME.pins_seen.load(Relaxed));
             sys::close(fd);

@@ -138,6 +138,8 @@ pub struct Runtime {
     pub threaded: AtomicBool,
     /// The process may use two CPUs, and no more.
     pub two_cpus: AtomicBool,
+    /// The process may use several CPUs: one of them may be kept awake for a while.
+    pub may_keep_awake: AtomicBool,
     /// When the last fault on a page that was away was served.
     pub served_ns: AtomicU64,
     /// Until then the compressor leaves an idle CPU idle.
@@ -300,6 +302,7 @@ impl Runtime {
             moving: AtomicU32::new(0),
             threaded: AtomicBool::new(false),
             two_cpus: AtomicBool::new(false),
+            may_keep_awake: AtomicBool::new(false),
             served_ns: AtomicU64::new(0),
             sleep_until_ns: AtomicU64::new(0),
             sleeps: AtomicBool::new(false),

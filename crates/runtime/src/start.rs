@@ -134,6 +134,7 @@ impl Runtime {
             self.set_uffd(None);
         }
         self.follow.close();
+        self.spill.direct.close();
     }
 }
 

@@ -32,6 +32,7 @@ impl Errno {
 /// Result of a system call.
 pub type Result<T> = core::result::Result<T, Errno>;
 
+pub mod aio;
 pub mod nr;
 
 /// Makes a system call.
@@ -121,7 +122,14 @@ pub mod o {
     pub const RDWR: i32 = 2;
     pub const NONBLOCK: i32 = 0o4000;
     pub const CLOEXEC: i32 = 0o2000000;
+    #[cfg(target_arch = "x86_64")]
     pub const DIRECTORY: i32 = 0o200000;
+    #[cfg(target_arch = "aarch64")]
+    pub const DIRECTORY: i32 = 0o40000;
+    #[cfg(target_arch = "x86_64")]
+    pub const DIRECT: i32 = 0o40000;
+    #[cfg(target_arch = "aarch64")]
+    pub const DIRECT: i32 = 0o200000;
 }
 
 /// Closes a descriptor.
@@ -365,6 +373,8 @@ pub struct FileInfo {
     pub is_regular: bool,
     /// The mount it was opened on (Linux 5.8).
     pub mount: Option<u64>,
+    /// Its number in its file system, and that one's device.
+    pub id: (u64, u64),
 }
 
 /// Of the file `name` in a directory, or of the open file itself if the name is empty.
@@ -372,16 +382,21 @@ pub fn file_info(directory: Fd, name: &CStr) -> Result<FileInfo> {
     const EMPTY_PATH: usize = 0x1000;
     const DONT_SYNC: usize = 0x4000;
     const TYPE: usize = 1;
+    const NUMBER: usize = 0x100;
     const MOUNT: usize = 0x1000;
     let mut info = [0u64; 32];
     let flags = DONT_SYNC | if name.is_empty() { EMPTY_PATH } else { 0 };
     let (name, into) = (name.as_ptr() as usize, info.as_mut_ptr() as usize);
     // SAFETY: the kernel's structure is 256 bytes.
-    unsafe { syscall(nr::STATX, [directory.0 as usize, name, flags, TYPE | MOUNT, into, 0]) }?;
-    // The mode is 16 bits at offset 28, the mount's id 64 bits at 144.
+    unsafe { syscall(nr::STATX, [directory.0 as usize, name, flags, TYPE | NUMBER | MOUNT, into, 0]) }?;
+    // The mode is 16 bits at offset 28, its number 64 at 32, the device twice 32 at 136, the mount's id 64 at 144.
     let mode = (info[3] >> 32) as u16;
     let known = info[0] as u32 as usize & MOUNT != 0;
-    Ok(FileInfo { is_regular: mode & 0o170000 == 0o100000, mount: known.then_some(info[18]) })
+    Ok(FileInfo {
+        is_regular: mode & 0o170000 == 0o100000,
+        mount: known.then_some(info[18]),
+        id: (info[4], info[17]),
+    })
 }
 
 /// One descriptor to poll.

@@ -422,6 +422,7 @@ impl Keeper {
         let cpus = sched::allowed_cpus();
         let numbers = (0..1024).filter(|cpu| cpus[cpu / 64] >> (cpu % 64) & 1 != 0);
         runtime.two_cpus.store(self.cpus == 2, Relaxed);
+        runtime.may_keep_awake.store(self.cpus > 1, Relaxed);
         let fetchers = if runtime.spill.area().is_some() { FETCHERS } else { 0 };
         // The other half of the CPUs runs those who fault, and compressors: see `follow.rs`.
         let handlers = (self.cpus as usize / 2).clamp(1, HANDLERS);

@@ -102,7 +102,7 @@ pub struct Counters {
     pub troubles: AtomicU64,
 }
 
-type Done = Box<dyn FnOnce(Result<(), Trouble>) + Send>;
+type Done = Box<dyn FnOnce(Result<Option<u64>, Trouble>) + Send>;
 type Told = Box<dyn Fn(&Health) + Send + Sync>;
 
 struct Put {
@@ -179,13 +179,13 @@ impl Engine {
         std::process::id() != self.process
     }
 
-    /// Writes a batch in the background, and calls `done` from another thread when it is acknowledged, or will not be. A number is used once:
+    /// Writes a batch in the background, and calls `done` from another thread when it is acknowledged (with its [place](Tier::place)), or will not be. A number is used once:
     /// what failed may be deleted later, so it is sealed and put again under another.
     pub fn put(
         &self,
         batch: u64,
         bytes: Arc<Vec<u8>>,
-        done: impl FnOnce(Result<(), Trouble>) + Send + 'static,
+        done: impl FnOnce(Result<Option<u64>, Trouble>) + Send + 'static,
     ) {
         locked(&self.inner.queue).puts.push_back(Put { batch, bytes, done: Box::new(done) });
         self.inner.work.notify_one();
@@ -295,6 +295,11 @@ impl Engine {
         self.inner.tier.room()
     }
 
+    /// See [`Tier::file`].
+    pub fn file(&self) -> Option<&std::fs::File> {
+        self.inner.tier.file()
+    }
+
     /// What people call the tier.
     pub fn name(&self) -> &str {
         self.inner.tier.name()
@@ -328,7 +333,8 @@ impl Inner {
             drop(queue);
             let results = self.put(&puts);
             for (put, result) in puts.into_iter().zip(results) {
-                (put.done)(result);
+                let place = |()| self.tier.place(put.batch);
+                (put.done)(result.map(place));
             }
             queue = locked(&self.queue);
         }
@@ -501,8 +507,9 @@ mod tests {
     impl Set {
         fn put(&self, batch: u64) -> Result<(), Trouble> {
             let (tell, told) = mpsc::channel();
-            self.engine
-                .put(batch, Arc::new(vec![batch as u8; 100]), move |result| tell.send(result).unwrap());
+            self.engine.put(batch, Arc::new(vec![batch as u8; 100]), move |result| {
+                tell.send(result.map(drop)).unwrap()
+            });
             told.recv_timeout(Duration::from_secs(10)).unwrap()
         }
 

@@ -1,6 +1,8 @@
 //! Threads that serve the questions of the tree's processes: see `memfold_runtime::spill::area`.
 
 use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,16 +11,18 @@ use std::time::{Duration, Instant};
 
 use memfold_runtime::sched;
 use memfold_runtime::spill::area::{
-    Area, BELLS, BUFFER, NOBODY, POSTS, Post, Word, answer, kind, scarce, state,
+    Area, BELLS, BUFFER, NOBODY, NOWHERE, POSTS, Post, Word, answer, kind, scarce, state,
 };
 use memfold_spill::{Engine, Health, News, Room, Tier, Trouble};
 use nix::errno::Errno;
+use nix::sys::stat;
 use nix::unistd::Pid;
 use serde::Serialize;
 
 use super::Spill;
 use super::holds::Holds;
 use crate::failure::say;
+use crate::stats::{FaultTimes, fault_times};
 use crate::{procfs, sys};
 
 /// Questions that are answered at the same time; puts are not among them.
@@ -45,6 +49,10 @@ pub struct Figures {
     pub reads: u64,
     /// Bytes that were read.
     pub bytes_read: u64,
+    /// Of `reads`, those that processes did by themselves: of a file.
+    pub direct_reads: u64,
+    /// How long faults took whose page was spilled.
+    pub fault_us: FaultTimes,
     /// Batches that were deleted so far.
     pub batches_deleted: u64,
     /// The most bytes that were found on the tier.
@@ -129,6 +137,7 @@ impl Service {
                 }
             }
         }
+        show_file(area, &engine);
         area.is_open.store(1, Release);
         area.server.store(std::process::id(), Release);
         Ok(service)
@@ -158,13 +167,15 @@ impl Service {
     /// What was done.
     pub fn figures(&self) -> Figures {
         let Some(engine) = &self.engine else { return Figures::default() };
-        let counters = engine.counters();
+        let (counters, area) = (engine.counters(), self.state.area);
         Figures {
             target: engine.name().to_owned(),
             batches_put: counters.put.load(Relaxed),
             bytes_put: counters.put_bytes.load(Relaxed),
-            reads: counters.got.load(Relaxed),
-            bytes_read: counters.got_bytes.load(Relaxed),
+            reads: counters.got.load(Relaxed) + area.direct_reads.load(Relaxed),
+            bytes_read: counters.got_bytes.load(Relaxed) + area.direct_bytes.load(Relaxed),
+            direct_reads: area.direct_reads.load(Relaxed),
+            fault_us: fault_times(&area.fault_histogram, &area.fault_max_ns),
             batches_deleted: counters.deleted.load(Relaxed),
             bytes_peak: self.peak.load(Relaxed),
             troubles: counters.troubles.load(Relaxed),
@@ -255,6 +266,19 @@ impl Service {
         area.is_open.store(0, Release);
         tier
     }
+}
+
+/// Names the file that processes may read by themselves, if there is one.
+fn show_file(area: &Area, engine: &Engine) {
+    let shown = engine.file().and_then(|file| {
+        let it = file.metadata().ok()?;
+        // As the kernel's statx has the device: major and minor.
+        let device = stat::major(it.dev()) | stat::minor(it.dev()) << 32;
+        Some((file.as_raw_fd() as u32, [it.ino(), device]))
+    });
+    let (number, id) = shown.unwrap_or_default();
+    area.file_id.iter().zip(id).for_each(|(word, value)| word.store(value, Relaxed));
+    area.file.store(number, Release);
 }
 
 /// Whether a process has ended for sure: what can't be seen may be there.
@@ -360,6 +384,9 @@ impl State {
                 unsafe { std::ptr::copy_nonoverlapping(area.buffer(number), bytes.as_mut_ptr(), len) };
                 let state = self.clone();
                 engine.put(batch, Arc::new(bytes), move |result| {
+                    let place = result.as_ref().ok().copied().flatten();
+                    let unit = place.and_then(|place| u32::try_from(place).ok()).unwrap_or(NOWHERE);
+                    state.area.posts[number].from.store(unit, Relaxed);
                     // Held before it is said: from then on the process may count on it.
                     if result.is_ok() {
                         state.lock().add(pid, batch);

@@ -20,7 +20,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
-use crate::shared::Shared;
+use crate::shared::{self, Shared};
 
 /// Posts, and buffers.
 pub const POSTS: usize = 18;
@@ -49,6 +49,9 @@ const PART: u64 = 256;
 /// Doorbells at most.
 pub const BELLS: usize = 8;
 
+/// No place in a file that processes may read.
+pub const NOWHERE: u32 = u32::MAX;
+
 /// Stands for a process that has become another program, and waits for no answer.
 pub const NOBODY: u32 = u32::MAX;
 
@@ -68,7 +71,7 @@ pub mod state {
 
 /// What is asked.
 pub mod kind {
-    /// Keep the first `len` bytes of the buffer as `batch`; the process holds it then.
+    /// Keep the first `len` bytes of the buffer as `batch`; the process holds it then. The answer's `from` is the unit of the file where it lies, or [`NOWHERE`](super::NOWHERE).
     pub const PUT: u32 = 1;
     /// Fill the first `len` bytes of the buffer with what stands at `from` in `batch`.
     pub const GET: u32 = 2;
@@ -141,6 +144,18 @@ pub struct Area {
     pub patience_ns: AtomicU64,
     /// For this run alone.
     pub key: [AtomicU64; 4],
+    /// The server's descriptor of the file that the tier is, if processes may read it themselves; or 0. See [`super::direct`].
+    pub file: AtomicU32,
+    /// That file's number, and its device.
+    pub file_id: [AtomicU64; 2],
+    /// What they have read there: how often, and bytes.
+    pub direct_reads: AtomicU64,
+    /// See `direct_reads`.
+    pub direct_bytes: AtomicU64,
+    /// How long faults took whose page was spilled: see [`shared::bucket_of`].
+    pub fault_histogram: [AtomicU64; shared::BUCKETS],
+    /// The longest, ns.
+    pub fault_max_ns: AtomicU64,
     /// The questions.
     pub posts: [Post; POSTS],
 }
@@ -264,6 +279,12 @@ impl Area {
     /// Memory that buffers take at most, in bytes.
     pub fn memory(&self) -> u64 {
         (Self::HEAD + POSTS * self.batch_bytes.load(Relaxed) as usize) as u64
+    }
+
+    /// Counts a fault on a spilled page that took `ns` to serve.
+    pub fn note_fault(&self, ns: u64) {
+        self.fault_histogram[shared::bucket_of(ns)].fetch_add(1, Relaxed);
+        self.fault_max_ns.fetch_max(ns, Relaxed);
     }
 
     /// Makes a post free that is so. `false` if it is not any more.

@@ -1,7 +1,7 @@
 //! The batches that this process has blocks in.
 //!
 //! ```text
-//! directory: 1024 x -> chunk: 4096 x { number, blocks that are needed, next of its list, blocks and bytes that it has }
+//! directory: 1024 x -> chunk: 4096 x { number, blocks that are needed, next of its list, blocks and bytes that it has, place }
 //!
 //! free ──> in use: blocks come and go ──> dead: none is needed ── told to the supervisor ──> free
 //! ```
@@ -10,6 +10,7 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
+use super::area::NOWHERE;
 use crate::arena::Arena;
 use crate::lock::Lock;
 
@@ -67,6 +68,8 @@ struct Known {
     /// 0 until it is on the tier.
     blocks: AtomicU32,
     bytes: AtomicU32,
+    /// Its unit of the tier's file, or [`NOWHERE`].
+    unit: AtomicU32,
 }
 
 /// A batch that is needed until it is released.
@@ -137,13 +140,15 @@ impl Batches {
         let known = self.known(index)?;
         known.number.store(number, Relaxed);
         known.blocks.store(0, Relaxed);
+        known.unit.store(NOWHERE, Relaxed);
         known.needed.store(1, Release);
         Some(index)
     }
 
-    /// It is on the tier, with so much in it. By who added it, as long as its block that is nobody's is there.
-    pub fn keep(&self, index: u32, blocks: usize, bytes: usize) {
+    /// It is on the tier, with so much in it, and lies there in the tier's file. By who added it, as long as its block that is nobody's is there.
+    pub fn keep(&self, index: u32, blocks: usize, bytes: usize, unit: u32) {
         if let Some(known) = self.known(index) {
+            known.unit.store(unit, Relaxed);
             known.bytes.store(bytes as u32, Relaxed);
             known.blocks.store(blocks as u32, Relaxed);
             self.blocks.fetch_add(blocks as u64, Relaxed);
@@ -195,6 +200,11 @@ impl Batches {
         let known = self.known(index)?;
         let number = known.number.load(Acquire);
         (known.needed.load(Acquire) > 0).then_some(number)
+    }
+
+    /// Where a batch lies in the tier's file, if it may be read there.
+    pub fn unit(&self, index: u32) -> Option<u32> {
+        self.known(index).map(|known| known.unit.load(Relaxed)).filter(|unit| *unit != NOWHERE)
     }
 
     /// One block more is needed.
@@ -308,7 +318,7 @@ mod tests {
         let mut hand = 0;
         assert_eq!(batches.hold_sparsest(&mut hand, 100, (1, 1)), None, "none is on the tier");
         for (missing, index) in indexes.iter().enumerate() {
-            batches.keep(*index, 100, 1000 + missing);
+            batches.keep(*index, 100, 1000 + missing, NOWHERE);
             (0..100).for_each(|_| batches.need(*index));
             batches.release(*index);
             (0..missing * 10).for_each(|_| batches.release(*index));

@@ -9,8 +9,9 @@ use core::sync::atomic::Ordering::*;
 use memfold::store::Tiered;
 
 use super::area::{self, Area, For, POSTS, Word, answer, kind};
+use super::direct::{Ended, Reading};
 use super::out::codec_of;
-use super::{FETCHERS, Spot, fill, free_post, post_silently, ring};
+use super::{FETCHERS, Spot, fill, free_post, post_question, post_silently, ring};
 use crate::fault::Handler;
 use crate::interpose::credentials;
 use crate::order::Fault;
@@ -41,6 +42,8 @@ struct Left {
 pub struct Asked {
     post: usize,
     taken: Word,
+    /// It is read by this process itself, into the buffer of that post; nobody was asked.
+    read: Option<Reading>,
     /// The batch's number.
     number: u64,
     /// The first block, and how many that follow each other.
@@ -155,7 +158,7 @@ impl Runtime {
         queue.push(Left { fault, begin, run, asked });
         self.spill.fetching.fetch_add(1, Relaxed);
         drop(queue);
-        if let Some(area) = area.filter(|_| asked.is_some()) {
+        if let Some(area) = area.filter(|_| asked.is_some_and(|asked| asked.read.is_none())) {
             ring(area);
         }
         self.spill.asked.ring_one();
@@ -190,13 +193,46 @@ impl Runtime {
         Some(fetched)
     }
 
-    /// Asks for blocks, with a post that was taken for it, without ringing; he who waits for the answer frees it.
+    /// Begins to read blocks if they lie in a file, or asks for them without ringing, with a post that was taken for it; he who waits for the answer frees it.
     fn ask_for(&self, area: &Area, (post, taken): (usize, Word), wanted: &Fetched) -> Option<Asked> {
         let (first, last) = (wanted.spots[0]?, wanted.spots[wanted.count - 1]?);
         let bytes = (last.end() - first.offset) as usize;
         fill(&area.posts[post % POSTS], kind::GET, wanted.number, first.offset, bytes.min(area::BUFFER));
-        post_silently(area, post, taken);
-        Some(Asked { post, taken, number: wanted.number, first, count: wanted.count })
+        let unit = self.spill.batches.unit(first.batch);
+        // SAFETY: the post's buffer is as large as a batch; the post was taken, and is freed after the read has ended.
+        let begin =
+            |unit| unsafe { self.spill.direct.begin(unit, first.offset, last.end(), area.buffer(post)) };
+        let read = unit.and_then(begin);
+        if read.is_none() {
+            post_silently(area, post, taken);
+        }
+        Some(Asked { post, taken, read, number: wanted.number, first, count: wanted.count })
+    }
+
+    /// Waits for what was asked for; says how the post is then. `None`: nobody is there who could give it.
+    fn wait_for_asked(&self, area: &'static Area, asked: &Asked) -> Option<(u32, Word)> {
+        let Some(read) = asked.read else {
+            return self.wait_for_answer(area, asked.post, asked.taken, credentials::adopt);
+        };
+        let until = sys::now_ns().saturating_add(area.patience_ns.load(Relaxed));
+        // One thread alone faults, and has this CPU.
+        let is_idle = self.may_keep_awake.load(Relaxed) && self.follow.cpu().is_some();
+        match self.spill.direct.wait(read, until, is_idle, credentials::adopt) {
+            Ended::Read => {
+                area.direct_reads.fetch_add(1, Relaxed);
+                area.direct_bytes.fetch_add(read.bytes() as u64, Relaxed);
+                Some((answer::DONE, asked.taken))
+            }
+            Ended::Failed => self.ask_instead(area, asked),
+            // Into that buffer: the post stays taken.
+            Ended::Never => Some((answer::AWAY, Word::NONE)),
+        }
+    }
+
+    /// Asks the supervisor for what could not be read here.
+    fn ask_instead(&self, area: &'static Area, asked: &Asked) -> Option<(u32, Word)> {
+        post_question(area, asked.post, asked.taken);
+        self.wait_for_answer(area, asked.post, asked.taken, credentials::adopt)
     }
 
     /// Brings the pages of up to so many blocks from `page` on into the worker's pages; `asked`: what was asked for already.
@@ -217,25 +253,39 @@ impl Runtime {
                     Ok(taken) => {
                         let asked = self.ask_for(area, taken, &wanted)?;
                         area.posts[asked.post % POSTS].since.store(begin, Relaxed);
-                        ring(area);
+                        if asked.read.is_none() {
+                            ring(area);
+                        }
                         asked
                     }
                     Err(why) => return self.give_up(page, wanted.spots[0]?, wanted.number, why),
                 }
             }
         };
-        let Asked { post, taken, number, first, count } = asked;
-        let answered = self.wait_for_answer(area, post, taken, credentials::adopt);
-        let mut opened = None;
-        if let Some((what, word)) = answered {
-            // Of what stands there now, only what was asked for.
+        let Asked { post, read, number, first, count, .. } = asked;
+        let mut answered = self.wait_for_asked(area, &asked);
+        // Of what stands there now, only what was asked for.
+        let open = |worker: &mut Worker, from: u32| {
             let now = self.spots_at(page, count);
             let now = now.filter(|now| now.number == number && now.spots[0] == Some(first));
-            opened = now.filter(|_| what == answer::DONE).map(|now| {
-                let count = self.open_all(area, post, worker, &now, first.offset);
-                Fetched { count, ..now }
-            });
-            free_post(area, post, word);
+            now.map(|now| Fetched { count: self.open_all(area, post, worker, &now, from), ..now })
+        };
+        let mut opened = None;
+        if let Some((what, word)) = answered {
+            let is_read = read.filter(|_| word == asked.taken);
+            let from = is_read.map_or(first.offset, |read| read.from);
+            opened = if what == answer::DONE { open(worker, from) } else { None };
+            if is_read.is_some() && opened.is_some_and(|opened| opened.count == 0) {
+                // The supervisor knows better where it lies.
+                answered = self.ask_instead(area, &asked);
+                opened = None;
+                if answered.is_some_and(|(what, _)| what == answer::DONE) {
+                    opened = open(worker, first.offset);
+                }
+            }
+            if let Some((_, word)) = answered {
+                free_post(area, post, word);
+            }
         }
         // The rest may have gone meanwhile, or is asked for again.
         opened
@@ -387,6 +437,9 @@ impl Handler {
         self.runtime.set_reading(self.worker.number, false);
         if self.place(fault, &found[..count], Some(fetched.number), true).0 == crate::fault::Placed::Done {
             self.note_served(fault, begin);
+            if let Some(area) = self.runtime.spill.area() {
+                area.note_fault(sys::now_ns().saturating_sub(begin));
+            }
         } else {
             // Something has come in between: the thread touches it again.
             self.runtime.uffd().wake(fault.page, PAGE);

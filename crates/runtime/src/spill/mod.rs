@@ -3,7 +3,8 @@
 //! ```text
 //!   store ── out.rs: a batch of sealed blocks ──> post ──┐
 //!                                                        ├── supervisor ── engine ── file, NBD, Redis
-//!   page  <── fetch.rs: opened, decompressed <── post ───┘
+//!   page  <── fetch.rs: opened, decompressed <── post ───┘                       │
+//!                                         <── direct.rs ─────────────────────────┘
 //! ```
 //!
 //! An entry of the page table names batch and place of a block that was spilled; nothing of it is left in memory. Batches that the
@@ -19,6 +20,7 @@
 
 pub mod area;
 mod batches;
+mod direct;
 mod fetch;
 mod out;
 mod sparse;
@@ -29,6 +31,7 @@ use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 
 use area::{Area, For, POSTS, Post, Word, answer, kind, seal};
 pub use batches::{Batches, Spot};
+use direct::Direct;
 pub use fetch::{Queue, fetcher};
 use memfold_spill::Sealer;
 pub use out::Outgoing;
@@ -51,6 +54,8 @@ pub struct Spill {
     sealer: AtomicPtr<Sealer>,
     /// Batches that this process has blocks in.
     pub batches: Batches,
+    /// The tier's file, if this process may read it.
+    pub direct: Direct,
     /// Batches on their way out.
     pub out: Lock<Outgoing>,
     /// There are such.
@@ -100,6 +105,7 @@ impl Spill {
             area: AtomicPtr::new(core::ptr::null_mut()),
             sealer: AtomicPtr::new(core::ptr::null_mut()),
             batches: Batches::new(),
+            direct: Direct::new(),
             out: Lock::new(Outgoing::new()),
             in_flight: AtomicU32::new(0),
             still: [const { Still::none() }; out::BATCHES],
@@ -145,6 +151,7 @@ impl Spill {
             self.queue.reset_in_child();
             self.batches.reset_in_child();
         }
+        self.direct.after_fork();
         self.out.lock().forget(&self.batches);
         self.in_flight.store(0, Relaxed);
         self.still.iter().for_each(|still| still.set(u64::MAX, 0));
@@ -162,7 +169,11 @@ impl Default for Spill {
 impl Runtime {
     /// Takes what spilling needs, if it is wanted; before anything is evicted.
     pub fn prepare_spill(&self) -> sys::Result<()> {
-        let Some(area) = self.spill.area().filter(|_| self.spill.sealer().is_none()) else { return Ok(()) };
+        let Some(area) = self.spill.area() else { return Ok(()) };
+        self.spill.direct.open(area);
+        if self.spill.sealer().is_some() {
+            return Ok(());
+        }
         self.spill.out.lock().prepare(&self.arena)?;
         let place = self.arena.reserve(size_of::<Sealer>(), align_of::<Sealer>()).ok_or(sys::Errno::NOMEM)?;
         let words = area.key.each_ref().map(|word| word.load(Relaxed));

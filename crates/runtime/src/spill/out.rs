@@ -352,11 +352,12 @@ impl Runtime {
         // If somebody has scribbled there, nothing is known of it.
         let is_young = self.store().store().wraps() == sent.wraps;
         let kept = now == answered && post.answer.load(Relaxed) == answer::DONE && is_young;
+        let unit = post.from.load(Relaxed);
         free_post(area, sent.post, answered);
         sent.is_used = false;
         let (batch, count, from) = (sent.batch, sent.count, sent.from.take());
         if kept {
-            self.spill.batches.keep(batch, count, sent.bytes);
+            self.spill.batches.keep(batch, count, sent.bytes, unit);
             self.spill_stored(batch, &sent.items()[..count]);
             self.place_moved(batch, &sent.items()[..count]);
         }

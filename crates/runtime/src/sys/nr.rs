@@ -51,6 +51,10 @@ mod numbers {
     pub const STATX: usize = 332;
     pub const PRLIMIT64: usize = 302;
     pub const CHDIR: usize = 80;
+    pub const IO_SETUP: usize = 206;
+    pub const IO_DESTROY: usize = 207;
+    pub const IO_GETEVENTS: usize = 208;
+    pub const IO_SUBMIT: usize = 209;
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -104,6 +108,10 @@ mod numbers {
     pub const STATX: usize = 291;
     pub const PRLIMIT64: usize = 261;
     pub const CHDIR: usize = 49;
+    pub const IO_SETUP: usize = 0;
+    pub const IO_DESTROY: usize = 1;
+    pub const IO_SUBMIT: usize = 2;
+    pub const IO_GETEVENTS: usize = 4;
 }
 
 pub use numbers::*;

@@ -5,12 +5,13 @@
 //!   memory    number -> first unit, bytes
 //! ```
 //!
-//! What is deleted becomes a hole, and is used again. It is read and written past the page cache where the system allows that, and
+//! What is deleted becomes a hole, and is used again. A part of it, an eighth of what is in use at most, is kept for the next batches as it is: to write to a hole,
+//! the file system has to find blocks for it, and lets nobody read meanwhile. The file is read and written past the page cache where the system allows that, and
 //! else the page cache is told to forget it: it would be in memory after all. The file is only its owner's to read (0600), and loses its
 //! name as soon as it is open: nothing is left of it, however the process ends. It is never synchronised with the medium: it ends with the
 //! process.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -44,6 +45,44 @@ pub struct FileTier {
 struct Kept {
     space: Space,
     batches: HashMap<u64, Extent>,
+    /// Of the space in use, what no batch has: kept for the next, the oldest first.
+    spare: VecDeque<Extent>,
+    /// Units of these.
+    spare_units: u64,
+}
+
+/// Of what batches use, so small a part is kept spare.
+const SPARE: u64 = 8;
+
+impl Kept {
+    fn new(most: u64) -> Self {
+        Kept { space: Space::new(most), batches: HashMap::new(), spare: VecDeque::new(), spare_units: 0 }
+    }
+
+    /// Units that batches use.
+    fn used(&self) -> u64 {
+        self.space.used() - self.spare_units
+    }
+
+    /// Takes room for a batch: a spare place of the same size, or other free units.
+    fn take(&mut self, bytes: u32) -> Option<Extent> {
+        let wanted = Extent { first: 0, bytes };
+        let first = match self.spare.iter().position(|spare| spare.units() == wanted.units()) {
+            Some(at) => {
+                self.spare_units -= wanted.units();
+                self.spare.remove(at)?.first
+            }
+            None => self.space.take(wanted.units())?,
+        };
+        Some(Extent { first, bytes })
+    }
+
+    /// The oldest spare place, if there are more than so many units of them. It is to be given back.
+    fn next_spare(&mut self, most: u64) -> Option<Extent> {
+        let spare = (self.spare_units > most).then(|| self.spare.pop_front()).flatten()?;
+        self.spare_units -= spare.units();
+        Some(spare)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -85,7 +124,7 @@ impl FileTier {
             name: path.display().to_string(),
             is_direct: AtomicBool::new(is_direct),
             makes_holes: AtomicBool::new(true),
-            kept: Mutex::new(Kept { space: Space::new(most), batches: HashMap::new() }),
+            kept: Mutex::new(Kept::new(most)),
             buffers: Mutex::default(),
         })
     }
@@ -156,8 +195,35 @@ impl FileTier {
         }
     }
 
-    /// Gives units back to the file system, and then to who wants them next.
+    /// Room for a batch; without any, that of spare places.
+    fn take(&self, bytes: u32) -> Option<Extent> {
+        loop {
+            let mut kept = locked(&self.kept);
+            if let Some(extent) = kept.take(bytes) {
+                return Some(extent);
+            }
+            let spare = kept.next_spare(0)?;
+            drop(kept);
+            self.give_back(spare);
+        }
+    }
+
+    /// Keeps a place that no batch needs any more for the next, and gives back what is too much.
     fn free(&self, extent: Extent) {
+        let mut kept = locked(&self.kept);
+        kept.spare_units += extent.units();
+        kept.spare.push_back(extent);
+        loop {
+            let most = kept.used() / SPARE;
+            let Some(spare) = kept.next_spare(most) else { return };
+            drop(kept);
+            self.give_back(spare);
+            kept = locked(&self.kept);
+        }
+    }
+
+    /// Gives units back to the file system, and then to who wants them next.
+    fn give_back(&self, extent: Extent) {
         if self.makes_holes.load(Relaxed) {
             let (at, bytes) = (extent.first as i64 * UNIT as i64, extent.units() as i64 * UNIT as i64);
             let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -172,10 +238,9 @@ impl FileTier {
 
 impl Tier for FileTier {
     fn put(&self, batch: u64, bytes: &[u8]) -> Result<(), Trouble> {
-        let mut extent = Extent { first: 0, bytes: bytes.len() as u32 };
-        extent.first = locked(&self.kept).space.take(extent.units()).ok_or(Trouble::Full)?;
+        let extent = self.take(bytes.len() as u32).ok_or(Trouble::Full)?;
         if let Err(error) = self.write(extent.first, bytes) {
-            self.free(extent);
+            self.give_back(extent);
             let is_full = error.kind() == io::ErrorKind::StorageFull
                 || matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG));
             return Err(if is_full { Trouble::Full } else { Trouble::Away(error.to_string()) });
@@ -219,9 +284,17 @@ impl Tier for FileTier {
         self.file.metadata().map(drop).map_err(|error| Trouble::Away(error.to_string()))
     }
 
+    fn file(&self) -> Option<&File> {
+        Some(&self.file).filter(|_| self.is_direct())
+    }
+
+    fn place(&self, batch: u64) -> Option<u64> {
+        locked(&self.kept).batches.get(&batch).map(|extent| extent.first)
+    }
+
     fn room(&self) -> Room {
         let kept = locked(&self.kept);
-        Room { used: kept.space.used() * UNIT as u64, most: kept.space.most() * UNIT as u64 }
+        Room { used: kept.used() * UNIT as u64, most: kept.space.most() * UNIT as u64 }
     }
 
     fn name(&self) -> &str {
@@ -354,6 +427,54 @@ mod tests {
             tier.delete(&[0, 1, 2, 3, 4, 5, 77]).unwrap();
             assert_eq!((tier.room().used, on_disk(&tier)), (0, 0));
         }
+    }
+
+    #[test]
+    fn places_are_used_again_and_little_is_kept_for_that() {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let tier = FileTier::open(directory.path(), terms(1 << 20)).unwrap();
+        let mut there: Vec<(u64, usize)> = Vec::new();
+        let mut seed = 7_u64;
+        let mut random = |below: usize| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) as usize % below
+        };
+        let (mut puts, mut full) = (0, 0);
+        for number in 0..2000 {
+            let size = [1 + random(60_000), 60_000, 64_000][random(3)];
+            if random(5) < 3 {
+                match tier.put(number, &bytes(number, size)) {
+                    Ok(()) => there.push((number, size)),
+                    Err(trouble) => {
+                        assert_eq!(trouble, Trouble::Full);
+                        full += 1;
+                    }
+                }
+                puts += 1;
+            } else if !there.is_empty() {
+                tier.delete(&[there.swap_remove(random(there.len())).0]).unwrap();
+            }
+            let used: u64 = there.iter().map(|(_, size)| (*size as u64).div_ceil(4096) * 4096).sum();
+            assert_eq!(tier.room().used, used);
+            assert!(on_disk(&tier) <= used + used / SPARE + 4096, "{} of {used}", on_disk(&tier));
+            if let Some(at) = there.len().checked_sub(1) {
+                let (number, size) = there[random(at + 1)];
+                let mut into = vec![0; size];
+                tier.get(number, 0, &mut into).unwrap();
+                assert!(into == bytes(number, size));
+                // As others read it.
+                let mut begins = vec![0; 4096.min(size)];
+                let at = tier.place(number).unwrap() * 4096;
+                tier.with_buffer(4096, |buffer| {
+                    tier.file.read_exact_at(buffer, at).unwrap();
+                    begins.copy_from_slice(&buffer[..4096.min(size)]);
+                });
+                assert!(begins == into[..4096.min(size)]);
+            }
+        }
+        assert!(full > 50 && puts > full * 2, "{full} of {puts}");
+        tier.delete(&there.iter().map(|(number, _)| *number).collect::<Vec<_>>()).unwrap();
+        assert_eq!((tier.room().used, on_disk(&tier)), (0, 0));
     }
 
     #[test]

@@ -49,6 +49,16 @@ pub trait Tier: Send + Sync {
         None
     }
 
+    /// The file that batches lie in, if others may read them there by themselves: whole pages, by direct I/O.
+    fn file(&self) -> Option<&std::fs::File> {
+        None
+    }
+
+    /// Where a batch begins in that file, in pages of 4096 bytes, from when `put` has returned until `delete` is called.
+    fn place(&self, _batch: u64) -> Option<u64> {
+        None
+    }
+
     /// What it holds, and how much it may.
     fn room(&self) -> Room;
 

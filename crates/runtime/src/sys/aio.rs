@@ -1,0 +1,166 @@
+//! Reads that go on while their thread does something else: the kernel's asynchronous I/O (`io_submit(2)`).
+//!
+//! A context takes one read at a time. Its handle is the address of a page that the kernel shares, in which it counts what has ended:
+//!
+//! ```text
+//! 0 id 4 nr 8 head 12 tail 16 magic ..      head != tail: something has ended (include/uapi does not have it; fs/aio.c, struct aio_ring)
+//! ```
+//!
+//! It is asked for by its number instead of `io_uring`, which is forbidden in many containers.
+
+use core::sync::atomic::{AtomicU32, Ordering::*};
+
+use super::{Errno, Fd, PAGE, Result, Timespec, advice, madvise, nr, syscall};
+
+const MAGIC: u32 = 0xa10a_10a1;
+
+/// Of one read at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Context(usize);
+
+/// `struct iocb`, little-endian.
+#[repr(C)]
+#[derive(Default)]
+struct Control {
+    data: u64,
+    key: u32,
+    flags: u32,
+    opcode: u16,
+    priority: i16,
+    fd: i32,
+    buffer: u64,
+    bytes: u64,
+    offset: i64,
+    reserved: u64,
+    more_flags: u32,
+    event_fd: i32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Event {
+    data: u64,
+    control: u64,
+    result: i64,
+    more: i64,
+}
+
+const _: () = assert!(size_of::<Control>() == 64 && size_of::<Event>() == 32);
+#[cfg(target_endian = "big")]
+compile_error!("the fields of an I/O control block stand in another order");
+
+impl Context {
+    /// A new one, which forked children do not inherit.
+    pub fn new() -> Result<Self> {
+        let mut context = 0usize;
+        // SAFETY: the kernel writes one number, and maps a page of its own.
+        unsafe { syscall(nr::IO_SETUP, [1, &raw mut context as usize, 0, 0, 0, 0]) }?;
+        let context = Context(context);
+        // SAFETY: advice about the page that was just mapped.
+        if unsafe { madvise(context.0 / PAGE * PAGE, PAGE, advice::DONTFORK) }.is_err() || !context.is_known()
+        {
+            context.destroy();
+            return Err(Errno::NOSYS);
+        }
+        Ok(context)
+    }
+
+    /// As a number, not 0.
+    pub fn to_bits(self) -> usize {
+        self.0
+    }
+
+    /// One that was made in this process, from its number.
+    pub fn from_bits(bits: usize) -> Option<Self> {
+        (bits != 0).then_some(Context(bits))
+    }
+
+    /// Ends it. What is under way is waited for.
+    pub fn destroy(self) {
+        // SAFETY: the kernel unmaps the page that it has mapped.
+        let _ = unsafe { syscall(nr::IO_DESTROY, [self.0, 0, 0, 0, 0, 0]) };
+    }
+
+    fn word(self, index: usize) -> &'static AtomicU32 {
+        // SAFETY: the kernel's page has these words, and stays as long as the context.
+        unsafe { &*(self.0 as *const AtomicU32).add(index) }
+    }
+
+    /// Whether the page looks as it is known to.
+    fn is_known(self) -> bool {
+        self.word(4).load(Relaxed) == MAGIC
+    }
+
+    /// Whether the read has ended. Asks nobody.
+    pub fn has_ended(self) -> bool {
+        self.word(2).load(Relaxed) != self.word(3).load(Acquire)
+    }
+
+    /// Begins to read `bytes` bytes.
+    ///
+    /// # Safety
+    /// They are written to `into` at any time until the read has ended; nothing else may be there.
+    pub unsafe fn begin(self, file: Fd, at: u64, into: *mut u8, bytes: usize) -> Result<()> {
+        const PREAD: u16 = 0;
+        let control = Control {
+            opcode: PREAD,
+            fd: file.0,
+            buffer: into as u64,
+            bytes: bytes as u64,
+            offset: at as i64,
+            ..Control::default()
+        };
+        let list = [&raw const control as usize];
+        // SAFETY: the kernel copies the block; the buffer is the caller's to answer for.
+        match unsafe { syscall(nr::IO_SUBMIT, [self.0, 1, list.as_ptr() as usize, 0, 0, 0]) }? {
+            1 => Ok(()),
+            _ => Err(Errno::AGAIN),
+        }
+    }
+
+    /// Waits at most so long until the read has ended; the bytes that were read then, or why not.
+    pub fn end(self, at_most_ns: u64) -> Option<Result<usize>> {
+        let (mut event, time) = (Event::default(), Timespec::from_ns(at_most_ns));
+        let args = [self.0, 1, 1, &raw mut event as usize, &raw const time as usize, 0];
+        // SAFETY: the kernel writes one event, and reads the time.
+        match unsafe { syscall(nr::IO_GETEVENTS, args) } {
+            Ok(1) => Some(super::decode(event.result as isize)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+    use std::vec::Vec;
+
+    #[test]
+    fn a_read_goes_on_by_itself() {
+        let Ok(context) = Context::new() else { return };
+        let bytes: Vec<u8> = (0..3 * PAGE).map(|at| (at / 7) as u8).collect();
+        let path = std::env::temp_dir().join(std::format!("memfold-aio-{}", std::process::id()));
+        std::fs::write(&path, &bytes).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let mut into = std::vec![0; 2 * PAGE];
+        for (at, expected) in [(PAGE, 2 * PAGE), (2 * PAGE, PAGE), (3 * PAGE, 0)] {
+            into.fill(0);
+            // SAFETY: the buffer is left alone until the read has ended.
+            unsafe { context.begin(Fd(file.as_raw_fd()), at as u64, into.as_mut_ptr(), into.len()) }.unwrap();
+            let ended = loop {
+                if let Some(ended) = context.end(1_000_000) {
+                    break ended;
+                }
+            };
+            assert_eq!(ended, Ok(expected));
+            assert_eq!(into[..expected], bytes[at..at + expected]);
+            assert!(!context.has_ended());
+        }
+        // SAFETY: as above.
+        let begun = unsafe { context.begin(Fd(-1), 0, into.as_mut_ptr(), into.len()) };
+        assert!(begun.is_err() || context.end(1_000_000_000).is_some_and(|ended| ended.is_err()));
+        context.destroy();
+    }
+}
