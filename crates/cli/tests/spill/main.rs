@@ -10,11 +10,13 @@ mod servers;
 mod started;
 mod table;
 
-use std::path::Path;
+use std::fs::File;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::{finish, run_with, stats};
+use common::{finish, run_with, stats, until};
 use table::Table;
 
 const MIB: u64 = 1 << 20;
@@ -55,6 +57,75 @@ fn check(at: &Path, limit: u64, spilled: u64) {
     );
 }
 
+/// The process is ended, with this word, and has never said that all was right.
+#[track_caller]
+fn is_ended(mut table: Table, word: &str) {
+    table.tell("look");
+    assert_eq!(table.answer(), None);
+    let ended = table.end();
+    assert!(ended.status == 128 + 6 && ended.err.contains(word), "{}: {}", ended.status, ended.err);
+}
+
+/// The file that has no name, as its owner could open it. (Another one is for the statistics, and empty.)
+fn file_of(table: &Table, at: &Path) -> File {
+    let fds = std::fs::read_dir(format!("/proc/{}/fd", table.child.id())).unwrap();
+    let mut paths = fds.map(|fd| fd.unwrap().path());
+    let is_it = |path: &PathBuf| {
+        std::fs::read_link(path)
+            .is_ok_and(|to| to.starts_with(at) && to.to_string_lossy().ends_with("(deleted)"))
+            && std::fs::metadata(path).is_ok_and(|it| it.len() > 0)
+    };
+    let path = paths.find(is_it).expect("the supervisor has the file open");
+    File::options().write(true).open(path).unwrap()
+}
+
+/// Whether files there can be read past the page cache.
+fn has_direct(at: &Path) -> bool {
+    let flags = nix::libc::O_TMPFILE | nix::libc::O_DIRECT;
+    File::options().read(true).write(true).custom_flags(flags).open(at).is_ok()
+}
+
+#[test]
+fn other_bytes_in_the_file_are_no_data() {
+    let _alone = alone();
+    let at = directory();
+    let Some(mut table) = on_file(at.path(), &LIMIT, "150", "64") else { return };
+    table.asked("touch 100");
+    let file = file_of(&table, at.path());
+    let bytes = file.metadata().unwrap().len();
+    let same = vec![0x55; 1 << 20];
+    for begin in (0..bytes).step_by(same.len()) {
+        file.write_all_at(&same[..same.len().min((bytes - begin) as usize)], begin).unwrap();
+    }
+    is_ended(table, "not what it was given");
+}
+
+#[test]
+fn what_is_not_in_the_file_is_asked_for_and_lost() {
+    let _alone = alone();
+    let at = directory();
+    let Some(mut table) = on_file(at.path(), &LIMIT, "150", "64") else { return };
+    table.asked("touch 100");
+    file_of(&table, at.path()).set_len(0).unwrap();
+    is_ended(table, "does not have it any more");
+}
+
+/// What lies in a file the process reads by itself, with or without a supervisor.
+#[test]
+fn a_file_is_read_without_the_supervisor() {
+    let _alone = alone();
+    let at = directory();
+    if !has_direct(at.path()) {
+        return;
+    }
+    let Some(mut table) = on_file(at.path(), &LIMIT, "150", "64") else { return };
+    table.asked("touch 100");
+    table.child.kill().unwrap();
+    // Not `wait`, which closes the program's input.
+    until("the supervisor is gone", || table.child.try_wait().unwrap().is_some());
+    table.asked("look");
+}
+
 #[test]
 fn what_does_not_compress_goes_to_a_file_and_comes_back() {
     let _alone = alone();
@@ -69,6 +140,13 @@ fn what_does_not_compress_goes_to_a_file_and_comes_back() {
     check(at.path(), 64 * MIB, 100 * MIB);
     let stats = stats(&at.path().join("stats.json"));
     assert!(number(&stats["spill"]["batches_deleted"]) > 100, "{stats:#}");
+    if has_direct(at.path()) {
+        // The process has read what it needed by itself, all but what moved from sparse batches.
+        let [all, direct] = ["reads", "direct_reads"].map(|name| number(&stats["spill"][name]));
+        assert!(direct > 1000 && direct > all / 2, "{stats:#}");
+    }
+    let fetched = &stats["spill"]["fault_us"];
+    assert!(fetched["p50"].as_f64() > Some(1.0) && fetched["p50"].as_f64() <= fetched["max"].as_f64());
     assert_eq!(
         std::fs::read_dir(at.path()).unwrap().count(),
         3,

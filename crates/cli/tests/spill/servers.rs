@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::common::{finish, run_with, stats};
 use super::started::{Nbdkit, Redis, cluster};
 use super::table::Table;
-use super::{LIMIT, MIB, alone, check, directory, number, on_file};
+use super::{LIMIT, MIB, alone, check, directory, is_ended, number};
 
 /// The export is a file, so a server that is started again has it all.
 fn lasting(at: &Path) -> Nbdkit {
@@ -44,15 +44,6 @@ fn an_nbd_server_holds_what_does_not_fit() {
     let ended = table.end();
     assert_eq!(ended.status, 0, "{}", ended.err);
     check(at.path(), 64 * MIB, 50 * MIB);
-}
-
-/// The process is ended, with this word, and has never said that all was right.
-#[track_caller]
-fn is_ended(mut table: Table, word: &str) {
-    table.tell("look");
-    assert_eq!(table.answer(), None);
-    let ended = table.end();
-    assert!(ended.status == 128 + 6 && ended.err.contains(word), "{}: {}", ended.status, ended.err);
 }
 
 #[test]
@@ -170,12 +161,13 @@ fn a_redis_that_evicts_is_refused() {
         .is_refusal(125, &["noeviction"]);
 }
 
-/// Without the supervisor nobody can fetch anything: the program is ended, and not left waiting.
+/// Without the supervisor nobody can fetch anything from a server: the program is ended, and not left waiting.
 #[test]
 fn the_supervisors_end_is_noticed() {
     let _alone = alone();
     let at = directory();
-    let Some(mut table) = on_file(at.path(), &LIMIT, "150", "64") else {
+    let server = Nbdkit::start(at.path(), &["memory", "1G"]);
+    let Some(mut table) = Table::start(at.path(), &server.uri, &LIMIT, "150", "64") else {
         return;
     };
     table.asked("touch 100");
