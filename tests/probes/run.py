@@ -269,6 +269,53 @@ def memfold_run(memfold, preload):
     print(f"probes: bpftrace counted what memfold run said: {found['faults']} faults, {found['pages']} pages brought back")
 
 
+def memfold_spill(memfold, preload):
+    """Random bytes, half of which go to a file: what is counted is what the statistics say."""
+    program = "import os; a = [os.urandom(1 << 20) for i in range(80)]; print(sum(x[k] >= 0 for x in a for k in range(0, 1 << 20, 4096)))"
+    counts = "".join(
+        f"usdt:{preload}:memfold:{probe} {{ @{name} = {what}; }}\n"
+        for probe, name, what in (
+            ("runtime_spill_begin", "sent", "count()"),
+            ("runtime_spill", "answers", "count()"),
+            ("runtime_spill", "spilled", "sum(arg1)"),
+            ("runtime_fetch", "fetched", "sum(arg1)"),
+            ("runtime_fetch_begin", "asked", "count()"),
+            ("runtime_fetch_begin", "direct", "sum(arg3)"),
+        )
+    )
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        directory = Path(directory)
+        script, log, log_of_tool, stats = (directory / name for name in ("count.bt", "log", "tool", "stats"))
+        script.write_text(f'BEGIN {{ printf("Tracing\\n"); }}\n{counts}')
+        tracers = []
+        try:
+            for which, to in (([script], log), ([ROOT / "tools/spill.bt", preload], log_of_tool)):
+                tracers.append(begin_tracing(which, to))
+            command = [memfold, "run", "--limit", "48M", "--spill", directory, "--stats", stats, "--", sys.executable, "-c", program]
+            ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        finally:
+            for tracer in tracers:
+                end_tracing(tracer)
+        if ran.returncode == 125:
+            print(f"probes: SKIPPED memfold run --spill: {ran.stderr.strip()}")
+            return
+        holds(ran.returncode == 0 and ran.stdout.strip() == "20480", f"{ran}")
+        stats = json.loads(stats.read_text())
+        found = {name: int(count) for name, count in re.findall(r"^@(\w+): (\d+)$", log.read_text(), re.M)}
+        expected = {
+            "spilled": stats["pages_spilled"],
+            "fetched": stats["pages_fetched"],
+            "direct": stats["spill"]["direct_reads"],
+        }
+        holds(stats["pages_spilled"] > 5000 and stats["pages_fetched"] > 100, f"too few to tell: {stats}")
+        wrong = {name: (found.get(name, 0), count) for name, count in expected.items() if found.get(name, 0) != count}
+        # At the end of the program a batch may be on its way.
+        holds(not wrong and found["answers"] <= found["sent"] <= found["answers"] + 2, f"counted, and said by the statistics: {wrong}, {found}")
+        text = log_of_tool.read_text()
+        holds(re.search(r"^@fetch_us:", text, re.M) and re.search(r"^\d\d:\d\d:\d\d +\d+ +\d+ +\d+ +\d+", text, re.M), f"spill.bt: {text}")
+    print(f"probes: bpftrace counted what memfold run --spill said: {found['spilled']} pages spilled, {found['fetched']} brought back")
+
+
 def count_with_gdb(program):
     if not shutil.which("gdb"):
         print("probes: SKIPPED gdb: it is missing (apt-get install gdb)")
@@ -330,6 +377,7 @@ def main():
             run_scripts(program, arguments.preload and arguments.preload.resolve())
             if arguments.memfold and arguments.preload:
                 memfold_run(arguments.memfold.resolve(), arguments.preload.resolve())
+                memfold_spill(arguments.memfold.resolve(), arguments.preload.resolve())
         count_with_gdb(program)
     except Failure as failure:
         sys.exit(f"probes: FAILED: {failure}")

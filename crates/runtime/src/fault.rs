@@ -508,6 +508,9 @@ impl Handler {
             counters.pages_faulted.fetch_add(faulted, Relaxed);
             counters.pages_prefetched.fetch_add(done as u64 - faulted, Relaxed);
             probe!(runtime_restore, fault.page, done);
+            if fetched > 0 {
+                probe!(runtime_fetch, fault.page, fetched);
+            }
             runtime.change_debt((done * PAGE) as i64);
             // Of what was spilled the handler has noted it.
             if asked && batch.is_none() {

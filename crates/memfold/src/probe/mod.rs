@@ -248,6 +248,14 @@ probes! {
     runtime_compress(slot, pages);
     /// A page in the store was compressed again by the dense codec, or was not worth it.
     runtime_densify(address, outcome);
+    /// A batch is on its way to a tier.
+    runtime_spill_begin(batch, pages, bytes);
+    /// It was kept there; so many of its pages are there alone now.
+    runtime_spill(batch, pages, outcome);
+    /// A page, and those that follow it, were asked for from a tier.
+    runtime_fetch_begin(address, batch, bytes, is_direct);
+    /// Pages from a tier were put in place.
+    runtime_fetch(address, pages);
 
     /// After an element was added, or was there.
     test_list_add(list, verdict, words) in adds at 4;

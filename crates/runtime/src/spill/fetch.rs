@@ -6,6 +6,7 @@
 
 use core::sync::atomic::Ordering::*;
 
+use memfold::probe;
 use memfold::store::Tiered;
 
 use super::area::{self, Area, For, POSTS, Word, answer, kind};
@@ -153,7 +154,7 @@ impl Runtime {
         let area = self.spill.area().filter(|_| queue.count < FETCHERS);
         let asked = area.and_then(|area| {
             let (post, taken) = area.take(self.pid.load(Relaxed), For::Get)?;
-            self.ask_for(area, (post, taken), &found)
+            self.ask_for(area, (post, taken), fault.page, &found)
         });
         queue.push(Left { fault, begin, run, asked });
         self.spill.fetching.fetch_add(1, Relaxed);
@@ -194,7 +195,13 @@ impl Runtime {
     }
 
     /// Begins to read blocks if they lie in a file, or asks for them without ringing, with a post that was taken for it; he who waits for the answer frees it.
-    fn ask_for(&self, area: &Area, (post, taken): (usize, Word), wanted: &Fetched) -> Option<Asked> {
+    fn ask_for(
+        &self,
+        area: &Area,
+        (post, taken): (usize, Word),
+        page: usize,
+        wanted: &Fetched,
+    ) -> Option<Asked> {
         let (first, last) = (wanted.spots[0]?, wanted.spots[wanted.count - 1]?);
         let bytes = (last.end() - first.offset) as usize;
         fill(&area.posts[post % POSTS], kind::GET, wanted.number, first.offset, bytes.min(area::BUFFER));
@@ -206,6 +213,7 @@ impl Runtime {
         if read.is_none() {
             post_silently(area, post, taken);
         }
+        probe!(runtime_fetch_begin, page, wanted.number, bytes, read.is_some());
         Some(Asked { post, taken, read, number: wanted.number, first, count: wanted.count })
     }
 
@@ -251,7 +259,7 @@ impl Runtime {
                 let (wanted, begin) = (self.spots_at(page, most)?, sys::now_ns());
                 match self.take_post(area, For::Get, begin + area.patience_ns.load(Relaxed)) {
                     Ok(taken) => {
-                        let asked = self.ask_for(area, taken, &wanted)?;
+                        let asked = self.ask_for(area, taken, page, &wanted)?;
                         area.posts[asked.post % POSTS].since.store(begin, Relaxed);
                         if asked.read.is_none() {
                             ring(area);

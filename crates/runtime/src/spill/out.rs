@@ -10,6 +10,7 @@
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::*;
 
+use memfold::probe;
 use memfold_codec::CodecId;
 use memfold_spill::Batch;
 
@@ -234,6 +235,7 @@ impl Runtime {
         let sent = &mut out.sent[number];
         (sent.wraps, sent.bytes, sent.from) = (wraps, bytes, from);
         (sent.post, sent.taken, sent.batch, sent.count, sent.is_used) = (post, taken, index, count, true);
+        probe!(runtime_spill_begin, batch.number(), count, bytes);
         fill(&area.posts[post], kind::PUT, batch.number(), 0, bytes);
         post_question(area, post, taken);
         true
@@ -356,11 +358,13 @@ impl Runtime {
         free_post(area, sent.post, answered);
         sent.is_used = false;
         let (batch, count, from) = (sent.batch, sent.count, sent.from.take());
+        let mut spilled = 0;
         if kept {
             self.spill.batches.keep(batch, count, sent.bytes, unit);
-            self.spill_stored(batch, &sent.items()[..count]);
+            spilled = self.spill_stored(batch, &sent.items()[..count]);
             self.place_moved(batch, &sent.items()[..count]);
         }
+        probe!(runtime_spill, self.spill.batches.number(batch).unwrap_or(0), spilled, kept);
         self.spill.batches.release(batch);
         if let Some(from) = from {
             self.leave_sparse(from, kept);
@@ -368,8 +372,8 @@ impl Runtime {
         true
     }
 
-    /// A batch is on the tier: blobs of it that are still wanted there are freed.
-    fn spill_stored(&self, batch: u32, items: &[Item]) {
+    /// A batch is on the tier: blobs of it that are still wanted there are freed. Returns how many.
+    fn spill_stored(&self, batch: u32, items: &[Item]) -> u64 {
         let mut spilled = 0;
         for item in items {
             let State::Stored(name) = State::from_bits(item.was) else { continue };
@@ -387,6 +391,7 @@ impl Runtime {
         }
         self.slot().counters.pages_spilled.fetch_add(spilled, Relaxed);
         self.given_back.fetch_add(u32::from(spilled > 0), Relaxed);
+        spilled
     }
 
     /// Tells of batches that are not needed any more.
