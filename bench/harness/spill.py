@@ -109,7 +109,7 @@ def section(binary, results, options, binaries, files):
                             rows.append(row)
                             spilled = row.get("stats", {}).get("pages_spilled", 0) >> 8
                             report.progress(f"{peer.name:16} {pages:10} {pattern:10} {report.shown(row['wall'])} s, {report.shown(row['cpu'])} s CPU, "
-                                            f"p50 {slow(row, 'p50')} us, peak {row['peak_bytes'] / MIB:.0f} MiB, {spilled} MiB spilled {row.get('words', '')}")
+                                            f"p50 {slow(row, 'p50')} us, from the tier {fetch(row)} us, peak {row['peak_bytes'] / MIB:.0f} MiB, {spilled} MiB spilled {row.get('words', '')}")
                             results.add("spill", rows, skipped=skipped)
                 except peers.NotPossible as why:
                     skipped[peer.name] = str(why)
@@ -123,6 +123,11 @@ def slow(row, key):
     return row["touch"]["slow_us"][key] if "touch" in row else None
 
 
+def fetch(row):
+    """Half of the faults on spilled pages were served within so many us; it counts the filling and the check at the end, too."""
+    return row.get("stats", {}).get("spill", {}).get("fault_us", {}).get("p50")
+
+
 def show(rows, everyone):
     names = [peer.name for peer in everyone if any(row["peer"] == peer.name for row in rows)]
     lines = []
@@ -130,8 +135,9 @@ def show(rows, everyone):
         mine = {name: [row for row in rows if (row["peer"], row["pages"], row["pattern"]) == (name, pages, pattern)] for name in names}
         walls = {name: report.median(mine[name], "wall") for name in names}
         faults = {name: report.median([{"p50": slow(row, "p50")} for row in mine[name] if "touch" in row], "p50") for name in names}
+        fetches = {name: report.median([{"p50": fetch(row)} for row in mine[name] if fetch(row)], "p50") for name in names}
         swap, own = walls.get("swap file"), walls.get("memfold, file")
-        lines.append([f"{pages}, {total // MIB} MiB, {pattern}", *(f"{report.shown(walls[name])} ({report.shown(faults[name])})" for name in names),
+        lines.append([f"{pages}, {total // MIB} MiB, {pattern}", *(f"{report.shown(walls[name])} ({report.shown(faults[name])}{f', {report.shown(fetches[name])}' if fetches[name] else ''})" for name in names),
                       own / swap if own and swap else None])
-    print("Touches with half of the pages on a tier: seconds (and half of the faults took at most so many us), medians")
+    print("Touches with half of the pages on a tier: seconds (and half of the faults took at most so many us; of spilled pages alone), medians")
     report.table(["load", *names, "file/swap"], lines)

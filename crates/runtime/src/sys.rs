@@ -27,6 +27,8 @@ impl Errno {
     pub const INVAL: Errno = Errno(22);
     pub const MFILE: Errno = Errno(24);
     pub const NOSYS: Errno = Errno(38);
+    /// EOPNOTSUPP
+    pub const NOTSUP: Errno = Errno(95);
 }
 
 /// Result of a system call.

@@ -51,16 +51,22 @@ struct Read {
 }
 
 /// A read that has begun.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Reading {
     number: usize,
     context: Context,
+    /// Where in the file, and where to.
+    at: u64,
+    into: *mut u8,
     bytes: usize,
     /// When, ns.
     begin: u64,
     /// Bytes of the batch before what is read: a multiple of a page.
     pub from: u32,
 }
+
+// SAFETY: the pointer is that of a post's buffer, which every thread may use that has the post.
+unsafe impl Send for Reading {}
 
 impl Reading {
     /// Bytes that are wanted.
@@ -157,12 +163,10 @@ impl Direct {
         let at = u64::from(unit) * PAGE as u64 + u64::from(from);
         let begin = sys::now_ns();
         let begun = Context::from_bits(read.context.load(Relaxed)).and_then(|context| {
-            // SAFETY: passed on to the caller; a batch has whole pages.
-            let begun = unsafe { context.begin(Fd(file), at, into, bytes.next_multiple_of(PAGE)) };
-            begun
-                .map(|()| Reading { number, context, bytes, begin, from })
-                .map_err(|error| self.heed(error))
-                .ok()
+            let reading = Reading { number, context, at, into, bytes, begin, from };
+            // SAFETY: passed on to the caller. Faults wait for who calls this: the file system must not let him wait.
+            let begun = unsafe { self.submit(&reading, true) };
+            begun.map(|()| reading).map_err(|error| self.heed(error)).ok()
         });
         if begun.is_none() {
             read.is_taken.store(false, Release);
@@ -170,9 +174,19 @@ impl Direct {
         begun
     }
 
+    /// # Safety
+    /// As for [`Direct::begin`].
+    unsafe fn submit(&self, read: &Reading, at_once: bool) -> sys::Result<()> {
+        let file = Fd(self.file.load(Acquire));
+        // A batch has whole pages.
+        let bytes = read.bytes.next_multiple_of(PAGE);
+        // SAFETY: passed on to the caller.
+        unsafe { read.context.begin(file, read.at, read.into, bytes, at_once) }
+    }
+
     /// A file that can't be read so at all is not tried again.
     fn heed(&self, error: Errno) {
-        if [Errno::INVAL, Errno::NOSYS, Errno::PERM].contains(&error) {
+        if [Errno::INVAL, Errno::NOSYS, Errno::NOTSUP, Errno::PERM].contains(&error) {
             // It is closed with the process: others may be about to use it.
             self.file.store(-1, Release);
         }
@@ -183,9 +197,19 @@ impl Direct {
         if may_spin {
             self.look(&read);
         }
+        let mut at_once = true;
         let ended = loop {
-            if let Some(ended) = read.context.end(TURN_NS) {
-                break ended;
+            match read.context.end(TURN_NS) {
+                // It would have had to wait, for who writes to the file for example. Here it may.
+                Some(Err(Errno::AGAIN)) if at_once => {
+                    at_once = false;
+                    // SAFETY: as when it was begun, and that has ended.
+                    if let Err(error) = unsafe { self.submit(&read, false) } {
+                        break Err(error);
+                    }
+                }
+                Some(ended) => break ended,
+                None => {}
             }
             meanwhile();
             if sys::now_ns() > until {

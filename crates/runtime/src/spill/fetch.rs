@@ -398,8 +398,8 @@ impl Handler {
             drop(order);
             match fetched {
                 Some(fetched) => {
-                    // Here, and not while nothing may change because of a fork.
-                    self.wait_for_room(false);
+                    // Here, and not while nothing may change because of a fork. As for fresh memory: what comes from outside is more than was here, and room is made by spilling.
+                    self.wait_for_room(true);
                     self.place_fetched(fault, &fetched, begin);
                 }
                 // What it is now is served as any other.

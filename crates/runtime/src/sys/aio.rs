@@ -96,14 +96,16 @@ impl Context {
         self.word(2).load(Relaxed) != self.word(3).load(Acquire)
     }
 
-    /// Begins to read `bytes` bytes.
+    /// Begins to read `bytes` bytes. If that must not take time (`at_once`), and something else has to be done first, the read ends with [`Errno::AGAIN`].
     ///
     /// # Safety
     /// They are written to `into` at any time until the read has ended; nothing else may be there.
-    pub unsafe fn begin(self, file: Fd, at: u64, into: *mut u8, bytes: usize) -> Result<()> {
+    pub unsafe fn begin(self, file: Fd, at: u64, into: *mut u8, bytes: usize, at_once: bool) -> Result<()> {
         const PREAD: u16 = 0;
+        const NOWAIT: u32 = 8;
         let control = Control {
             opcode: PREAD,
+            flags: if at_once { NOWAIT } else { 0 },
             fd: file.0,
             buffer: into as u64,
             bytes: bytes as u64,
@@ -148,7 +150,8 @@ mod tests {
         for (at, expected) in [(PAGE, 2 * PAGE), (2 * PAGE, PAGE), (3 * PAGE, 0)] {
             into.fill(0);
             // SAFETY: the buffer is left alone until the read has ended.
-            unsafe { context.begin(Fd(file.as_raw_fd()), at as u64, into.as_mut_ptr(), into.len()) }.unwrap();
+            unsafe { context.begin(Fd(file.as_raw_fd()), at as u64, into.as_mut_ptr(), into.len(), false) }
+                .unwrap();
             let ended = loop {
                 if let Some(ended) = context.end(1_000_000) {
                     break ended;
@@ -159,7 +162,7 @@ mod tests {
             assert!(!context.has_ended());
         }
         // SAFETY: as above.
-        let begun = unsafe { context.begin(Fd(-1), 0, into.as_mut_ptr(), into.len()) };
+        let begun = unsafe { context.begin(Fd(-1), 0, into.as_mut_ptr(), into.len(), true) };
         assert!(begun.is_err() || context.end(1_000_000_000).is_some_and(|ended| ended.is_err()));
         context.destroy();
     }
