@@ -132,6 +132,8 @@ struct Inner {
     telling: Mutex<()>,
     /// Something was written since the tier was away.
     has_written: AtomicBool,
+    /// Nobody is told any more.
+    is_quiet: AtomicBool,
     counters: Counters,
 }
 
@@ -160,6 +162,7 @@ impl Engine {
             health: Mutex::new((Health::Open, Instant::now())),
             telling: Mutex::default(),
             has_written: AtomicBool::new(false),
+            is_quiet: AtomicBool::new(false),
             counters: Counters::default(),
         });
         // Those that have started end with it, if not all can be.
@@ -233,11 +236,24 @@ impl Engine {
         }
     }
 
-    /// Ends the threads, and gives the tier back: what waits to be written is not, what waits to be deleted is deleted as far as the tier does that in time. The batches
+    /// Deletes as much as it can, and leaves the tier: nothing is put any more. For who can't drop it before the process ends.
+    pub fn leave(&self, batches: Vec<u64>) {
+        self.inner.is_quiet.store(true, SeqCst);
+        locked(&self.inner.queue).is_ending = true;
+        self.inner.work.notify_all();
+        self.inner.care.notify_all();
+        self.delete_now(batches);
+        self.inner.tier.leave();
+    }
+
+    /// Ends the threads, and gives the tier back for who goes on with it, this process or a child of it: what waits to be written is not, what waits to be deleted is deleted as far as the tier does that in time. The batches
     /// that it still has then, too.
     pub fn stop(mut self) -> Option<(Box<dyn Tier>, Vec<u64>)> {
         self.end();
         let left = std::mem::take(&mut locked(&self.inner.queue).deletes);
+        if !matches!(self.health(), Health::Away(_)) {
+            self.inner.tier.pass_on();
+        }
         let inner = self.inner.clone();
         drop(self);
         // Nobody else has it any more.
@@ -369,6 +385,10 @@ impl Inner {
     fn care(&self) {
         let mut pause = SOONEST;
         let mut asked = Instant::now();
+        // Another process may have begun.
+        if let Err(trouble) = self.tier.tend() {
+            self.note(&trouble);
+        }
         let mut queue = locked(&self.queue);
         while !queue.is_ending {
             queue = wait(&self.care, queue, SOONEST);
@@ -448,7 +468,9 @@ impl Inner {
         }
         *health = (new.clone(), Instant::now());
         drop(health);
-        (self.told)(&new);
+        if !self.is_quiet.load(SeqCst) {
+            (self.told)(&new);
+        }
     }
 }
 

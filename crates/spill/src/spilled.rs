@@ -341,7 +341,7 @@ impl Spilled {
         }
         let all = state.take_all();
         drop(state);
-        self.engine.delete_now(all);
+        self.engine.leave(all);
     }
 
     /// What is put is sealed under numbers that the parent uses as well.

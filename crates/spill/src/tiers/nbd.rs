@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,8 @@ pub struct NbdTier {
     free: Condvar,
     kept: Mutex<Kept>,
     claim: Mutex<Claim>,
+    /// The export is another run's, or nobody's: nothing is written or trimmed any more.
+    is_lost: AtomicBool,
 }
 
 struct Pool {
@@ -58,10 +61,6 @@ fn byte_of(unit: u64) -> u64 {
     (unit + 1) * UNIT
 }
 
-fn anothers() -> Trouble {
-    Trouble::Unfit("another run of memfold uses this export: each needs one of its own".into())
-}
-
 /// Why a request was not done.
 enum Failure {
     /// It was not sent.
@@ -78,6 +77,10 @@ impl From<Failure> for Trouble {
             Failure::Unsent(trouble) | Failure::Refused(trouble) | Failure::Unanswered(trouble) => trouble,
         }
     }
+}
+
+fn anothers() -> Trouble {
+    Trouble::Unfit("another run of memfold uses this export: each needs one of its own".into())
 }
 
 fn units(bytes: u32) -> u64 {
@@ -121,6 +124,7 @@ impl NbdTier {
             free: Condvar::new(),
             kept: Mutex::new(Kept { space: Space::new(most), batches: HashMap::new() }),
             claim: Mutex::new(Claim::new(run)),
+            is_lost: AtomicBool::new(false),
             name,
         };
         tier.claim().map_err(|why| BadTarget(format!("{}: {why}", tier.name)))?;
@@ -132,44 +136,61 @@ impl NbdTier {
         let begin = Instant::now();
         let mut unit = vec![0; UNIT as usize];
         self.read(0, &mut unit)?;
-        if let Some(found) = claim::found(&unit).map(str::to_owned) {
+        let is_anothers = locked(&self.claim).is_anothers(&unit);
+        if let Some(found) = claim::found(&unit).filter(|_| is_anothers).map(str::to_owned) {
             let mut now = unit.clone();
             while begin.elapsed() < claim::STALE {
+                let has_ended = claim::has_ended(&found);
+                if has_ended == Some(false) {
+                    return Err(self.lose());
+                }
                 std::thread::sleep(claim::RENEW / 4);
                 self.read(0, &mut now)?;
                 match claim::found(&now) {
                     None => break,
-                    Some(text) if text != found => return Err(anothers()),
+                    Some(text) if text != found => return Err(self.lose()),
+                    Some(_) if has_ended == Some(true) => break,
                     Some(_) => {}
                 }
             }
         }
-        self.renew(&mut locked(&self.claim))?;
+        self.renew(&mut locked(&self.claim), false)?;
         std::thread::sleep(claim::SETTLE);
         self.read(0, &mut unit)?;
-        if locked(&self.claim).is_anothers(&unit) { Err(anothers()) } else { Ok(()) }
+        if locked(&self.claim).is_anothers(&unit) { Err(self.lose()) } else { Ok(()) }
     }
 
-    fn renew(&self, claim: &mut Claim) -> Result<(), Trouble> {
+    fn renew(&self, claim: &mut Claim, is_passed_on: bool) -> Result<(), Trouble> {
         let mut unit = vec![0; UNIT as usize];
-        claim.next(&mut unit);
+        claim.next(&mut unit, is_passed_on);
         self.write(0, &unit, Instant::now() + self.deadline)?;
-        claim.renewed = Instant::now();
+        claim.note_renewed();
         Ok(())
     }
 
-    /// Renews the claim if it is time for that.
-    fn keep_claim(&self) -> Result<(), Trouble> {
+    /// Renews the claim if it is older than that.
+    fn keep_claim(&self, within: Duration) -> Result<(), Trouble> {
         let mut claim = locked(&self.claim);
-        if claim.renewed.elapsed() < claim::RENEW {
+        self.is_ours()?;
+        if claim.is_fresh(within) {
             return Ok(());
         }
         let mut unit = vec![0; UNIT as usize];
         self.read(0, &mut unit)?;
         if claim.is_anothers(&unit) {
-            return Err(anothers());
+            return Err(self.lose());
         }
-        self.renew(&mut claim)
+        self.renew(&mut claim, false)
+    }
+
+    /// Nothing more is written to the export, which is another's now.
+    fn lose(&self) -> Trouble {
+        self.is_lost.store(true, SeqCst);
+        anothers()
+    }
+
+    fn is_ours(&self) -> Result<(), Trouble> {
+        if self.is_lost.load(SeqCst) { Err(anothers()) } else { Ok(()) }
     }
 
     /// Reads what begins at a byte.
@@ -260,6 +281,7 @@ impl NbdTier {
 
     /// Writes whole units, from a byte on. If that was not answered, they are nobody's any more.
     fn write(&self, at: u64, padded: &[u8], deadline: Instant) -> Result<(), Failure> {
+        self.is_ours().map_err(Failure::Unsent)?;
         self.with(deadline, false, |connection, deadline| {
             for (part, at) in padded.chunks(self.longest).zip((at..).step_by(self.longest)) {
                 // SAFETY: `with` drops a connection that did not answer, and `padded` outlives that.
@@ -278,6 +300,7 @@ impl NbdTier {
         let most = LONGEST_TRIM / UNIT;
         for begin in (first..first + count).step_by(most as usize) {
             let count = most.min(first + count - begin);
+            self.is_ours().map_err(Failure::Unsent)?;
             self.with(deadline, false, |connection, deadline| {
                 connection.trim(byte_of(begin), count * UNIT, deadline)
             })?;
@@ -289,9 +312,7 @@ impl NbdTier {
 impl Tier for NbdTier {
     fn put(&self, batch: u64, bytes: &[u8]) -> Result<(), Trouble> {
         // If nobody has tended it for long, the export may be another's by now.
-        if locked(&self.claim).renewed.elapsed() > claim::STALE / 2 {
-            self.keep_claim()?;
-        }
+        self.keep_claim(claim::UNSURE)?;
         let deadline = Instant::now() + self.deadline;
         let len = bytes.len() as u32;
         let mut padded = bytes.to_vec();
@@ -332,6 +353,15 @@ impl Tier for NbdTier {
 
     /// Neighbours are trimmed together. What is not trimmed because the server can't be reached stays, and can be deleted later.
     fn delete(&self, batches: &[u64]) -> Result<(), Trouble> {
+        match self.keep_claim(claim::UNSURE) {
+            Ok(()) => {}
+            // What stands there is another's, and nothing of it is to be deleted.
+            Err(Trouble::Unfit(_)) => {
+                locked(&self.kept).forget(batches);
+                return Ok(());
+            }
+            Err(trouble) => return Err(trouble),
+        }
         let mut gone: Vec<(u64, u64, u32)> = {
             let mut kept = locked(&self.kept);
             let take = |batch: &u64| kept.batches.remove(batch).map(|(first, bytes)| (first, *batch, bytes));
@@ -367,13 +397,33 @@ impl Tier for NbdTier {
         Ok(())
     }
 
+    /// The claim is kept by that, too: who is only asked whether he is there must not lose it meanwhile.
     fn probe(&self) -> Result<(), Trouble> {
-        self.read(0, &mut vec![0; UNIT as usize])?;
-        Ok(())
+        self.keep_claim(Duration::ZERO)
     }
 
     fn tend(&self) -> Result<(), Trouble> {
-        self.keep_claim()
+        self.keep_claim(claim::RENEW)
+    }
+
+    fn pass_on(&self) {
+        let mut claim = locked(&self.claim);
+        let mut unit = vec![0; UNIT as usize];
+        if self.read(0, &mut unit).is_ok() && !claim.is_anothers(&unit) {
+            let _ = self.renew(&mut claim, true);
+        }
+    }
+
+    /// The export is nobody's any more.
+    fn leave(&self) {
+        let claim = locked(&self.claim);
+        let mut unit = vec![0; UNIT as usize];
+        let may = self.is_ours().is_ok() && self.read(0, &mut unit).is_ok();
+        if may && claim::found(&unit).is_some() && !claim.is_anothers(&unit) {
+            unit.fill(0);
+            let _ = self.write(0, &unit, Instant::now() + self.deadline);
+        }
+        self.is_lost.store(true, SeqCst);
     }
 
     fn room(&self) -> Room {
@@ -387,13 +437,17 @@ impl Tier for NbdTier {
 }
 
 impl Drop for NbdTier {
-    /// The export is nobody's any more.
     fn drop(&mut self) {
-        let mut unit = vec![0; UNIT as usize];
-        let is_ours = self.read(0, &mut unit).is_ok() && !locked(&self.claim).is_anothers(&unit);
-        if is_ours && claim::found(&unit).is_some() {
-            unit.fill(0);
-            let _ = self.write(0, &unit, Instant::now() + self.deadline);
+        self.leave();
+    }
+}
+
+impl Kept {
+    fn forget(&mut self, batches: &[u64]) {
+        for batch in batches {
+            if let Some((first, bytes)) = self.batches.remove(batch) {
+                self.space.give_back(first, units(bytes));
+            }
         }
     }
 }
