@@ -67,6 +67,8 @@ enum Failure {
     Unsent(Trouble),
     /// The server has said why.
     Refused(Trouble),
+    /// It has said that its medium failed there.
+    Failed(Trouble),
     /// It was sent, and may still be done.
     Unanswered(Trouble),
 }
@@ -74,7 +76,10 @@ enum Failure {
 impl From<Failure> for Trouble {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Unsent(trouble) | Failure::Refused(trouble) | Failure::Unanswered(trouble) => trouble,
+            Failure::Unsent(trouble)
+            | Failure::Refused(trouble)
+            | Failure::Failed(trouble)
+            | Failure::Unanswered(trouble) => trouble,
         }
     }
 }
@@ -216,7 +221,9 @@ impl NbdTier {
             let (connection, is_new) = self.connection(deadline).map_err(Failure::Unsent)?;
             let result = work(&connection, deadline);
             let mut pool = locked(&self.pool);
-            if matches!(result, Ok(_) | Err(Failure::Refused(_))) && connection.ask(|lib| lib.aio_is_ready) {
+            if matches!(result, Ok(_) | Err(Failure::Refused(_) | Failure::Failed(_)))
+                && connection.ask(|lib| lib.aio_is_ready)
+            {
                 pool.idle.push(connection);
                 drop(pool);
                 self.free.notify_one();
@@ -231,7 +238,7 @@ impl NbdTier {
             let again = match &result {
                 Err(Failure::Unsent(_)) => true,
                 Err(Failure::Unanswered(_)) => may_repeat,
-                Ok(_) | Err(Failure::Refused(_)) => false,
+                Ok(_) | Err(Failure::Refused(_) | Failure::Failed(_)) => false,
             };
             if is_new || !again || Instant::now() >= deadline {
                 return result;
@@ -324,7 +331,8 @@ impl Tier for NbdTier {
                 Ok(()) => break first,
                 // Elsewhere.
                 Err(Failure::Unanswered(_)) if may_repeat && Instant::now() < deadline => may_repeat = false,
-                Err(Failure::Unanswered(trouble)) => return Err(trouble),
+                // A place that takes nothing would be the first to be taken again.
+                Err(Failure::Unanswered(trouble) | Failure::Failed(trouble)) => return Err(trouble),
                 Err(Failure::Unsent(trouble) | Failure::Refused(trouble)) => {
                     locked(&self.kept).space.give_back(first, units(len));
                     return Err(trouble);
@@ -381,7 +389,9 @@ impl Tier for NbdTier {
             let mut kept = locked(&self.kept);
             match trimmed {
                 // A server that refuses to trim has answered: nothing of it comes later.
-                Ok(()) | Err(Failure::Refused(_)) => kept.space.give_back(*begin, end - begin),
+                Ok(()) | Err(Failure::Refused(_) | Failure::Failed(_)) => {
+                    kept.space.give_back(*begin, end - begin)
+                }
                 Err(Failure::Unanswered(trouble)) => {
                     kept.batches
                         .extend(rest[count..].iter().map(|(first, batch, bytes)| (*batch, (*first, *bytes))));
@@ -638,12 +648,13 @@ impl Connection {
                 0 => self.poll(deadline).map_err(|why| Failure::Unanswered(Trouble::Away(why)))?,
                 1 => return Ok(()),
                 _ => {
+                    // SAFETY: takes nothing.
+                    let is_medium = unsafe { (self.library.get_errno)() } == libc::EIO;
                     let trouble = self.trouble();
-                    let is_ready = self.ask(|lib| lib.aio_is_ready);
-                    return Err(if is_ready {
-                        Failure::Refused(trouble)
-                    } else {
-                        Failure::Unanswered(trouble)
+                    return Err(match self.ask(|lib| lib.aio_is_ready) {
+                        true if is_medium => Failure::Failed(trouble),
+                        true => Failure::Refused(trouble),
+                        false => Failure::Unanswered(trouble),
                     });
                 }
             }

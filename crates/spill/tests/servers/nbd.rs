@@ -127,7 +127,7 @@ fn what_a_server_refuses_costs_no_room() {
     let directory = tempfile::tempdir().unwrap();
     let refuses = directory.path().join("refuses");
     let when = format!("error-file={}", refuses.display());
-    let words = ["--filter=error", "memory", "1028K", "error=EIO", "error-rate=100%", &when];
+    let words = ["--filter=error", "memory", "1028K", "error=ENOMEM", "error-rate=100%", &when];
     let server = Nbdkit::start(directory.path(), &words);
     let tier = open(&server.uri);
     for _ in 0..3 {
@@ -142,6 +142,32 @@ fn what_a_server_refuses_costs_no_room() {
         tier.delete(&[0]).unwrap();
         assert_eq!(tier.room().used, 0);
     }
+}
+
+/// Where the medium fails nothing is put again: all else is used.
+#[test]
+fn a_place_that_fails_is_not_taken_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = directory.path().join("disk");
+    File::create(&disk).unwrap().set_len(1 << 20).unwrap();
+    let dd =
+        format!("dd if=/dev/stdin of={} bs=64K conv=notrunc oflag=seek_bytes status=none", disk.display());
+    let read = format!("dd if={} iflag=skip_bytes,count_bytes status=none", disk.display());
+    let words = [
+        "eval".to_owned(),
+        "get_size=echo 1M".into(),
+        format!("pread={read} skip=$4 count=$3"),
+        // The first batch's place.
+        format!("pwrite=if [ $4 -ge 4096 ] && [ $4 -lt 12288 ]; then echo EIO >&2; exit 1; fi; {dd} seek=$4"),
+    ];
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let server = Nbdkit::start(directory.path(), &words);
+    let tier = open(&server.uri);
+    assert!(matches!(tier.put(1, &[1; 8192]), Err(Trouble::Away(_))));
+    (2..10).for_each(|batch| tier.put(batch, &[batch as u8; 8192]).unwrap());
+    (2..10).for_each(|batch| {
+        assert!(super::common::read(&*tier, batch, 0, 8192).unwrap() == [batch as u8; 8192]);
+    });
 }
 
 #[test]
