@@ -26,7 +26,7 @@ const MOST: usize = 256 << 10;
 
 /// See the module.
 pub struct Backing {
-    /// Until it is used: threads must not be started before a server has become a daemon.
+    /// Until it is started or used: threads must not be started before a server has become a daemon.
     unused: Mutex<Option<(Box<dyn Tier>, Sealer)>>,
     spilled: OnceLock<Option<Spilled>>,
     batch_bytes: usize,
@@ -49,6 +49,8 @@ impl Backing {
         let terms = Terms { most: given.size.or(default), deadline: DEADLINE };
         let sealer = Sealer::for_this_run().map_err(|error| bad(format!("no key can be made: {error}")))?;
         let tier = given.target.open(&run_name(), terms).map_err(|error| bad(error.to_string()))?;
+        // A server may become a daemon now, and another process.
+        tier.pass_on();
         Ok(Backing {
             unused: Mutex::new(Some((tier, sealer))),
             spilled: OnceLock::new(),
@@ -83,6 +85,11 @@ impl Backing {
             started.inspect_err(cannot).ok()
         };
         self.spilled.get_or_init(start).as_ref()
+    }
+
+    /// Begins to look after the tier, as soon as there may be threads: an export must not seem to be nobody's until the first blob goes there.
+    pub fn start(&self) {
+        let _ = self.spilled();
     }
 
     /// Whether there may be room for more.

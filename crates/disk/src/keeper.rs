@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use memfold::store::{Goal, Pace, Pacer};
 
+use crate::backing::Backing;
 use crate::budget::Budget;
 use crate::disk::Disk;
 use crate::leaf::PAGES;
@@ -59,6 +60,8 @@ struct Quiet {
 impl Keeper {
     /// Starts the thread; an error if the system has none left.
     pub fn start(disk: &Arc<Disk>) -> std::io::Result<Self> {
+        // From now on there may be threads.
+        disk.backing.iter().for_each(Backing::start);
         let stop = Arc::new(Stop::default());
         let (disk, stopped) = (Arc::clone(disk), Arc::clone(&stop));
         let thread = thread::Builder::new().name("memfold-keeper".into()).spawn(move || {

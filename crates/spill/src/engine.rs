@@ -36,10 +36,15 @@ const FULL: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_secs(60);
 /// A get is tried again after so long.
 const AGAIN: Duration = Duration::from_millis(100);
-/// Deletes that are done at once.
+/// So many deletes are reason to begin.
 const DELETES: usize = 64;
-/// At the end nobody waits longer for what is to be deleted.
-const LAST: Duration = Duration::from_secs(10);
+/// And so many are done at once at the end: a tier can make few requests of them.
+const LAST_DELETES: usize = 8192;
+/// At the end a thread whose call takes longer is left.
+const LAST: Duration = if cfg!(test) { Duration::from_secs(1) } else { Duration::from_secs(10) };
+
+/// It is looked so often whether they have ended.
+const ENDS: Duration = Duration::from_millis(1);
 
 /// How a tier is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,13 +137,21 @@ struct Inner {
     telling: Mutex<()>,
     /// Something was written since the tier was away.
     has_written: AtomicBool,
+    /// Nobody is told any more.
+    is_quiet: AtomicBool,
     counters: Counters,
 }
+
+/// Since when a thread is at what it does for the tier; nothing while it waits for work.
+type Busy = Arc<Mutex<Option<Instant>>>;
 
 /// See the module.
 pub struct Engine {
     inner: Arc<Inner>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<(JoinHandle<()>, Busy)>,
+    /// A thread was left in a call that does not end: the tier is asked nothing more.
+    is_stuck: bool,
+    has_ended: bool,
     /// Who started it.
     process: u32,
 }
@@ -160,15 +173,23 @@ impl Engine {
             health: Mutex::new((Health::Open, Instant::now())),
             telling: Mutex::default(),
             has_written: AtomicBool::new(false),
+            is_quiet: AtomicBool::new(false),
             counters: Counters::default(),
         });
         // Those that have started end with it, if not all can be.
-        let mut engine = Engine { inner: inner.clone(), threads: Vec::new(), process: std::process::id() };
+        let mut engine = Engine {
+            inner: inner.clone(),
+            threads: Vec::new(),
+            is_stuck: false,
+            has_ended: false,
+            process: std::process::id(),
+        };
         without_signals(|| {
             for number in 0..=WRITERS {
-                let inner = inner.clone();
-                let work = move || if number < WRITERS { inner.write() } else { inner.care() };
-                engine.threads.push(std::thread::Builder::new().spawn(work)?);
+                let (inner, busy) = (inner.clone(), Busy::default());
+                let own = busy.clone();
+                let work = move || if number < WRITERS { inner.write(&own) } else { inner.care(&own) };
+                engine.threads.push((std::thread::Builder::new().spawn(work)?, busy));
             }
             Ok(engine)
         })
@@ -204,7 +225,8 @@ impl Engine {
 
     /// As [`Engine::get`], once.
     pub fn try_get(&self, batch: u64, from: u32, into: &mut [u8]) -> Result<(), Trouble> {
-        let result = self.inner.tier.get(batch, from, into);
+        // A call to a server would end with a signal, and seem to have failed.
+        let result = without_signals(|| self.inner.tier.get(batch, from, into));
         match &result {
             Ok(()) => {
                 self.inner.counters.got.fetch_add(1, Relaxed);
@@ -228,30 +250,69 @@ impl Engine {
     pub fn delete_now(&self, batches: Vec<u64>) {
         let mut all = std::mem::take(&mut locked(&self.inner.queue).deletes);
         all.extend(batches);
-        if self.inner.delete(&all) && self.health() == Health::Full {
+        if without_signals(|| self.inner.delete(&all)) && self.health() == Health::Full {
             self.inner.become_(Health::Open);
         }
     }
 
-    /// Ends the threads, and gives the tier back: what waits to be written is not, what waits to be deleted is deleted as far as the tier does that in time. The batches
+    /// Deletes as much as it can, tells what is left, and leaves the tier: nothing is put any more. For who can't drop it before the process ends.
+    pub fn leave(&self, batches: Vec<u64>) {
+        locked(&self.inner.queue).is_ending = true;
+        self.inner.work.notify_all();
+        self.inner.care.notify_all();
+        self.inner.delete_all(batches);
+        self.tell_left();
+        self.inner.is_quiet.store(true, SeqCst);
+        if !matches!(self.health(), Health::Away(_)) {
+            self.inner.tier.leave();
+        }
+    }
+
+    /// Ends the threads, deletes as much as it can, and tells what is left.
+    pub fn end_and_tell(&mut self) {
+        self.end();
+        self.tell_left();
+    }
+
+    fn tell_left(&self) {
+        let count = locked(&self.inner.queue).deletes.len();
+        if let (1.., Some(at)) = (count, self.inner.tier.left_at()) {
+            let why = format!("{count} batches could not be deleted, and stay there: {at}");
+            (self.inner.told)(&Health::Away(why));
+        }
+    }
+
+    /// Ends the threads, and gives the tier back for who goes on with it, this process or a child of it: what waits to be written is not, what waits to be deleted is deleted as far as the tier does that in time. The batches
     /// that it still has then, too.
     pub fn stop(mut self) -> Option<(Box<dyn Tier>, Vec<u64>)> {
         self.end();
         let left = std::mem::take(&mut locked(&self.inner.queue).deletes);
+        if !matches!(self.health(), Health::Away(_)) {
+            self.inner.tier.pass_on();
+        }
         let inner = self.inner.clone();
         drop(self);
         // Nobody else has it any more.
         Arc::into_inner(inner).map(|inner| (inner.tier, left))
     }
 
-    /// Ends the threads: what waits to be written is not.
+    /// Ends the threads: what waits to be written is not. One that is in a call that does not end, as of a file on a server that has gone, is left in it.
     pub fn end_threads(&mut self) {
         locked(&self.inner.queue).is_ending = true;
         self.inner.work.notify_all();
         self.inner.care.notify_all();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
+        for (thread, busy) in self.threads.drain(..) {
+            let is_hung = || locked(&busy).is_some_and(|since| since.elapsed() > LAST);
+            while !thread.is_finished() && !is_hung() {
+                std::thread::sleep(ENDS);
+            }
+            if thread.is_finished() {
+                let _ = thread.join();
+            } else {
+                self.is_stuck = true;
+            }
         }
+        self.inner.refuse_all();
     }
 
     fn end(&mut self) {
@@ -260,24 +321,9 @@ impl Engine {
             return;
         }
         self.end_threads();
-        let rest = std::mem::take(&mut locked(&self.inner.queue).deletes);
-        let begin = Instant::now();
-        let mut left = rest.as_slice();
-        let (health, since) = locked(&self.inner.health).clone();
-        // One that has not answered just now is not asked again.
-        let may_be_back = matches!(health, Health::Away(_)) && since.elapsed() > SOONEST;
-        if !left.is_empty() && may_be_back && self.inner.tier.probe().is_ok() {
-            self.inner.become_(Health::Open);
+        if !self.is_stuck && !std::mem::replace(&mut self.has_ended, true) {
+            self.inner.delete_all(Vec::new());
         }
-        while !left.is_empty() && begin.elapsed() < LAST {
-            // So many that a tier can make few requests of them.
-            let (some, more) = left.split_at(left.len().min(16 * DELETES));
-            if !self.inner.delete(some) {
-                break;
-            }
-            left = more;
-        }
-        locked(&self.inner.queue).deletes = left.to_vec();
     }
 
     /// How the tier is.
@@ -314,14 +360,41 @@ impl Drop for Engine {
 }
 
 impl Inner {
+    /// What waits to be written is not.
+    fn refuse_all(&self) {
+        let rest = std::mem::take(&mut locked(&self.queue).puts);
+        rest.into_iter().for_each(|put| (put.done)(Err(Trouble::Away("the run ends".into()))));
+    }
+
+    /// Deletes these and what waits for it, as long as the tier does it. The rest waits on.
+    fn delete_all(&self, batches: Vec<u64>) {
+        let mut rest = std::mem::take(&mut locked(&self.queue).deletes);
+        rest.extend(batches);
+        let (health, since) = locked(&self.health).clone();
+        // One that has not answered just now is not asked again.
+        let may_be_back = matches!(health, Health::Away(_)) && since.elapsed() > SOONEST;
+        if !rest.is_empty() && may_be_back && self.tier.probe().is_ok() {
+            self.become_(Health::Open);
+        }
+        let mut left = rest.as_slice();
+        while !left.is_empty() {
+            let (some, more) = left.split_at(left.len().min(LAST_DELETES));
+            left = more;
+            if !self.delete(some) {
+                break;
+            }
+        }
+        // What failed is there already.
+        locked(&self.queue).deletes.extend_from_slice(left);
+    }
+
     /// A writer.
-    fn write(&self) {
+    fn write(&self, busy: &Busy) {
         let mut queue = locked(&self.queue);
         loop {
             if queue.is_ending {
-                let rest = std::mem::take(&mut queue.puts);
                 drop(queue);
-                rest.into_iter().for_each(|put| (put.done)(Err(Trouble::Away("the run ends".into()))));
+                self.refuse_all();
                 return;
             }
             if queue.puts.is_empty() {
@@ -331,7 +404,9 @@ impl Inner {
             let count = queue.puts.len().min(self.tier.puts_at_once());
             let puts: Vec<Put> = queue.puts.drain(..count).collect();
             drop(queue);
+            *locked(busy) = Some(Instant::now());
             let results = self.put(&puts);
+            *locked(busy) = None;
             for (put, result) in puts.into_iter().zip(results) {
                 let place = |()| self.tier.place(put.batch);
                 (put.done)(result.map(place));
@@ -372,12 +447,19 @@ impl Inner {
     }
 
     /// The thread that asks a tier that is away, and deletes.
-    fn care(&self) {
+    fn care(&self, busy: &Busy) {
+        *locked(busy) = Some(Instant::now());
         let mut pause = SOONEST;
         let mut asked = Instant::now();
+        // Another process may have begun.
+        if let Err(trouble) = self.tier.tend() {
+            self.note(&trouble);
+        }
         let mut queue = locked(&self.queue);
         while !queue.is_ending {
+            *locked(busy) = None;
             queue = wait(&self.care, queue, SOONEST);
+            *locked(busy) = Some(Instant::now());
             let deletes = std::mem::take(&mut queue.deletes);
             drop(queue);
             let has_deleted = self.delete(&deletes);
@@ -454,23 +536,34 @@ impl Inner {
         }
         *health = (new.clone(), Instant::now());
         drop(health);
-        (self.told)(&new);
+        if !self.is_quiet.load(SeqCst) {
+            (self.told)(&new);
+        }
     }
 }
 
 /// Signals are the program's, and are not meant for threads that are made in this time. One is for the thread itself: that a file is larger than it may be is an error then.
+/// Faults stay what they are.
 fn without_signals<R>(work: impl FnOnce() -> R) -> R {
+    struct Before(libc::sigset_t);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            // SAFETY: the set was filled when it was made.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
+        }
+    }
     let mut all = std::mem::MaybeUninit::uninit();
     let mut before = std::mem::MaybeUninit::uninit();
-    // SAFETY: the first call fills one set, and the second the other.
-    unsafe {
+    // SAFETY: the first call fills one set, and the last the other.
+    let _before = unsafe {
         libc::sigfillset(all.as_mut_ptr());
+        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP] {
+            libc::sigdelset(all.as_mut_ptr(), fault);
+        }
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-    }
-    let result = work();
-    // SAFETY: the set was filled above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-    result
+        Before(before.assume_init())
+    };
+    work()
 }
 
 fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>, at_most: Duration) -> MutexGuard<'a, T> {
@@ -583,6 +676,34 @@ mod tests {
         set.cause(None);
         assert_eq!(set.put(3), Err(Trouble::Unfit("it forgets".into())));
         set.get(1).unwrap();
+    }
+
+    #[test]
+    fn a_call_that_does_not_end_holds_up_no_end() {
+        let tier = Made::default();
+        let held = tier.batches.clone();
+        let mut engine = Engine::start(Box::new(tier), Duration::ZERO, |_| {}).unwrap();
+        let held = locked(&held);
+        let answers = Arc::new(AtomicU64::new(0));
+        for batch in 0..5 {
+            let answers = answers.clone();
+            engine.put(batch, Arc::default(), move |result| {
+                assert!(result.is_err());
+                answers.fetch_add(1, Relaxed);
+            });
+        }
+        engine.delete(9);
+        let begin = Instant::now();
+        while locked(&engine.inner.queue).puts.len() > 3 {
+            assert!(begin.elapsed() < Duration::from_secs(20));
+            std::thread::yield_now();
+        }
+        engine.end_threads();
+        // Two are in calls; the others are told.
+        assert_eq!(answers.load(Relaxed), 3);
+        drop(engine);
+        assert!(begin.elapsed() < 4 * LAST, "{:?}", begin.elapsed());
+        drop(held);
     }
 
     #[test]

@@ -49,6 +49,10 @@ impl Tier for Made {
         self.may()
     }
 
+    fn left_at(&self) -> Option<String> {
+        Some("in memory".into())
+    }
+
     fn room(&self) -> Room {
         Room { used: locked(&self.batches).values().map(|bytes| bytes.len() as u64).sum(), most: u64::MAX }
     }

@@ -72,6 +72,8 @@ struct Kept {
     bytes: u32,
     needed: u32,
     needed_bytes: u32,
+    /// It is lost, or one of its blocks is: it can't be emptied.
+    is_stuck: bool,
     /// The numbers of its blocks; some may be others by now, and elsewhere.
     blocks: Vec<u32>,
 }
@@ -341,7 +343,7 @@ impl Spilled {
         }
         let all = state.take_all();
         drop(state);
-        self.engine.delete_now(all);
+        self.engine.leave(all);
     }
 
     /// What is put is sealed under numbers that the parent uses as well.
@@ -362,6 +364,7 @@ impl Spilled {
     /// Sends the batch that is filled; waits if too many are on their way.
     fn send<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>, Trouble> {
         let begin = Instant::now();
+        let filled = state.filled();
         while state.unacknowledged >= UNACKNOWLEDGED {
             if let Some(why) = self.why_not() {
                 return Err(why);
@@ -371,7 +374,10 @@ impl Spilled {
             state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
             self.take_refused(&mut state);
         }
-        self.send_now(&mut state);
+        // Who has waited, too, may have sent it; what is filled now has room.
+        if state.filled() == filled {
+            self.send_now(&mut state);
+        }
         Ok(state)
     }
 
@@ -415,6 +421,7 @@ impl Spilled {
         let (number, blocks) = (kept.number, std::mem::take(&mut kept.blocks));
         let mut room = Vec::new();
         let mut rest = Vec::new();
+        let mut is_stuck = false;
         for block in blocks {
             let entry = state.blocks[block as usize];
             if entry.batch != index {
@@ -436,7 +443,10 @@ impl Spilled {
                     })
                 }
                 // Who wants it will find out.
-                Err(_) => None,
+                Err(_) => {
+                    is_stuck = true;
+                    None
+                }
             };
             match moved {
                 Some((batch, offset, len)) => {
@@ -449,6 +459,7 @@ impl Spilled {
         let all = rest.is_empty();
         if let Some(kept) = state.batches[index as usize].as_mut() {
             kept.blocks = rest;
+            kept.is_stuck |= is_stuck;
         }
         all
     }
@@ -464,7 +475,7 @@ impl Spilled {
                 return;
             }
             let away = state.batches.iter().enumerate().filter_map(|(index, kept)| {
-                let kept = kept.as_ref().filter(|kept| kept.stage == Stage::Away)?;
+                let kept = kept.as_ref().filter(|kept| kept.stage == Stage::Away && !kept.is_stuck)?;
                 Some((u64::from(kept.needed_bytes) * 1024 / u64::from(kept.bytes.max(1)), index, kept))
             });
             let Some((_, index, kept)) = away.min_by_key(|(share, ..)| *share) else { return };
@@ -474,8 +485,13 @@ impl Spilled {
             // Nobody waits for a tier to save room on it.
             let read = self.engine.try_get(number, 0, &mut bytes);
             state = locked(&self.inner.state);
-            let is_there = state.batches[index as usize].as_ref().is_some_and(|kept| kept.number == number);
-            if read.is_err() || !is_there || !self.move_out(&mut state, index, &bytes, false) {
+            let Some(kept) = state.batches[index as usize].as_mut().filter(|kept| kept.number == number)
+            else {
+                break;
+            };
+            // It would be the sparsest for ever.
+            kept.is_stuck |= read == Err(Trouble::Lost);
+            if read.is_err() || !self.move_out(&mut state, index, &bytes, false) {
                 break;
             }
         }
@@ -491,6 +507,7 @@ impl Drop for Spilled {
         }
         self.engine.end_threads();
         locked(&self.inner.state).take_all().into_iter().for_each(|number| self.engine.delete(number));
+        self.engine.end_and_tell();
     }
 }
 
@@ -499,6 +516,11 @@ impl State {
     fn find(&self, number: u64) -> Option<(Entry, &Kept)> {
         let entry = self.entry(number)?;
         Some((entry, self.batches[entry.batch as usize].as_ref()?))
+    }
+
+    /// The number of the batch that is filled.
+    fn filled(&self) -> Option<u64> {
+        Some(self.batches[self.filling? as usize].as_ref()?.number)
     }
 
     /// Forgets everything: the numbers of all batches that may be on the tier.
@@ -573,6 +595,7 @@ impl State {
                     bytes: 0,
                     needed: 0,
                     needed_bytes: 0,
+                    is_stuck: false,
                     blocks: Vec::new(),
                 };
                 self.next += 1;

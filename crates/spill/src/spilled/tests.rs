@@ -164,6 +164,74 @@ fn sparse_batches_are_emptied() {
     }
 }
 
+/// One that is lost, or has a block that does not open, is left; all others are emptied.
+#[test]
+fn a_batch_that_is_lost_holds_up_no_other() {
+    for damages in [true, false] {
+        let set = set();
+        let numbers: Vec<u64> = (0..2000).map(|owner| set.put(owner, 1000).unwrap()).collect();
+        set.until(|set| set.spilled.inner.state.lock().unwrap().unacknowledged == 0);
+        {
+            let mut batches = locked(&set.batches);
+            // The last block of it is needed most of all.
+            if damages {
+                batches.get_mut(&3).unwrap().iter_mut().for_each(|byte| *byte ^= 1);
+            } else {
+                batches.remove(&3);
+            }
+        }
+        let is_needed = |owner: usize| owner.is_multiple_of(8) && !(47..58).contains(&owner) || owner == 50;
+        for (owner, number) in numbers.iter().enumerate() {
+            if !is_needed(owner) {
+                set.spilled.free(*number);
+            }
+        }
+        let needed = set.spilled.needed_bytes();
+        let mut owner = 10_000;
+        set.until(|set| {
+            let number = set.put(owner, 1000).unwrap();
+            owner += 1;
+            set.spilled.free(number);
+            set.on_tier() < 3 * needed
+        });
+        let lost =
+            (0..2000).filter(|owner| is_needed(*owner) && set.get(numbers[*owner], *owner as u64).is_err());
+        assert_eq!(lost.count(), 1, "the test takes block 50 to be in batch 3");
+    }
+}
+
+/// Those who wait for the tier at the same time go on with one batch, and do not send one each.
+#[test]
+fn who_has_waited_fills_what_another_has_begun() {
+    let set = set();
+    let held = locked(&set.batches);
+    std::thread::scope(|scope| {
+        for thread in 0..12_u64 {
+            let set = &set;
+            scope.spawn(move || (0..20).for_each(|step| assert!(set.put(thread << 32 | step, 1000).is_ok())));
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        drop(held);
+    });
+    set.until(|set| locked(&set.spilled.inner.state).unacknowledged == 0);
+    let sparse = locked(&set.batches).values().filter(|bytes| bytes.len() < BATCH - 2000).count();
+    assert_eq!(sparse, 0);
+}
+
+#[test]
+fn what_is_left_is_told() {
+    let (tier, told) = (Made::default(), Arc::new(Mutex::new(Vec::new())));
+    let (trouble, tell) = (tier.trouble.clone(), told.clone());
+    let heed = move |health: &Health| locked(&tell).push(health.clone());
+    let sealer = Sealer::for_this_run().unwrap();
+    let spilled = Spilled::new(Box::new(tier), sealer, BATCH, Duration::ZERO, heed).unwrap();
+    (0..100).for_each(|owner| assert!(spilled.put(owner, 1, &[1; 4000]).is_ok()));
+    *locked(&trouble) = Some(Trouble::Away("a cable".into()));
+    drop(spilled);
+    let Some(Health::Away(why)) = locked(&told).last().cloned() else { panic!("nothing is told") };
+    assert!(why.contains("could not be deleted") && why.contains("in memory"), "{why}");
+}
+
 #[test]
 fn what_was_refused_stays_and_goes_on_its_way_again() {
     let set = set();

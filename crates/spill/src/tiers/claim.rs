@@ -1,56 +1,111 @@
 //! Who uses an export: two runs on one would write over each other.
 //!
 //! ```text
-//!   unit 0   memfold spills here / run RUN / N      N grows every second; zeros in the rest, and when the run has ended
+//!   unit 0   memfold spills here / run RUN / N / HOLDER      N grows every second; zeros in the rest, and when the run has ended
 //! ```
 //!
-//! Who finds a claim waits for as long as its run would take to renew it. A run that finds another's claim in place of its own writes nothing more.
+//! The holder is the process that renews the claim, see `holder`. A claim is nobody's when that has ended, and never as long as it lives: it may be stopped. Where
+//! nobody knows that, because it is another machine's or another container's, who finds a claim waits whether it is renewed.
+//! A run that finds another's claim in place of its own writes nothing more.
 
-use std::time::{Duration, Instant};
+use std::sync::Mutex;
+use std::time::Duration;
 
-/// A claim is renewed so often, and one that is not for so long is nobody's.
+use super::holder::Holder;
+use super::locked;
+
+/// A claim is renewed so often, and one that is not for so long is nobody's, if nobody knows whether its process lives.
 pub const RENEW: Duration = Duration::from_secs(1);
-pub const STALE: Duration = Duration::from_secs(4);
+pub const STALE: Duration = Duration::from_secs(30);
+/// One that was not renewed for so long is looked at before anything is written.
+pub const UNSURE: Duration = Duration::from_secs(3);
 /// One that was written is looked at again after so long: somebody may have written his at the same time.
 pub const SETTLE: Duration = Duration::from_millis(50);
 
 const MAGIC: &str = "memfold spills here\nrun ";
+
+/// The runs of this process.
+static HERE: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// A run's own.
 #[derive(Debug)]
 pub struct Claim {
     run: String,
     count: u64,
-    /// When it was written last.
-    pub renewed: Instant,
+    /// The process that has written it, and when it was written last. Time goes on while the machine is suspended.
+    renewed: Option<(u32, Duration)>,
 }
 
 impl Claim {
     /// Of that run, not written yet.
     pub fn new(run: &str) -> Self {
-        Claim { run: run.to_owned(), count: 0, renewed: Instant::now() }
+        locked(&HERE).push(run.to_owned());
+        Claim { run: run.to_owned(), count: 0, renewed: None }
     }
 
-    /// What is to be written next.
-    pub fn next(&mut self, unit: &mut [u8]) {
+    /// What is to be written next: by this process, or by one that is to come.
+    pub fn next(&mut self, unit: &mut [u8], is_passed_on: bool) {
         self.count += 1;
-        let text = format!("{MAGIC}{}\n{}\n", self.run, self.count);
+        let holder = Holder::this().filter(|_| !is_passed_on);
+        let holder = holder.map_or_else(String::new, |holder| holder.to_string());
+        let text = format!("{MAGIC}{}\n{}\n{holder}\n", self.run, self.count);
         unit.fill(0);
         unit[..text.len()].copy_from_slice(text.as_bytes());
     }
 
+    /// It was written by this process just now.
+    pub fn note_renewed(&mut self) {
+        self.renewed = Some((std::process::id(), now()));
+    }
+
+    /// Whether this process has written it within that time.
+    pub fn is_fresh(&self, within: Duration) -> bool {
+        self.renewed
+            .is_some_and(|(process, at)| process == std::process::id() && now().saturating_sub(at) < within)
+    }
+
     /// Whether that is another run's.
     pub fn is_anothers(&self, unit: &[u8]) -> bool {
-        found(unit).is_some_and(|text| {
-            text.lines().nth(1).and_then(|line| line.strip_prefix("run ")) != Some(&self.run)
-        })
+        found(unit).is_some_and(|text| run(text) != Some(&self.run))
     }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut here = locked(&HERE);
+        if let Some(at) = here.iter().position(|run| *run == self.run) {
+            here.swap_remove(at);
+        }
+    }
+}
+
+fn run(text: &str) -> Option<&str> {
+    text.lines().nth(1)?.strip_prefix("run ")
 }
 
 /// A claim's text, if there is one.
 pub fn found(unit: &[u8]) -> Option<&str> {
     let end = unit.iter().position(|byte| *byte == 0)?;
     str::from_utf8(&unit[..end]).ok().filter(|text| text.starts_with(MAGIC))
+}
+
+/// Whether the run has ended whose claim has this text. `None` if nobody knows.
+pub fn has_ended(text: &str) -> Option<bool> {
+    let holder = Holder::read(text.lines().nth(3)?)?;
+    // One of this process may have ended while the server was away, and could not say so.
+    if Holder::this().as_ref() == Some(&holder) {
+        let here = locked(&HERE);
+        return Some(!run(text).is_some_and(|run| here.iter().any(|other| other == run)));
+    }
+    holder.has_ended()
+}
+
+/// Since the machine was started.
+fn now() -> Duration {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: there is room for what the kernel says.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 #[cfg(test)]
@@ -62,11 +117,19 @@ mod tests {
         let mut unit = [9; 4096];
         let (mut ours, theirs) = (Claim::new("12-ab"), Claim::new("12-a"));
         assert_eq!((found(&unit), found(&[0; 4096])), (None, None));
-        ours.next(&mut unit);
+        ours.next(&mut unit, false);
         let first = found(&unit).unwrap().to_owned();
         assert!(!ours.is_anothers(&unit) && theirs.is_anothers(&unit));
-        ours.next(&mut unit);
+        assert_eq!(has_ended(&first), Some(false));
+        assert_eq!(has_ended(&first.replace("12-ab", "12-c")), Some(true));
+        assert!(!ours.is_fresh(RENEW));
+        ours.note_renewed();
+        assert!(ours.is_fresh(RENEW));
+        ours.next(&mut unit, true);
         assert_ne!(found(&unit), Some(first.as_str()));
+        assert_eq!(has_ended(found(&unit).unwrap()), None);
         assert!(!ours.is_anothers(&[0; 4096]), "of a server that has forgotten");
+        drop(ours);
+        assert_eq!(has_ended(&first), Some(true));
     }
 }

@@ -40,6 +40,8 @@ pub struct FileTier {
     makes_holes: AtomicBool,
     kept: Mutex<Kept>,
     buffers: Mutex<Vec<Buffer>>,
+    /// Who writes through the page cache: the system tells of a write that came to nothing once, and it must not be told to another.
+    cached: Mutex<()>,
 }
 
 struct Kept {
@@ -126,6 +128,7 @@ impl FileTier {
             makes_holes: AtomicBool::new(true),
             kept: Mutex::new(Kept::new(most)),
             buffers: Mutex::default(),
+            cached: Mutex::default(),
         })
     }
 
@@ -148,6 +151,7 @@ impl FileTier {
         self.with_buffer(bytes.len(), |buffer| {
             buffer[..bytes.len()].copy_from_slice(bytes);
             buffer[bytes.len()..].fill(0);
+            let mut alone = (!self.is_direct()).then(|| locked(&self.cached));
             match self.file.write_at(buffer, at) {
                 Ok(written) if written == buffer.len() => {}
                 // There was room for a part of it.
@@ -155,12 +159,12 @@ impl FileTier {
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) && self.is_direct() => {
                     // It may be opened so, and refuses to work so.
                     self.stop_direct();
+                    alone.get_or_insert_with(|| locked(&self.cached));
                     self.file.write_all_at(buffer, at)?;
                 }
                 Err(error) => return Err(error),
             }
-            self.forget(at, buffer.len(), true);
-            Ok(())
+            self.forget(at, buffer.len(), true)
         })
     }
 
@@ -176,23 +180,30 @@ impl FileTier {
         unsafe { libc::fcntl(fd, libc::F_SETFL, libc::fcntl(fd, libc::F_GETFL) & !libc::O_DIRECT) };
     }
 
-    /// Without direct I/O: what is in the page cache of that part need not be there.
-    fn forget(&self, at: u64, bytes: usize, written: bool) {
+    /// Without direct I/O: what is in the page cache of that part need not be there. What was written is on the medium then, or that is an error.
+    fn forget(&self, at: u64, bytes: usize, written: bool) -> io::Result<()> {
         if self.is_direct() {
-            return;
+            return Ok(());
         }
         let (fd, at, bytes) = (self.file.as_raw_fd(), at as i64, bytes as i64);
-        // SAFETY: the descriptor is open; neither call touches memory.
-        unsafe {
-            if written {
-                // What is not on the medium yet can't be forgotten.
-                let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE
-                    | libc::SYNC_FILE_RANGE_WRITE
-                    | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-                libc::sync_file_range(fd, at, bytes, all);
+        if written {
+            // What is not on the medium yet can't be forgotten.
+            let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+                | libc::SYNC_FILE_RANGE_WRITE
+                | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+            // SAFETY: the descriptor is open; memory is not touched.
+            if unsafe { libc::sync_file_range(fd, at, bytes, all) } != 0 {
+                let error = io::Error::last_os_error();
+                // Not every system can do that for a part of a file.
+                if error.raw_os_error() != Some(libc::ENOSYS) {
+                    return Err(error);
+                }
+                self.file.sync_data()?;
             }
-            libc::posix_fadvise(fd, at, bytes, libc::POSIX_FADV_DONTNEED);
         }
+        // SAFETY: as above.
+        unsafe { libc::posix_fadvise(fd, at, bytes, libc::POSIX_FADV_DONTNEED) };
+        Ok(())
     }
 
     /// Room for a batch; without any, that of spare places.
@@ -229,7 +240,12 @@ impl FileTier {
             let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
             // SAFETY: the descriptor is open.
             if unsafe { libc::fallocate(self.file.as_raw_fd(), mode, at, bytes) } != 0 {
-                self.makes_holes.store(false, Relaxed);
+                // Anything else may pass: then the hole is made the next time.
+                let never = [libc::EOPNOTSUPP, libc::ENOSYS, libc::EINVAL, libc::ENODEV];
+                let error = io::Error::last_os_error().raw_os_error();
+                if error.is_some_and(|error| never.contains(&error)) {
+                    self.makes_holes.store(false, Relaxed);
+                }
             }
         }
         locked(&self.kept).space.give_back(extent.first, extent.units());
@@ -240,7 +256,10 @@ impl Tier for FileTier {
     fn put(&self, batch: u64, bytes: &[u8]) -> Result<(), Trouble> {
         let extent = self.take(bytes.len() as u32).ok_or(Trouble::Full)?;
         if let Err(error) = self.write(extent.first, bytes) {
-            self.give_back(extent);
+            // A place that takes nothing would be the first to be taken again.
+            if error.raw_os_error() != Some(libc::EIO) {
+                self.give_back(extent);
+            }
             let is_full = error.kind() == io::ErrorKind::StorageFull
                 || matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG));
             return Err(if is_full { Trouble::Full } else { Trouble::Away(error.to_string()) });
@@ -264,7 +283,8 @@ impl Tier for FileTier {
                 io::ErrorKind::UnexpectedEof => Trouble::Lost,
                 _ => Trouble::Away(error.to_string()),
             })?;
-            self.forget(at, buffer.len(), false);
+            // What was read is not less right for staying in the page cache.
+            let _ = self.forget(at, buffer.len(), false);
             into.copy_from_slice(&buffer[from as usize - begin..][..into.len()]);
             Ok(())
         })
@@ -493,6 +513,31 @@ mod tests {
             assert!(into == bytes(number, 256 << 10));
         }
         assert_eq!(tier.room(), Room { used: 1 << 20, most: 1 << 20 });
+    }
+
+    /// On another file, through the page cache.
+    fn with(file: File) -> FileTier {
+        let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+        let tier = FileTier::open(directory.path(), terms(1 << 20)).unwrap();
+        FileTier { file, is_direct: AtomicBool::new(false), ..tier }
+    }
+
+    #[test]
+    fn what_did_not_reach_the_medium_was_not_put() {
+        // It takes everything, and can't be synchronised.
+        let tier = with(OpenOptions::new().read(true).write(true).open("/dev/null").unwrap());
+        assert!(matches!(tier.put(1, &bytes(1, 5000)), Err(Trouble::Away(_))));
+        assert_eq!(tier.get(1, 0, &mut [0]), Err(Trouble::Lost));
+        // And never makes holes.
+        assert!(!tier.makes_holes.load(Relaxed));
+    }
+
+    #[test]
+    fn a_hole_that_could_not_be_made_once_may_be_later() {
+        let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
+        let tier = with(File::open(file.path()).unwrap());
+        assert!(matches!(tier.put(1, &bytes(1, 5000)), Err(Trouble::Away(_))));
+        assert_eq!((tier.room().used, tier.makes_holes.load(Relaxed)), (0, true));
     }
 
     #[test]

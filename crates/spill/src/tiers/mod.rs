@@ -5,6 +5,7 @@
 
 mod claim;
 mod file;
+mod holder;
 mod nbd;
 mod redis;
 mod space;
@@ -43,6 +44,12 @@ pub trait Tier: Send + Sync {
     fn tend(&self) -> Result<(), Trouble> {
         Ok(())
     }
+
+    /// Another process may go on with it: from now on nobody may believe that this one's end is the run's.
+    fn pass_on(&self) {}
+
+    /// The run ends: what the tier knows it by goes. Nothing but `get` is called after that.
+    fn leave(&self) {}
 
     /// Where batches that could not be deleted are found, by who wants to remove them; `None` if they need no care.
     fn left_at(&self) -> Option<String> {

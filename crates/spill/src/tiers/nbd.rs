@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,8 @@ pub struct NbdTier {
     free: Condvar,
     kept: Mutex<Kept>,
     claim: Mutex<Claim>,
+    /// The export is another run's, or nobody's: nothing is written or trimmed any more.
+    is_lost: AtomicBool,
 }
 
 struct Pool {
@@ -58,16 +61,14 @@ fn byte_of(unit: u64) -> u64 {
     (unit + 1) * UNIT
 }
 
-fn anothers() -> Trouble {
-    Trouble::Unfit("another run of memfold uses this export: each needs one of its own".into())
-}
-
 /// Why a request was not done.
 enum Failure {
     /// It was not sent.
     Unsent(Trouble),
     /// The server has said why.
     Refused(Trouble),
+    /// It has said that its medium failed there.
+    Failed(Trouble),
     /// It was sent, and may still be done.
     Unanswered(Trouble),
 }
@@ -75,9 +76,16 @@ enum Failure {
 impl From<Failure> for Trouble {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Unsent(trouble) | Failure::Refused(trouble) | Failure::Unanswered(trouble) => trouble,
+            Failure::Unsent(trouble)
+            | Failure::Refused(trouble)
+            | Failure::Failed(trouble)
+            | Failure::Unanswered(trouble) => trouble,
         }
     }
+}
+
+fn anothers() -> Trouble {
+    Trouble::Unfit("another run of memfold uses this export: each needs one of its own".into())
 }
 
 fn units(bytes: u32) -> u64 {
@@ -121,6 +129,7 @@ impl NbdTier {
             free: Condvar::new(),
             kept: Mutex::new(Kept { space: Space::new(most), batches: HashMap::new() }),
             claim: Mutex::new(Claim::new(run)),
+            is_lost: AtomicBool::new(false),
             name,
         };
         tier.claim().map_err(|why| BadTarget(format!("{}: {why}", tier.name)))?;
@@ -132,44 +141,61 @@ impl NbdTier {
         let begin = Instant::now();
         let mut unit = vec![0; UNIT as usize];
         self.read(0, &mut unit)?;
-        if let Some(found) = claim::found(&unit).map(str::to_owned) {
+        let is_anothers = locked(&self.claim).is_anothers(&unit);
+        if let Some(found) = claim::found(&unit).filter(|_| is_anothers).map(str::to_owned) {
             let mut now = unit.clone();
             while begin.elapsed() < claim::STALE {
+                let has_ended = claim::has_ended(&found);
+                if has_ended == Some(false) {
+                    return Err(self.lose());
+                }
                 std::thread::sleep(claim::RENEW / 4);
                 self.read(0, &mut now)?;
                 match claim::found(&now) {
                     None => break,
-                    Some(text) if text != found => return Err(anothers()),
+                    Some(text) if text != found => return Err(self.lose()),
+                    Some(_) if has_ended == Some(true) => break,
                     Some(_) => {}
                 }
             }
         }
-        self.renew(&mut locked(&self.claim))?;
+        self.renew(&mut locked(&self.claim), false)?;
         std::thread::sleep(claim::SETTLE);
         self.read(0, &mut unit)?;
-        if locked(&self.claim).is_anothers(&unit) { Err(anothers()) } else { Ok(()) }
+        if locked(&self.claim).is_anothers(&unit) { Err(self.lose()) } else { Ok(()) }
     }
 
-    fn renew(&self, claim: &mut Claim) -> Result<(), Trouble> {
+    fn renew(&self, claim: &mut Claim, is_passed_on: bool) -> Result<(), Trouble> {
         let mut unit = vec![0; UNIT as usize];
-        claim.next(&mut unit);
+        claim.next(&mut unit, is_passed_on);
         self.write(0, &unit, Instant::now() + self.deadline)?;
-        claim.renewed = Instant::now();
+        claim.note_renewed();
         Ok(())
     }
 
-    /// Renews the claim if it is time for that.
-    fn keep_claim(&self) -> Result<(), Trouble> {
+    /// Renews the claim if it is older than that.
+    fn keep_claim(&self, within: Duration) -> Result<(), Trouble> {
         let mut claim = locked(&self.claim);
-        if claim.renewed.elapsed() < claim::RENEW {
+        self.is_ours()?;
+        if claim.is_fresh(within) {
             return Ok(());
         }
         let mut unit = vec![0; UNIT as usize];
         self.read(0, &mut unit)?;
         if claim.is_anothers(&unit) {
-            return Err(anothers());
+            return Err(self.lose());
         }
-        self.renew(&mut claim)
+        self.renew(&mut claim, false)
+    }
+
+    /// Nothing more is written to the export, which is another's now.
+    fn lose(&self) -> Trouble {
+        self.is_lost.store(true, SeqCst);
+        anothers()
+    }
+
+    fn is_ours(&self) -> Result<(), Trouble> {
+        if self.is_lost.load(SeqCst) { Err(anothers()) } else { Ok(()) }
     }
 
     /// Reads what begins at a byte.
@@ -195,7 +221,9 @@ impl NbdTier {
             let (connection, is_new) = self.connection(deadline).map_err(Failure::Unsent)?;
             let result = work(&connection, deadline);
             let mut pool = locked(&self.pool);
-            if matches!(result, Ok(_) | Err(Failure::Refused(_))) && connection.ask(|lib| lib.aio_is_ready) {
+            if matches!(result, Ok(_) | Err(Failure::Refused(_) | Failure::Failed(_)))
+                && connection.ask(|lib| lib.aio_is_ready)
+            {
                 pool.idle.push(connection);
                 drop(pool);
                 self.free.notify_one();
@@ -210,7 +238,7 @@ impl NbdTier {
             let again = match &result {
                 Err(Failure::Unsent(_)) => true,
                 Err(Failure::Unanswered(_)) => may_repeat,
-                Ok(_) | Err(Failure::Refused(_)) => false,
+                Ok(_) | Err(Failure::Refused(_) | Failure::Failed(_)) => false,
             };
             if is_new || !again || Instant::now() >= deadline {
                 return result;
@@ -260,6 +288,7 @@ impl NbdTier {
 
     /// Writes whole units, from a byte on. If that was not answered, they are nobody's any more.
     fn write(&self, at: u64, padded: &[u8], deadline: Instant) -> Result<(), Failure> {
+        self.is_ours().map_err(Failure::Unsent)?;
         self.with(deadline, false, |connection, deadline| {
             for (part, at) in padded.chunks(self.longest).zip((at..).step_by(self.longest)) {
                 // SAFETY: `with` drops a connection that did not answer, and `padded` outlives that.
@@ -278,6 +307,7 @@ impl NbdTier {
         let most = LONGEST_TRIM / UNIT;
         for begin in (first..first + count).step_by(most as usize) {
             let count = most.min(first + count - begin);
+            self.is_ours().map_err(Failure::Unsent)?;
             self.with(deadline, false, |connection, deadline| {
                 connection.trim(byte_of(begin), count * UNIT, deadline)
             })?;
@@ -289,9 +319,7 @@ impl NbdTier {
 impl Tier for NbdTier {
     fn put(&self, batch: u64, bytes: &[u8]) -> Result<(), Trouble> {
         // If nobody has tended it for long, the export may be another's by now.
-        if locked(&self.claim).renewed.elapsed() > claim::STALE / 2 {
-            self.keep_claim()?;
-        }
+        self.keep_claim(claim::UNSURE)?;
         let deadline = Instant::now() + self.deadline;
         let len = bytes.len() as u32;
         let mut padded = bytes.to_vec();
@@ -303,7 +331,8 @@ impl Tier for NbdTier {
                 Ok(()) => break first,
                 // Elsewhere.
                 Err(Failure::Unanswered(_)) if may_repeat && Instant::now() < deadline => may_repeat = false,
-                Err(Failure::Unanswered(trouble)) => return Err(trouble),
+                // A place that takes nothing would be the first to be taken again.
+                Err(Failure::Unanswered(trouble) | Failure::Failed(trouble)) => return Err(trouble),
                 Err(Failure::Unsent(trouble) | Failure::Refused(trouble)) => {
                     locked(&self.kept).space.give_back(first, units(len));
                     return Err(trouble);
@@ -332,6 +361,15 @@ impl Tier for NbdTier {
 
     /// Neighbours are trimmed together. What is not trimmed because the server can't be reached stays, and can be deleted later.
     fn delete(&self, batches: &[u64]) -> Result<(), Trouble> {
+        match self.keep_claim(claim::UNSURE) {
+            Ok(()) => {}
+            // What stands there is another's, and nothing of it is to be deleted.
+            Err(Trouble::Unfit(_)) => {
+                locked(&self.kept).forget(batches);
+                return Ok(());
+            }
+            Err(trouble) => return Err(trouble),
+        }
         let mut gone: Vec<(u64, u64, u32)> = {
             let mut kept = locked(&self.kept);
             let take = |batch: &u64| kept.batches.remove(batch).map(|(first, bytes)| (first, *batch, bytes));
@@ -351,7 +389,9 @@ impl Tier for NbdTier {
             let mut kept = locked(&self.kept);
             match trimmed {
                 // A server that refuses to trim has answered: nothing of it comes later.
-                Ok(()) | Err(Failure::Refused(_)) => kept.space.give_back(*begin, end - begin),
+                Ok(()) | Err(Failure::Refused(_) | Failure::Failed(_)) => {
+                    kept.space.give_back(*begin, end - begin)
+                }
                 Err(Failure::Unanswered(trouble)) => {
                     kept.batches
                         .extend(rest[count..].iter().map(|(first, batch, bytes)| (*batch, (*first, *bytes))));
@@ -367,13 +407,33 @@ impl Tier for NbdTier {
         Ok(())
     }
 
+    /// The claim is kept by that, too: who is only asked whether he is there must not lose it meanwhile.
     fn probe(&self) -> Result<(), Trouble> {
-        self.read(0, &mut vec![0; UNIT as usize])?;
-        Ok(())
+        self.keep_claim(Duration::ZERO)
     }
 
     fn tend(&self) -> Result<(), Trouble> {
-        self.keep_claim()
+        self.keep_claim(claim::RENEW)
+    }
+
+    fn pass_on(&self) {
+        let mut claim = locked(&self.claim);
+        let mut unit = vec![0; UNIT as usize];
+        if self.read(0, &mut unit).is_ok() && !claim.is_anothers(&unit) {
+            let _ = self.renew(&mut claim, true);
+        }
+    }
+
+    /// The export is nobody's any more.
+    fn leave(&self) {
+        let claim = locked(&self.claim);
+        let mut unit = vec![0; UNIT as usize];
+        let may = self.is_ours().is_ok() && self.read(0, &mut unit).is_ok();
+        if may && claim::found(&unit).is_some() && !claim.is_anothers(&unit) {
+            unit.fill(0);
+            let _ = self.write(0, &unit, Instant::now() + self.deadline);
+        }
+        self.is_lost.store(true, SeqCst);
     }
 
     fn room(&self) -> Room {
@@ -387,13 +447,17 @@ impl Tier for NbdTier {
 }
 
 impl Drop for NbdTier {
-    /// The export is nobody's any more.
     fn drop(&mut self) {
-        let mut unit = vec![0; UNIT as usize];
-        let is_ours = self.read(0, &mut unit).is_ok() && !locked(&self.claim).is_anothers(&unit);
-        if is_ours && claim::found(&unit).is_some() {
-            unit.fill(0);
-            let _ = self.write(0, &unit, Instant::now() + self.deadline);
+        self.leave();
+    }
+}
+
+impl Kept {
+    fn forget(&mut self, batches: &[u64]) {
+        for batch in batches {
+            if let Some((first, bytes)) = self.batches.remove(batch) {
+                self.space.give_back(first, units(bytes));
+            }
         }
     }
 }
@@ -584,12 +648,13 @@ impl Connection {
                 0 => self.poll(deadline).map_err(|why| Failure::Unanswered(Trouble::Away(why)))?,
                 1 => return Ok(()),
                 _ => {
+                    // SAFETY: takes nothing.
+                    let is_medium = unsafe { (self.library.get_errno)() } == libc::EIO;
                     let trouble = self.trouble();
-                    let is_ready = self.ask(|lib| lib.aio_is_ready);
-                    return Err(if is_ready {
-                        Failure::Refused(trouble)
-                    } else {
-                        Failure::Unanswered(trouble)
+                    return Err(match self.ask(|lib| lib.aio_is_ready) {
+                        true if is_medium => Failure::Failed(trouble),
+                        true => Failure::Refused(trouble),
+                        false => Failure::Unanswered(trouble),
                     });
                 }
             }

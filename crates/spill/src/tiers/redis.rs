@@ -21,8 +21,8 @@ use super::{BadTarget, Room, Terms, Tier, Trouble, locked};
 
 /// So often it is looked whether the server still keeps what it has.
 const LOOK: Duration = Duration::from_secs(5);
-/// Keys that are removed with one message.
-const UNLINKS: usize = 64;
+/// Keys that are removed with one command.
+const UNLINKS: usize = 1024;
 /// Batches that are sent without waiting for an answer between.
 const PIPELINED: usize = 4;
 

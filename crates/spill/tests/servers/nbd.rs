@@ -1,10 +1,14 @@
 //! The NBD tier with nbdkit.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use super::common::*;
 use super::started::*;
-use memfold_spill::{Target, Trouble};
+use memfold_spill::{Target, Tier, Trouble};
 
 #[test]
 fn batches_come_back_and_are_trimmed() {
@@ -123,7 +127,7 @@ fn what_a_server_refuses_costs_no_room() {
     let directory = tempfile::tempdir().unwrap();
     let refuses = directory.path().join("refuses");
     let when = format!("error-file={}", refuses.display());
-    let words = ["--filter=error", "memory", "1028K", "error=EIO", "error-rate=100%", &when];
+    let words = ["--filter=error", "memory", "1028K", "error=ENOMEM", "error-rate=100%", &when];
     let server = Nbdkit::start(directory.path(), &words);
     let tier = open(&server.uri);
     for _ in 0..3 {
@@ -138,6 +142,32 @@ fn what_a_server_refuses_costs_no_room() {
         tier.delete(&[0]).unwrap();
         assert_eq!(tier.room().used, 0);
     }
+}
+
+/// Where the medium fails nothing is put again: all else is used.
+#[test]
+fn a_place_that_fails_is_not_taken_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = directory.path().join("disk");
+    File::create(&disk).unwrap().set_len(1 << 20).unwrap();
+    let dd =
+        format!("dd if=/dev/stdin of={} bs=64K conv=notrunc oflag=seek_bytes status=none", disk.display());
+    let read = format!("dd if={} iflag=skip_bytes,count_bytes status=none", disk.display());
+    let words = [
+        "eval".to_owned(),
+        "get_size=echo 1M".into(),
+        format!("pread={read} skip=$4 count=$3"),
+        // The first batch's place.
+        format!("pwrite=if [ $4 -ge 4096 ] && [ $4 -lt 12288 ]; then echo EIO >&2; exit 1; fi; {dd} seek=$4"),
+    ];
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let server = Nbdkit::start(directory.path(), &words);
+    let tier = open(&server.uri);
+    assert!(matches!(tier.put(1, &[1; 8192]), Err(Trouble::Away(_))));
+    (2..10).for_each(|batch| tier.put(batch, &[batch as u8; 8192]).unwrap());
+    (2..10).for_each(|batch| {
+        assert!(super::common::read(&*tier, batch, 0, 8192).unwrap() == [batch as u8; 8192]);
+    });
 }
 
 #[test]
@@ -155,37 +185,142 @@ fn what_could_not_be_deleted_can_be_later() {
     (0..16).for_each(|batch| tier.put(batch, &bytes(batch, 256 << 10)).unwrap());
 }
 
+/// A server whose disk the test reads and writes beside it.
+struct Beside {
+    disk: PathBuf,
+    server: Nbdkit,
+}
+
+impl Beside {
+    fn start(directory: &Path) -> Self {
+        let disk = directory.join("disk");
+        File::create(&disk).unwrap().set_len(4 << 20).unwrap();
+        let server = Nbdkit::start(directory, &["file", disk.to_str().unwrap()]);
+        Beside { disk, server }
+    }
+
+    fn claim(&self) -> String {
+        let mut unit = [0; 4096];
+        File::open(&self.disk).unwrap().read_exact_at(&mut unit, 0).unwrap();
+        String::from_utf8(unit.split(|byte| *byte == 0).next().unwrap().to_vec()).unwrap()
+    }
+
+    fn set_claim(&self, text: &str) {
+        let mut unit = [0; 4096];
+        unit[..text.len()].copy_from_slice(text.as_bytes());
+        File::options().write(true).open(&self.disk).unwrap().write_all_at(&unit, 0).unwrap();
+    }
+
+    fn open(&self, run: &str) -> Result<Box<dyn Tier>, String> {
+        let target: Target = self.server.uri.parse().unwrap();
+        target.open(run, terms(None, DEADLINE)).map_err(|bad| bad.0)
+    }
+}
+
 #[test]
 fn an_export_is_one_runs_alone() {
     let directory = tempfile::tempdir().unwrap();
-    let server = Nbdkit::start(directory.path(), &["memory", "4M"]);
-    let target: Target = server.uri.parse().unwrap();
-    let first = target.open("first", terms(None, DEADLINE)).unwrap();
-    let (is_over, begin) = (std::sync::atomic::AtomicBool::new(false), Instant::now());
+    let beside = Beside::start(directory.path());
+    let first = beside.open("first").unwrap();
+    let refused = |wait: Duration| {
+        let begin = Instant::now();
+        let why = beside.open("second").err().expect("it was taken");
+        assert!(why.contains("another run") && begin.elapsed() < wait, "{why} {:?}", begin.elapsed());
+    };
+    // Its process lives, whether it renews the claim or not.
+    std::thread::sleep(Duration::from_secs(5));
+    refused(Duration::from_millis(200));
+    // What another process may go on with is waited for, and so is what another machine has.
+    first.pass_on();
+    let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+            while !is_over.load(SeqCst) {
                 first.tend().unwrap();
                 std::thread::sleep(Duration::from_millis(200));
             }
         });
-        let refused = target.open("second", terms(None, DEADLINE)).err().expect("it was taken");
-        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
-        assert!(refused.to_string().contains("another run"), "{refused}");
+        refused(Duration::from_secs(4));
+        is_over.store(true, SeqCst);
     });
-    assert!(begin.elapsed() < Duration::from_secs(4));
-    // One that nobody renews is left to the next; the first finds out, and writes nothing more.
-    let second = target.open("second", terms(None, DEADLINE)).unwrap();
-    assert!(matches!(first.tend(), Err(Trouble::Unfit(_))));
-    assert!(matches!(first.put(1, &[1; 100]), Err(Trouble::Unfit(_))));
-    second.put(1, &bytes(1, 100)).unwrap();
-    // Its end takes nothing away, and after the other's nobody waits.
     drop(first);
-    second.tend().unwrap();
-    drop(second);
+    assert_eq!(beside.claim(), "");
     let begin = Instant::now();
-    drop(target.open("third", terms(None, DEADLINE)).unwrap());
+    drop(beside.open("third").unwrap());
     assert!(begin.elapsed() < Duration::from_secs(1));
+}
+
+/// One that was killed holds up nobody; another machine's may only be slow.
+#[test]
+fn the_claim_of_a_process_that_has_ended_is_nobodys() {
+    let directory = tempfile::tempdir().unwrap();
+    let beside = Beside::start(directory.path());
+    drop(beside.open("first").unwrap());
+    let kept = beside.open("second").unwrap();
+    let claim = beside.claim();
+    drop(kept);
+    let ours = format!(" {} ", std::process::id());
+    assert!(claim.contains(&ours), "{claim}");
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    beside.set_claim(&claim.replace("second", "killed").replace(&ours, &format!(" {} ", child.id())));
+    let begin = Instant::now();
+    drop(beside.open("third").unwrap());
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    // Of another machine's nobody knows, and a second is no time.
+    beside.set_claim("memfold spills here\nrun far\n7\nelsewhere 1 2 3\n");
+    let begin = Instant::now();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_secs(6));
+            assert!(!done.load(SeqCst), "it was taken");
+            beside.set_claim("memfold spills here\nrun far\n8\nelsewhere 1 2 3\n");
+        });
+        assert!(beside.open("fourth").err().is_some_and(|why| why.contains("another run")));
+        done.store(true, SeqCst);
+    });
+    assert!(begin.elapsed() < Duration::from_secs(10));
+}
+
+/// Who has lost his export to another neither writes nor trims there, whether he has noticed it or not.
+#[test]
+fn what_another_has_now_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let beside = Beside::start(directory.path());
+    for notices in [true, false] {
+        let first = beside.open("first").unwrap();
+        (0..8).for_each(|batch| first.put(batch, &bytes(batch, 100_000)).unwrap());
+        // As if it had been away for long.
+        beside.set_claim("");
+        let second = beside.open("second").unwrap();
+        (0..8).for_each(|batch| second.put(batch, &bytes(100 + batch, 100_000)).unwrap());
+        std::thread::sleep(Duration::from_millis(if notices { 1100 } else { 3100 }));
+        if notices {
+            assert!(matches!(first.tend(), Err(Trouble::Unfit(_))));
+        }
+        // It has nothing there any more.
+        assert_eq!(first.delete(&[0, 1, 2, 3]), Ok(()));
+        assert!(matches!(first.put(9, &[1; 100]), Err(Trouble::Unfit(_))));
+        assert!(matches!(first.probe(), Err(Trouble::Unfit(_))));
+        first.delete(&[4, 5, 6, 7]).unwrap();
+        drop(first);
+        second.tend().unwrap();
+        for batch in 0..8 {
+            assert!(read(&*second, batch, 0, 100_000).unwrap() == bytes(100 + batch, 100_000));
+        }
+    }
+}
+
+/// A run whose tier is away renews its claim each time it asks.
+#[test]
+fn who_asks_keeps_his_claim() {
+    let directory = tempfile::tempdir().unwrap();
+    let beside = Beside::start(directory.path());
+    let tier = beside.open("first").unwrap();
+    let before = beside.claim();
+    tier.probe().unwrap();
+    assert_ne!(beside.claim(), before);
 }
 
 #[test]
@@ -230,6 +365,8 @@ fn a_full_export_is_full_until_something_is_deleted() {
     let tier = open(&server.uri);
     std::fs::write(&is_full, "").unwrap();
     assert_eq!(tier.put(1, &[1]), Err(Trouble::Full));
+    // Its claim stays there, and is nobody's.
+    drop(tier);
     assert!(refusal(&server.uri).contains("full"));
 }
 
