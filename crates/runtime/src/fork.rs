@@ -31,6 +31,10 @@ pub fn prepare(touch: fn()) {
         // Without descriptors the child could not even bring its pages back.
         runtime.stop("it forks, and its children may open too few files (ulimit -n) to be managed");
     }
+    // What it needs now may have been spilled, to a tier that does not answer: this is no time yet to keep others from their work.
+    if runtime.is_paging() {
+        touch();
+    }
     // A handler that forks while this one is under way would wait for it for ever.
     let mask = sys::block_signals();
     core::mem::forget(runtime.life.lock());
@@ -59,6 +63,7 @@ pub fn prepare(touch: fn()) {
     while runtime.moving.load(SeqCst) != 0 {
         sched::yield_now();
     }
+    // Some of it may have been taken away meanwhile, or is new.
     touch();
     sys::touch_stack();
     {
