@@ -10,7 +10,7 @@ use memfold::store::Tiered;
 
 use super::area::{self, Area, For, POSTS, Word, answer, kind};
 use super::out::codec_of;
-use super::{FETCHERS, Spot, fill, free_post, post_silently, ring};
+use super::{FETCHERS, Spot, Unheard, fill, free_post, post_silently, ring};
 use crate::fault::Handler;
 use crate::interpose::credentials;
 use crate::order::Fault;
@@ -149,7 +149,7 @@ impl Runtime {
         // Somebody will soon take the answer. More than that would keep others from asking.
         let area = self.spill.area().filter(|_| queue.count < FETCHERS);
         let asked = area.and_then(|area| {
-            let (post, taken) = area.take(self.pid.load(Relaxed), For::Get)?;
+            let (post, taken) = area.take(self.pid.load(Relaxed), For::Ahead)?;
             self.ask_for(area, (post, taken), &found)
         });
         queue.push(Left { fault, begin, run, asked });
@@ -206,28 +206,49 @@ impl Runtime {
         worker: &mut Worker,
         page: usize,
         most: usize,
-        asked: Option<Asked>,
+        mut asked: Option<Asked>,
     ) -> Option<Fetched> {
-        let area = self.spill.area()?;
+        loop {
+            match self.fetch_once(worker, page, most, asked.take()) {
+                Err(Unheard::TakenAway) => {}
+                fetched => return fetched.ok().flatten(),
+            }
+        }
+    }
+
+    /// As `fetch`; an error if the answer was taken away because this process was stopped for a long time. Then it may ask again.
+    fn fetch_once(
+        &self,
+        worker: &mut Worker,
+        page: usize,
+        most: usize,
+        asked: Option<Asked>,
+    ) -> Result<Option<Fetched>, Unheard> {
+        let Some(area) = self.spill.area() else { return Ok(None) };
         let asked = match asked {
             Some(asked) => asked,
             None => {
-                let (wanted, begin) = (self.spots_at(page, most)?, sys::now_ns());
+                let Some(wanted) = self.spots_at(page, most) else { return Ok(None) };
+                let Some(first) = wanted.spots[0] else { return Ok(None) };
+                let begin = sys::now_ns();
                 match self.take_post(area, For::Get, begin + area.patience_ns.load(Relaxed)) {
                     Ok(taken) => {
-                        let asked = self.ask_for(area, taken, &wanted)?;
+                        let Some(asked) = self.ask_for(area, taken, &wanted) else { return Ok(None) };
                         area.posts[asked.post % POSTS].since.store(begin, Relaxed);
                         ring(area);
                         asked
                     }
-                    Err(why) => return self.give_up(page, wanted.spots[0]?, wanted.number, why),
+                    Err(why) => return Ok(self.give_up(page, first, wanted.number, why)),
                 }
             }
         };
         let Asked { post, taken, number, first, count } = asked;
         let answered = self.wait_for_answer(area, post, taken, credentials::adopt);
+        if answered == Err(Unheard::TakenAway) {
+            return Err(Unheard::TakenAway);
+        }
         let mut opened = None;
-        if let Some((what, word)) = answered {
+        if let Ok((what, word)) = answered {
             // Of what stands there now, only what was asked for.
             let now = self.spots_at(page, count);
             let now = now.filter(|now| now.number == number && now.spots[0] == Some(first));
@@ -235,12 +256,15 @@ impl Runtime {
                 let count = self.open_all(area, post, worker, &now, first.offset);
                 Fetched { count, ..now }
             });
-            free_post(area, post, word);
+            opened = opened.filter(|opened| opened.count > 0);
+            // What was opened is right in any case; of the rest nothing is known if it was another's.
+            if !free_post(area, post, word) && opened.is_none() {
+                return Err(Unheard::TakenAway);
+            }
         }
         // The rest may have gone meanwhile, or is asked for again.
-        opened
-            .filter(|opened| opened.count > 0)
-            .or_else(|| self.give_up(page, first, number, answered.map(|(what, _)| what)))
+        let answer = answered.ok().map(|(what, _)| what);
+        Ok(opened.or_else(|| self.give_up(page, first, number, answer)))
     }
 
     /// A block did not come: ends the process if it is still needed.

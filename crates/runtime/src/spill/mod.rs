@@ -217,35 +217,28 @@ impl Runtime {
         taken
     }
 
-    /// Asks, and waits for the answer; `None` if nobody is there who could give it. The post is the caller's to give back if there is one.
-    fn ask(&self, area: &'static Area, number: usize, taken: Word) -> Option<(u32, Word)> {
-        post_question(area, number, taken);
-        self.wait_for_answer(area, number, taken, || ())
-    }
-
-    /// Waits for the answer to what was asked, and now and then does something else meanwhile.
+    /// Waits for the answer to what was asked, and now and then does something else meanwhile. The post is the caller's to give back if there is one.
     fn wait_for_answer(
         &self,
         area: &'static Area,
         number: usize,
         taken: Word,
         meanwhile: impl Fn(),
-    ) -> Option<(u32, Word)> {
+    ) -> Result<(u32, Word), Unheard> {
         let mut looked = sys::now_ns();
         let post = &area.posts[number % POSTS];
         let (asked, answered) = (taken.with(area::state::ASKED), taken.with(area::state::ANSWERED));
         loop {
             let now = post.load();
             if now == answered {
-                return Some((post.answer.load(Relaxed), now));
+                return Ok((post.answer.load(Relaxed), now));
             }
             if now != asked && now != taken.with(area::state::BUSY) {
-                // Somebody has scribbled there.
-                return None;
+                return Err(Unheard::TakenAway);
             }
             if area.server.load(Relaxed) == 0 {
                 post.change(asked, asked.with(area::state::FREE));
-                return None;
+                return Err(Unheard::Alone);
             }
             let timed_out =
                 sys::futex_wait(post.futex(), now.low(), Some(TURN_NS), true) == Err(sys::Errno::TIMEDOUT);
@@ -257,7 +250,7 @@ impl Runtime {
             if is_left_alone(area) {
                 // Who comes after the server may be at it already: then it is his to free.
                 post.change(asked, asked.with(area::state::FREE));
-                return None;
+                return Err(Unheard::Alone);
             }
         }
     }
@@ -267,9 +260,9 @@ impl Runtime {
         let Some(area) = self.spill.area().filter(|area| area.server.load(Relaxed) != 0) else { return };
         let Ok((number, taken)) = self.take_post(area, For::Control, u64::MAX) else { return };
         fill(&area.posts[number], what, batch, from, 0);
-        if let Some((_, answered)) = self.ask(area, number, taken) {
-            free_post(area, number, answered);
-        }
+        post_question(area, number, taken);
+        // The answer is that the post is this process's no more, or nobody is there who could give one.
+        let _ = self.wait_for_answer(area, number, taken, || ());
     }
 
     /// A program begins, or the runtime has ended: the process holds nothing, and waits for nothing.
@@ -294,6 +287,15 @@ impl Runtime {
             self.tell(kind::CLAIM, self.spill.fork.load(Relaxed), parent);
         }
     }
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unheard {
+    /// The post was made free: it was not taken for a long time, or it is answered by that.
+    TakenAway,
+    /// Nobody is there who could give one.
+    Alone,
 }
 
 /// Whether a process has ended, though perhaps its parent has not asked for its status yet.
@@ -349,11 +351,13 @@ fn ring(area: &Area) {
     }
 }
 
-/// The answer was taken, or nothing is to be asked.
-fn free_post(area: &Area, number: usize, from: Word) {
-    if area.free(number, from) && area.waiting.load(SeqCst) > 0 {
+/// The answer was taken, or nothing is to be asked. `false` if it had been taken away: then it may have been another's that stood there.
+fn free_post(area: &Area, number: usize, from: Word) -> bool {
+    let is_own = area.free(number, from);
+    if is_own && area.waiting.load(SeqCst) > 0 {
         sys::futex_wake(&area.freed, sys::ALL, true);
     }
+    is_own
 }
 
 /// Whether nobody serves the area any more.

@@ -346,13 +346,14 @@ impl Runtime {
         let post = &area.posts[sent.post % POSTS];
         let (now, answered) = (post.load(), sent.taken.with(area::state::ANSWERED));
         let on_its_way = [area::state::ASKED, area::state::BUSY].map(|state| sent.taken.with(state));
-        if on_its_way.contains(&now) {
+        if on_its_way.contains(&now) && area.server.load(Relaxed) != 0 {
             return false;
         }
-        // If somebody has scribbled there, nothing is known of it.
         let is_young = self.store().store().wraps() == sent.wraps;
-        let kept = now == answered && post.answer.load(Relaxed) == answer::DONE && is_young;
-        free_post(area, sent.post, answered);
+        let is_done = now == answered && post.answer.load(Relaxed) == answer::DONE;
+        // If it was taken away, by now or just now, the supervisor has forgotten the batch.
+        let is_own = free_post(area, sent.post, answered);
+        let kept = is_own && is_done && is_young;
         sent.is_used = false;
         let (batch, count, from) = (sent.batch, sent.count, sent.from.take());
         if kept {
