@@ -353,10 +353,13 @@ impl Handler {
         let Left { fault, begin, run, asked } = left;
         self.runtime.stall.enter(begin);
         let fetched = self.runtime.fetch(&mut self.worker, fault.page, run, asked);
-        let order = self.runtime.lock_order();
+        let mut order = self.runtime.lock_order();
         if order.forking {
+            if let Some((fetched, first)) = fetched.and_then(|fetched| Some((fetched, fetched.spots[0]?))) {
+                self.place_during_fork(&mut order, fault.page, first, fetched.number);
+            }
             drop(order);
-            // The thread touches it again, and finds the fork over some time.
+            // If it could not be put in place, the thread touches it again.
             self.runtime.uffd().wake(fault.page, PAGE);
             sched::yield_now();
         } else {

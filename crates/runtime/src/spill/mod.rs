@@ -14,7 +14,7 @@
 //! Invariants:
 //! - a blob is freed only after the tier has acknowledged its batch, by who has exchanged the entry for its place.
 //! - who waits for the supervisor holds no lock and no pin, and is not counted among those who serve: a fork, an unmapping and other
-//!   faults go on meanwhile. But not while a process forks: then what it touches is waited for under the order lock (`serve_during_fork`).
+//!   faults go on meanwhile. While a process forks too, but for what was moved since the fork began (`serve_during_fork`).
 //! - what does not open, or is lost, ends the process: it is never taken for data.
 
 pub mod area;
