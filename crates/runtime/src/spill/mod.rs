@@ -41,7 +41,7 @@ use crate::sys::{self, o};
 /// Threads that fetch.
 pub const FETCHERS: usize = 4;
 /// Between two looks whether who serves is still there, ns.
-const LOOK_NS: u64 = 1_000_000_000;
+pub const LOOK_NS: u64 = 1_000_000_000;
 /// And between two times that who waits does what else there is to be done.
 const TURN_NS: u64 = 20_000_000;
 
@@ -182,6 +182,13 @@ impl Runtime {
         Ok(())
     }
 
+    /// Looks whether who serves has ended without a word: from then on nothing is spilled, and nobody waits for an answer.
+    pub fn look_for_server(&self) {
+        if let Some(area) = self.spill.area() {
+            is_left_alone(area);
+        }
+    }
+
     /// The blocks of a spot are not needed any more.
     pub fn release_spot(&self, spot: Spot) {
         self.spill.pages.fetch_sub(1, Relaxed);
@@ -274,6 +281,11 @@ impl Runtime {
     pub fn tell_spill_of_fork(&self) {
         let Some(area) = self.spill.area() else { return };
         if self.spill.batches.any() {
+            // What was released is not for the child, which knows nothing of it and would hold it as long as it lives.
+            let released = self.spill.out.lock().released();
+            if let Some((post, taken)) = released {
+                let _ = self.wait_for_answer(area, post, taken, || ());
+            }
             // No other fork of the run has that number, nor had one of the program that this process was before.
             let number = area.next_batch.fetch_add(1, Relaxed);
             self.spill.fork.store(number, Relaxed);
@@ -360,8 +372,12 @@ fn free_post(area: &Area, number: usize, from: Word) -> bool {
     is_own
 }
 
-/// Whether nobody serves the area any more.
+/// Whether nobody serves the area any more. Who finds that out tells all.
 fn is_left_alone(area: &Area) -> bool {
-    let server = area.server.load(Relaxed);
-    server == 0 || has_ended(server)
+    let server = area.server.load(Acquire);
+    // Who goes on in its place has said so before it ended: then this is not for it.
+    if server != 0 && has_ended(server) && area.server.compare_exchange(server, 0, AcqRel, Relaxed).is_ok() {
+        area.is_open.store(0, Release);
+    }
+    area.server.load(Relaxed) == 0
 }

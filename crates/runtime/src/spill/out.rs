@@ -80,6 +80,8 @@ pub struct Outgoing {
     least: usize,
     found: u64,
     sparse: Sparse,
+    /// The last release that was told, one at a time: no answer comes but that its post is free.
+    released: Option<(usize, Word)>,
 }
 
 // SAFETY: the items are reached only through the lock around this.
@@ -88,7 +90,13 @@ unsafe impl Send for Outgoing {}
 impl Outgoing {
     /// Nothing.
     pub const fn new() -> Self {
-        Outgoing { sent: [const { Sent::none() }; BATCHES], least: LARGEST, found: 0, sparse: Sparse::new() }
+        Outgoing {
+            sent: [const { Sent::none() }; BATCHES],
+            least: LARGEST,
+            found: 0,
+            sparse: Sparse::new(),
+            released: None,
+        }
     }
 
     /// Takes the memory for lists, and to seal batches in; once.
@@ -101,6 +109,11 @@ impl Outgoing {
             }
         }
         Ok(())
+    }
+
+    /// Where the last release was told, if it may not have been heard yet.
+    pub fn released(&self) -> Option<(usize, Word)> {
+        self.released
     }
 
     /// The hand has been everywhere: decides what is large in the next round. Returns whether there was nothing at all.
@@ -122,6 +135,7 @@ impl Outgoing {
             batches.release(sent.batch);
             sent.from.take().into_iter().for_each(|from| batches.release(from));
         }
+        self.released = None;
         self.sparse.forget().into_iter().for_each(|batch| batches.release(batch));
     }
 }
@@ -180,7 +194,7 @@ impl Runtime {
                 worked = true;
             }
         }
-        worked |= self.spill.batches.any_dead() && self.tell_dead(area);
+        worked |= self.spill.batches.any_dead() && self.tell_dead(area, &mut out);
         if self.pause.load(Relaxed) == 0 {
             // With hardly any room nothing new goes before there is some again.
             let may_send = !out.sparse.is_reading() || area.scarce.load(Relaxed) != area::scarce::VERY;
@@ -390,7 +404,13 @@ impl Runtime {
     }
 
     /// Tells of batches that are not needed any more.
-    fn tell_dead(&self, area: &'static Area) -> bool {
+    fn tell_dead(&self, area: &'static Area, out: &mut Outgoing) -> bool {
+        if let Some((post, taken)) = out.released {
+            let now = area.posts[post % POSTS].load();
+            if [area::state::ASKED, area::state::BUSY].map(|state| taken.with(state)).contains(&now) {
+                return false;
+            }
+        }
         let Some((post, taken)) = area.take(self.pid.load(Relaxed), For::Put) else { return false };
         let buffer = area.buffer(post) as *mut u64;
         let count = self.spill.batches.bury(area::SMALLEST_BATCH / 8, |index, number| {
@@ -399,6 +419,7 @@ impl Runtime {
         });
         fill(&area.posts[post], kind::RELEASE, 0, 0, count * 8);
         post_question(area, post, taken);
+        out.released = Some((post, taken));
         true
     }
 }
