@@ -8,14 +8,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use memfold_runtime::sched;
-use memfold_runtime::spill::area::{Area, BELLS, BUFFER, POSTS, Post, Word, answer, kind, scarce, state};
+use memfold_runtime::spill::area::{
+    Area, BELLS, BUFFER, NOBODY, POSTS, Post, Word, answer, kind, scarce, state,
+};
 use memfold_spill::{Engine, Health, News, Room, Tier, Trouble};
 use serde::Serialize;
 
 use super::Spill;
-use super::holds::Holds;
+use super::holds::{Holds, Outside};
 use super::left::Left;
-use super::who::{Who, is_gone};
+use super::who::{self, Who};
 use crate::failure::say;
 use crate::sys;
 
@@ -27,6 +29,8 @@ const _: () = assert!(THREADS <= BELLS);
 const STACK: usize = 256 << 10;
 /// Between two looks, at least.
 const LOOK: Duration = Duration::from_millis(500);
+/// A process that is started is known after so long.
+const STARTS: Duration = Duration::from_secs(3);
 /// What a tier did not answer is tried again after so long.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -63,6 +67,8 @@ struct State {
     /// All threads are there, and none is to end: batches are taken as long as the tier takes them.
     serves: Mutex<bool>,
     is_ending: AtomicBool,
+    /// Somebody has asked for the end.
+    must_end: AtomicBool,
     /// The program has ended: its terminal is others' now.
     is_quiet: AtomicBool,
     /// What is to be said. Whoever finds it out holds up others, and must not wait for a terminal that nobody reads.
@@ -93,6 +99,7 @@ impl Service {
             left: Mutex::default(),
             serves: Mutex::default(),
             is_ending: AtomicBool::new(false),
+            must_end: AtomicBool::new(false),
             is_quiet: AtomicBool::new(false),
             words: Mutex::default(),
             getting: AtomicU32::new(0),
@@ -150,7 +157,7 @@ impl Service {
         let taken_away = locked(&self.state.left).sweep(self.state.area, Instant::now(), Who::of);
         let mut holds = self.state.lock();
         taken_away.iter().for_each(|(pid, batch)| holds.forgo(*pid, *batch));
-        let free = holds.sweep(is_gone);
+        let free = holds.sweep(&Processes);
         drop(holds);
         if let Some(engine) = &self.engine {
             self.state.let_go(engine, free);
@@ -193,7 +200,8 @@ impl Service {
         let area = self.state.area;
         let Some((tier, left)) = self.stop() else { return };
         // Now nothing more can come to be held.
-        if !self.state.lock().any() {
+        let is_needed = self.state.is_needed() || sys::has_children();
+        if !is_needed || self.state.must_end.load(Acquire) {
             area.server.store(0, Release);
             if let (1.., Some(at)) = (left.len(), tier.left_at()) {
                 say(&format!(
@@ -213,10 +221,14 @@ impl Service {
                     sys::exit_now(1)
                 };
                 service.delete(left);
-                while service.state.lock().any() {
+                // Who has only just been started is not known yet.
+                let begin = Instant::now();
+                while service.state.is_needed() || begin.elapsed() < STARTS {
                     if sys::is_asked_to_end(LOOK) {
                         let all = service.state.lock().end();
                         service.delete(all);
+                        service.state.must_end.store(true, Release);
+                        break;
                     }
                     service.sweep();
                 }
@@ -267,6 +279,23 @@ impl Service {
     }
 }
 
+/// All of them, as the kernel knows them.
+struct Processes;
+
+impl Outside for Processes {
+    fn is_gone(&self, pid: u32) -> bool {
+        who::is_gone(pid)
+    }
+
+    fn who(&self, pid: u32) -> Option<Who> {
+        Who::of(pid)
+    }
+
+    fn children(&self, pid: u32) -> Option<Vec<u32>> {
+        who::children(pid)
+    }
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -302,6 +331,15 @@ fn answer_by_freeing(area: &Area, number: usize, busy: Word) {
 impl State {
     fn lock(&self) -> MutexGuard<'_, Holds> {
         locked(&self.holds)
+    }
+
+    /// Whether anybody may need something of what there is, or may spill something one day.
+    fn is_needed(&self) -> bool {
+        let waits = |post: &Post| {
+            let now = post.load();
+            now.state() != state::FREE && now.pid() != NOBODY && !who::is_gone(now.pid())
+        };
+        self.lock().any() || self.area.posts.iter().any(waits)
     }
 
     fn heed(&self, name: &str, news: &Mutex<News>, health: &Health) {
@@ -415,15 +453,18 @@ impl State {
                 answer_by_freeing(area, number, busy);
             }
             what => {
+                let who = Who::of(pid);
                 let free = match what {
                     kind::FORK => {
                         self.lock().fork(pid, batch, Instant::now());
                         Vec::new()
                     }
-                    kind::CLAIM => self.lock().claim(from, batch, pid),
+                    kind::CLAIM => self.lock().claim(from, batch, pid, who),
+                    kind::FORGO => self.lock().forgo_aside(batch),
+                    kind::HERE => self.lock().enter(pid, who),
                     kind::BEGIN => {
                         self.forget_questions_of(pid, number);
-                        self.lock().begin(pid)
+                        self.lock().begin(pid, who)
                     }
                     _ => Vec::new(),
                 };

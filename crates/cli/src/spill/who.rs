@@ -31,9 +31,17 @@ impl Who {
 
 /// Whether a process has ended for sure: what can't be seen may be there.
 pub fn is_gone(pid: u32) -> bool {
-    let Ok(pid) = i32::try_from(pid) else { return true };
+    let Ok(pid) = i32::try_from(pid) else { return false };
     let asked = nix::sys::signal::kill(Pid::from_raw(pid), None);
     asked == Err(Errno::ESRCH) || procfs::stat(pid).is_some() && procfs::has_ended(pid)
+}
+
+/// The children of a process; `None` if the kernel does not tell.
+pub fn children(pid: u32) -> Option<Vec<u32>> {
+    let pid = i32::try_from(pid).ok()?;
+    let mut children = Vec::new();
+    let is_told = procfs::children(pid, procfs::stat(pid)?.threads, &mut children);
+    is_told.then(|| children.into_iter().filter_map(|child| u32::try_from(child).ok()).collect())
 }
 
 #[cfg(test)]

@@ -59,6 +59,9 @@ pub const BELLS: usize = 8;
 /// Stands for a process that has become another program, and waits for no answer.
 pub const NOBODY: u32 = u32::MAX;
 
+/// Numbers from here on are no process's: that of a child which knows itself, and is known to the supervisor, by different ones.
+pub const FOREIGN: u32 = 1 << 31;
+
 /// State of a [`Post`].
 pub mod state {
     /// Nobody's.
@@ -89,6 +92,10 @@ pub mod kind {
     pub const BEGIN: u32 = 6;
     /// As [`GET`], for something that nobody waits for: tried once.
     pub const TRY: u32 = 7;
+    /// The process is there, and may hold something one day. Nobody waits for that.
+    pub const HERE: u32 = 8;
+    /// What was set aside for the child of fork `batch` is not needed any more. Answered as a release is.
+    pub const FORGO: u32 = 9;
 }
 
 /// How it ended.
@@ -138,6 +145,8 @@ pub struct Area {
     pub scarce: AtomicU32,
     /// Process id of who serves.
     pub server: AtomicU32,
+    /// The PID namespace of who serves, by the inode of its file; 0 if that is not known.
+    pub namespace: AtomicU64,
     /// The next batch's number.
     pub next_batch: AtomicU64,
     /// One of [`seal`].

@@ -149,7 +149,7 @@ impl Runtime {
         // Somebody will soon take the answer. More than that would keep others from asking.
         let area = self.spill.area().filter(|_| queue.count < FETCHERS);
         let asked = area.and_then(|area| {
-            let (post, taken) = area.take(self.pid.load(Relaxed), For::Ahead)?;
+            let (post, taken) = area.take(self.spill.pid(), For::Ahead)?;
             self.ask_for(area, (post, taken), &found)
         });
         queue.push(Left { fault, begin, run, asked });

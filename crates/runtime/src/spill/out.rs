@@ -212,7 +212,7 @@ impl Runtime {
 
     /// Fills a batch and asks for it to be kept.
     fn send(&self, area: &'static Area, out: &mut Outgoing, number: usize, worker: &mut Worker) -> bool {
-        let Some((post, taken)) = area.take(self.pid.load(Relaxed), For::Put) else { return false };
+        let Some((post, taken)) = area.take(self.spill.pid(), For::Put) else { return false };
         let batch = area.next_batch.fetch_add(1, Relaxed);
         let Some(index) = self.spill.batches.add(batch, &self.arena) else {
             free_post(area, post, taken);
@@ -411,7 +411,7 @@ impl Runtime {
                 return false;
             }
         }
-        let Some((post, taken)) = area.take(self.pid.load(Relaxed), For::Put) else { return false };
+        let Some((post, taken)) = area.take(self.spill.pid(), For::Put) else { return false };
         let buffer = area.buffer(post) as *mut u64;
         let count = self.spill.batches.bury(area::SMALLEST_BATCH / 8, |index, number| {
             // SAFETY: within the post's buffer, which was taken for this.

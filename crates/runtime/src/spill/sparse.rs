@@ -96,7 +96,7 @@ impl Runtime {
         if all <= most {
             return false;
         }
-        let Some((post, taken)) = area.take(self.pid.load(Relaxed), For::Put) else { return false };
+        let Some((post, taken)) = area.take(self.spill.pid(), For::Put) else { return false };
         let Some(batch) = batches.hold_sparsest(&mut sparse.hand, LOOKS, part) else {
             free_post(area, post, taken);
             return false;
