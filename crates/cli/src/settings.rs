@@ -2,6 +2,7 @@
 //! processes of the tree.
 
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use memfold_codec::cpu::Path;
@@ -281,6 +282,9 @@ fn prepare(area: &Area, spill: &Spill, limit: u64) -> Result<(), Failure> {
     area.seal.store(if spill.is_encrypted { area::seal::ENCRYPTED } else { area::seal::CHECKED }, Relaxed);
     area.batch_bytes.store(Area::batch_bytes_for(limit) as u32, Relaxed);
     area.next_batch.store(1, Relaxed);
+    // A kernel without such namespaces has no such file.
+    let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino());
+    area.namespace.store(namespace, Relaxed);
     area.server.store(std::process::id(), Relaxed);
     Ok(())
 }

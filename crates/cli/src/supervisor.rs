@@ -267,6 +267,9 @@ impl<'a> Supervisor<'a> {
         shared.note_peaks();
         self.note(now, certain);
         self.print_messages();
+        if let Some(service) = self.service {
+            service.tell();
+        }
         resident + managed.new
     }
 

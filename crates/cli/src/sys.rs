@@ -168,6 +168,13 @@ pub fn reap() -> Option<(Pid, Ending)> {
     }
 }
 
+/// Whether this process has children, or orphans that have become its own, which have not ended.
+pub fn has_children() -> bool {
+    while reap().is_some() {}
+    // SAFETY: nothing is written.
+    unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) == 0 }
+}
+
 /// Sends a signal by its number, real-time ones included. A process that is
 /// gone needs none.
 pub fn send_signal(to: Pid, number: i32) {

@@ -34,6 +34,7 @@ use crate::order::{Fault, Order};
 use crate::pagemap::Pagemap;
 use crate::runtime::{RUNTIME, Runtime};
 use crate::sched;
+use crate::spill::Spot;
 use crate::sys::{self, Errno, Fd, PAGE, PollFd};
 use crate::table::{PAGES, State, page_number};
 use crate::thread;
@@ -167,7 +168,12 @@ impl Handler {
         let state =
             home.and_then(|home| runtime.table.entry(home)).map_or(State::Empty, |entry| entry.load());
         if let (State::Spilled(_), Some(home)) = (state, home) {
-            // Waited for here: the C library may need it before it forks. Nobody changes the entry meanwhile.
+            if home == page {
+                // A fetcher puts it in place although the fork is under way: the C library may need it before it forks. Nobody else waits for it.
+                self.leave(fault, sys::now_ns(), 1);
+                return;
+            }
+            // It was moved since the fork began. Nobody changes the entry meanwhile.
             runtime.fetch_alone(&mut self.worker, home);
         }
         let into = &mut self.worker.pages[..PAGE];
@@ -199,6 +205,29 @@ impl Handler {
                 sched::yield_now();
             }
             Err(_) => runtime.uffd().wake(page, PAGE),
+        }
+    }
+
+    /// Puts a page in place that was fetched, while nothing may change but the journal: if it is still the page that was asked for, and where it was.
+    /// `number`: of the batch that it comes from.
+    pub(crate) fn place_during_fork(
+        &mut self,
+        order: &mut Guard<'_, Order>,
+        page: usize,
+        spot: Spot,
+        number: u64,
+    ) {
+        let runtime = self.runtime;
+        let entry = runtime.table.entry(page).map_or(State::Empty, |entry| entry.load());
+        let is_there =
+            entry == State::Spilled(spot) && runtime.spill.batches.number(spot.batch) == Some(number);
+        // Nothing has happened to it since the fork began: it was not served, given back or moved.
+        if !is_there || order.journal.find(page) != Some(page) || !order.journal.has_room() {
+            return;
+        }
+        // SAFETY: that is what the program's page holds: the entry and the journal say so, under the lock.
+        if unsafe { runtime.uffd().copy(page, self.worker.pages.as_ptr(), PAGE) }.is_ok() {
+            order.journal.add(Record::Served(page));
         }
     }
 

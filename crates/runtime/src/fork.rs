@@ -22,7 +22,7 @@ use crate::runtime::{RUNTIME, Runtime};
 use crate::sched;
 use crate::shared::{Slot, state};
 use crate::sys::{self, PAGE};
-use crate::table::{BLOCK, PAGES, State};
+use crate::table::{BLOCK, State};
 
 /// Before the fork, in the forking thread.
 pub fn prepare(touch: fn()) {
@@ -31,12 +31,17 @@ pub fn prepare(touch: fn()) {
         // Without descriptors the child could not even bring its pages back.
         runtime.stop("it forks, and its children may open too few files (ulimit -n) to be managed");
     }
+    // What it needs now may have been spilled, to a tier that does not answer: this is no time yet to keep others from their work.
+    if runtime.is_paging() {
+        touch();
+    }
     // A handler that forks while this one is under way would wait for it for ever.
     let mask = sys::block_signals();
     core::mem::forget(runtime.life.lock());
     runtime.fork_mask.store(mask, Relaxed);
     runtime.has_forked.store(true, Relaxed);
     runtime.forked_by.store(sys::gettid(), Relaxed);
+    runtime.spill.fork.store(0, Relaxed);
     if !runtime.is_paging() {
         hold_common_locks();
         return;
@@ -59,6 +64,7 @@ pub fn prepare(touch: fn()) {
     while runtime.moving.load(SeqCst) != 0 {
         sched::yield_now();
     }
+    // Some of it may have been taken away meanwhile, or is new.
     touch();
     sys::touch_stack();
     {
@@ -149,6 +155,7 @@ pub fn child() {
         // SAFETY: a slot is made of atomic numbers.
         static NOBODY: Slot = unsafe { core::mem::zeroed() };
         runtime.set_shared(runtime.shared(), &NOBODY);
+        runtime.leave_spill();
         runtime
             .restore_in_place("too many processes: one more was forked, and all its memory was brought back");
         runtime.set_state(state::STOPPED);
@@ -163,6 +170,7 @@ pub fn child() {
     slot.image.store(runtime.image.load(Relaxed), Relaxed);
     runtime.set_shared(runtime.shared(), slot);
     runtime.set_state(state::WATCHING);
+    runtime.leave_spill();
     runtime.child_ready.store(0, Relaxed);
     runtime.compressors.store(0, Relaxed);
     runtime.handlers.store(0, Relaxed);
@@ -329,6 +337,14 @@ impl Runtime {
         if !self.has_store() {
             return;
         }
+        self.bring_back_in_place(|state| state != State::Empty);
+        self.tell_spill_begins();
+        self.set_state(state::STOPPED);
+        self.say(why);
+    }
+
+    /// Brings evicted pages back that are `wanted`. Only the calling thread, and perhaps the keeper or who waits for it, may live in this process.
+    pub fn bring_back_in_place(&'static self, wanted: impl Fn(State) -> bool) {
         // SAFETY: in this process no handler has begun, or all have ended.
         let worker = unsafe { crate::worker::Worker::new(self, 0) };
         let (Ok(memory), Some(mut worker)) = (sys::open_own(c"/proc/thread-self/mem", sys::o::RDWR), worker)
@@ -347,20 +363,19 @@ impl Runtime {
             if block.evicted.load(Relaxed) == 0 {
                 return;
             }
-            for index in 0..PAGES {
+            for (index, entry) in block.entries.iter().enumerate().filter(|(_, entry)| wanted(entry.load())) {
                 let there = |now: crate::pagemap::Present| now.count + now.swapped_count == 1;
                 if pagemap.present(base + index * PAGE, 1, 0).is_some_and(there) {
                     // Brought back just before the fork: the page is the truth.
                     self.drop_page(block, base + index * PAGE);
+                } else {
+                    self.restore_page(memory, &mut worker, base + index * PAGE, entry);
+                    block.evicted.fetch_sub(1, Relaxed);
                 }
-                self.restore_page(memory, &mut worker, base + index * PAGE, &block.entries[index]);
             }
-            block.evicted.store(0, Relaxed);
         });
         sys::close(memory);
         pagemap.close();
-        self.set_state(state::STOPPED);
-        self.say(why);
     }
 
     fn restore_page(

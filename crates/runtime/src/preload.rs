@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::*};
 use crate::fork;
 use crate::runtime::{RUNTIME, Start, Starts};
 use crate::shared::{ENV_SHARED, Shared, state};
-use crate::spill::area::Area;
+use crate::spill::{self, area::Area};
 use crate::sys::{self, o};
 
 unsafe extern "C" {
@@ -46,9 +46,13 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     RUNTIME.pid.store(pid, Relaxed);
     RUNTIME.set_shared(shared, slot);
     RUNTIME.set_state(state::WATCHING);
-    if let Some(area) = area {
-        RUNTIME.spill.set_area(area);
-        RUNTIME.tell_spill_begins();
+    match area {
+        Some(area) if spill::is_in_namespace_of(area) => {
+            RUNTIME.spill.set_area(area, pid);
+            RUNTIME.tell_spill_begins();
+        }
+        Some(_) => RUNTIME.say(spill::FOREIGN_WORDS),
+        None => {}
     }
     keep_thread(pid);
     RUNTIME.sanitized.store(has_sanitizer(), Relaxed);

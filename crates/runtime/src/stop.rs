@@ -48,6 +48,7 @@ impl Runtime {
             self.end_compressors();
             // The gauges are not written any more: what is on its way back must not count twice.
             slot.evicted.store(0, Relaxed);
+            slot.spilled.store(0, Relaxed);
             self.bring_all_back();
             self.unregister_all(maps);
             self.end_handlers();

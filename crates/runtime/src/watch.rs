@@ -27,7 +27,7 @@ use crate::pagemap::Pagemap;
 use crate::runtime::{RUNTIME, Runtime};
 use crate::sched;
 use crate::shared::{self, state};
-use crate::spill::{FETCHERS, fetcher};
+use crate::spill::{self, FETCHERS, fetcher};
 use crate::sys::{self, Fd, PAGE, Result, o};
 use crate::thread::{self, Descriptors};
 use crate::uffd::Probe;
@@ -93,6 +93,8 @@ struct Keeper {
     proactive: Proactive,
     listed_ns: u64,
     published_ns: u64,
+    /// When it was last looked whether the supervisor is there.
+    server_seen_ns: u64,
     /// What this round has taken away, bytes, and when it began.
     round_bytes: u64,
     round_ns: u64,
@@ -176,6 +178,7 @@ impl Keeper {
             proactive: Proactive::new(),
             listed_ns: 0,
             published_ns: 0,
+            server_seen_ns: 0,
             round_bytes: 0,
             round_ns: sys::now_ns(),
             choosy: true,
@@ -249,6 +252,10 @@ impl Keeper {
             }
             shared.note_peaks();
             runtime.heed_limits();
+        }
+        if now - self.server_seen_ns > spill::LOOK_NS {
+            self.server_seen_ns = now;
+            runtime.look_for_server();
         }
         let limit = shared.limit_bytes.load(Relaxed).min(shared::LARGEST_LIMIT);
         let margin = (limit / 64).clamp(1 << 20, 8 << 20);

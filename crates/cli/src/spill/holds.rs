@@ -7,11 +7,16 @@
 //! exec, end    the process holds nothing
 //! ```
 //!
+//! A process is known by its number, and by what tells it from another process, or another program, that has this number later: one that becomes a program without
+//! the library says nothing of it.
+//!
 //! A child claims within milliseconds, or never comes: the fork failed, or it was ended before it could ask. What was set aside for it goes some minutes
-//! after its parent has ended, so that nobody loses anything who was only slow.
+//! later, if its parent has ended or has no child that might still come, so that nobody loses anything who was only slow.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
+
+use super::who::Who;
 
 /// So long it waits for its child, at least.
 const WAITS: Duration = Duration::from_secs(120);
@@ -26,11 +31,29 @@ struct Aside {
     since: Instant,
 }
 
+/// A process, and what it holds.
+#[derive(Debug, Default)]
+struct Holder {
+    /// Not known if the kernel did not tell.
+    who: Option<Who>,
+    held: HashSet<u64>,
+}
+
+/// What is known of processes outside.
+pub trait Outside {
+    /// Whether a process has ended for sure.
+    fn is_gone(&self, pid: u32) -> bool;
+    /// Who has that number.
+    fn who(&self, pid: u32) -> Option<Who>;
+    /// The children of a process; `None` if that can't be known.
+    fn children(&self, pid: u32) -> Option<Vec<u32>>;
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Holds {
     /// By processes; those that hold nothing are there too.
-    of: HashMap<u32, HashSet<u64>>,
+    of: HashMap<u32, Holder>,
     aside: Vec<Aside>,
     /// Held by nobody, and still to be deleted.
     forgone: Vec<u64>,
@@ -40,14 +63,23 @@ pub struct Holds {
 
 impl Holds {
     /// A program begins: the process is known, and holds nothing. Returns what nobody holds any more, as the others do.
-    pub fn begin(&mut self, pid: u32) -> Vec<u64> {
-        let before = self.of.insert(pid, HashSet::new()).unwrap_or_default();
-        self.let_go(before)
+    pub fn begin(&mut self, pid: u32, who: Option<Who>) -> Vec<u64> {
+        let before = self.of.insert(pid, Holder { who, ..Holder::default() });
+        self.let_go(before.unwrap_or_default().held)
+    }
+
+    /// The process is there.
+    pub fn enter(&mut self, pid: u32, who: Option<Who>) -> Vec<u64> {
+        let known = self.of.get(&pid).map(|holder| holder.who);
+        match known {
+            Some(known) if !was_before(known, who) => Vec::new(),
+            _ => self.begin(pid, who),
+        }
     }
 
     /// The process has put a batch.
     pub fn add(&mut self, pid: u32, batch: u64) {
-        if self.of.entry(pid).or_default().insert(batch) {
+        if self.of.entry(pid).or_default().held.insert(batch) {
             *self.count.entry(batch).or_default() += 1;
         }
     }
@@ -61,13 +93,13 @@ impl Holds {
     /// The process needs these no more.
     pub fn release(&mut self, pid: u32, batches: &[u64]) -> Vec<u64> {
         let Some(own) = self.of.get_mut(&pid) else { return Vec::new() };
-        let held: HashSet<u64> = batches.iter().copied().filter(|batch| own.remove(batch)).collect();
+        let held: HashSet<u64> = batches.iter().copied().filter(|batch| own.held.remove(batch)).collect();
         self.let_go(held)
     }
 
     /// Sets aside what the process holds, for a child.
     pub fn fork(&mut self, parent: u32, number: u64, since: Instant) {
-        let held = self.of.get(&parent).cloned().unwrap_or_default();
+        let held = self.of.get(&parent).map(|holder| holder.held.clone()).unwrap_or_default();
         for batch in &held {
             *self.count.entry(*batch).or_default() += 1;
         }
@@ -75,28 +107,48 @@ impl Holds {
     }
 
     /// The child takes what was set aside for it.
-    pub fn claim(&mut self, parent: u32, number: u64, child: u32) -> Vec<u64> {
-        let free = self.begin(child);
+    pub fn claim(&mut self, parent: u32, number: u64, child: u32, who: Option<Who>) -> Vec<u64> {
+        let free = self.begin(child, who);
         if let Some(at) = self.aside.iter().position(|it| (it.parent, it.number) == (parent, number)) {
-            let aside = self.aside.swap_remove(at);
-            self.of.insert(child, aside.held);
+            let held = self.aside.swap_remove(at).held;
+            self.of.insert(child, Holder { who, held });
         }
         free
     }
 
+    /// The child of that fork needs nothing that was set aside for it.
+    pub fn forgo_aside(&mut self, number: u64) -> Vec<u64> {
+        match self.aside.iter().position(|it| it.number == number) {
+            Some(at) => {
+                let held = self.aside.swap_remove(at).held;
+                self.let_go(held)
+            }
+            None => Vec::new(),
+        }
+    }
+
     /// Forgets processes that are gone.
-    pub fn sweep(&mut self, is_gone: impl Fn(u32) -> bool) -> Vec<u64> {
-        let gone: Vec<u32> = self.of.keys().copied().filter(|pid| is_gone(*pid)).collect();
+    pub fn sweep(&mut self, outside: &impl Outside) -> Vec<u64> {
+        let is_gone = |pid: u32, who: Option<Who>| outside.is_gone(pid) || was_before(who, outside.who(pid));
+        let of = self.of.iter();
+        let gone: Vec<u32> =
+            of.filter(|(pid, holder)| is_gone(**pid, holder.who)).map(|(pid, _)| *pid).collect();
         let mut free = std::mem::take(&mut self.forgone);
         for pid in gone {
-            free.extend(self.begin(pid));
-            self.of.remove(&pid);
+            let holder = self.of.remove(&pid).unwrap_or_default();
+            free.extend(self.let_go(holder.held));
         }
-        while let Some(at) = self.aside.iter().position(|it| it.since.elapsed() > WAITS && is_gone(it.parent))
-        {
-            let aside = self.aside.swap_remove(at);
-            free.extend(self.let_go(aside.held));
-        }
+        // Nobody will come who might be meant: not a child of that parent, which is not known here.
+        let is_known = |child: &u32| self.of.contains_key(child);
+        let has_no_more = |parent: u32| {
+            outside.is_gone(parent) || outside.children(parent).is_some_and(|all| all.iter().all(is_known))
+        };
+        let (left, kept) = std::mem::take(&mut self.aside)
+            .into_iter()
+            .partition(|it| it.since.elapsed() > WAITS && has_no_more(it.parent));
+        let left: Vec<Aside> = left;
+        self.aside = kept;
+        left.into_iter().for_each(|aside| free.extend(self.let_go(aside.held)));
         free
     }
 
@@ -105,9 +157,9 @@ impl Holds {
         std::mem::take(self).count.into_keys().collect()
     }
 
-    /// Whether any process holds something, or will.
+    /// Whether any process holds something, or may one day.
     pub fn any(&self) -> bool {
-        !self.count.is_empty()
+        !self.count.is_empty() || !self.of.is_empty()
     }
 
     fn let_go(&mut self, held: HashSet<u64>) -> Vec<u64> {
@@ -125,25 +177,56 @@ impl Holds {
     }
 }
 
+/// Whether one who was known is there no more, for sure.
+fn was_before(known: Option<Who>, now: Option<Who>) -> bool {
+    known.zip(now).is_some_and(|(known, now)| known.was_before(now))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[derive(Default)]
+    struct Made {
+        gone: Vec<u32>,
+        now: HashMap<u32, Who>,
+        children: HashMap<u32, Vec<u32>>,
+    }
+
+    impl Outside for Made {
+        fn is_gone(&self, pid: u32) -> bool {
+            self.gone.contains(&pid)
+        }
+
+        fn who(&self, pid: u32) -> Option<Who> {
+            self.now.get(&pid).copied()
+        }
+
+        fn children(&self, pid: u32) -> Option<Vec<u32>> {
+            self.children.get(&pid).cloned()
+        }
+    }
+
+    fn without(gone: &[u32]) -> Made {
+        Made { gone: gone.to_vec(), ..Made::default() }
+    }
+
     #[test]
     fn a_batch_lives_as_long_as_one_holds_it() {
         let mut holds = Holds::default();
-        holds.begin(1);
+        holds.begin(1, None);
         (10..14).for_each(|batch| holds.add(1, batch));
         assert_eq!(holds.release(1, &[10, 99]), [10]);
         holds.fork(1, 7, Instant::now());
         // The parent lets go before the child has come.
         assert_eq!(holds.release(1, &[11]), [] as [u64; 0]);
-        assert_eq!(holds.claim(1, 7, 2), [] as [u64; 0]);
+        assert_eq!(holds.claim(1, 7, 2, None), [] as [u64; 0]);
         assert_eq!(holds.release(2, &[11, 12]), [11]);
-        assert_eq!(holds.sweep(|pid| pid == 1), [12]);
-        assert!(holds.any());
+        assert_eq!(holds.sweep(&without(&[1])), [12]);
         // It executes another program.
-        assert_eq!(holds.begin(2), [13]);
+        assert_eq!(holds.begin(2, None), [13]);
+        assert!(holds.any(), "it may hold something one day");
+        assert_eq!(holds.sweep(&without(&[2])), [] as [u64; 0]);
         assert!(!holds.any());
     }
 
@@ -155,14 +238,54 @@ mod tests {
         holds.fork(1, 1, long_ago);
         holds.fork(1, 2, Instant::now());
         // The parent becomes another program, and that forks.
-        assert_eq!(holds.begin(1), [] as [u64; 0]);
+        assert_eq!(holds.begin(1, None), [] as [u64; 0]);
         holds.add(1, 6);
         holds.fork(1, 3, Instant::now());
-        holds.claim(1, 2, 3);
-        holds.claim(1, 3, 4);
-        assert_eq!(holds.sweep(|pid| pid == 3), [] as [u64; 0]);
-        assert_eq!(holds.sweep(|pid| pid == 1), [5]);
-        assert_eq!(holds.sweep(|pid| pid == 4), [6]);
+        holds.claim(1, 2, 3, None);
+        holds.claim(1, 3, 4, None);
+        assert_eq!(holds.sweep(&without(&[3])), [] as [u64; 0]);
+        assert_eq!(holds.sweep(&without(&[1])), [5]);
+        assert_eq!(holds.sweep(&without(&[4])), [6]);
         assert!(!holds.any());
+    }
+
+    #[test]
+    fn what_nobody_claims_goes_when_no_child_may_come_any_more() {
+        let mut holds = Holds::default();
+        holds.add(1, 5);
+        holds.enter(2, None);
+        let Some(long_ago) = Instant::now().checked_sub(WAITS * 2) else { return };
+        (1..4).for_each(|number| holds.fork(1, number, long_ago));
+        holds.fork(1, 4, Instant::now());
+        // The child of one fork says itself that it needs nothing.
+        assert_eq!(holds.forgo_aside(3), [] as [u64; 0]);
+        assert_eq!(holds.release(1, &[5]), [] as [u64; 0]);
+        let slow = Made { children: HashMap::from([(1, vec![2, 3])]), ..Made::default() };
+        // Where it can't be known, and where one might come that is only slow, it stays.
+        assert!(holds.sweep(&Made::default()).is_empty() && holds.sweep(&slow).is_empty());
+        holds.claim(1, 2, 3, None);
+        assert_eq!(holds.aside.len(), 2);
+        assert!(holds.sweep(&slow).is_empty());
+        assert_eq!(holds.aside.len(), 1, "that of a fork a moment ago");
+        assert_eq!(holds.release(3, &[5]), [] as [u64; 0]);
+        assert_eq!(holds.forgo_aside(4), [5]);
+    }
+
+    #[test]
+    fn another_program_holds_nothing_of_what_that_process_held() {
+        let (before, now) = (Who::of(std::process::id()), Who::of(1));
+        assert!(was_before(before, now));
+        let mut holds = Holds::default();
+        holds.begin(7, before);
+        holds.add(7, 5);
+        let outside =
+            |who: Option<Who>| Made { now: who.map(|who| (7, who)).into_iter().collect(), ..Made::default() };
+        assert!(holds.sweep(&outside(before)).is_empty() && holds.sweep(&outside(None)).is_empty());
+        assert!(holds.enter(7, before).is_empty());
+        assert_eq!(holds.sweep(&outside(now)), [5]);
+        assert!(!holds.any());
+        holds.begin(7, before);
+        holds.add(7, 6);
+        assert_eq!(holds.enter(7, now), [6]);
     }
 }

@@ -1,7 +1,9 @@
 //! `--spill`: the supervisor's part, which serves the spill area.
 
 mod holds;
+mod left;
 mod service;
+mod who;
 
 use std::io::Read;
 use std::time::Duration;
@@ -81,4 +83,28 @@ pub fn random<const N: usize>() -> Result<[u8; N], Failure> {
         .and_then(|mut file| file.read_exact(&mut bytes))
         .map_err(|e| Failure::new(format!("cannot make a key: /dev/urandom: {e}")))?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::OnFull;
+    use crate::settings::{Settings, SharedPage};
+
+    /// An area that nobody serves.
+    pub fn area() -> &'static memfold_runtime::spill::area::Area {
+        let target = "/nowhere".parse().unwrap();
+        let patience = Duration::from_secs(60);
+        let settings = Settings {
+            limit: 64 << 20,
+            codecs: crate::codecs::parse("lz4").unwrap(),
+            fill_ratio: 64,
+            on_full: OnFull::Grow,
+            flags: 0,
+            proactive: Default::default(),
+            spill: Some(Spill { target, most: None, patience, is_encrypted: true }),
+            cpu: None,
+        };
+        SharedPage::new(&settings).unwrap().area.unwrap()
+    }
 }

@@ -14,16 +14,16 @@ use memfold_runtime::spill::area::{
     Area, BELLS, BUFFER, NOBODY, NOWHERE, POSTS, Post, Word, answer, kind, scarce, state,
 };
 use memfold_spill::{Engine, Health, News, Room, Tier, Trouble};
-use nix::errno::Errno;
 use nix::sys::stat;
-use nix::unistd::Pid;
 use serde::Serialize;
 
 use super::Spill;
-use super::holds::Holds;
+use super::holds::{Holds, Outside};
+use super::left::Left;
+use super::who::{self, Who};
 use crate::failure::say;
 use crate::stats::{FaultTimes, fault_times};
-use crate::{procfs, sys};
+use crate::sys;
 
 /// Questions that are answered at the same time; puts are not among them.
 const THREADS: usize = 6;
@@ -33,6 +33,8 @@ const _: () = assert!(THREADS <= BELLS);
 const STACK: usize = 256 << 10;
 /// Between two looks, at least.
 const LOOK: Duration = Duration::from_millis(500);
+/// A process that is started is known after so long.
+const STARTS: Duration = Duration::from_secs(3);
 /// What a tier did not answer is tried again after so long.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -68,9 +70,17 @@ pub struct Figures {
 struct State {
     area: &'static Area,
     holds: Mutex<Holds>,
+    /// What becomes of posts that nobody does anything with.
+    left: Mutex<Left>,
+    /// All threads are there, and none is to end: batches are taken as long as the tier takes them.
+    serves: Mutex<bool>,
     is_ending: AtomicBool,
+    /// Somebody has asked for the end.
+    must_end: AtomicBool,
     /// The program has ended: its terminal is others' now.
     is_quiet: AtomicBool,
+    /// What is to be said. Whoever finds it out holds up others, and must not wait for a terminal that nobody reads.
+    words: Mutex<Vec<String>>,
     /// Threads that wait for a tier.
     getting: AtomicU32,
     /// So long a page is waited for, ns.
@@ -89,18 +99,22 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts the threads.
+    /// Starts the threads. If they can't be, the programs that run already are told that nobody serves: they would wait for it.
     pub fn start(area: &'static Area, tier: Box<dyn Tier>, spill: &Spill) -> io::Result<Self> {
         let state = State {
             area,
             holds: Mutex::default(),
+            left: Mutex::default(),
+            serves: Mutex::default(),
             is_ending: AtomicBool::new(false),
+            must_end: AtomicBool::new(false),
             is_quiet: AtomicBool::new(false),
+            words: Mutex::default(),
             getting: AtomicU32::new(0),
             patience: spill.patience.as_nanos() as u64,
             again: [const { AtomicU64::new(0) }; POSTS],
         };
-        Self::go_on(Arc::new(state), tier)
+        Self::go_on(Arc::new(state), tier).inspect_err(|_| area.server.store(0, Release))
     }
 
     fn go_on(state: Arc<State>, tier: Box<dyn Tier>) -> io::Result<Self> {
@@ -138,30 +152,32 @@ impl Service {
             }
         }
         show_file(area, &engine);
-        area.is_open.store(1, Release);
+        // The tier may have gone away already, and the engine may find out just now.
+        let mut serves = locked(&state.serves);
+        *serves = true;
+        area.is_open.store(u32::from(engine.health() == Health::Open), Release);
+        drop(serves);
         area.server.store(std::process::id(), Release);
         Ok(service)
     }
 
     /// Looks after what processes have left behind that are gone.
     pub fn sweep(&self) {
-        let free = self.state.lock().sweep(is_gone);
+        let taken_away = locked(&self.state.left).sweep(self.state.area, Instant::now(), Who::of);
+        let mut holds = self.state.lock();
+        taken_away.iter().for_each(|(pid, batch)| holds.forgo(*pid, *batch));
+        let free = holds.sweep(&Processes);
+        drop(holds);
         if let Some(engine) = &self.engine {
             self.state.let_go(engine, free);
             self.peak.fetch_max(engine.room().used, Relaxed);
         }
-        let area = self.state.area;
-        for (number, post) in area.posts.iter().enumerate() {
-            let now = post.load();
-            // Nobody will ask, or take the answer.
-            let is_left = now.pid() == NOBODY || now.pid() != 0 && is_gone(now.pid());
-            if matches!(now.state(), state::TAKEN | state::ASKED | state::ANSWERED)
-                && is_left
-                && area.free(number, now)
-            {
-                sys::futex_wake(&area.freed);
-            }
-        }
+    }
+
+    /// Tells the user what has become of the tier.
+    pub fn tell(&self) {
+        let words = std::mem::take(&mut *locked(&self.state.words));
+        words.iter().for_each(|text| say(text));
     }
 
     /// What was done.
@@ -195,7 +211,8 @@ impl Service {
         let area = self.state.area;
         let Some((tier, left)) = self.stop() else { return };
         // Now nothing more can come to be held.
-        if !self.state.lock().any() {
+        let is_needed = self.state.is_needed() || sys::has_children();
+        if !is_needed || self.state.must_end.load(Acquire) {
             area.server.store(0, Release);
             if let (1.., Some(at)) = (left.len(), tier.left_at()) {
                 say(&format!(
@@ -215,10 +232,14 @@ impl Service {
                     sys::exit_now(1)
                 };
                 service.delete(left);
-                while service.state.lock().any() {
+                // Who has only just been started is not known yet.
+                let begin = Instant::now();
+                while service.state.is_needed() || begin.elapsed() < STARTS {
                     if sys::is_asked_to_end(LOOK) {
                         let all = service.state.lock().end();
                         service.delete(all);
+                        service.state.must_end.store(true, Release);
+                        break;
                     }
                     service.sweep();
                 }
@@ -251,7 +272,10 @@ impl Service {
     fn stop(&mut self) -> Option<(Box<dyn Tier>, Vec<u64>)> {
         let area = self.state.area;
         self.state.is_quiet.store(true, Release);
+        let mut serves = locked(&self.state.serves);
+        *serves = false;
         area.is_open.store(0, Release);
+        drop(serves);
         self.state.is_ending.store(true, Release);
         for bell in &area.doorbells {
             bell.fetch_add(1, Release);
@@ -262,9 +286,7 @@ impl Service {
         }
         self.state.is_ending.store(false, Release);
         // A second owner would be a thread, and all have ended.
-        let tier = Arc::into_inner(self.engine.take()?)?.stop();
-        area.is_open.store(0, Release);
-        tier
+        Arc::into_inner(self.engine.take()?)?.stop()
     }
 }
 
@@ -281,11 +303,25 @@ fn show_file(area: &Area, engine: &Engine) {
     area.file.store(number, Release);
 }
 
-/// Whether a process has ended for sure: what can't be seen may be there.
-fn is_gone(pid: u32) -> bool {
-    let Ok(pid) = i32::try_from(pid) else { return true };
-    let asked = nix::sys::signal::kill(Pid::from_raw(pid), None);
-    asked == Err(Errno::ESRCH) || procfs::stat(pid).is_some() && procfs::has_ended(pid)
+/// All of them, as the kernel knows them.
+struct Processes;
+
+impl Outside for Processes {
+    fn is_gone(&self, pid: u32) -> bool {
+        who::is_gone(pid)
+    }
+
+    fn who(&self, pid: u32) -> Option<Who> {
+        Who::of(pid)
+    }
+
+    fn children(&self, pid: u32) -> Option<Vec<u32>> {
+        who::children(pid)
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn scarcity(room: Room) -> u32 {
@@ -309,25 +345,45 @@ fn answer_with(area: &Area, number: usize, busy: Word, what: u32) -> bool {
     is_awaited
 }
 
+/// Says that something was done that has no result, by making the post free: who asked may be stopped, and must not keep it.
+fn answer_by_freeing(area: &Area, number: usize, busy: Word) {
+    let _ = area.free(number, busy) || area.free(number, busy.left());
+    sys::futex_wake(area.posts[number].futex());
+    sys::futex_wake(&area.freed);
+}
+
 impl State {
     fn lock(&self) -> MutexGuard<'_, Holds> {
-        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.holds)
+    }
+
+    /// Whether anybody may need something of what there is, or may spill something one day.
+    fn is_needed(&self) -> bool {
+        let waits = |post: &Post| {
+            let now = post.load();
+            now.state() != state::FREE && now.pid() != NOBODY && !who::is_gone(now.pid())
+        };
+        self.lock().any() || self.area.posts.iter().any(waits)
     }
 
     fn heed(&self, name: &str, news: &Mutex<News>, health: &Health) {
-        self.area.is_open.store(u32::from(*health == Health::Open), Release);
-        let is_news = news.lock().unwrap_or_else(PoisonError::into_inner).is_news(health);
+        let serves = locked(&self.serves);
+        if *serves {
+            self.area.is_open.store(u32::from(*health == Health::Open), Release);
+        }
+        drop(serves);
+        let is_news = locked(news).is_news(health);
         if !is_news || self.is_quiet.load(Acquire) {
             return;
         }
-        match health {
-            Health::Open => say(&format!("{name} takes what is spilled again")),
-            Health::Full => say(&format!("{name} is full: nothing more is spilled until there is room")),
-            Health::Away(why) => say(&format!(
+        locked(&self.words).push(match health {
+            Health::Open => format!("{name} takes what is spilled again"),
+            Health::Full => format!("{name} is full: nothing more is spilled until there is room"),
+            Health::Away(why) => format!(
                 "{name} does not answer ({why}): nothing more is spilled, and who needs something back waits for it"
-            )),
-            Health::Unfit(why) => say(&format!("nothing more is spilled to {name}: {why}")),
-        }
+            ),
+            Health::Unfit(why) => format!("nothing more is spilled to {name}: {why}"),
+        });
     }
 
     fn serve(self: &Arc<Self>, engine: &Arc<Engine>, bell: &AtomicU32) {
@@ -348,6 +404,10 @@ impl State {
                 }
                 // A tier that is away must not keep all threads: a fork or a new program waits for an answer, too.
                 let is_get = matches!(post.kind.load(Relaxed), kind::GET | kind::TRY);
+                // Nor hold up the end once for each: who comes after serves them.
+                if is_get && self.is_ending.load(Acquire) {
+                    continue;
+                }
                 if is_get && self.getting.fetch_add(1, AcqRel) >= GETTING {
                     self.getting.fetch_sub(1, AcqRel);
                     continue;
@@ -417,24 +477,26 @@ impl State {
                 let numbers: Vec<u64> =
                     (0..len / 8).map(|index| unsafe { numbers.add(index).read() }).collect();
                 self.let_go(engine, self.lock().release(pid, &numbers));
-                let _ = area.free(number, busy) || area.free(number, busy.left());
-                sys::futex_wake(&area.freed);
+                answer_by_freeing(area, number, busy);
             }
             what => {
+                let who = Who::of(pid);
                 let free = match what {
                     kind::FORK => {
                         self.lock().fork(pid, batch, Instant::now());
                         Vec::new()
                     }
-                    kind::CLAIM => self.lock().claim(from, batch, pid),
+                    kind::CLAIM => self.lock().claim(from, batch, pid, who),
+                    kind::FORGO => self.lock().forgo_aside(batch),
+                    kind::HERE => self.lock().enter(pid, who),
                     kind::BEGIN => {
                         self.forget_questions_of(pid, number);
-                        self.lock().begin(pid)
+                        self.lock().begin(pid, who)
                     }
                     _ => Vec::new(),
                 };
                 self.let_go(engine, free);
-                answer_with(area, number, busy, answer::DONE);
+                answer_by_freeing(area, number, busy);
             }
         }
     }

@@ -298,6 +298,24 @@ fn everything_is_spilled_all_the_time() {
     assert!(number(&stats["pages_spilled"]) > 10_000 && number(&stats["pages_fetched"]) > 5_000, "{stats:#}");
 }
 
+/// Programs wait for an answer when they begin: they must not if nobody can give one.
+#[test]
+fn where_no_threads_may_be_started_the_program_runs_without_spilling() {
+    if !common::is_root() {
+        return eprintln!("skipped: takes root");
+    }
+    let at = directory();
+    std::os::unix::fs::chown(at.path(), Some(65534), Some(65534)).unwrap();
+    let mut command = Command::new("timeout");
+    // Of threads there may be fewer than serve. Root's are not counted.
+    command.args(["20", "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.args(["prlimit", "--nproc=6", common::MEMFOLD, "run", "--limit", "64M", "--spill"]);
+    command.arg(at.path()).args(["--", "echo", "here"]);
+    let said = finish(command);
+    assert_eq!((said.status, said.out.as_str()), (0, "here\n"), "{}", said.err);
+    assert!(said.err.contains("nothing is spilled"), "{}", said.err);
+}
+
 #[test]
 fn what_can_not_be_spilled_to_is_refused() {
     let refused = |options: &[&str], words: &[&str]| {

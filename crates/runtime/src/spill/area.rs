@@ -9,8 +9,11 @@
 //! +-------------------------+---------------+---------------------------------------------+
 //!
 //! a post      FREE ──> TAKEN ──> ASKED ──> BUSY ──> ANSWERED ──> FREE
-//!                 \── by a process ──/  \─ by the server ─/   \─ by the process, or the server for who is gone
+//!                 \── by a process ──/  \─ by the server ─/   \─ by the process, or the server for who is gone or stopped
 //! ```
+//!
+//! What is asked without a buffer is answered by making the post free. An answer that is not taken for some seconds is taken away: a process that is stopped, or
+//! in a debugger, must not keep posts from others. Who finds his answer gone asks again. So an answer counts only for who makes its post free himself.
 //!
 //! Who asks rings a doorbell, that of the CPU he is on: the server's thread of this doorbell is bound to that CPU, and to wake a thread elsewhere, on
 //! a CPU that sleeps, would take longer than some tiers do. If nobody sleeps there, he rings the next. Who serves wakes the post. All are futexes.
@@ -26,6 +29,8 @@ use crate::shared::{self, Shared};
 pub const POSTS: usize = 18;
 /// Of these, so many are never taken for batches on their way out: who waits for memory goes first.
 pub const FOR_GETS: usize = 6;
+/// Of those, so many are not taken to ask ahead of need: processes that are stopped keep what they have for some seconds.
+pub const FOR_NEED: usize = 4;
 /// And so many are for forks and new programs alone: these need no tier, and must not wait for one.
 pub const FOR_CONTROL: usize = 2;
 
@@ -36,6 +41,8 @@ pub enum For {
     Put,
     /// A page that is waited for.
     Get,
+    /// The same, before anybody is there who could take the answer.
+    Ahead,
     /// A fork, or a new program.
     Control,
 }
@@ -54,6 +61,9 @@ pub const NOWHERE: u32 = u32::MAX;
 
 /// Stands for a process that has become another program, and waits for no answer.
 pub const NOBODY: u32 = u32::MAX;
+
+/// Numbers from here on are no process's: that of a child which knows itself, and is known to the supervisor, by different ones.
+pub const FOREIGN: u32 = 1 << 31;
 
 /// State of a [`Post`].
 pub mod state {
@@ -77,14 +87,18 @@ pub mod kind {
     pub const GET: u32 = 2;
     /// The process holds the `len / 8` batches no more whose numbers stand in the buffer. Answered by making the post free.
     pub const RELEASE: u32 = 3;
-    /// A child will be forked, `batch` is its number among the forks: keep for it all that the process holds.
+    /// A child will be forked, `batch` is its number among the forks: keep for it all that the process holds. Answered as a release is.
     pub const FORK: u32 = 4;
-    /// The process is that child: `from` is its parent.
+    /// The process is that child: `from` is its parent. Answered so, too.
     pub const CLAIM: u32 = 5;
-    /// A program begins in this process: it holds nothing.
+    /// A program begins in this process: it holds nothing. Answered so, too.
     pub const BEGIN: u32 = 6;
     /// As [`GET`], for something that nobody waits for: tried once.
     pub const TRY: u32 = 7;
+    /// The process is there, and may hold something one day. Nobody waits for that.
+    pub const HERE: u32 = 8;
+    /// What was set aside for the child of fork `batch` is not needed any more. Answered as a release is.
+    pub const FORGO: u32 = 9;
 }
 
 /// How it ended.
@@ -134,6 +148,8 @@ pub struct Area {
     pub scarce: AtomicU32,
     /// Process id of who serves.
     pub server: AtomicU32,
+    /// The PID namespace of who serves, by the inode of its file; 0 if that is not known.
+    pub namespace: AtomicU64,
     /// The next batch's number.
     pub next_batch: AtomicU64,
     /// One of [`seal`].
@@ -301,6 +317,7 @@ impl Area {
         let last = match what {
             For::Put => POSTS - FOR_CONTROL - FOR_GETS,
             For::Get => POSTS - FOR_CONTROL,
+            For::Ahead => POSTS - FOR_CONTROL - FOR_NEED,
             For::Control => POSTS,
         };
         // Those that have some for themselves begin with these.
@@ -336,5 +353,14 @@ mod tests {
         let [puts, gets, controls] =
             [For::Put, For::Get, For::Control].map(|what| core::iter::from_fn(|| area.take(7, what)).count());
         assert_eq!((puts, gets, controls), (10, FOR_GETS, FOR_CONTROL));
+    }
+
+    #[test]
+    fn who_asks_ahead_leaves_some_for_who_needs_something() {
+        // SAFETY: as above.
+        let area: Area = unsafe { core::mem::zeroed() };
+        let [ahead, gets] =
+            [For::Ahead, For::Get].map(|what| core::iter::from_fn(|| area.take(7, what)).count());
+        assert_eq!((ahead, gets), (POSTS - FOR_CONTROL - FOR_NEED, FOR_NEED));
     }
 }

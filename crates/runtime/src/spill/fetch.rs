@@ -12,7 +12,7 @@ use memfold::store::Tiered;
 use super::area::{self, Area, For, POSTS, Word, answer, kind};
 use super::direct::{Ended, Reading};
 use super::out::codec_of;
-use super::{FETCHERS, Spot, fill, free_post, post_question, post_silently, ring};
+use super::{FETCHERS, Spot, Unheard, fill, free_post, post_question, post_silently, ring};
 use crate::fault::Handler;
 use crate::interpose::credentials;
 use crate::order::Fault;
@@ -153,7 +153,7 @@ impl Runtime {
         // Somebody will soon take the answer. More than that would keep others from asking.
         let area = self.spill.area().filter(|_| queue.count < FETCHERS);
         let asked = area.and_then(|area| {
-            let (post, taken) = area.take(self.pid.load(Relaxed), For::Get)?;
+            let (post, taken) = area.take(self.spill.pid(), For::Ahead)?;
             self.ask_for(area, (post, taken), fault.page, &found)
         });
         queue.push(Left { fault, begin, run, asked });
@@ -217,8 +217,8 @@ impl Runtime {
         Some(Asked { post, taken, read, number: wanted.number, first, count: wanted.count })
     }
 
-    /// Waits for what was asked for; says how the post is then. `None`: nobody is there who could give it.
-    fn wait_for_asked(&self, area: &'static Area, asked: &Asked) -> Option<(u32, Word)> {
+    /// Waits for what was asked for; says how the post is then.
+    fn wait_for_asked(&self, area: &'static Area, asked: &Asked) -> Result<(u32, Word), Unheard> {
         let Some(read) = asked.read else {
             return self.wait_for_answer(area, asked.post, asked.taken, credentials::adopt);
         };
@@ -229,16 +229,16 @@ impl Runtime {
             Ended::Read => {
                 area.direct_reads.fetch_add(1, Relaxed);
                 area.direct_bytes.fetch_add(read.bytes() as u64, Relaxed);
-                Some((answer::DONE, asked.taken))
+                Ok((answer::DONE, asked.taken))
             }
             Ended::Failed => self.ask_instead(area, asked),
             // Into that buffer: the post stays taken.
-            Ended::Never => Some((answer::AWAY, Word::NONE)),
+            Ended::Never => Ok((answer::AWAY, Word::NONE)),
         }
     }
 
     /// Asks the supervisor for what could not be read here.
-    fn ask_instead(&self, area: &'static Area, asked: &Asked) -> Option<(u32, Word)> {
+    fn ask_instead(&self, area: &'static Area, asked: &Asked) -> Result<(u32, Word), Unheard> {
         post_question(area, asked.post, asked.taken);
         self.wait_for_answer(area, asked.post, asked.taken, credentials::adopt)
     }
@@ -250,28 +250,49 @@ impl Runtime {
         worker: &mut Worker,
         page: usize,
         most: usize,
-        asked: Option<Asked>,
+        mut asked: Option<Asked>,
     ) -> Option<Fetched> {
-        let area = self.spill.area()?;
+        loop {
+            match self.fetch_once(worker, page, most, asked.take()) {
+                Err(Unheard::TakenAway) => {}
+                fetched => return fetched.ok().flatten(),
+            }
+        }
+    }
+
+    /// As `fetch`; an error if the answer was taken away because this process was stopped for a long time. Then it may ask again.
+    fn fetch_once(
+        &self,
+        worker: &mut Worker,
+        page: usize,
+        most: usize,
+        asked: Option<Asked>,
+    ) -> Result<Option<Fetched>, Unheard> {
+        let Some(area) = self.spill.area() else { return Ok(None) };
         let asked = match asked {
             Some(asked) => asked,
             None => {
-                let (wanted, begin) = (self.spots_at(page, most)?, sys::now_ns());
+                let Some(wanted) = self.spots_at(page, most) else { return Ok(None) };
+                let Some(first) = wanted.spots[0] else { return Ok(None) };
+                let begin = sys::now_ns();
                 match self.take_post(area, For::Get, begin + area.patience_ns.load(Relaxed)) {
                     Ok(taken) => {
-                        let asked = self.ask_for(area, taken, page, &wanted)?;
+                        let Some(asked) = self.ask_for(area, taken, page, &wanted) else { return Ok(None) };
                         area.posts[asked.post % POSTS].since.store(begin, Relaxed);
                         if asked.read.is_none() {
                             ring(area);
                         }
                         asked
                     }
-                    Err(why) => return self.give_up(page, wanted.spots[0]?, wanted.number, why),
+                    Err(why) => return Ok(self.give_up(page, first, wanted.number, why)),
                 }
             }
         };
         let Asked { post, read, number, first, count, .. } = asked;
         let mut answered = self.wait_for_asked(area, &asked);
+        if answered == Err(Unheard::TakenAway) {
+            return Err(Unheard::TakenAway);
+        }
         // Of what stands there now, only what was asked for.
         let open = |worker: &mut Worker, from: u32| {
             let now = self.spots_at(page, count);
@@ -279,7 +300,7 @@ impl Runtime {
             now.map(|now| Fetched { count: self.open_all(area, post, worker, &now, from), ..now })
         };
         let mut opened = None;
-        if let Some((what, word)) = answered {
+        if let Ok((what, word)) = answered {
             let is_read = read.filter(|_| word == asked.taken);
             let from = is_read.map_or(first.offset, |read| read.from);
             opened = if what == answer::DONE { open(worker, from) } else { None };
@@ -287,18 +308,25 @@ impl Runtime {
                 // The supervisor knows better where it lies.
                 answered = self.ask_instead(area, &asked);
                 opened = None;
-                if answered.is_some_and(|(what, _)| what == answer::DONE) {
+                if answered.is_ok_and(|(what, _)| what == answer::DONE) {
                     opened = open(worker, first.offset);
                 }
             }
-            if let Some((_, word)) = answered {
-                free_post(area, post, word);
+            opened = opened.filter(|opened| opened.count > 0);
+            let is_own = match answered {
+                // A read that may still come keeps its post.
+                Ok((_, Word::NONE)) => true,
+                Ok((_, word)) => free_post(area, post, word),
+                Err(why) => why != Unheard::TakenAway,
+            };
+            // What was opened is right in any case; of the rest nothing is known if it was another's.
+            if !is_own && opened.is_none() {
+                return Err(Unheard::TakenAway);
             }
         }
         // The rest may have gone meanwhile, or is asked for again.
-        opened
-            .filter(|opened| opened.count > 0)
-            .or_else(|| self.give_up(page, first, number, answered.map(|(what, _)| what)))
+        let answer = answered.ok().map(|(what, _)| what);
+        Ok(opened.or_else(|| self.give_up(page, first, number, answer)))
     }
 
     /// A block did not come: ends the process if it is still needed.
@@ -387,10 +415,13 @@ impl Handler {
         let Left { fault, begin, run, asked } = left;
         self.runtime.stall.enter(begin);
         let fetched = self.runtime.fetch(&mut self.worker, fault.page, run, asked);
-        let order = self.runtime.lock_order();
+        let mut order = self.runtime.lock_order();
         if order.forking {
+            if let Some((fetched, first)) = fetched.and_then(|fetched| Some((fetched, fetched.spots[0]?))) {
+                self.place_during_fork(&mut order, fault.page, first, fetched.number);
+            }
             drop(order);
-            // The thread touches it again, and finds the fork over some time.
+            // If it could not be put in place, the thread touches it again.
             self.runtime.uffd().wake(fault.page, PAGE);
             sched::yield_now();
         } else {

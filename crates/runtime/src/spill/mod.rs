@@ -15,7 +15,8 @@
 //! Invariants:
 //! - a blob is freed only after the tier has acknowledged its batch, by who has exchanged the entry for its place.
 //! - who waits for the supervisor holds no lock and no pin, and is not counted among those who serve: a fork, an unmapping and other
-//!   faults go on meanwhile. But not while a process forks: then what it touches is waited for under the order lock (`serve_during_fork`).
+//!   faults go on meanwhile. While a process forks too, but for what was moved since the fork began (`serve_during_fork`).
+//! - a process is known to the supervisor by its number. Where that would be another one (a PID namespace), nothing is spilled.
 //! - what does not open, or is lost, ends the process: it is never taken for data.
 
 pub mod area;
@@ -40,17 +41,20 @@ use crate::lock::Lock;
 use crate::runtime::{Bell, Runtime};
 use crate::sched;
 use crate::sys::{self, o};
+use crate::table::State;
 
 /// Threads that fetch.
 pub const FETCHERS: usize = 4;
 /// Between two looks whether who serves is still there, ns.
-const LOOK_NS: u64 = 1_000_000_000;
+pub const LOOK_NS: u64 = 1_000_000_000;
 /// And between two times that who waits does what else there is to be done.
 const TURN_NS: u64 = 20_000_000;
 
 /// All of a process's that concerns spilling.
 pub struct Spill {
     area: AtomicPtr<Area>,
+    /// By which number the supervisor knows this process.
+    pid: AtomicU32,
     sealer: AtomicPtr<Sealer>,
     /// Batches that this process has blocks in.
     pub batches: Batches,
@@ -72,7 +76,7 @@ pub struct Spill {
     pub pages: AtomicI64,
     /// Where the hand stands that chooses what is spilled.
     pub at: AtomicUsize,
-    /// The last fork's number.
+    /// The last fork's number; 0 if nothing was set aside for the child.
     pub fork: AtomicU64,
 }
 
@@ -103,6 +107,7 @@ impl Spill {
     pub const fn new() -> Self {
         Spill {
             area: AtomicPtr::new(core::ptr::null_mut()),
+            pid: AtomicU32::new(0),
             sealer: AtomicPtr::new(core::ptr::null_mut()),
             batches: Batches::new(),
             direct: Direct::new(),
@@ -118,6 +123,16 @@ impl Spill {
         }
     }
 
+    /// By which number the supervisor knows this process.
+    pub fn pid(&self) -> u32 {
+        self.pid.load(Relaxed)
+    }
+
+    /// Whether that is none that any process has.
+    fn is_foreign(&self) -> bool {
+        self.pid() >= area::FOREIGN
+    }
+
     /// The area, if the user wants things spilled.
     pub fn area(&self) -> Option<&'static Area> {
         // SAFETY: set once at start, alive for ever.
@@ -125,7 +140,8 @@ impl Spill {
     }
 
     /// Sets the area. At start, before any thread of the runtime.
-    pub fn set_area(&self, area: &'static Area) {
+    pub fn set_area(&self, area: &'static Area, pid: u32) {
+        self.pid.store(pid, Relaxed);
         self.area.store(area as *const Area as *mut Area, Release);
     }
 
@@ -193,6 +209,25 @@ impl Runtime {
         Ok(())
     }
 
+    /// Looks whether who serves has ended without a word: from then on nothing is spilled, and nobody waits for an answer.
+    pub fn look_for_server(&self) {
+        if let Some(area) = self.spill.area() {
+            self.is_left_alone(area);
+        }
+    }
+
+    /// Whether nobody serves the area any more. Who finds that out tells all.
+    fn is_left_alone(&self, area: &Area) -> bool {
+        let server = area.server.load(Acquire);
+        // In another namespace the number may be nobody's, or another's.
+        let has_ended = server != 0 && !self.spill.is_foreign() && has_ended(server);
+        // Who goes on in its place has said so before it ended: then this is not for it.
+        if has_ended && area.server.compare_exchange(server, 0, AcqRel, Relaxed).is_ok() {
+            area.is_open.store(0, Release);
+        }
+        area.server.load(Relaxed) == 0
+    }
+
     /// The blocks of a spot are not needed any more.
     pub fn release_spot(&self, spot: Spot) {
         self.spill.pages.fetch_sub(1, Relaxed);
@@ -201,7 +236,7 @@ impl Runtime {
 
     /// Takes a post; waits for one if there is none, until a time. Else it says why: [`answer::AWAY`], or `None` if nobody is there who serves them.
     fn take_post(&self, area: &'static Area, what: For, until: u64) -> Result<(usize, Word), Option<u32>> {
-        let take = || area.take(self.pid.load(Relaxed), what);
+        let take = || area.take(self.spill.pid(), what);
         if let Some(taken) = take() {
             return Ok(taken);
         }
@@ -219,7 +254,7 @@ impl Runtime {
             }
             if now - begin > LOOK_NS {
                 begin = now;
-                if is_left_alone(area) {
+                if self.is_left_alone(area) {
                     break Err(None);
                 }
             }
@@ -228,35 +263,28 @@ impl Runtime {
         taken
     }
 
-    /// Asks, and waits for the answer; `None` if nobody is there who could give it. The post is the caller's to give back if there is one.
-    fn ask(&self, area: &'static Area, number: usize, taken: Word) -> Option<(u32, Word)> {
-        post_question(area, number, taken);
-        self.wait_for_answer(area, number, taken, || ())
-    }
-
-    /// Waits for the answer to what was asked, and now and then does something else meanwhile.
+    /// Waits for the answer to what was asked, and now and then does something else meanwhile. The post is the caller's to give back if there is one.
     fn wait_for_answer(
         &self,
         area: &'static Area,
         number: usize,
         taken: Word,
         meanwhile: impl Fn(),
-    ) -> Option<(u32, Word)> {
+    ) -> Result<(u32, Word), Unheard> {
         let mut looked = sys::now_ns();
         let post = &area.posts[number % POSTS];
         let (asked, answered) = (taken.with(area::state::ASKED), taken.with(area::state::ANSWERED));
         loop {
             let now = post.load();
             if now == answered {
-                return Some((post.answer.load(Relaxed), now));
+                return Ok((post.answer.load(Relaxed), now));
             }
             if now != asked && now != taken.with(area::state::BUSY) {
-                // Somebody has scribbled there.
-                return None;
+                return Err(Unheard::TakenAway);
             }
             if area.server.load(Relaxed) == 0 {
                 post.change(asked, asked.with(area::state::FREE));
-                return None;
+                return Err(Unheard::Alone);
             }
             let timed_out =
                 sys::futex_wait(post.futex(), now.low(), Some(TURN_NS), true) == Err(sys::Errno::TIMEDOUT);
@@ -265,10 +293,10 @@ impl Runtime {
                 continue;
             }
             looked = sys::now_ns();
-            if is_left_alone(area) {
+            if self.is_left_alone(area) {
                 // Who comes after the server may be at it already: then it is his to free.
                 post.change(asked, asked.with(area::state::FREE));
-                return None;
+                return Err(Unheard::Alone);
             }
         }
     }
@@ -278,20 +306,29 @@ impl Runtime {
         let Some(area) = self.spill.area().filter(|area| area.server.load(Relaxed) != 0) else { return };
         let Ok((number, taken)) = self.take_post(area, For::Control, u64::MAX) else { return };
         fill(&area.posts[number], what, batch, from, 0);
-        if let Some((_, answered)) = self.ask(area, number, taken) {
-            free_post(area, number, answered);
-        }
+        post_question(area, number, taken);
+        // The answer is that the post is this process's no more, or nobody is there who could give one.
+        let _ = self.wait_for_answer(area, number, taken, || ());
     }
 
     /// A program begins, or the runtime has ended: the process holds nothing, and waits for nothing.
     pub fn tell_spill_begins(&self) {
-        self.tell(kind::BEGIN, 0, 0);
+        if self.spill.is_foreign() {
+            self.tell(kind::FORGO, self.spill.fork.load(Relaxed), 0);
+        } else {
+            self.tell(kind::BEGIN, 0, 0);
+        }
     }
 
     /// Before a fork, when nothing is put any more: the child will hold what this process holds.
     pub fn tell_spill_of_fork(&self) {
         let Some(area) = self.spill.area() else { return };
         if self.spill.batches.any() {
+            // What was released is not for the child, which knows nothing of it and would hold it as long as it lives.
+            let released = self.spill.out.lock().released();
+            if let Some((post, taken)) = released {
+                let _ = self.wait_for_answer(area, post, taken, || ());
+            }
             // No other fork of the run has that number, nor had one of the program that this process was before.
             let number = area.next_batch.fetch_add(1, Relaxed);
             self.spill.fork.store(number, Relaxed);
@@ -301,10 +338,57 @@ impl Runtime {
 
     /// In the child.
     pub fn claim_spilled(&self, parent: u32) {
-        if self.spill.batches.any() {
-            self.tell(kind::CLAIM, self.spill.fork.load(Relaxed), parent);
+        let number = self.spill.fork.load(Relaxed);
+        let Some(area) = self.spill.area().filter(|area| area.server.load(Relaxed) != 0) else { return };
+        if sys::getppid() == 0 {
+            // In another PID namespace, where its number may be that of another process of the run. What was set aside for it stays so meanwhile.
+            self.spill.pid.store(area::FOREIGN | number as u32 & (area::FOREIGN / 2 - 1), Relaxed);
+            return;
+        }
+        self.spill.pid.store(self.pid.load(Relaxed), Relaxed);
+        if number != 0 {
+            self.tell(kind::CLAIM, number, parent);
+        } else if let Some((number, taken)) = area.take(self.spill.pid(), For::Put) {
+            fill(&area.posts[number], kind::HERE, 0, 0, 0);
+            post_question(area, number, taken);
         }
     }
+
+    /// In a child that has claimed nothing because it can't: brings back what is spilled, and nothing more is from now on.
+    pub fn leave_spill(&'static self) {
+        if !self.spill.is_foreign() {
+            return;
+        }
+        if self.spill.fork.load(Relaxed) != 0 {
+            self.bring_back_in_place(|state| matches!(state, State::Spilled(_)));
+            self.tell_spill_begins();
+        }
+        self.spill.area.store(core::ptr::null_mut(), Release);
+        self.say(FOREIGN_WORDS);
+    }
+}
+
+/// Said of a process whose number is not the one that the supervisor knows it by.
+pub const FOREIGN_WORDS: &str = "it is in a PID namespace of its own: nothing of it is spilled";
+
+/// Whether this process and who serves the area know each other by the same numbers.
+pub fn is_in_namespace_of(area: &Area) -> bool {
+    let wanted = area.namespace.load(Relaxed);
+    let own = sys::open(c"/proc/self/ns/pid", o::RDONLY | o::CLOEXEC).map(|file| {
+        let own = sys::inode(file);
+        sys::close(file);
+        own
+    });
+    wanted == 0 || own == Ok(wanted)
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unheard {
+    /// The post was made free: it was not taken for a long time, or it is answered by that.
+    TakenAway,
+    /// Nobody is there who could give one.
+    Alone,
 }
 
 /// Whether a process has ended, though perhaps its parent has not asked for its status yet.
@@ -360,15 +444,11 @@ fn ring(area: &Area) {
     }
 }
 
-/// The answer was taken, or nothing is to be asked.
-fn free_post(area: &Area, number: usize, from: Word) {
-    if area.free(number, from) && area.waiting.load(SeqCst) > 0 {
+/// The answer was taken, or nothing is to be asked. `false` if it had been taken away: then it may have been another's that stood there.
+fn free_post(area: &Area, number: usize, from: Word) -> bool {
+    let is_own = area.free(number, from);
+    if is_own && area.waiting.load(SeqCst) > 0 {
         sys::futex_wake(&area.freed, sys::ALL, true);
     }
-}
-
-/// Whether nobody serves the area any more.
-fn is_left_alone(area: &Area) -> bool {
-    let server = area.server.load(Relaxed);
-    server == 0 || has_ended(server)
+    is_own
 }

@@ -81,6 +81,8 @@ pub struct Outgoing {
     least: usize,
     found: u64,
     sparse: Sparse,
+    /// The last release that was told, one at a time: no answer comes but that its post is free.
+    released: Option<(usize, Word)>,
 }
 
 // SAFETY: the items are reached only through the lock around this.
@@ -89,7 +91,13 @@ unsafe impl Send for Outgoing {}
 impl Outgoing {
     /// Nothing.
     pub const fn new() -> Self {
-        Outgoing { sent: [const { Sent::none() }; BATCHES], least: LARGEST, found: 0, sparse: Sparse::new() }
+        Outgoing {
+            sent: [const { Sent::none() }; BATCHES],
+            least: LARGEST,
+            found: 0,
+            sparse: Sparse::new(),
+            released: None,
+        }
     }
 
     /// Takes the memory for lists, and to seal batches in; once.
@@ -102,6 +110,11 @@ impl Outgoing {
             }
         }
         Ok(())
+    }
+
+    /// Where the last release was told, if it may not have been heard yet.
+    pub fn released(&self) -> Option<(usize, Word)> {
+        self.released
     }
 
     /// The hand has been everywhere: decides what is large in the next round. Returns whether there was nothing at all.
@@ -123,6 +136,7 @@ impl Outgoing {
             batches.release(sent.batch);
             sent.from.take().into_iter().for_each(|from| batches.release(from));
         }
+        self.released = None;
         self.sparse.forget().into_iter().for_each(|batch| batches.release(batch));
     }
 }
@@ -181,7 +195,7 @@ impl Runtime {
                 worked = true;
             }
         }
-        worked |= self.spill.batches.any_dead() && self.tell_dead(area);
+        worked |= self.spill.batches.any_dead() && self.tell_dead(area, &mut out);
         if self.pause.load(Relaxed) == 0 {
             // With hardly any room nothing new goes before there is some again.
             let may_send = !out.sparse.is_reading() || area.scarce.load(Relaxed) != area::scarce::VERY;
@@ -199,7 +213,7 @@ impl Runtime {
 
     /// Fills a batch and asks for it to be kept.
     fn send(&self, area: &'static Area, out: &mut Outgoing, number: usize, worker: &mut Worker) -> bool {
-        let Some((post, taken)) = area.take(self.pid.load(Relaxed), For::Put) else { return false };
+        let Some((post, taken)) = area.take(self.spill.pid(), For::Put) else { return false };
         let batch = area.next_batch.fetch_add(1, Relaxed);
         let Some(index) = self.spill.batches.add(batch, &self.arena) else {
             free_post(area, post, taken);
@@ -348,14 +362,15 @@ impl Runtime {
         let post = &area.posts[sent.post % POSTS];
         let (now, answered) = (post.load(), sent.taken.with(area::state::ANSWERED));
         let on_its_way = [area::state::ASKED, area::state::BUSY].map(|state| sent.taken.with(state));
-        if on_its_way.contains(&now) {
+        if on_its_way.contains(&now) && area.server.load(Relaxed) != 0 {
             return false;
         }
-        // If somebody has scribbled there, nothing is known of it.
         let is_young = self.store().store().wraps() == sent.wraps;
-        let kept = now == answered && post.answer.load(Relaxed) == answer::DONE && is_young;
+        let is_done = now == answered && post.answer.load(Relaxed) == answer::DONE;
         let unit = post.from.load(Relaxed);
-        free_post(area, sent.post, answered);
+        // If it was taken away, by now or just now, the supervisor has forgotten the batch.
+        let is_own = free_post(area, sent.post, answered);
+        let kept = is_own && is_done && is_young;
         sent.is_used = false;
         let (batch, count, from) = (sent.batch, sent.count, sent.from.take());
         let mut spilled = 0;
@@ -395,8 +410,14 @@ impl Runtime {
     }
 
     /// Tells of batches that are not needed any more.
-    fn tell_dead(&self, area: &'static Area) -> bool {
-        let Some((post, taken)) = area.take(self.pid.load(Relaxed), For::Put) else { return false };
+    fn tell_dead(&self, area: &'static Area, out: &mut Outgoing) -> bool {
+        if let Some((post, taken)) = out.released {
+            let now = area.posts[post % POSTS].load();
+            if [area::state::ASKED, area::state::BUSY].map(|state| taken.with(state)).contains(&now) {
+                return false;
+            }
+        }
+        let Some((post, taken)) = area.take(self.spill.pid(), For::Put) else { return false };
         let buffer = area.buffer(post) as *mut u64;
         let count = self.spill.batches.bury(area::SMALLEST_BATCH / 8, |index, number| {
             // SAFETY: within the post's buffer, which was taken for this.
@@ -404,6 +425,7 @@ impl Runtime {
         });
         fill(&area.posts[post], kind::RELEASE, 0, 0, count * 8);
         post_question(area, post, taken);
+        out.released = Some((post, taken));
         true
     }
 }

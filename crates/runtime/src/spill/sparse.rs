@@ -67,7 +67,10 @@ impl Sparse {
     pub fn is_answered(&self, area: &Area) -> bool {
         self.reading.as_ref().is_some_and(|reading| {
             let now = area.posts[reading.post % POSTS].load();
-            now != reading.taken.with(area::state::ASKED) && now != reading.taken.with(area::state::BUSY)
+            let is_left_alone = area.server.load(Relaxed) == 0;
+            is_left_alone
+                || now != reading.taken.with(area::state::ASKED)
+                    && now != reading.taken.with(area::state::BUSY)
         })
     }
 }
@@ -93,7 +96,7 @@ impl Runtime {
         if all <= most {
             return false;
         }
-        let Some((post, taken)) = area.take(self.pid.load(Relaxed), For::Put) else { return false };
+        let Some((post, taken)) = area.take(self.spill.pid(), For::Put) else { return false };
         let Some(batch) = batches.hold_sparsest(&mut sparse.hand, LOOKS, part) else {
             free_post(area, post, taken);
             return false;
@@ -124,12 +127,12 @@ impl Runtime {
             let read = unsafe { core::slice::from_raw_parts(area.buffer(post), bytes) };
             count = self.move_blocks(batch, read, to, items, worker);
         }
-        free_post(area, post, answered);
+        let is_own = free_post(area, post, answered);
         if count > 0 {
             return (count, Some(batch.index));
         }
-        // A tier that does not answer may do so later, and after a fork there is time again.
-        let again = what == answer::AWAY || self.pause.load(Relaxed) != 0;
+        // A tier that does not answer may do so later, an answer may have been taken away, and after a fork there is time again.
+        let again = !is_own || what == answer::AWAY || self.pause.load(Relaxed) != 0;
         self.leave_sparse(batch.index, !again);
         (0, None)
     }

@@ -18,6 +18,7 @@ mod numbers {
     pub const MREMAP: usize = 25;
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;
+    pub const GETPPID: usize = 110;
     pub const CLONE: usize = 56;
     pub const EXIT: usize = 60;
     pub const EXIT_GROUP: usize = 231;
@@ -75,6 +76,7 @@ mod numbers {
     pub const MREMAP: usize = 216;
     pub const MADVISE: usize = 233;
     pub const GETPID: usize = 172;
+    pub const GETPPID: usize = 173;
     pub const CLONE: usize = 220;
     pub const EXIT: usize = 93;
     pub const EXIT_GROUP: usize = 94;

@@ -1,0 +1,122 @@
+//! Posts that nobody does anything with: their process has ended, has become another program, or is stopped.
+//!
+//! An answer that is not taken is taken away after some seconds, or a few processes that are stopped would keep all posts from the others: who goes on later
+//! asks again. A post that is being filled stays its process's as long as that lives, since it writes there without looking.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use memfold_runtime::spill::area::{Area, NOBODY, POSTS, Word, answer, kind, state};
+
+use super::who::{Who, is_gone};
+use crate::sys;
+
+/// So long an answer may wait to be taken.
+const KEPT: Duration = Duration::from_secs(5);
+
+/// A post as it was found first.
+#[derive(Clone, Copy)]
+struct Found {
+    word: Word,
+    since: Instant,
+    /// Who had it then; not known if nobody was to be seen.
+    who: Option<Who>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Left {
+    found: [Option<Found>; POSTS],
+}
+
+impl Left {
+    /// Makes posts free that are nobody's any more. Returns processes, and the batches that were kept for them and that they will never hear of.
+    pub fn sweep(
+        &mut self,
+        area: &Area,
+        now: Instant,
+        who_is: impl Fn(u32) -> Option<Who>,
+    ) -> Vec<(u32, u64)> {
+        let mut forgone = Vec::new();
+        for (number, found) in self.found.iter_mut().enumerate() {
+            let (post, word) = (&area.posts[number], area.posts[number].load());
+            if matches!(word.state(), state::FREE | state::BUSY) {
+                *found = None;
+                continue;
+            }
+            // Who has the number now had the post, or one before him: if that changes, all of them are gone.
+            let new = || Found { word, since: now, who: who_is(word.pid()) };
+            let known = *found.insert(found.filter(|found| found.word == word).unwrap_or_else(new));
+            let is_left = word.pid() == NOBODY || is_gone(word.pid()) || {
+                known.who.zip(who_is(word.pid())).is_some_and(|(then, now)| then.was_before(now))
+            };
+            let is_old = word.state() == state::ANSWERED && now.duration_since(known.since) > KEPT;
+            if !is_left && !is_old {
+                continue;
+            }
+            // Looked at while it stands there: a moment later it may be another's.
+            let is_kept = word.state() == state::ANSWERED
+                && post.kind.load(Relaxed) == kind::PUT
+                && post.answer.load(Relaxed) == answer::DONE;
+            let batch = post.batch.load(Relaxed);
+            if area.free(number, word) {
+                sys::futex_wake(post.futex());
+                sys::futex_wake(&area.freed);
+                forgone.extend(is_kept.then_some((word.pid(), batch)));
+            }
+        }
+        forgone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use memfold_runtime::spill::area::For;
+
+    use super::*;
+
+    /// A post of this process, in this state.
+    fn post(area: &Area, what: u32, state: u32) -> (usize, Word) {
+        let (number, taken) = area.take(std::process::id(), For::Put).unwrap();
+        area.posts[number].kind.store(what, Relaxed);
+        area.posts[number].batch.store(70 + number as u64, Relaxed);
+        area.posts[number].answer.store(answer::DONE, Relaxed);
+        assert!(area.posts[number].change(taken, taken.with(state)));
+        (number, taken.with(state))
+    }
+
+    #[test]
+    fn answers_that_nobody_takes_are_taken_away() {
+        let area = crate::spill::tests::area();
+        let (mut left, begin) = (Left::default(), Instant::now());
+        let (put, get) = (post(area, kind::PUT, state::ANSWERED), post(area, kind::GET, state::ANSWERED));
+        let others = [state::TAKEN, state::ASKED, state::BUSY].map(|state| post(area, kind::PUT, state));
+        assert_eq!(left.sweep(area, begin, Who::of), []);
+        // One that was answered only now waits on.
+        let (number, before) = get;
+        assert!(area.free(number, before));
+        let again = post(area, kind::GET, state::ANSWERED);
+        assert_eq!(again.0, number);
+        let me = std::process::id();
+        assert_eq!(left.sweep(area, begin + KEPT * 2, Who::of), [(me, 70 + put.0 as u64)]);
+        assert!(!area.free(put.0, put.1), "it is free, and its process has to see that");
+        assert!(others.into_iter().chain([again]).all(|(number, word)| area.posts[number].load() == word));
+    }
+
+    #[test]
+    fn what_another_program_has_left_is_taken_away() {
+        let area = crate::spill::tests::area();
+        let mut left = Left::default();
+        let (number, word) = post(area, kind::PUT, state::TAKEN);
+        let now = Instant::now();
+        let this = Who::of(std::process::id());
+        assert!(left.sweep(area, now, |_| this).is_empty() && area.posts[number].load() == word);
+        // What the new one has taken itself is its own.
+        let (other, others) = post(area, kind::PUT, state::TAKEN);
+        let next = Who::of(1);
+        assert!(this.zip(next).is_some_and(|(this, next)| this.was_before(next)));
+        assert!(left.sweep(area, now, |_| next).is_empty());
+        assert_eq!((area.posts[number].load().state(), area.posts[other].load()), (state::FREE, others));
+        assert!(left.sweep(area, now, |_| next).is_empty() && area.posts[other].load() == others);
+    }
+}

@@ -1,0 +1,81 @@
+//! Which process it is that has a number: the number alone may be another's by now, or the process has become another program.
+
+use nix::errno::Errno;
+use nix::unistd::Pid;
+
+use crate::procfs;
+
+/// A program in a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Who {
+    /// When the process started.
+    start_time: u64,
+    /// Where its first stack begins, which every exec changes; `None` if the kernel does not tell.
+    image: Option<u64>,
+}
+
+impl Who {
+    /// Who has that number now; `None` if nobody has, or it is not known.
+    pub fn of(pid: u32) -> Option<Self> {
+        let stat = procfs::stat(i32::try_from(pid).ok()?)?;
+        let image = stat.image.is_known().then_some(stat.image.stack);
+        Some(Who { start_time: stat.start_time, image })
+    }
+
+    /// Whether this one is there no more, for sure, if `now` has its number.
+    pub fn was_before(self, now: Self) -> bool {
+        let has_changed = self.image.zip(now.image).is_some_and(|(then, now)| then != now);
+        self.start_time != now.start_time || has_changed
+    }
+}
+
+/// Whether a process has ended for sure: what can't be seen may be there.
+pub fn is_gone(pid: u32) -> bool {
+    let Ok(pid) = i32::try_from(pid) else { return false };
+    let asked = nix::sys::signal::kill(Pid::from_raw(pid), None);
+    asked == Err(Errno::ESRCH) || procfs::stat(pid).is_some() && procfs::has_ended(pid)
+}
+
+/// The children of a process; `None` if the kernel does not tell.
+pub fn children(pid: u32) -> Option<Vec<u32>> {
+    let pid = i32::try_from(pid).ok()?;
+    let mut children = Vec::new();
+    let is_told = procfs::children(pid, procfs::stat(pid)?.threads, &mut children);
+    is_told.then(|| children.into_iter().filter_map(|child| u32::try_from(child).ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn another_program_is_somebody_else() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "read line; exec sleep 100"]).stdin(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let pid = child.id();
+        let wait_for = |name: &str| {
+            while procfs::name(pid as i32).as_deref() != Some(name) {
+                std::thread::yield_now();
+            }
+            Who::of(pid).unwrap()
+        };
+        let shell = wait_for("sh");
+        assert!(!shell.was_before(Who::of(pid).unwrap()));
+        drop(child.stdin.take());
+        let sleep = wait_for("sleep");
+        assert!(shell.was_before(sleep) && shell.start_time == sleep.start_time);
+        // What the kernel does not tell is no change.
+        assert!(!shell.was_before(Who { image: None, ..sleep }));
+        assert!(!Who { image: None, ..shell }.was_before(sleep));
+        assert!(shell.was_before(Who { start_time: shell.start_time + 1, ..shell }));
+        child.kill().unwrap();
+        while !is_gone(pid) {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(is_gone(pid) && !is_gone(std::process::id()));
+    }
+}
