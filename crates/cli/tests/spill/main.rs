@@ -216,6 +216,8 @@ fn what_was_spilled_is_brought_back_before_the_runtime_stops() {
     let stats = stats(&at.path().join("stats.json"));
     assert!(number(&stats["pages_fetched"]) > 5_000, "{stats:#}");
     assert_eq!(stats["spill"]["batches_put"], stats["spill"]["batches_deleted"], "{stats:#}");
+    // What has come back does not count twice.
+    assert!(number(&stats["peak_logical_bytes"]) < 130 * MIB, "{stats:#}");
 }
 
 #[test]
@@ -264,6 +266,65 @@ fn what_goes_on_in_the_background_is_served() {
     });
 }
 
+/// It has not spilled anything when the program ends, and is served all the same.
+#[test]
+fn what_spills_only_in_the_background_is_served() {
+    let _alone = alone();
+    let at = directory();
+    if common::compile(at.path(), "table", table::TABLE, &["-pthread"]).is_none() {
+        return;
+    }
+    let program = at.path().join("table").display().to_string();
+    let script =
+        format!("(sleep 1; echo look | {program} 150 64 > {program}.said 2>&1; echo $? >> {program}.said) &");
+    let options = ["--limit", "64M", "--spill", at.path().to_str().unwrap(), "--"];
+    let ended = finish(run_with(&options, &["sh", "-c", &script]));
+    assert_eq!(ended.status, 0, "{}", ended.err);
+    let said = || std::fs::read_to_string(format!("{program}.said")).unwrap_or_default();
+    let spilled = || {
+        let list = Command::new("pgrep").args(["-f", &format!("^{program} 150")]).output().unwrap();
+        let pid = String::from_utf8_lossy(&list.stdout).trim().to_owned();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap_or("").to_owned();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0)
+    };
+    let mut most = 0;
+    common::until("the end in the background", || {
+        most = most.max(spilled());
+        said().lines().count() == 3
+    });
+    assert_eq!(said(), "filled\nright\n0\n");
+    assert!(most > 20 << 10 && most < 110 << 10, "{most} KiB: of 150 MiB most had to be spilled");
+}
+
+/// There its number is that of another process, for which what it says would be taken.
+#[test]
+fn in_a_pid_namespace_of_its_own_nothing_is_spilled_and_all_is_there() {
+    if !common::is_root() {
+        return eprintln!("skipped: takes root");
+    }
+    let _alone = alone();
+    let at = directory();
+    let Some(mut table) = on_file(at.path(), &LIMIT, "100", "64") else { return };
+    table.tell("alone");
+    match table.answer().as_deref() {
+        Some("right") => {}
+        None => return eprintln!("skipped: {}", table.end().err),
+        other => panic!("{other:?}: {}", table.end().err),
+    }
+    table.asked("look");
+    let ended = table.end();
+    assert!(ended.status == 0 && ended.err.contains("PID namespace"), "{}: {}", ended.status, ended.err);
+    assert!(!ended.err.contains("bug"), "{}", ended.err);
+    // What begins there knows it from the beginning.
+    let program = at.path().join("table").display().to_string();
+    let options = ["--limit", "64M", "--spill", at.path().to_str().unwrap(), "--"];
+    let script = format!("echo look | {program} 30 64");
+    let said = finish(run_with(&options, &["unshare", "--pid", "--fork", "sh", "-c", &script]));
+    assert_eq!((said.status, said.out.as_str()), (0, "filled\nright\n"), "{}", said.err);
+    assert!(said.err.contains("PID namespace"), "{}", said.err);
+}
+
 #[test]
 fn a_full_tier_is_said_and_nothing_is_lost() {
     let _alone = alone();
@@ -307,8 +368,9 @@ fn where_no_threads_may_be_started_the_program_runs_without_spilling() {
     let at = directory();
     std::os::unix::fs::chown(at.path(), Some(65534), Some(65534)).unwrap();
     let mut command = Command::new("timeout");
-    // Of threads there may be fewer than serve. Root's are not counted.
+    // Of threads there may be fewer than serve. Root's are not counted. The capability (CAP_SYS_PTRACE) is for userfaultfd.
     command.args(["20", "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
+    command.args(["--inh-caps=+sys_ptrace", "--ambient-caps=+sys_ptrace"]);
     command.args(["prlimit", "--nproc=6", common::MEMFOLD, "run", "--limit", "64M", "--spill"]);
     command.arg(at.path()).args(["--", "echo", "here"]);
     let said = finish(command);

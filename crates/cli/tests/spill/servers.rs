@@ -1,12 +1,15 @@
 //! Real servers, which are killed in the middle.
 
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use super::common::{finish, run_with, stats};
 use super::started::{Nbdkit, Redis, cluster};
 use super::table::Table;
-use super::{LIMIT, MIB, alone, check, directory, is_ended, number};
+use super::{LIMIT, MIB, alone, check, directory, is_ended, number, on_file};
 
 /// The export is a file, so a server that is started again has it all.
 fn lasting(at: &Path) -> Nbdkit {
@@ -44,6 +47,42 @@ fn an_nbd_server_holds_what_does_not_fit() {
     let ended = table.end();
     assert_eq!(ended.status, 0, "{}", ended.err);
     check(at.path(), 64 * MIB, 50 * MIB);
+}
+
+/// A thread waits for a page of a server that does not answer: another one forks meanwhile.
+#[test]
+fn a_fork_waits_for_no_server() {
+    let _alone = alone();
+    let at = directory();
+    let server = Nbdkit::start(at.path(), &["memory", "1G"]);
+    let Some(mut table) = Table::start(at.path(), &server.uri, &LIMIT, "150", "64") else { return };
+    table.asked("touch 100");
+    server.stop_for_now(true);
+    (0..2).for_each(|_| table.asked("apart"));
+    server.stop_for_now(false);
+    table.asked("look");
+    table.asked("fork 2");
+    let ended = table.end();
+    assert_eq!(ended.status, 0, "{}", ended.err);
+}
+
+/// They keep what was answered to them, and there would soon be nothing left for the others.
+#[test]
+fn processes_that_are_stopped_hold_up_no_other() {
+    let _alone = alone();
+    let at = directory();
+    let Some(mut table) = on_file(at.path(), &["--limit", "64M", "--spill-patience", "10"], "60", "64")
+    else {
+        return;
+    };
+    // Each is stopped while it reads all of it, by several threads.
+    table.asked("stopped 6");
+    (0..3).for_each(|_| table.asked("touch 2000"));
+    table.asked("forks 3");
+    table.asked("resumed");
+    table.asked("look");
+    let ended = table.end();
+    assert_eq!(ended.status, 0, "{}", ended.err);
 }
 
 #[test]
@@ -161,6 +200,32 @@ fn a_redis_that_evicts_is_refused() {
         .is_refusal(125, &["noeviction"]);
 }
 
+/// Words about a server wait for a terminal that nobody reads, and nothing else does.
+#[test]
+fn words_that_nobody_reads_hold_up_nobody() {
+    let _alone = alone();
+    let at = directory();
+    let mut server = lasting(at.path());
+    let (reader, writer) = std::io::pipe().unwrap();
+    let words = writer.try_clone().unwrap();
+    let Some(mut table) = Table::start_with(at.path(), &server.uri, &LIMIT, "150", "64", words) else {
+        return;
+    };
+    // Until it takes no more, of nobody.
+    let set = |flags| fcntl(&writer, FcntlArg::F_SETFL(flags)).unwrap();
+    set(OFlag::O_NONBLOCK);
+    while (&writer).write(&[b'.'; 4096]).is_ok() {}
+    set(OFlag::empty());
+    server.kill();
+    table.tell("touch 3000");
+    std::thread::sleep(Duration::from_millis(1500));
+    server.restart();
+    assert_eq!(table.answer().as_deref(), Some("right"));
+    table.asked("look");
+    table.child.kill().unwrap();
+    drop((reader, writer));
+}
+
 /// Without the supervisor nobody can fetch anything from a server: the program is ended, and not left waiting.
 #[test]
 fn the_supervisors_end_is_noticed() {
@@ -174,4 +239,17 @@ fn the_supervisors_end_is_noticed() {
     table.child.kill().unwrap();
     table.tell("look");
     assert_eq!(table.answer(), None);
+}
+
+/// And forks, which have something to tell, do not wait for it again and again.
+#[test]
+fn without_a_supervisor_nobody_is_asked() {
+    let _alone = alone();
+    let at = directory();
+    let Some(mut table) = on_file(at.path(), &LIMIT, "150", "64") else { return };
+    table.child.kill().unwrap();
+    std::thread::sleep(Duration::from_millis(2500));
+    let begin = Instant::now();
+    table.asked("forks 20");
+    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
 }

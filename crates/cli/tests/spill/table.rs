@@ -8,15 +8,20 @@ use crate::common::{self, compile, run_with, said};
 
 /// Fills `argv[1]` MiB, of which `argv[2]` of 64 words are random (`A/B`: A, but for every page B, which is all alike), says "filled", and waits for lines:
 /// `look`: reads all of it. `touch N`: changes, and looks at, N pages. `fork N`: so many children do both, and drop half of it. `free`: gives back
-/// every other MiB. `lock`: locks all of it. `identity`: becomes who it is. `exec`: begins anew. `daemon FILE`: goes on in the background, looks, and writes to the file.
-const TABLE: &str = r#"
+/// every other MiB. `apart`: a thread touches pages until it waits for one, and a child is forked meanwhile; wrong if that takes seconds. `forks N`: so many children end at once. `stopped N`: so many children read it all the time, and are stopped; `resumed`: they look at all of it. `alone`: as `fork 1`, the child in a PID
+/// namespace of its own. `lock`: locks all of it. `identity`: becomes who it is. `exec`: begins anew. `daemon FILE`: goes on in the background, looks, and writes to the file.
+pub const TABLE: &str = r#"
 #define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #define WORDS 512
 static uint64_t *table, noise, plain;
@@ -89,6 +94,64 @@ static int be_child(int number)
     give_back(number % 2);
     return look() || touch(pages / 4);
 }
+static pid_t stopped[64];
+static volatile int enough;
+static void *look_on(void *unused)
+{
+    uint64_t at = gettid() * 7919;
+    (void)unused;
+    for (; !enough; at = at * 6364136223846793005 + 1442695040888963407)
+        if (is_wrong((at >> 33) % pages))
+            _exit(1);
+    return NULL;
+}
+static void stop_children(int count)
+{
+    for (int child = 0; child < count; child++) {
+        if ((stopped[child] = fork()) == 0) {
+            pthread_t thread;
+            for (int i = 0; i < 8; i++)
+                pthread_create(&thread, NULL, look_on, NULL);
+            usleep(1000000);
+            enough = 1;
+            _exit(look());
+        }
+        usleep(500000);
+        kill(stopped[child], SIGSTOP);
+    }
+}
+static int resume_children(void)
+{
+    int status, wrong = 0;
+    for (int child = 0; stopped[child] != 0; child++) {
+        kill(stopped[child], SIGCONT);
+        wrong |= waitpid(stopped[child], &status, 0) != stopped[child] || status != 0;
+    }
+    return wrong;
+}
+static void *look_apart(void *unused)
+{
+    (void)unused;
+    if (look())
+        abort();
+    return NULL;
+}
+static int apart(void)
+{
+    pthread_t thread;
+    struct timespec begin, end;
+    int status;
+    if (pthread_create(&thread, NULL, look_apart, NULL) != 0)
+        abort();
+    pthread_detach(thread);
+    usleep(1000000);
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    return child < 0 || waitpid(child, &status, 0) != child || status != 0 || end.tv_sec - begin.tv_sec > 2;
+}
 int main(int argc, char **argv)
 {
     char line[256], name[200];
@@ -114,6 +177,35 @@ int main(int argc, char **argv)
             for (int child = 0; child < count; child++)
                 if (fork() == 0)
                     _exit(be_child(child));
+            wrong = touch(pages / 4);
+            while (wait(&status) > 0)
+                wrong |= status != 0;
+        } else if (strcmp(line, "apart\n") == 0) {
+            wrong = apart();
+        } else if (sscanf(line, "stopped %d", &count) == 1) {
+            stop_children(count);
+        } else if (strcmp(line, "resumed\n") == 0) {
+            wrong = resume_children();
+        } else if (sscanf(line, "forks %d", &count) == 1) {
+            while (count-- > 0 && !wrong) {
+                pid_t child = fork();
+                if (child == 0)
+                    _exit(0);
+                wrong = child < 0 || waitpid(child, &status, 0) != child || status != 0;
+            }
+        } else if (strcmp(line, "alone\n") == 0) {
+            if (unshare(CLONE_NEWPID) != 0) {
+                perror("unshare");
+                return 77;
+            }
+            if (fork() == 0) {
+                wrong = be_child(0) || be_child(1);
+                if (!wrong && fork() == 0)
+                    _exit(be_child(2));
+                while (wait(&status) > 0)
+                    wrong |= status != 0;
+                _exit(wrong);
+            }
             wrong = touch(pages / 4);
             while (wait(&status) > 0)
                 wrong |= status != 0;
@@ -151,15 +243,27 @@ pub struct Table {
 
 impl Table {
     pub fn start(at: &Path, target: &str, options: &[&str], mib: &str, noise: &str) -> Option<Self> {
+        Self::start_with(at, target, options, mib, noise, Stdio::piped())
+    }
+
+    /// The same; what is said goes somewhere else.
+    pub fn start_with(
+        at: &Path,
+        target: &str,
+        options: &[&str],
+        mib: &str,
+        noise: &str,
+        words: impl Into<Stdio>,
+    ) -> Option<Self> {
         let program = at.join("table");
         if !program.exists() {
-            compile(at, "table", TABLE, &[])?;
+            compile(at, "table", TABLE, &["-pthread"])?;
         }
         let stats = at.join("stats.json");
         let mut all = vec!["--spill", target, "--stats", stats.to_str().unwrap()];
         all.extend(options);
         let mut command = run_with(&all, &["--", program.to_str().unwrap(), mib, noise]);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(words);
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = lines.next().map(Result::unwrap);

@@ -31,6 +31,8 @@ pub const POSTS: usize = 18;
 pub const FOR_GETS: usize = 6;
 /// Of those, so many are not taken to ask ahead of need: processes that are stopped keep what they have for some seconds.
 pub const FOR_NEED: usize = 4;
+/// Nor are so many of those that batches on their way out may take.
+pub const FOR_PUTS: usize = 4;
 /// And so many are for forks and new programs alone: these need no tier, and must not wait for one.
 pub const FOR_CONTROL: usize = 2;
 
@@ -317,11 +319,16 @@ impl Area {
         let last = match what {
             For::Put => POSTS - FOR_CONTROL - FOR_GETS,
             For::Get => POSTS - FOR_CONTROL,
-            For::Ahead => POSTS - FOR_CONTROL - FOR_NEED,
+            // What is asked for ahead may wait until there is room, which batches on their way out make.
+            For::Ahead => POSTS - FOR_CONTROL - FOR_NEED - FOR_PUTS,
             For::Control => POSTS,
         };
         // Those that have some for themselves begin with these.
-        let mut numbers = (0..last).map(|number| if what == For::Put { number } else { last - 1 - number });
+        let mut numbers = (0..last).map(|number| match what {
+            For::Put => number,
+            For::Ahead => FOR_PUTS + last - 1 - number,
+            For::Get | For::Control => last - 1 - number,
+        });
         numbers.find_map(|number| {
             let post = &self.posts[number];
             let free = post.load();
@@ -356,11 +363,11 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_ahead_leaves_some_for_who_needs_something() {
+    fn who_asks_ahead_leaves_some_for_others() {
         // SAFETY: as above.
         let area: Area = unsafe { core::mem::zeroed() };
-        let [ahead, gets] =
-            [For::Ahead, For::Get].map(|what| core::iter::from_fn(|| area.take(7, what)).count());
-        assert_eq!((ahead, gets), (POSTS - FOR_CONTROL - FOR_NEED, FOR_NEED));
+        let [ahead, puts, gets] =
+            [For::Ahead, For::Put, For::Get].map(|what| core::iter::from_fn(|| area.take(7, what)).count());
+        assert_eq!((ahead, puts, gets), (8, FOR_PUTS, FOR_NEED));
     }
 }
