@@ -59,11 +59,19 @@ fn check(at: &Path, limit: u64, spilled: u64) {
 
 /// The process is ended, with this word, and has never said that all was right.
 #[track_caller]
-fn is_ended(mut table: Table, word: &str) {
+#[cfg(feature = "servers")]
+fn is_ended(table: Table, word: &str) {
+    is_ended_with(table, &[word]);
+}
+
+/// As `is_ended`, with one of these words.
+#[track_caller]
+fn is_ended_with(mut table: Table, words: &[&str]) {
     table.tell("look");
     assert_eq!(table.answer(), None);
     let ended = table.end();
-    assert!(ended.status == 128 + 6 && ended.err.contains(word), "{}: {}", ended.status, ended.err);
+    let is_said = words.iter().any(|word| ended.err.contains(word));
+    assert!(ended.status == 128 + 6 && is_said, "{}: {}", ended.status, ended.err);
 }
 
 /// The file that has no name, as its owner could open it. (Another one is for the statistics, and empty.)
@@ -97,7 +105,7 @@ fn other_bytes_in_the_file_are_no_data() {
     for begin in (0..bytes).step_by(same.len()) {
         file.write_all_at(&same[..same.len().min((bytes - begin) as usize)], begin).unwrap();
     }
-    is_ended(table, "not what it was given");
+    is_ended_with(table, &["not what it was given"]);
 }
 
 #[test]
@@ -107,7 +115,8 @@ fn what_is_not_in_the_file_is_asked_for_and_lost() {
     let Some(mut table) = on_file(at.path(), &LIMIT, "150", "64") else { return };
     table.asked("touch 100");
     file_of(&table, at.path()).set_len(0).unwrap();
-    is_ended(table, "does not have it any more");
+    // What is written after that leaves a hole before it.
+    is_ended_with(table, &["does not have it any more", "not what it was given"]);
 }
 
 /// What lies in a file the process reads by itself, with or without a supervisor.
@@ -216,8 +225,9 @@ fn what_was_spilled_is_brought_back_before_the_runtime_stops() {
     let stats = stats(&at.path().join("stats.json"));
     assert!(number(&stats["pages_fetched"]) > 5_000, "{stats:#}");
     assert_eq!(stats["spill"]["batches_put"], stats["spill"]["batches_deleted"], "{stats:#}");
-    // What has come back does not count twice.
-    assert!(number(&stats["peak_logical_bytes"]) < 130 * MIB, "{stats:#}");
+    // What has come back does not count twice. (Resident is more than the program's: all of memfold's memory is locked, too.)
+    let [logical, resident] = ["peak_logical_bytes", "peak_resident_bytes"].map(|name| number(&stats[name]));
+    assert!(logical < resident + 8 * MIB, "{stats:#}");
 }
 
 #[test]
@@ -275,8 +285,9 @@ fn what_spills_only_in_the_background_is_served() {
         return;
     }
     let program = at.path().join("table").display().to_string();
-    let script =
-        format!("(sleep 1; echo look | {program} 150 64 > {program}.said 2>&1; echo $? >> {program}.said) &");
+    let script = format!(
+        "(echo look | {program} 150 64 1 > {program}.said; echo $? >> {program}.said) > {program}.err 2>&1 & sleep 0.3"
+    );
     let options = ["--limit", "64M", "--spill", at.path().to_str().unwrap(), "--"];
     let ended = finish(run_with(&options, &["sh", "-c", &script]));
     assert_eq!(ended.status, 0, "{}", ended.err);
