@@ -5,17 +5,22 @@
 //! ```
 //!
 //! A server that evicts keys to make room would lose what it was given, so `maxmemory-policy` has to be `noeviction`, which is its
-//! default: it is looked at before the first batch, and again every few seconds, of each master of a cluster. Keys never
+//! default: it is looked at before the first batch, and again every few seconds, of each master of a cluster. Keys of batches never
 //! expire, and are removed when their batches are deleted; they have their run in their name, so that what a run has left that was killed
-//! together with its supervisor can be found.
+//! together with its supervisor can be found, see `runs`.
+
+mod nodes;
+mod runs;
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use redis::cluster::{ClusterClient, ClusterConnection};
-use redis::{Client, Cmd, Connection, FromRedisValue, IntoConnectionInfo, RedisError, RedisResult};
+use redis::{Cmd, FromRedisValue, RedisError, RedisResult};
 
+use self::nodes::{Link, Nodes};
+use self::runs::Runs;
 use super::target::shown;
 use super::{BadTarget, Room, Terms, Tier, Trouble, locked};
 
@@ -28,7 +33,8 @@ const PIPELINED: usize = 4;
 
 /// See the module.
 pub struct RedisTier {
-    client: Kind,
+    nodes: Mutex<Arc<Nodes>>,
+    is_cluster: bool,
     name: String,
     prefix: String,
     deadline: Duration,
@@ -36,148 +42,69 @@ pub struct RedisTier {
     idle: Mutex<Vec<Link>>,
     kept: Mutex<Kept>,
     looked: Mutex<Instant>,
+    runs: Mutex<Runs>,
+    /// The last call had no answer.
+    is_away: AtomicBool,
 }
 
 #[derive(Default)]
 struct Kept {
     bytes: u64,
     batches: HashMap<u64, u32>,
-}
-
-enum Kind {
-    One(Client),
-    Cluster(ClusterClient, Vec<String>),
-}
-
-enum Link {
-    One(Connection),
-    Cluster(Box<ClusterConnection>),
-}
-
-impl Link {
-    fn ask<R: FromRedisValue>(&mut self, command: &Cmd) -> RedisResult<R> {
-        match self {
-            Link::One(connection) => command.query(connection),
-            Link::Cluster(connection) => command.query(&mut **connection),
-        }
-    }
-}
-
-/// What a server says of itself.
-struct Said(String);
-
-impl Said {
-    fn of(&self, field: &str) -> &str {
-        let line = self.0.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        line.unwrap_or("").trim()
-    }
-
-    /// Why it would not keep what it is given.
-    fn unfit(&self) -> Option<String> {
-        let policy = self.of("maxmemory_policy");
-        if self.of("role") == "slave" {
-            return Some("it is a replica, which takes nothing; name its master".into());
-        }
-        (policy != "noeviction").then(|| {
-            format!(
-                "its maxmemory-policy is {}: it would throw away what memory is kept there. Set it with \
-                 `redis-cli CONFIG SET maxmemory-policy noeviction`, or use a server that nobody else uses",
-                if policy.is_empty() { "unknown" } else { policy }
-            )
-        })
-    }
+    /// Those for which there was no answer: a server may still do what it was told.
+    in_doubt: Vec<u64>,
 }
 
 impl RedisTier {
     /// A server, or a cluster of which some servers are named.
     pub fn open(urls: &[String], run: &str, terms: Terms) -> Result<Self, BadTarget> {
-        let name = shown(urls.first().map_or("", String::as_str));
-        let bad = |why: String| BadTarget(format!("{name}: {why}"));
-        let mut last = String::from("no server is named");
-        let mut found = None;
-        for url in urls {
-            match client(url).and_then(|client| Ok((said(&client, terms.deadline)?, client))) {
-                Ok(answered) => {
-                    found = Some(answered);
-                    break;
-                }
-                Err(error) => last = format!("{}: {error}", shown(url)),
-            }
-        }
-        let Some((said, client)) = found else { return Err(BadTarget(last)) };
-        let client = if said.of("cluster_enabled") == "1" {
-            // The client tries a call up to three times.
-            let client = ClusterClient::builder(urls.to_vec())
-                .connection_timeout(terms.deadline / 3)
-                .response_timeout(terms.deadline / 3)
-                .retries(2)
-                .build()
-                .map_err(|error| bad(error.to_string()))?;
-            Kind::Cluster(client, urls.to_vec())
-        } else if urls.len() > 1 {
-            return Err(bad(
-                "several servers are named, but this one is not part of a cluster; name one".into()
-            ));
-        } else {
-            Kind::One(client)
-        };
+        let nodes = Nodes::find(urls, terms.deadline)?;
         let tier = RedisTier {
-            client,
+            is_cluster: matches!(nodes, Nodes::Cluster { .. }),
+            nodes: Mutex::new(Arc::new(nodes)),
+            name: shown(urls.first().map_or("", String::as_str)),
             prefix: format!("memfold:{run}:"),
             deadline: terms.deadline,
             most: terms.most.unwrap_or(u64::MAX),
             idle: Mutex::default(),
             kept: Mutex::default(),
             looked: Mutex::new(Instant::now()),
-            name,
+            runs: Mutex::new(Runs::new(run)),
+            is_away: AtomicBool::new(false),
         };
         tier.look().map_err(|trouble| BadTarget(format!("{}: {trouble}", tier.name)))?;
         Ok(tier)
     }
 
-    /// Whether all servers keep what they have.
-    fn look(&self) -> Result<(), Trouble> {
-        let unfit = |client: &Client| -> Result<(), Trouble> {
-            said(client, self.deadline)
-                .map_err(trouble)?
-                .unfit()
-                .map_or(Ok(()), |why| Err(Trouble::Unfit(why)))
-        };
-        match &self.client {
-            Kind::One(client) => unfit(client),
-            Kind::Cluster(_, urls) => {
-                for master in masters(urls, self.deadline)? {
-                    let client = client(&master).map_err(trouble)?;
-                    unfit(&client).map_err(|why| match why {
-                        Trouble::Unfit(why) => Trouble::Unfit(format!("{}: {why}", shown(&master))),
-                        other => other,
-                    })?;
-                }
-                Ok(())
-            }
-        }
+    fn nodes(&self) -> Arc<Nodes> {
+        locked(&self.nodes).clone()
     }
 
-    fn look_again(&self) -> Result<(), Trouble> {
-        let mut looked = locked(&self.looked);
-        if looked.elapsed() < LOOK {
-            return Ok(());
+    /// Whether all servers keep what they have.
+    fn look(&self) -> Result<(), Trouble> {
+        if let Some(others) = self.nodes().look(self.deadline)? {
+            *locked(&self.nodes) = Arc::new(others);
         }
-        *looked = Instant::now();
-        drop(looked);
-        self.look()
+        Ok(())
+    }
+
+    /// What has to be known, and said, before anything is put.
+    fn be_ready(&self) -> Result<(), Trouble> {
+        let mut looked = locked(&self.looked);
+        if looked.elapsed() >= LOOK {
+            *looked = Instant::now();
+            drop(looked);
+            self.look()?;
+        }
+        let mut runs = locked(&self.runs);
+        if runs.is_said_here() { Ok(()) } else { self.with_link(|link| runs.say(link, false)) }
     }
 
     fn link(&self) -> RedisResult<Link> {
         if let Some(link) = locked(&self.idle).pop() {
             return Ok(link);
         }
-        match &self.client {
-            Kind::One(client) => connect(client, self.deadline).map(Link::One),
-            Kind::Cluster(client, _) => {
-                client.get_connection().map(|connection| Link::Cluster(Box::new(connection)))
-            }
-        }
+        self.nodes().connect(self.deadline)
     }
 
     /// Asks over a connection; one that failed is not used again. An idle one may have been closed by a server that started anew: then
@@ -186,7 +113,13 @@ impl RedisTier {
         self.with_link(|link| link.ask(command))
     }
 
-    fn with_link<R>(&self, mut work: impl FnMut(&mut Link) -> RedisResult<R>) -> Result<R, Trouble> {
+    fn with_link<R>(&self, work: impl FnMut(&mut Link) -> RedisResult<R>) -> Result<R, Trouble> {
+        let result = self.try_links(work);
+        self.is_away.store(matches!(result, Err(Trouble::Away(_))), Relaxed);
+        result
+    }
+
+    fn try_links<R>(&self, mut work: impl FnMut(&mut Link) -> RedisResult<R>) -> Result<R, Trouble> {
         let mut tries = locked(&self.idle).len() + 1;
         loop {
             tries -= 1;
@@ -208,6 +141,26 @@ impl RedisTier {
         }
     }
 
+    fn unlink(&self, batches: &[u64]) -> Result<(), Trouble> {
+        self.with_link(|link| match link {
+            Link::One(_) => {
+                let mut command = redis::cmd("UNLINK");
+                batches.iter().for_each(|batch| {
+                    command.arg(self.key(*batch));
+                });
+                link.ask::<u64>(&command).map(drop)
+            }
+            // Keys lie on different servers: a command for each, sent together.
+            Link::Cluster(connection) => {
+                let mut commands = redis::cluster::cluster_pipe();
+                batches.iter().for_each(|batch| {
+                    commands.cmd("UNLINK").arg(self.key(*batch)).ignore();
+                });
+                commands.query::<()>(connection)
+            }
+        })
+    }
+
     fn has_room(&self, bytes: usize) -> Result<(), Trouble> {
         if locked(&self.kept).bytes + bytes as u64 > self.most { Err(Trouble::Full) } else { Ok(()) }
     }
@@ -224,9 +177,17 @@ impl RedisTier {
         kept.bytes = kept.bytes + bytes as u64 - u64::from(before);
     }
 
+    /// Puts for which there was no answer may yet be done.
+    fn doubt(&self, batches: impl Iterator<Item = u64>, trouble: Trouble) -> Trouble {
+        if matches!(trouble, Trouble::Away(_)) {
+            locked(&self.kept).in_doubt.extend(batches);
+        }
+        trouble
+    }
+
     /// Sends one after the other over one connection, and looks at the answers afterwards.
     fn pipeline(&self, batches: &[(u64, &[u8])]) -> Result<Vec<Result<(), Trouble>>, Trouble> {
-        self.look_again()?;
+        self.be_ready()?;
         self.has_room(batches.iter().map(|(_, bytes)| bytes.len()).sum())?;
         let mut commands = redis::pipe();
         commands.ignore_errors();
@@ -236,7 +197,9 @@ impl RedisTier {
         let answers = self.with_link(|link| match link {
             Link::One(connection) => commands.query::<Vec<RedisResult<()>>>(connection),
             Link::Cluster(_) => Ok(Vec::new()),
-        })?;
+        });
+        let answers =
+            answers.map_err(|trouble| self.doubt(batches.iter().map(|(batch, _)| *batch), trouble))?;
         let of = |((batch, bytes), answer): (&(u64, &[u8]), RedisResult<()>)| {
             answer.map_err(trouble)?;
             self.note_kept(*batch, bytes.len());
@@ -252,15 +215,16 @@ impl RedisTier {
 
 impl Tier for RedisTier {
     fn put(&self, batch: u64, bytes: &[u8]) -> Result<(), Trouble> {
-        self.look_again()?;
+        self.be_ready()?;
         self.has_room(bytes.len())?;
-        self.ask::<()>(&self.set(batch, bytes))?;
+        self.ask::<()>(&self.set(batch, bytes))
+            .map_err(|trouble| self.doubt(std::iter::once(batch), trouble))?;
         self.note_kept(batch, bytes.len());
         Ok(())
     }
 
     fn put_all(&self, batches: &[(u64, &[u8])]) -> Vec<Result<(), Trouble>> {
-        if batches.len() < 2 || matches!(self.client, Kind::Cluster(..)) {
+        if batches.len() < 2 || self.is_cluster {
             return batches.iter().map(|(batch, bytes)| self.put(*batch, bytes)).collect();
         }
         let failed = |trouble: Trouble| batches.iter().map(|_| Err(trouble.clone())).collect();
@@ -269,7 +233,7 @@ impl Tier for RedisTier {
 
     /// In a cluster they go to different servers.
     fn puts_at_once(&self) -> usize {
-        if matches!(self.client, Kind::Cluster(..)) { 1 } else { PIPELINED }
+        if self.is_cluster { 1 } else { PIPELINED }
     }
 
     fn get(&self, batch: u64, from: u32, into: &mut [u8]) -> Result<(), Trouble> {
@@ -287,26 +251,7 @@ impl Tier for RedisTier {
 
     fn delete(&self, batches: &[u64]) -> Result<(), Trouble> {
         for some in batches.chunks(UNLINKS) {
-            match &self.client {
-                Kind::One(_) => {
-                    let mut command = redis::cmd("UNLINK");
-                    some.iter().for_each(|batch| {
-                        command.arg(self.key(*batch));
-                    });
-                    self.with_link(|link| link.ask::<u64>(&command))?;
-                }
-                // Keys lie on different servers: a command for each, sent together.
-                Kind::Cluster(..) => {
-                    let mut commands = redis::cluster::cluster_pipe();
-                    some.iter().for_each(|batch| {
-                        commands.cmd("UNLINK").arg(self.key(*batch)).ignore();
-                    });
-                    self.with_link(|link| match link {
-                        Link::Cluster(connection) => commands.query::<()>(connection),
-                        Link::One(_) => Ok(()),
-                    })?;
-                }
-            }
+            self.unlink(some)?;
             let mut kept = locked(&self.kept);
             for batch in some {
                 let bytes = kept.batches.remove(batch).unwrap_or(0);
@@ -318,6 +263,37 @@ impl Tier for RedisTier {
 
     fn probe(&self) -> Result<(), Trouble> {
         self.look()
+    }
+
+    fn tend(&self) -> Result<(), Trouble> {
+        let mut runs = locked(&self.runs);
+        let nodes = self.nodes();
+        // This run needs nothing of that.
+        let _ = self.try_links(|link| runs.renew(link));
+        if self.try_links(|link| runs.clean(link, &nodes, self.deadline)).is_err() {
+            runs.give_up();
+        }
+        Ok(())
+    }
+
+    fn pass_on(&self) {
+        let mut runs = locked(&self.runs);
+        if runs.is_said() {
+            let _ = self.with_link(|link| runs.say(link, true));
+        }
+    }
+
+    fn leave(&self) {
+        let mut runs = locked(&self.runs);
+        let kept = locked(&self.kept);
+        if !runs.is_said() || self.is_away.load(Relaxed) {
+            return;
+        }
+        let is_gone = kept.in_doubt.chunks(UNLINKS).all(|some| self.unlink(some).is_ok());
+        // What was told late may be done even after that: then the next run finds it.
+        if is_gone && kept.batches.is_empty() && kept.in_doubt.is_empty() {
+            let _ = self.with_link(|link| runs.take_back(link));
+        }
     }
 
     fn left_at(&self) -> Option<String> {
@@ -333,63 +309,10 @@ impl Tier for RedisTier {
     }
 }
 
-/// Of one that says no more of itself than it has to: each answer at the beginning has a time of its own, and nobody looks at these.
-fn client(url: &str) -> RedisResult<Client> {
-    let info = url.into_connection_info()?;
-    let settings = info.redis_settings().clone().set_skip_set_lib_name();
-    Client::open(info.set_redis_settings(settings))
-}
-
-/// The beginning (a connection, a password, a database) must not take a deadline for each step of it.
-fn connect(client: &Client, deadline: Duration) -> RedisResult<Connection> {
-    let connection = client.get_connection_with_timeout(deadline / 3)?;
-    connection.set_read_timeout(Some(deadline))?;
-    connection.set_write_timeout(Some(deadline))?;
-    Ok(connection)
-}
-
-fn said(client: &Client, deadline: Duration) -> RedisResult<Said> {
-    redis::cmd("INFO").query(&mut connect(client, deadline)?).map(Said)
-}
-
-/// URLs of a cluster's masters, with the name and password of those that the user gave.
-fn masters(urls: &[String], deadline: Duration) -> Result<Vec<String>, Trouble> {
-    let mut last = Trouble::Away("no server of the cluster answers".into());
-    for url in urls {
-        let nodes = client(url)
-            .and_then(|client| redis::cmd("CLUSTER").arg("NODES").query(&mut connect(&client, deadline)?));
-        let nodes: String = match nodes {
-            Ok(nodes) => nodes,
-            Err(error) => {
-                last = trouble(error);
-                continue;
-            }
-        };
-        let who =
-            url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')).map_or("", |(who, _)| who);
-        let at = if who.is_empty() { "" } else { "@" };
-        let asked = client(url).map(|client| client.get_connection_info().addr().clone());
-        let host = match asked {
-            Ok(redis::ConnectionAddr::Tcp(host, _)) => host,
-            _ => String::new(),
-        };
-        let of = |line: &str| {
-            let mut words = line.split(' ').skip(1);
-            let (address, flags) = (words.next()?, words.next()?);
-            let is = |flag: &str| flags.split(',').any(|word| word == flag);
-            if !is("master") || is("fail") || is("noaddr") {
-                return None;
-            }
-            // ip:port@bus port, and a host's name perhaps. A server that does not know its own address says none.
-            let (ip, port) = address.split('@').next()?.rsplit_once(':')?;
-            let ip = if ip.is_empty() { host.as_str() } else { ip };
-            let ip = ip.trim_matches(['[', ']']);
-            let ip = if ip.contains(':') { format!("[{ip}]") } else { ip.to_owned() };
-            Some(format!("redis://{who}{at}{ip}:{port}"))
-        };
-        return Ok(nodes.lines().filter_map(of).collect());
+impl Drop for RedisTier {
+    fn drop(&mut self) {
+        self.leave();
     }
-    Err(last)
 }
 
 fn trouble(error: RedisError) -> Trouble {
@@ -397,24 +320,5 @@ fn trouble(error: RedisError) -> Trouble {
         Some("OOM") => Trouble::Full,
         _ if error.is_timeout() => Trouble::Away("it does not answer in time".into()),
         _ => Trouble::Away(error.to_string()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn servers_that_forget_are_unfit() {
-        let said = |text: &str| Said(text.replace('\n', "\r\n"));
-        assert_eq!(said("# Memory\nmaxmemory:0\nmaxmemory_policy:noeviction\nrole:master\n").unfit(), None);
-        for bad in [
-            "maxmemory_policy:allkeys-lru\n",
-            "maxmemory_policy:volatile-ttl\n",
-            "",
-            "role:slave\nmaxmemory_policy:noeviction\n",
-        ] {
-            assert!(said(bad).unfit().is_some(), "{bad}");
-        }
     }
 }

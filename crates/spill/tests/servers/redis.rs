@@ -14,10 +14,13 @@ fn batches_come_back_and_no_key_is_left() {
     for url in [server.url.clone(), format!("redis+unix://{}", socket.display())] {
         let tier = open(&url);
         exercise(&*tier, 300);
-        assert_eq!(server.cli(&["DBSIZE"]).trim(), "0");
+        let ours = ["memfold:runs", "memfold:test:holder"];
+        assert_eq!(server.keys("*"), ours);
         tier.put(0xabc, &[1; 10]).unwrap();
-        assert_eq!(server.cli(&["KEYS", "*"]).trim(), "memfold:test:abc");
+        assert_eq!(server.keys("*"), ["memfold:runs", "memfold:test:abc", ours[1]]);
         tier.delete(&[0xabc]).unwrap();
+        drop(tier);
+        assert_eq!(server.cli(&["DBSIZE"]).trim(), "0");
     }
 }
 
@@ -48,6 +51,23 @@ fn a_server_that_evicts_is_refused_now_and_later() {
     tier.put(1, &bytes(1, 1000)).unwrap();
     server.cli(&["CONFIG", "SET", "maxmemory-policy", "volatile-lru"]);
     until("the policy", || matches!(tier.put(2, &[2]), Err(Trouble::Unfit(_))));
+    assert!(read(&*tier, 1, 0, 1000).unwrap() == bytes(1, 1000));
+}
+
+/// A server that was made a replica may be made a master again, and have kept what it had.
+#[test]
+fn a_replica_is_refused_and_one_that_becomes_one_is_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let [one, other] = [(); 2].map(|()| Redis::start(directory.path(), &[]));
+    let tier = open(&one.url);
+    tier.put(1, &bytes(1, 1000)).unwrap();
+    other.cli(&["REPLICAOF", "127.0.0.1", &one.port.to_string()]);
+    assert!(refusal(&other.url).contains("it is a replica"));
+    one.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    assert!(matches!(tier.put(2, &[2]), Err(Trouble::Away(_))));
+    assert!(matches!(tier.probe(), Err(Trouble::Away(_))));
+    one.cli(&["REPLICAOF", "NO", "ONE"]);
+    tier.probe().unwrap();
     assert!(read(&*tier, 1, 0, 1000).unwrap() == bytes(1, 1000));
 }
 
@@ -177,10 +197,15 @@ fn a_cluster_shares_the_batches() {
     let mut servers = cluster(directory.path());
     let tier = open(&servers[1].url);
     exercise(&*tier, 100);
-    assert!(servers.iter().all(|server| server.cli(&["DBSIZE"]).trim() == "0"));
+    let held = || -> Vec<usize> {
+        let keys = |server: &Redis| {
+            server.keys("memfold:test:*").iter().filter(|key| !key.ends_with("holder")).count()
+        };
+        servers.iter().map(keys).collect()
+    };
+    assert_eq!(held(), [0; 3]);
     (0..60).for_each(|batch| tier.put(batch, &bytes(batch, 5000)).unwrap());
-    let held: Vec<usize> =
-        servers.iter().map(|server| server.cli(&["DBSIZE"]).trim().parse().unwrap()).collect();
+    let held = held();
     assert!(held.iter().sum::<usize>() == 60 && held.iter().all(|count| *count > 5), "{held:?}");
     // What the others have can still be read when one of them ends.
     servers[0].kill();
@@ -189,6 +214,130 @@ fn a_cluster_shares_the_batches() {
         read.iter().filter(|(batch, read)| read.as_ref().is_ok_and(|it| *it == bytes(*batch, 5000))).count();
     let away = read.iter().filter(|(_, read)| matches!(read, Err(Trouble::Away(_)))).count();
     assert_eq!((there, away), (60 - held[0], held[0]));
+}
+
+/// The one server that was named ends, and its replica is master.
+#[test]
+fn a_cluster_goes_on_without_the_server_that_was_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut servers = cluster(directory.path());
+    let replica = in_cluster(directory.path(), 3);
+    let master = servers[0].cli(&["CLUSTER", "MYID"]);
+    let (new, old) = (format!("127.0.0.1:{}", replica.port), format!("127.0.0.1:{}", servers[0].port));
+    redis_cli(&[
+        "--cluster",
+        "add-node",
+        &new,
+        &old,
+        "--cluster-slave",
+        "--cluster-master-id",
+        master.trim(),
+    ]);
+    let tier = open(&format!("redis://{old}"));
+    (0..60).for_each(|batch| tier.put(batch, &bytes(batch, 5000)).unwrap());
+    until("the copy", || !replica.keys("*").is_empty() && replica.keys("*") == servers[0].keys("*"));
+    tier.probe().unwrap();
+    servers[0].kill();
+    until("the new master", || replica.cli(&["ROLE"]).starts_with("master"));
+    until("the cluster", || tier.probe().is_ok());
+    // Over connections that are new, too.
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let tier = &*tier;
+            scope.spawn(move || {
+                (0..60).for_each(|batch| {
+                    until("what was put before", || {
+                        read(tier, batch, 0, 5000).is_ok_and(|read| read == bytes(batch, 5000))
+                    });
+                });
+                (0..20).map(|nth| 100 + 20 * thread + nth).for_each(|batch| {
+                    until("a put", || tier.put(batch, &bytes(batch, 5000)).is_ok());
+                    assert!(read(tier, batch, 0, 5000).unwrap() == bytes(batch, 5000));
+                });
+            });
+        }
+    });
+}
+
+/// Who a run belongs to says a key of it, see `tiers/redis/runs.rs`.
+#[test]
+fn keys_of_runs_that_were_killed_are_removed_by_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let alone = [Redis::start(directory.path(), &[])];
+    let cluster = cluster(directory.path());
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    let ask = |server: &Redis, words: &[&str]| {
+        redis_cli(&[&["-c", "-p", &server.port.to_string()], words].concat()).trim().to_owned()
+    };
+    let begin = |server: &Redis, run: &str| {
+        let tier = server.url.parse::<Target>().unwrap().open(run, terms(None, DEADLINE)).unwrap();
+        (0..300).for_each(|batch| tier.put(batch, b"batch").unwrap());
+        std::mem::forget(tier);
+        let holder = format!("memfold:{run}:holder");
+        let this = ask(server, &["GET", &holder]);
+        let words: Vec<_> = this.split(' ').collect();
+        let [boot, space, pid, began] = words[..] else { panic!("{this}") };
+        (holder, [boot, space, pid, began].map(str::to_owned))
+    };
+    for servers in [&alone[..], &cluster] {
+        let server = &servers[0];
+        for run in ["1-killed", "2-elsewhere", "3-expired", "4-lives"] {
+            let (holder, [boot, space, pid, began]) = begin(server, run);
+            let ended = child.id().to_string();
+            match run {
+                "1-killed" => ask(
+                    server,
+                    &["SET", &holder, &[&boot, &space, &ended, &began].map(String::as_str).join(" ")],
+                ),
+                "2-elsewhere" => {
+                    ask(server, &["SET", &holder, &["elsewhere", &space, &ended, &began].join(" ")])
+                }
+                "3-expired" => ask(server, &["DEL", &holder]),
+                _ => pid,
+            };
+        }
+        ask(server, &["SADD", "memfold:runs", "*", "4-live?"]);
+        ask(server, &["SET", "memfold:1-killed", "not a batch"]);
+    }
+    let tiers = [&alone[0], &cluster[0]].map(|server| open(&server.url));
+    let keys = |servers: &[Redis], run: &str| -> usize {
+        servers.iter().map(|server| server.keys(&format!("memfold:{run}:*")).len()).sum()
+    };
+    std::thread::sleep(Duration::from_secs(2));
+    for (servers, tier) in [&alone[..], &cluster].into_iter().zip(&tiers) {
+        tier.tend().unwrap();
+        assert_eq!(keys(servers, "1-killed"), 301, "it may have been passed on");
+        until("the end of their keys", || {
+            tier.tend().unwrap();
+            std::thread::sleep(Duration::from_millis(100));
+            keys(servers, "1-killed") + keys(servers, "3-expired") == 0
+        });
+        (0..3).for_each(|_| tier.tend().unwrap());
+        assert_eq!((keys(servers, "2-elsewhere"), keys(servers, "4-lives")), (301, 301));
+        let mut runs: Vec<_> =
+            ask(&servers[0], &["SMEMBERS", "memfold:runs"]).lines().map(str::to_owned).collect();
+        runs.sort();
+        assert_eq!(runs, ["*", "2-elsewhere", "4-live?", "4-lives"]);
+        assert_eq!(ask(&servers[0], &["GET", "memfold:1-killed"]), "not a batch");
+    }
+}
+
+/// It may do it even after the run.
+#[test]
+fn what_a_server_does_late_is_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Redis::start(directory.path(), &[]);
+    let short = terms(None, Duration::from_millis(300));
+    let tier = server.url.parse::<Target>().unwrap().open("test", short).unwrap();
+    tier.put(1, b"batch").unwrap();
+    server.stop_for_now(true);
+    assert!(matches!(tier.put(2, b"batch"), Err(Trouble::Away(_))));
+    server.stop_for_now(false);
+    until("what it was told before", || server.keys("*").contains(&"memfold:test:2".to_owned()));
+    tier.delete(&[1]).unwrap();
+    drop(tier);
+    assert_eq!(server.keys("*"), ["memfold:runs", "memfold:test:holder"], "the next one looks again");
 }
 
 #[test]

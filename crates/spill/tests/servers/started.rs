@@ -129,26 +129,29 @@ impl Redis {
     pub fn cli(&self, words: &[&str]) -> String {
         cli(self.port, words)
     }
+
+    /// Those that fit this pattern, in order.
+    pub fn keys(&self, pattern: &str) -> Vec<String> {
+        let mut keys: Vec<_> = self.cli(&["KEYS", pattern]).split_whitespace().map(str::to_owned).collect();
+        keys.sort();
+        keys
+    }
+}
+
+/// One that is told that it is a cluster's.
+pub fn in_cluster(directory: &Path, number: usize) -> Redis {
+    let own = directory.join(number.to_string());
+    std::fs::create_dir(&own).unwrap();
+    let timeout = ["--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no"];
+    Redis::start(&own, &[&["--cluster-enabled", "yes"][..], &timeout].concat())
 }
 
 /// Three masters, and no copy of anything.
 pub fn cluster(directory: &Path) -> Vec<Redis> {
-    let server = |number: usize| {
-        let own = directory.join(number.to_string());
-        std::fs::create_dir(&own).unwrap();
-        let timeout = ["--cluster-node-timeout", "2000", "--cluster-require-full-coverage", "no"];
-        Redis::start(&own, &[&["--cluster-enabled", "yes"][..], &timeout].concat())
-    };
-    let servers: Vec<_> = (0..3).map(server).collect();
-    let hosts = servers.iter().map(|server| format!("127.0.0.1:{}", server.port));
-    let made = Command::new("redis-cli")
-        .args(["--cluster", "create"])
-        .args(hosts)
-        .arg("--cluster-yes")
-        .stdout(Stdio::null())
-        .status()
-        .unwrap();
-    assert!(made.success());
+    let servers: Vec<_> = (0..3).map(|number| in_cluster(directory, number)).collect();
+    let hosts: Vec<_> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
+    let hosts: Vec<_> = hosts.iter().map(String::as_str).collect();
+    redis_cli(&[&["--cluster", "create"][..], &hosts, &["--cluster-yes"]].concat());
     until("the cluster", || {
         servers.iter().all(|server| server.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok"))
     });
@@ -157,12 +160,10 @@ pub fn cluster(directory: &Path) -> Vec<Redis> {
 
 /// What redis-cli answers.
 pub fn cli(port: u16, words: &[&str]) -> String {
-    let output = Command::new("redis-cli")
-        .arg("-p")
-        .arg(port.to_string())
-        .args(words)
-        .stderr(Stdio::null())
-        .output()
-        .unwrap();
+    redis_cli(&[&["-p", &port.to_string()], words].concat())
+}
+
+pub fn redis_cli(words: &[&str]) -> String {
+    let output = Command::new("redis-cli").args(words).stderr(Stdio::null()).output().unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

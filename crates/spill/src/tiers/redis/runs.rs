@@ -1,0 +1,195 @@
+//! Which runs have keys on a server, so that those of a run that was killed together with its supervisor can be removed by the next one.
+//!
+//! ```text
+//!   memfold:runs          a set: runs that may have keys
+//!   memfold:RUN:holder    the process that the run belongs to, see `holder`; expires a day after it was renewed last
+//! ```
+//!
+//! A run is over when its process has ended, or when its holder has expired, as that of a machine that never came back. This is
+//! looked at twice, with a while between in which a run that has passed from one process to another says so. Only then its keys are looked for.
+
+use std::time::{Duration, Instant};
+
+use redis::{Client, RedisResult};
+
+use super::super::holder::Holder;
+use super::nodes::{Link, Nodes, connect};
+
+const RUNS: &str = "memfold:runs";
+/// A holder is renewed so often, and expires after so long.
+const RENEW: Duration = Duration::from_secs(60);
+const EXPIRES: Duration = Duration::from_secs(24 * 60 * 60);
+/// Time for a run to say that it has another process: a server that was away is asked every ten seconds by it.
+const WHILE: Duration = Duration::from_secs(15);
+/// Keys that a server looks at for one request, and requests in a row.
+const KEYS: usize = 1000;
+const REQUESTS: usize = 8;
+
+pub fn holder_of(run: &str) -> String {
+    format!("memfold:{run}:holder")
+}
+
+/// What one run says of itself, and knows of others.
+pub struct Runs {
+    run: String,
+    is_said: bool,
+    /// The process that has said it last, and when.
+    here: Option<(u32, Instant)>,
+    others: Others,
+}
+
+enum Others {
+    Unknown,
+    /// They seemed to be over then.
+    Over(Vec<String>, Instant),
+    Removing {
+        runs: Vec<String>,
+        masters: Vec<Client>,
+        cursor: u64,
+    },
+    Known,
+}
+
+impl Runs {
+    pub fn new(run: &str) -> Self {
+        Runs { run: run.to_owned(), is_said: false, here: None, others: Others::Unknown }
+    }
+
+    /// Whether anything has been said.
+    pub fn is_said(&self) -> bool {
+        self.is_said
+    }
+
+    /// Whether this process has said it.
+    pub fn is_said_here(&self) -> bool {
+        self.here.is_some_and(|(process, _)| process == std::process::id())
+    }
+
+    /// Says it, for this process, or for one that is to come.
+    pub fn say(&mut self, link: &mut Link, is_passed_on: bool) -> RedisResult<()> {
+        let holder = Holder::this().filter(|_| !is_passed_on);
+        let holder = holder.map_or_else(String::new, |holder| holder.to_string());
+        // In this order: who is in the set has a holder, unless it is over.
+        let mut command = redis::cmd("SET");
+        command.arg(holder_of(&self.run)).arg(holder).arg("EX").arg(EXPIRES.as_secs());
+        link.ask::<()>(&command)?;
+        link.ask::<()>(redis::cmd("SADD").arg(RUNS).arg(&self.run))?;
+        self.is_said = true;
+        self.here = (!is_passed_on).then(|| (std::process::id(), Instant::now()));
+        Ok(())
+    }
+
+    /// Says it again when it is time, even on a server that is full. Trouble with that is none: it holds for a day.
+    pub fn renew(&mut self, link: &mut Link) -> RedisResult<()> {
+        let is_said_here = self.is_said_here();
+        match &mut self.here {
+            Some((_, at)) if is_said_here && at.elapsed() < RENEW => return Ok(()),
+            Some((_, at)) => *at = Instant::now(),
+            None if !self.is_said => return Ok(()),
+            None => {}
+        }
+        let mut command = redis::cmd("EXPIRE");
+        command.arg(holder_of(&self.run)).arg(EXPIRES.as_secs());
+        if is_said_here && link.ask::<bool>(&command)? { Ok(()) } else { self.say(link, false) }
+    }
+
+    /// This run is over, and nothing of it is left.
+    pub fn take_back(&mut self, link: &mut Link) -> RedisResult<()> {
+        (self.is_said, self.here) = (false, None);
+        forget(link, &self.run)
+    }
+
+    /// Those that are over are left to the next run.
+    pub fn give_up(&mut self) {
+        self.others = Others::Known;
+    }
+
+    /// Does a part of what there is to be done about runs that are over.
+    pub fn clean(&mut self, link: &mut Link, nodes: &Nodes, deadline: Duration) -> RedisResult<()> {
+        match &mut self.others {
+            Others::Known => {}
+            Others::Unknown => {
+                let runs = named(link)?;
+                let over = over(link, runs)?;
+                self.others =
+                    if over.is_empty() { Others::Known } else { Others::Over(over, Instant::now()) };
+            }
+            Others::Over(runs, since) if since.elapsed() >= WHILE => {
+                let runs = over(link, std::mem::take(runs))?;
+                // One that can't be asked now is asked when the next run begins.
+                self.others = match nodes.masters(deadline) {
+                    Ok(masters) if !runs.is_empty() => Others::Removing { runs, masters, cursor: 0 },
+                    _ => Others::Known,
+                };
+            }
+            Others::Over(..) => {}
+            Others::Removing { runs, masters, cursor } => {
+                let Some(master) = masters.last() else {
+                    for run in std::mem::take(runs) {
+                        forget(link, &run)?;
+                    }
+                    self.others = Others::Known;
+                    return Ok(());
+                };
+                *cursor = remove(master, runs, *cursor, deadline)?;
+                if *cursor == 0 {
+                    masters.pop();
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn named(link: &mut Link) -> RedisResult<Vec<String>> {
+    let mut runs: Vec<String> = link.ask(redis::cmd("SMEMBERS").arg(RUNS))?;
+    // What is not a run's name is nobody's here.
+    runs.retain(|run| {
+        !run.is_empty() && run.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    });
+    Ok(runs)
+}
+
+/// Those of the runs that are over.
+fn over(link: &mut Link, runs: Vec<String>) -> RedisResult<Vec<String>> {
+    let mut over = Vec::new();
+    for run in runs {
+        let holder: Option<String> = link.ask(redis::cmd("GET").arg(holder_of(&run)))?;
+        let is_over = match holder {
+            Some(holder) => Holder::read(&holder).and_then(|holder| holder.has_ended()) == Some(true),
+            None => true,
+        };
+        if is_over {
+            over.push(run);
+        }
+    }
+    Ok(over)
+}
+
+fn forget(link: &mut Link, run: &str) -> RedisResult<()> {
+    link.ask::<()>(redis::cmd("UNLINK").arg(holder_of(run)))?;
+    link.ask::<()>(redis::cmd("SREM").arg(RUNS).arg(run))
+}
+
+/// Removes keys that these runs have on one server, from where it stopped the last time. 0 at the end.
+fn remove(master: &Client, runs: &[String], mut cursor: u64, deadline: Duration) -> RedisResult<u64> {
+    let mut connection = connect(master, deadline)?;
+    let prefixes: Vec<_> = runs.iter().map(|run| format!("memfold:{run}:")).collect();
+    for _ in 0..REQUESTS {
+        let mut command = redis::cmd("SCAN");
+        command.arg(cursor).arg("MATCH").arg("memfold:*").arg("COUNT").arg(KEYS);
+        let (next, keys): (u64, Vec<Vec<u8>>) = command.query(&mut connection)?;
+        let mut unlinks = redis::pipe();
+        keys.iter().filter(|key| prefixes.iter().any(|prefix| key.starts_with(prefix.as_bytes()))).for_each(
+            |key| {
+                unlinks.cmd("UNLINK").arg(key).ignore();
+            },
+        );
+        unlinks.query::<()>(&mut connection)?;
+        cursor = next;
+        if cursor == 0 {
+            break;
+        }
+    }
+    Ok(cursor)
+}
