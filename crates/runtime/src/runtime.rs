@@ -497,7 +497,27 @@ impl Runtime {
     /// Ends the process: going on could show it wrong data.
     pub fn fail(&self, why: &str) -> ! {
         self.say(why);
+        if self.spill.area().is_some_and(|area| area.server.load(Relaxed) == 0) {
+            self.say_alone(why);
+        }
         sys::abort()
+    }
+
+    /// Says it where the program says its troubles: nobody else is there to do it.
+    #[cold]
+    fn say_alone(&self, why: &str) {
+        use core::fmt::Write;
+        let (mut path, pid) = (sys::Text::new(), sys::getpid());
+        let _ = write!(path, "/proc/{pid}/fd/2\0");
+        let Ok(path) = core::ffi::CStr::from_bytes_until_nul(path.as_str().as_bytes()) else { return };
+        // The runtime's threads have descriptors of their own. A pipe that nobody empties must not hold up the end.
+        let Ok(to) = sys::open(path, sys::o::WRONLY | sys::o::APPEND | sys::o::NONBLOCK | sys::o::CLOEXEC)
+        else {
+            return;
+        };
+        let mut text = sys::Text::new();
+        let _ = writeln!(text, "memfold: process {pid}: {why}");
+        let _ = sys::write(to, text.as_str().as_bytes());
     }
 
     /// As `fail`, for a page.

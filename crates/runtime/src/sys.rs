@@ -121,7 +121,9 @@ pub fn open_own(path: &CStr, flags: i32) -> Result<Fd> {
 #[allow(missing_docs)]
 pub mod o {
     pub const RDONLY: i32 = 0;
+    pub const WRONLY: i32 = 1;
     pub const RDWR: i32 = 2;
+    pub const APPEND: i32 = 0o2000;
     pub const NONBLOCK: i32 = 0o4000;
     pub const CLOEXEC: i32 = 0o2000000;
     #[cfg(target_arch = "x86_64")]

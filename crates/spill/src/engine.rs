@@ -19,7 +19,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -120,6 +120,8 @@ struct Put {
 struct Queue {
     puts: VecDeque<Put>,
     deletes: Vec<u64>,
+    /// Those that the thread for that is at.
+    deleting: usize,
     is_ending: bool,
 }
 
@@ -152,8 +154,8 @@ pub struct Engine {
     /// A thread was left in a call that does not end: the tier is asked nothing more.
     is_stuck: bool,
     has_ended: bool,
-    /// Who started it.
-    process: u32,
+    /// Who started it, and how many forks ago that was.
+    process: (u32, u64),
 }
 
 impl Engine {
@@ -182,7 +184,7 @@ impl Engine {
             threads: Vec::new(),
             is_stuck: false,
             has_ended: false,
-            process: std::process::id(),
+            process: this_process(),
         };
         without_signals(|| {
             for number in 0..=WRITERS {
@@ -197,7 +199,7 @@ impl Engine {
 
     /// Whether this is a forked child of who started it, which must not call anything else of it.
     pub fn is_forked(&self) -> bool {
-        std::process::id() != self.process
+        this_process() != self.process
     }
 
     /// Writes a batch in the background, and calls `done` from another thread when it is acknowledged (with its [place](Tier::place)), or will not be. A number is used once:
@@ -255,27 +257,40 @@ impl Engine {
         }
     }
 
-    /// Deletes as much as it can, tells what is left, and leaves the tier: nothing is put any more. For who can't drop it before the process ends.
-    pub fn leave(&self, batches: Vec<u64>) {
+    /// Deletes as much as it can, tells what is left, and leaves the tier: nothing is put any more. `late`: so many are still being put, and may arrive after that. For who can't drop it before the
+    /// process ends.
+    pub fn leave(&self, batches: Vec<u64>, late: usize) {
+        let begin = Instant::now();
         locked(&self.inner.queue).is_ending = true;
         self.inner.work.notify_all();
         self.inner.care.notify_all();
-        self.inner.delete_all(batches);
-        self.tell_left();
+        let deleting = loop {
+            let deleting = locked(&self.inner.queue).deleting;
+            if deleting == 0 || begin.elapsed() > LAST {
+                break deleting;
+            }
+            std::thread::sleep(ENDS);
+        };
+        if deleting == 0 {
+            self.inner.delete_last(batches);
+        } else {
+            locked(&self.inner.queue).deletes.extend(batches);
+        }
+        self.tell_left(late + deleting);
         self.inner.is_quiet.store(true, SeqCst);
-        if !matches!(self.health(), Health::Away(_)) {
+        if late + deleting == 0 && !matches!(self.health(), Health::Away(_)) {
             self.inner.tier.leave();
         }
     }
 
     /// Ends the threads, deletes as much as it can, and tells what is left.
     pub fn end_and_tell(&mut self) {
-        self.end();
-        self.tell_left();
+        self.end(true);
+        self.tell_left(0);
     }
 
-    fn tell_left(&self) {
-        let count = locked(&self.inner.queue).deletes.len();
+    fn tell_left(&self, late: usize) {
+        let count = late + locked(&self.inner.queue).deletes.len();
         if let (1.., Some(at)) = (count, self.inner.tier.left_at()) {
             let why = format!("{count} batches could not be deleted, and stay there: {at}");
             (self.inner.told)(&Health::Away(why));
@@ -285,7 +300,7 @@ impl Engine {
     /// Ends the threads, and gives the tier back for who goes on with it, this process or a child of it: what waits to be written is not, what waits to be deleted is deleted as far as the tier does that in time. The batches
     /// that it still has then, too.
     pub fn stop(mut self) -> Option<(Box<dyn Tier>, Vec<u64>)> {
-        self.end();
+        self.end(false);
         let left = std::mem::take(&mut locked(&self.inner.queue).deletes);
         if !matches!(self.health(), Health::Away(_)) {
             self.inner.tier.pass_on();
@@ -315,14 +330,18 @@ impl Engine {
         self.inner.refuse_all();
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, is_last: bool) {
         if self.is_forked() {
             std::mem::forget((std::mem::take(&mut self.threads), self.inner.clone()));
             return;
         }
         self.end_threads();
         if !self.is_stuck && !std::mem::replace(&mut self.has_ended, true) {
-            self.inner.delete_all(Vec::new());
+            if is_last {
+                self.inner.delete_last(Vec::new());
+            } else {
+                self.inner.delete_all(Vec::new());
+            }
         }
     }
 
@@ -355,7 +374,7 @@ impl Engine {
 impl Drop for Engine {
     /// What waits to be written is not, and what waits to be deleted is deleted, if the tier answers.
     fn drop(&mut self) {
-        self.end();
+        self.end(true);
     }
 }
 
@@ -364,6 +383,15 @@ impl Inner {
     fn refuse_all(&self) {
         let rest = std::mem::take(&mut locked(&self.queue).puts);
         rest.into_iter().for_each(|put| (put.done)(Err(Trouble::Away("the run ends".into()))));
+    }
+
+    /// Deletes these and what waits for it, after which there is nothing.
+    fn delete_last(&self, batches: Vec<u64>) {
+        if !self.tier.ends_with_process() {
+            return self.delete_all(batches);
+        }
+        let all = std::mem::take(&mut locked(&self.queue).deletes).len() + batches.len();
+        self.counters.deleted.fetch_add(all as u64, Relaxed);
     }
 
     /// Deletes these and what waits for it, as long as the tier does it. The rest waits on.
@@ -461,8 +489,10 @@ impl Inner {
             queue = wait(&self.care, queue, SOONEST);
             *locked(busy) = Some(Instant::now());
             let deletes = std::mem::take(&mut queue.deletes);
+            queue.deleting = deletes.len();
             drop(queue);
             let has_deleted = self.delete(&deletes);
+            locked(&self.queue).deleting = 0;
             let (health, since) = locked(&self.health).clone();
             if matches!(health, Health::Open | Health::Full)
                 && let Err(trouble) = self.tier.tend()
@@ -540,6 +570,20 @@ impl Inner {
             (self.told)(&new);
         }
     }
+}
+
+/// This process. A child in a PID namespace of its own may have the number of its parent, so the C library counts its forks.
+fn this_process() -> (u32, u64) {
+    static FORKS: AtomicU64 = AtomicU64::new(0);
+    static COUNTS: Once = Once::new();
+    extern "C" fn count() {
+        FORKS.fetch_add(1, Relaxed);
+    }
+    COUNTS.call_once(|| {
+        // SAFETY: what is called in the child changes one atomic number.
+        let _ = unsafe { libc::pthread_atfork(None, None, Some(count)) };
+    });
+    (std::process::id(), FORKS.load(Relaxed))
 }
 
 /// Signals are the program's, and are not meant for threads that are made in this time. One is for the thread itself: that a file is larger than it may be is an error then.

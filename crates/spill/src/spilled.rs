@@ -93,6 +93,8 @@ struct State {
     deletes: Vec<u64>,
     /// Nothing is taken any more.
     is_ended: bool,
+    /// Who has waited for an answer has had none in time, and none came since.
+    is_stalled: bool,
     /// Sealed bytes that are needed, and those of all batches that are away.
     needed_bytes: u64,
     away_bytes: u64,
@@ -137,8 +139,8 @@ impl Spilled {
         Self::new(tier, sealer, BATCH, PATIENCE, told).map_err(cannot)
     }
 
-    /// Nothing yet; an error if there may be no more threads. Batches have up to so many bytes; `told` hears of each change of the tier's health, and a get waits for a tier that is
-    /// away until `patience` ends.
+    /// Nothing yet; an error if there may be no more threads. Batches have up to so many bytes; `told` hears of each change of the tier's health, and must not put or get anything itself: it is called
+    /// by who does. A get waits for a tier that is away until `patience` ends.
     pub fn new(
         tier: Box<dyn Tier>,
         sealer: Sealer,
@@ -163,7 +165,7 @@ impl Spilled {
         if self.engine.health() == Health::Full {
             self.engine.delete_now(Vec::new());
         }
-        self.engine.health() == Health::Open
+        self.engine.health() == Health::Open && !locked(&self.inner.state).is_stalled
     }
 
     /// How the tier is.
@@ -211,7 +213,7 @@ impl Spilled {
 
     /// Memory that batches of that size take at most, and what is read ahead of them.
     pub fn fixed_bytes(batch_bytes: usize) -> u64 {
-        ((UNACKNOWLEDGED + 1) * batch_bytes) as u64 + Ahead::MEMORY
+        ((UNACKNOWLEDGED + 2) * batch_bytes) as u64 + Ahead::MEMORY
     }
 
     /// Takes a block, and returns its number, which is less than 2^32; one that is longer than a batch finds no room. From now on it is kept, in memory or on the tier.
@@ -341,9 +343,10 @@ impl Spilled {
             let waited = self.inner.answered.wait_timeout(state, left);
             state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
         }
+        let late = state.batches.iter().flatten().filter(|kept| kept.stage == Stage::OnItsWay).count();
         let all = state.take_all();
         drop(state);
-        self.engine.leave(all);
+        self.engine.leave(all, late);
     }
 
     /// What is put is sealed under numbers that the parent uses as well.
@@ -369,7 +372,10 @@ impl Spilled {
             if let Some(why) = self.why_not() {
                 return Err(why);
             }
-            let left = WAITS.checked_sub(begin.elapsed()).ok_or(Trouble::Full)?;
+            // One is enough to wait for a tier that hangs.
+            let left = WAITS.checked_sub(begin.elapsed()).filter(|_| !state.is_stalled);
+            state.is_stalled = left.is_none();
+            let left = left.ok_or(Trouble::Full)?;
             let waited = self.inner.answered.wait_timeout(state, left);
             state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
             self.take_refused(&mut state);
@@ -485,10 +491,9 @@ impl Spilled {
             // Nobody waits for a tier to save room on it.
             let read = self.engine.try_get(number, 0, &mut bytes);
             state = locked(&self.inner.state);
-            let Some(kept) = state.batches[index as usize].as_mut().filter(|kept| kept.number == number)
-            else {
-                break;
-            };
+            // It may have gone meanwhile, and all others with it.
+            let kept = state.batches.get_mut(index as usize).and_then(Option::as_mut);
+            let Some(kept) = kept.filter(|kept| kept.number == number) else { break };
             // It would be the sparsest for ever.
             kept.is_stuck |= read == Err(Trouble::Lost);
             if read.is_err() || !self.move_out(&mut state, index, &bytes, false) {
@@ -619,6 +624,7 @@ impl State {
 
     /// The tier has acknowledged a batch, or will not.
     fn note_answer(&mut self, index: u32, number: u64, is_kept: bool) {
+        self.is_stalled = false;
         let kept = self.batches.get_mut(index as usize).and_then(Option::as_mut);
         let Some(kept) = kept.filter(|kept| kept.number == number) else { return };
         if is_kept {

@@ -314,8 +314,8 @@ impl Area {
         is_free
     }
 
-    /// Takes a free post for `pid`; not all are for all.
-    pub fn take(&self, pid: u32, what: For) -> Option<(usize, Word)> {
+    /// Posts that may be taken for that, in the order in which they are: not all are for all.
+    fn posts_for(what: For) -> impl Iterator<Item = usize> {
         let last = match what {
             For::Put => POSTS - FOR_CONTROL - FOR_GETS,
             For::Get => POSTS - FOR_CONTROL,
@@ -324,12 +324,21 @@ impl Area {
             For::Control => POSTS,
         };
         // Those that have some for themselves begin with these.
-        let mut numbers = (0..last).map(|number| match what {
+        (0..last).map(move |number| match what {
             For::Put => number,
             For::Ahead => FOR_PUTS + last - 1 - number,
             For::Get | For::Control => last - 1 - number,
-        });
-        numbers.find_map(|number| {
+        })
+    }
+
+    /// Whether there is one.
+    pub fn has_free(&self, what: For) -> bool {
+        Self::posts_for(what).any(|number| self.posts[number].load().state() == state::FREE)
+    }
+
+    /// Takes a free post for `pid`.
+    pub fn take(&self, pid: u32, what: For) -> Option<(usize, Word)> {
+        Self::posts_for(what).find_map(|number| {
             let post = &self.posts[number];
             let free = post.load();
             let taken = free.taken_by(pid);

@@ -14,7 +14,9 @@
 //!
 //! Invariants:
 //! - the file is open for reading only, past the page cache: that would keep what was to make room.
-//! - the buffer is that of a post which was taken for it. Who stops waiting for a read leaves both taken for ever, since it may still come.
+//! - the buffers are the process's own: what a process that is stopped has begun takes nothing from others. Who stops waiting for a read leaves its buffer
+//!   taken for ever, since it may still come.
+//! - nobody reads here who may be held back in it, by his group's limit or his priority: who writes to the file would wait for such a read, and all others for him.
 //! - what is read is believed only when it opens, as from any tier.
 
 use core::fmt::Write;
@@ -22,8 +24,17 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsiz
 
 use super::area::Area;
 use super::{FETCHERS, TURN_NS};
+use crate::arena::Arena;
 use crate::sys::aio::Context;
 use crate::sys::{self, Errno, Fd, PAGE, o};
+use crate::worker::RUN;
+
+/// Bytes of a batch that are read at once.
+pub const MOST_AT_ONCE: u32 = (RUN * PAGE) as u32;
+/// They need not begin or end at a page.
+const BUFFER: usize = MOST_AT_ONCE as usize + 2 * PAGE;
+/// At the same time: those that a fetcher waits for, and as many ahead.
+const READS: usize = 2 * FETCHERS;
 
 /// Looks at once without asking for the time.
 const SPINS: usize = 32;
@@ -38,7 +49,9 @@ const LEFT: u64 = 5_000_000;
 pub struct Direct {
     /// In the table of the runtime's threads; -1 if there is none.
     file: AtomicI32,
-    reads: [Read; FETCHERS],
+    reads: [Read; READS],
+    /// Their buffers, one behind the other; 0 if there are none.
+    buffers: AtomicUsize,
     /// How long reads take, ns: a mean of the last ones.
     takes: AtomicU32,
     /// Until then waiting threads sleep, ns.
@@ -65,13 +78,18 @@ pub struct Reading {
     pub from: u32,
 }
 
-// SAFETY: the pointer is that of a post's buffer, which every thread may use that has the post.
+// SAFETY: the pointer is that of a buffer, which every thread may use that has the read.
 unsafe impl Send for Reading {}
 
 impl Reading {
     /// Bytes that are wanted.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// What was read: of the batch, from `from` on.
+    pub fn buffer(&self) -> *const u8 {
+        self.into
     }
 }
 
@@ -91,22 +109,27 @@ impl Direct {
     pub const fn new() -> Self {
         Direct {
             file: AtomicI32::new(-1),
-            reads: [const { Read { context: AtomicUsize::new(0), is_taken: AtomicBool::new(false) } };
-                FETCHERS],
+            reads: [const { Read { context: AtomicUsize::new(0), is_taken: AtomicBool::new(false) } }; READS],
+            buffers: AtomicUsize::new(0),
             takes: AtomicU32::new(0),
             sleep_until: AtomicU64::new(0),
         }
     }
 
     /// Opens the file that the supervisor names, if it does and this process may; by the keeper, before there are others of the runtime.
-    pub fn open(&self, area: &Area) {
+    pub fn open(&self, area: &Area, arena: &Arena) {
         let (number, server) = (area.file.load(Acquire), area.server.load(Relaxed));
-        if self.file.load(Relaxed) >= 0 || number == 0 || server == 0 {
+        if self.is_open() || number == 0 || server == 0 || !self.has_buffers(arena) {
             return;
         }
+        // SAFETY: nothing is under way, and nobody else is here.
+        let room = unsafe { core::slice::from_raw_parts_mut(self.buffer(0), BUFFER) };
         let mut path = sys::Text::new();
         let _ = write!(path, "/proc/{server}/fd/{number}\0");
         let Ok(path) = core::ffi::CStr::from_bytes_until_nul(path.as_str().as_bytes()) else { return };
+        if !is_held_back_as(server, room) {
+            return;
+        }
         let Ok(file) = sys::open(path, o::RDONLY | o::DIRECT | o::NONBLOCK | o::CLOEXEC) else { return };
         let wanted = area.file_id.each_ref().map(|word| word.load(Relaxed));
         let is_it = sys::file_info(file, c"").is_ok_and(|info| wanted == [info.id.0, info.id.1]);
@@ -121,6 +144,25 @@ impl Direct {
             self.destroy();
             sys::close(file);
         }
+    }
+
+    /// Whether this process reads the file.
+    pub fn is_open(&self) -> bool {
+        self.file.load(Acquire) >= 0
+    }
+
+    /// In a forked child they are its own already.
+    fn has_buffers(&self, arena: &Arena) -> bool {
+        if self.buffers.load(Relaxed) == 0
+            && let Some(place) = arena.reserve(READS * BUFFER, PAGE)
+        {
+            self.buffers.store(place as usize, Relaxed);
+        }
+        self.buffers.load(Relaxed) != 0
+    }
+
+    fn buffer(&self, number: usize) -> *mut u8 {
+        (self.buffers.load(Relaxed) + number * BUFFER) as *mut u8
     }
 
     /// Closes it. Nothing is under way.
@@ -147,12 +189,8 @@ impl Direct {
     }
 
     /// Begins to read `from .. end` of a batch that lies at a unit of the file. `None` if that has to be asked for.
-    ///
-    /// # Safety
-    /// At `into` there is room for a batch, which is left alone until the read has ended.
-    pub unsafe fn begin(&self, unit: u32, from: u32, end: u32, into: *mut u8) -> Option<Reading> {
-        let file = self.file.load(Acquire);
-        if file < 0 {
+    pub fn begin(&self, unit: u32, from: u32, end: u32) -> Option<Reading> {
+        if !self.is_open() || end - from > MOST_AT_ONCE {
             return None;
         }
         let is_free = |read: &Read| read.is_taken.compare_exchange(false, true, Acquire, Relaxed).is_ok();
@@ -163,9 +201,9 @@ impl Direct {
         let at = u64::from(unit) * PAGE as u64 + u64::from(from);
         let begin = sys::now_ns();
         let begun = Context::from_bits(read.context.load(Relaxed)).and_then(|context| {
-            let reading = Reading { number, context, at, into, bytes, begin, from };
-            // SAFETY: passed on to the caller. Faults wait for who calls this: the file system must not let him wait.
-            let begun = unsafe { self.submit(&reading, true) };
+            let reading = Reading { number, context, at, into: self.buffer(number), bytes, begin, from };
+            // Faults wait for who calls this: the file system must not let him wait.
+            let begun = self.submit(&reading, true);
             begun.map(|()| reading).map_err(|error| self.heed(error)).ok()
         });
         if begun.is_none() {
@@ -174,13 +212,11 @@ impl Direct {
         begun
     }
 
-    /// # Safety
-    /// As for [`Direct::begin`].
-    unsafe fn submit(&self, read: &Reading, at_once: bool) -> sys::Result<()> {
+    fn submit(&self, read: &Reading, at_once: bool) -> sys::Result<()> {
         let file = Fd(self.file.load(Acquire));
         // A batch has whole pages.
         let bytes = read.bytes.next_multiple_of(PAGE);
-        // SAFETY: passed on to the caller.
+        // SAFETY: the buffer has room for that, and is nobody else's while the read is taken.
         unsafe { read.context.begin(file, read.at, read.into, bytes, at_once) }
     }
 
@@ -192,7 +228,8 @@ impl Direct {
         }
     }
 
-    /// Waits until a read has ended, until a time; does something else now and then. `may_spin`: this thread's CPU is idle else.
+    /// Waits until a read has ended, until a time; does something else now and then. `may_spin`: this thread's CPU is idle else. Unless it
+    /// may still come, the caller gives it back.
     pub fn wait(&self, read: Reading, until: u64, may_spin: bool, meanwhile: impl Fn()) -> Ended {
         if may_spin {
             self.look(&read);
@@ -203,8 +240,7 @@ impl Direct {
                 // It would have had to wait, for who writes to the file for example. Here it may.
                 Some(Err(Errno::AGAIN)) if at_once => {
                     at_once = false;
-                    // SAFETY: as when it was begun, and that has ended.
-                    if let Err(error) = unsafe { self.submit(&read, false) } {
+                    if let Err(error) = self.submit(&read, false) {
                         break Err(error);
                     }
                 }
@@ -219,7 +255,6 @@ impl Direct {
         let took = (sys::now_ns() - read.begin).min(u64::from(u32::MAX));
         let mean = u64::from(self.takes.load(Relaxed));
         self.takes.store(((mean * 7 + took) / 8) as u32, Relaxed);
-        self.reads[read.number].is_taken.store(false, Release);
         match ended {
             Ok(bytes) if bytes >= read.bytes => Ended::Read,
             Ok(_) => Ended::Failed,
@@ -228,6 +263,11 @@ impl Direct {
                 Ended::Failed
             }
         }
+    }
+
+    /// A read that has ended is not needed any more.
+    pub fn give_back(&self, read: Reading) {
+        self.reads[read.number].is_taken.store(false, Release);
     }
 
     /// Keeps the CPU awake until the read has ended, if that is soon.
@@ -254,5 +294,58 @@ impl Direct {
 impl Default for Direct {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// Whether this process is held back in its reads as that one is, and no more.
+fn is_held_back_as(server: u32, room: &mut [u8]) -> bool {
+    let priority = |process: u32| {
+        const PROCESS: usize = 1;
+        // SAFETY: memory is not touched.
+        unsafe { sys::syscall(sys::nr::IOPRIO_GET, [PROCESS, process as usize, 0, 0, 0, 0]) }
+    };
+    let (ours, theirs) = room.split_at_mut(BUFFER / 2);
+    let mut path = sys::Text::new();
+    let _ = write!(path, "/proc/{server}/cgroup\0");
+    let Ok(path) = core::ffi::CStr::from_bytes_until_nul(path.as_str().as_bytes()) else { return false };
+    let (ours, theirs) = (text_of(c"/proc/self/cgroup", ours), text_of(path, theirs));
+    priority(0) == priority(server) && group_of(ours) == group_of(theirs)
+}
+
+fn text_of<'a>(path: &core::ffi::CStr, room: &'a mut [u8]) -> &'a [u8] {
+    let Ok(file) = sys::open(path, o::RDONLY | o::CLOEXEC) else { return &[] };
+    let mut length = 0;
+    while let Ok(more @ 1..) = sys::read(file, &mut room[length..]) {
+        length += more;
+    }
+    sys::close(file);
+    &room[..length]
+}
+
+/// The group that limits a process's I/O, out of `/proc/PID/cgroup`: that of the controller if it is in a hierarchy of version 1, else that of version 2.
+fn group_of(text: &[u8]) -> Option<&[u8]> {
+    let find = |is_it: &dyn Fn(&[u8]) -> bool| {
+        text.split(|byte| *byte == b'\n').find_map(|line| {
+            let mut parts = line.splitn(3, |byte| *byte == b':').skip(1);
+            let (controllers, path) = (parts.next()?, parts.next()?);
+            is_it(controllers).then_some(path)
+        })
+    };
+    find(&|controllers| controllers.split(|byte| *byte == b',').any(|name| name == b"blkio"))
+        .or_else(|| find(&<[u8]>::is_empty))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_either_version() {
+        let old = b"12:cpu,cpuacct:/a\n3:memory:/m\n2:net,blkio:/b:c\n0::/d\n";
+        assert_eq!(group_of(old), Some(&b"/b:c"[..]));
+        assert_eq!(group_of(b"3:memory:/m\n0::/d\n"), Some(&b"/d"[..]));
+        assert_eq!(group_of(b""), None);
+        let mut room = std::vec![0; BUFFER];
+        assert!(is_held_back_as(std::process::id(), &mut room));
     }
 }

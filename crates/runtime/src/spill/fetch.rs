@@ -10,9 +10,9 @@ use memfold::probe;
 use memfold::store::Tiered;
 
 use super::area::{self, Area, For, POSTS, Word, answer, kind};
-use super::direct::{Ended, Reading};
+use super::direct::{Ended, MOST_AT_ONCE, Reading};
 use super::out::codec_of;
-use super::{FETCHERS, Spot, Unheard, fill, free_post, post_question, post_silently, ring};
+use super::{FETCHERS, Spot, Unheard, fill, free_post, post_silently, ring};
 use crate::fault::Handler;
 use crate::interpose::credentials;
 use crate::order::Fault;
@@ -23,8 +23,8 @@ use crate::table::{Block, PAGES, State};
 use crate::thread;
 use crate::worker::{RUN, Worker};
 
-/// Bytes of a batch that are read at once.
-const MOST_AT_ONCE: u32 = (RUN * PAGE) as u32;
+/// Between two looks whether a read can begin, ns.
+const AGAIN_NS: u64 = 1_000_000;
 /// Faults that may wait for a fetcher.
 const QUEUE: usize = 256;
 
@@ -41,15 +41,20 @@ struct Left {
 /// What was asked for, and where the answer will be.
 #[derive(Clone, Copy)]
 pub struct Asked {
-    post: usize,
-    taken: Word,
-    /// It is read by this process itself, into the buffer of that post; nobody was asked.
-    read: Option<Reading>,
+    way: Way,
     /// The batch's number.
     number: u64,
     /// The first block, and how many that follow each other.
     first: Spot,
     count: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    /// This process reads it itself.
+    Read(Reading),
+    /// The supervisor was asked, with this post.
+    Post(usize, Word),
 }
 
 /// Faults on spilled pages.
@@ -152,14 +157,17 @@ impl Runtime {
         }
         // Somebody will soon take the answer. More than that would keep others from asking.
         let area = self.spill.area().filter(|_| queue.count < FETCHERS);
-        let asked = area.and_then(|area| {
-            let (post, taken) = area.take(self.spill.pid(), For::Ahead)?;
-            self.ask_for(area, (post, taken), fault.page, &found)
-        });
+        let ask = |area: &'static Area| {
+            self.begin_read(fault.page, &found).or_else(|| {
+                let taken = area.take(self.spill.pid(), For::Ahead)?;
+                self.ask_for(area, taken, fault.page, &found)
+            })
+        };
+        let asked = area.and_then(ask);
         queue.push(Left { fault, begin, run, asked });
         self.spill.fetching.fetch_add(1, Relaxed);
         drop(queue);
-        if let Some(area) = area.filter(|_| asked.is_some_and(|asked| asked.read.is_none())) {
+        if let Some(area) = area.filter(|_| asked.is_some_and(|asked| matches!(asked.way, Way::Post(..)))) {
             ring(area);
         }
         self.spill.asked.ring_one();
@@ -194,7 +202,16 @@ impl Runtime {
         Some(fetched)
     }
 
-    /// Begins to read blocks if they lie in a file, or asks for them without ringing, with a post that was taken for it; he who waits for the answer frees it.
+    /// Begins to read blocks if they lie in a file that this process may read.
+    fn begin_read(&self, page: usize, wanted: &Fetched) -> Option<Asked> {
+        let (first, last) = (wanted.spots[0]?, wanted.spots[wanted.count - 1]?);
+        let unit = self.spill.batches.unit(first.batch)?;
+        let read = self.spill.direct.begin(unit, first.offset, last.end())?;
+        probe!(runtime_fetch_begin, page, wanted.number, read.bytes(), true);
+        Some(Asked { way: Way::Read(read), number: wanted.number, first, count: wanted.count })
+    }
+
+    /// Asks for blocks without ringing, with a post that was taken for it; he who waits for the answer frees it.
     fn ask_for(
         &self,
         area: &Area,
@@ -205,42 +222,9 @@ impl Runtime {
         let (first, last) = (wanted.spots[0]?, wanted.spots[wanted.count - 1]?);
         let bytes = (last.end() - first.offset) as usize;
         fill(&area.posts[post % POSTS], kind::GET, wanted.number, first.offset, bytes.min(area::BUFFER));
-        let unit = self.spill.batches.unit(first.batch);
-        // SAFETY: the post's buffer is as large as a batch; the post was taken, and is freed after the read has ended.
-        let begin =
-            |unit| unsafe { self.spill.direct.begin(unit, first.offset, last.end(), area.buffer(post)) };
-        let read = unit.and_then(begin);
-        if read.is_none() {
-            post_silently(area, post, taken);
-        }
-        probe!(runtime_fetch_begin, page, wanted.number, bytes, read.is_some());
-        Some(Asked { post, taken, read, number: wanted.number, first, count: wanted.count })
-    }
-
-    /// Waits for what was asked for; says how the post is then.
-    fn wait_for_asked(&self, area: &'static Area, asked: &Asked) -> Result<(u32, Word), Unheard> {
-        let Some(read) = asked.read else {
-            return self.wait_for_answer(area, asked.post, asked.taken, credentials::adopt);
-        };
-        let until = sys::now_ns().saturating_add(area.patience_ns.load(Relaxed));
-        // One thread alone faults, and has this CPU.
-        let is_idle = self.may_keep_awake.load(Relaxed) && self.follow.cpu().is_some();
-        match self.spill.direct.wait(read, until, is_idle, credentials::adopt) {
-            Ended::Read => {
-                area.direct_reads.fetch_add(1, Relaxed);
-                area.direct_bytes.fetch_add(read.bytes() as u64, Relaxed);
-                Ok((answer::DONE, asked.taken))
-            }
-            Ended::Failed => self.ask_instead(area, asked),
-            // Into that buffer: the post stays taken.
-            Ended::Never => Ok((answer::AWAY, Word::NONE)),
-        }
-    }
-
-    /// Asks the supervisor for what could not be read here.
-    fn ask_instead(&self, area: &'static Area, asked: &Asked) -> Result<(u32, Word), Unheard> {
-        post_question(area, asked.post, asked.taken);
-        self.wait_for_answer(area, asked.post, asked.taken, credentials::adopt)
+        post_silently(area, post, taken);
+        probe!(runtime_fetch_begin, page, wanted.number, bytes, false);
+        Some(Asked { way: Way::Post(post, taken), number: wanted.number, first, count: wanted.count })
     }
 
     /// Brings the pages of up to so many blocks from `page` on into the worker's pages; `asked`: what was asked for already.
@@ -252,81 +236,120 @@ impl Runtime {
         most: usize,
         mut asked: Option<Asked>,
     ) -> Option<Fetched> {
+        let area = self.spill.area()?;
+        let until = sys::now_ns().saturating_add(area.patience_ns.load(Relaxed));
+        // What does not come this way, the supervisor may know where it is.
+        let mut may_read = true;
         loop {
-            match self.fetch_once(worker, page, most, asked.take()) {
-                Err(Unheard::TakenAway) => {}
-                fetched => return fetched.ok().flatten(),
+            let now = match asked.take() {
+                Some(asked) => asked,
+                None => {
+                    let wanted = self.spots_at(page, most)?;
+                    match self.ask(area, page, &wanted, may_read, until) {
+                        Ok(asked) => asked,
+                        Err(why) => return self.give_up(page, wanted.spots[0]?, wanted.number, why),
+                    }
+                }
+            };
+            let opened = match now.way {
+                Way::Read(read) => {
+                    // One thread alone faults, and has this CPU.
+                    let is_idle = self.may_keep_awake.load(Relaxed) && self.follow.cpu().is_some();
+                    let ended = self.spill.direct.wait(read, until, is_idle, credentials::adopt);
+                    if ended == Ended::Never {
+                        return self.give_up(page, now.first, now.number, Some(answer::AWAY));
+                    }
+                    let mut opened = None;
+                    if ended == Ended::Read {
+                        area.direct_reads.fetch_add(1, Relaxed);
+                        area.direct_bytes.fetch_add(read.bytes() as u64, Relaxed);
+                        opened = self.open(worker, page, &now, read.buffer(), read.from);
+                    }
+                    self.spill.direct.give_back(read);
+                    may_read = false;
+                    opened
+                }
+                Way::Post(post, taken) => match self.wait_for_answer(area, post, taken, credentials::adopt) {
+                    Ok((what, word)) => {
+                        let is_there = what == answer::DONE;
+                        let opened = is_there
+                            .then(|| self.open(worker, page, &now, area.buffer(post), now.first.offset))
+                            .flatten();
+                        // What was opened is right in any case; of the rest nothing is known if it was another's.
+                        let is_own = free_post(area, post, word);
+                        if is_own && opened.is_none() {
+                            return self.give_up(page, now.first, now.number, Some(what));
+                        }
+                        opened
+                    }
+                    // This process was stopped for a long time, and may ask again.
+                    Err(Unheard::TakenAway) => None,
+                    Err(Unheard::Alone) if may_read && self.may_read(now.first) => None,
+                    Err(Unheard::Alone) => return self.give_up(page, now.first, now.number, None),
+                },
+            };
+            // The rest may have gone meanwhile, or is asked for again.
+            if opened.is_some() {
+                return opened;
             }
         }
     }
 
-    /// As `fetch`; an error if the answer was taken away because this process was stopped for a long time. Then it may ask again.
-    fn fetch_once(
+    /// Whether a spot lies where this process may read.
+    fn may_read(&self, spot: Spot) -> bool {
+        self.spill.direct.is_open() && self.spill.batches.unit(spot.batch).is_some()
+    }
+
+    /// Reads blocks, or asks for them. Without anybody to ask, waits until it can read. Else it says why not, as [`Runtime::take_post`] does.
+    fn ask(
+        &self,
+        area: &'static Area,
+        page: usize,
+        wanted: &Fetched,
+        may_read: bool,
+        until: u64,
+    ) -> Result<Asked, Option<u32>> {
+        let begin = sys::now_ns();
+        let first = wanted.spots[0].ok_or(None)?;
+        loop {
+            if may_read && let Some(asked) = self.begin_read(page, wanted) {
+                return Ok(asked);
+            }
+            let taken = if area.server.load(Relaxed) == 0 {
+                Err(None)
+            } else {
+                self.take_post(area, For::Get, until)
+            };
+            match taken {
+                Ok(taken) => {
+                    let asked = self.ask_for(area, taken, page, wanted).ok_or(None)?;
+                    area.posts[taken.0 % POSTS].since.store(begin, Relaxed);
+                    ring(area);
+                    return Ok(asked);
+                }
+                Err(None) if may_read && self.may_read(first) && sys::now_ns() < until => {
+                    let _ = sys::futex_wait(&area.freed, area.freed.load(Relaxed), Some(AGAIN_NS), true);
+                }
+                Err(why) => return Err(why),
+            }
+        }
+    }
+
+    /// Opens what stands at `from`, of a batch from an offset on: of that, what is still to be there. `None` if the first does not open.
+    fn open(
         &self,
         worker: &mut Worker,
         page: usize,
-        most: usize,
-        asked: Option<Asked>,
-    ) -> Result<Option<Fetched>, Unheard> {
-        let Some(area) = self.spill.area() else { return Ok(None) };
-        let asked = match asked {
-            Some(asked) => asked,
-            None => {
-                let Some(wanted) = self.spots_at(page, most) else { return Ok(None) };
-                let Some(first) = wanted.spots[0] else { return Ok(None) };
-                let begin = sys::now_ns();
-                match self.take_post(area, For::Get, begin + area.patience_ns.load(Relaxed)) {
-                    Ok(taken) => {
-                        let Some(asked) = self.ask_for(area, taken, page, &wanted) else { return Ok(None) };
-                        area.posts[asked.post % POSTS].since.store(begin, Relaxed);
-                        if asked.read.is_none() {
-                            ring(area);
-                        }
-                        asked
-                    }
-                    Err(why) => return Ok(self.give_up(page, first, wanted.number, why)),
-                }
-            }
-        };
-        let Asked { post, read, number, first, count, .. } = asked;
-        let mut answered = self.wait_for_asked(area, &asked);
-        if answered == Err(Unheard::TakenAway) {
-            return Err(Unheard::TakenAway);
+        asked: &Asked,
+        from: *const u8,
+        offset: u32,
+    ) -> Option<Fetched> {
+        let now = self.spots_at(page, asked.count)?;
+        if now.number != asked.number || now.spots[0] != Some(asked.first) {
+            return None;
         }
-        // Of what stands there now, only what was asked for.
-        let open = |worker: &mut Worker, from: u32| {
-            let now = self.spots_at(page, count);
-            let now = now.filter(|now| now.number == number && now.spots[0] == Some(first));
-            now.map(|now| Fetched { count: self.open_all(area, post, worker, &now, from), ..now })
-        };
-        let mut opened = None;
-        if let Ok((what, word)) = answered {
-            let is_read = read.filter(|_| word == asked.taken);
-            let from = is_read.map_or(first.offset, |read| read.from);
-            opened = if what == answer::DONE { open(worker, from) } else { None };
-            if is_read.is_some() && opened.is_some_and(|opened| opened.count == 0) {
-                // The supervisor knows better where it lies.
-                answered = self.ask_instead(area, &asked);
-                opened = None;
-                if answered.is_ok_and(|(what, _)| what == answer::DONE) {
-                    opened = open(worker, first.offset);
-                }
-            }
-            opened = opened.filter(|opened| opened.count > 0);
-            let is_own = match answered {
-                // A read that may still come keeps its post.
-                Ok((_, Word::NONE)) => true,
-                Ok((_, word)) => free_post(area, post, word),
-                Err(why) => why != Unheard::TakenAway,
-            };
-            // What was opened is right in any case; of the rest nothing is known if it was another's.
-            if !is_own && opened.is_none() {
-                return Err(Unheard::TakenAway);
-            }
-        }
-        // The rest may have gone meanwhile, or is asked for again.
-        let answer = answered.ok().map(|(what, _)| what);
-        Ok(opened.or_else(|| self.give_up(page, first, number, answer)))
+        let count = self.open_all(worker, &now, from, offset);
+        (count > 0).then_some(Fetched { count, ..now })
     }
 
     /// A block did not come: ends the process if it is still needed.
@@ -351,23 +374,16 @@ impl Runtime {
         None
     }
 
-    /// Opens the blocks that stand in a post's buffer, up to the first that does not open. Returns up to which page.
-    fn open_all(
-        &self,
-        area: &Area,
-        post: usize,
-        worker: &mut Worker,
-        fetched: &Fetched,
-        offset: u32,
-    ) -> usize {
+    /// Opens blocks up to the first that does not open. Returns up to which page.
+    fn open_all(&self, worker: &mut Worker, fetched: &Fetched, from: *const u8, offset: u32) -> usize {
         for (index, spot) in fetched.spots.iter().enumerate().take(fetched.count) {
             let Some(spot) = spot else { continue };
             let len = spot.len as usize;
             // Out of the memory that others can write to: what was opened must not change any more.
             let sealed = &mut worker.sealed[..len];
-            // SAFETY: within the buffer, since a batch is no larger; the worker's memory is its own.
+            // SAFETY: within the buffer, since these blocks were asked for, or some of them; the worker's memory is its own.
             unsafe {
-                let from = area.buffer(post).add((spot.offset - offset) as usize);
+                let from = from.add((spot.offset - offset) as usize);
                 core::ptr::copy_nonoverlapping(from, sealed.as_mut_ptr(), len);
             }
             let sealer = self.spill.sealer();

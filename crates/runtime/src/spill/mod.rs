@@ -186,7 +186,7 @@ impl Runtime {
     /// Takes what spilling needs, if it is wanted; before anything is evicted.
     pub fn prepare_spill(&self) -> sys::Result<()> {
         let Some(area) = self.spill.area() else { return Ok(()) };
-        self.spill.direct.open(area);
+        self.spill.direct.open(area, &self.arena);
         if self.spill.sealer().is_some() {
             return Ok(());
         }

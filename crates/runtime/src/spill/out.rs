@@ -213,12 +213,11 @@ impl Runtime {
 
     /// Fills a batch and asks for it to be kept.
     fn send(&self, area: &'static Area, out: &mut Outgoing, number: usize, worker: &mut Worker) -> bool {
-        let Some((post, taken)) = area.take(self.spill.pid(), For::Put) else { return false };
-        let batch = area.next_batch.fetch_add(1, Relaxed);
-        let Some(index) = self.spill.batches.add(batch, &self.arena) else {
-            free_post(area, post, taken);
+        if !area.has_free(For::Put) {
             return false;
-        };
+        }
+        let batch = area.next_batch.fetch_add(1, Relaxed);
+        let Some(index) = self.spill.batches.add(batch, &self.arena) else { return false };
         let room = (area.batch_bytes.load(Relaxed) as usize).min(area::BUFFER);
         // SAFETY: memory of this batch's own, as large as a buffer, reached through the lock alone.
         let buffer = unsafe { core::slice::from_raw_parts_mut(out.sent[number].room, room) };
@@ -238,11 +237,15 @@ impl Runtime {
         let (first, last) =
             pages.fold((u64::MAX, 0), |(first, last), page| (first.min(page), last.max(page)));
         self.spill.still[number].set(first, last);
-        if count == 0 {
+        // Only now: a process that is stopped while it has one, and has not asked, keeps it from others.
+        let taken = if count > 0 { area.take(self.spill.pid(), For::Put) } else { None };
+        let Some((post, taken)) = taken else {
             self.spill.batches.release(index);
-            free_post(area, post, taken);
+            if let Some(from) = from {
+                self.leave_sparse(from, false);
+            }
             return false;
-        }
+        };
         let bytes = batch.len();
         // SAFETY: the post's buffer, within the mapping and as large; the post was taken, so nobody who keeps to the rules uses it.
         unsafe { core::ptr::copy_nonoverlapping(batch.bytes().as_ptr(), area.buffer(post), bytes) };

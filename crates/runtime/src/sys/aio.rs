@@ -1,6 +1,6 @@
 //! Reads that go on while their thread does something else: the kernel's asynchronous I/O (`io_submit(2)`).
 //!
-//! A context takes one read at a time. Its handle is the address of a page that the kernel shares, in which it counts what has ended:
+//! A context takes one read at a time. Its handle is the address of memory that the kernel shares, in which it counts what has ended:
 //!
 //! ```text
 //! 0 id 4 nr 8 head 12 tail 16 magic ..      head != tail: something has ended (include/uapi does not have it; fs/aio.c, struct aio_ring)
@@ -56,9 +56,14 @@ impl Context {
         // SAFETY: the kernel writes one number, and maps a page of its own.
         unsafe { syscall(nr::IO_SETUP, [1, &raw mut context as usize, 0, 0, 0, 0]) }?;
         let context = Context(context);
-        // SAFETY: advice about the page that was just mapped.
-        if unsafe { madvise(context.0 / PAGE * PAGE, PAGE, advice::DONTFORK) }.is_err() || !context.is_known()
-        {
+        let is_known = context.is_known();
+        // With many CPUs it is more than a page.
+        let bytes =
+            32 + size_of::<Event>() * if is_known { context.word(1).load(Relaxed) as usize } else { 0 };
+        // SAFETY: advice about the pages that were just mapped.
+        let kept =
+            unsafe { madvise(context.0 / PAGE * PAGE, bytes.next_multiple_of(PAGE), advice::DONTFORK) };
+        if kept.is_err() || !is_known {
             context.destroy();
             return Err(Errno::NOSYS);
         }

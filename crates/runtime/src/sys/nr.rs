@@ -56,6 +56,7 @@ mod numbers {
     pub const IO_DESTROY: usize = 207;
     pub const IO_GETEVENTS: usize = 208;
     pub const IO_SUBMIT: usize = 209;
+    pub const IOPRIO_GET: usize = 252;
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -113,6 +114,7 @@ mod numbers {
     pub const IO_SETUP: usize = 0;
     pub const IO_DESTROY: usize = 1;
     pub const IO_SUBMIT: usize = 2;
+    pub const IOPRIO_GET: usize = 31;
     pub const IO_GETEVENTS: usize = 4;
 }
 

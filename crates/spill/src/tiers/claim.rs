@@ -5,7 +5,8 @@
 //! ```
 //!
 //! The holder is the process that renews the claim, see `holder`. A claim is nobody's when that has ended, and never as long as it lives: it may be stopped. Where
-//! nobody knows that, because it is another machine's or another container's, who finds a claim waits whether it is renewed.
+//! nobody knows that, because it is another machine's or another container's, who finds a claim waits whether it is renewed. And a process that was killed may have sent what the server
+//! has not done yet: who finds its claim waits for that, too.
 //! A run that finds another's claim in place of its own writes nothing more.
 
 use std::sync::Mutex;
@@ -17,10 +18,12 @@ use super::locked;
 /// A claim is renewed so often, and one that is not for so long is nobody's, if nobody knows whether its process lives.
 pub const RENEW: Duration = Duration::from_secs(1);
 pub const STALE: Duration = Duration::from_secs(30);
+/// What its process has sent may still be done so long after its end.
+pub const LATE: Duration = Duration::from_secs(10);
 /// One that was not renewed for so long is looked at before anything is written.
 pub const UNSURE: Duration = Duration::from_secs(3);
 /// One that was written is looked at again after so long: somebody may have written his at the same time.
-pub const SETTLE: Duration = Duration::from_millis(50);
+pub const SETTLE: Duration = Duration::from_millis(200);
 
 const MAGIC: &str = "memfold spills here\nrun ";
 

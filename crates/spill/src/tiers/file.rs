@@ -300,6 +300,11 @@ impl Tier for FileTier {
         Ok(())
     }
 
+    /// A file has no name any more. What is on a device stays there until it is discarded.
+    fn ends_with_process(&self) -> bool {
+        self.file.metadata().is_ok_and(|it| it.is_file())
+    }
+
     fn probe(&self) -> Result<(), Trouble> {
         self.file.metadata().map(drop).map_err(|error| Trouble::Away(error.to_string()))
     }

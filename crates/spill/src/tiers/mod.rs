@@ -51,6 +51,11 @@ pub trait Tier: Send + Sync {
     /// The run ends: what the tier knows it by goes. Nothing but `get` is called after that.
     fn leave(&self) {}
 
+    /// Whether all that it has is gone with the process, however that ends: then nothing has to be deleted before.
+    fn ends_with_process(&self) -> bool {
+        false
+    }
+
     /// Where batches that could not be deleted are found, by who wants to remove them; `None` if they need no care.
     fn left_at(&self) -> Option<String> {
         None

@@ -4,7 +4,8 @@
 //! protocol, URIs and TLS. Of what it can do, only calls that end in time are used: a server that does not answer is left, and
 //! connected to anew. Several connections are used if the server says that they see the same (multi-conn).
 //!
-//! Invariant: a request that was sent and not answered may still be done, at any time. The units that it was about are not used again, or it could hit another batch.
+//! Invariant: a request that was sent and not answered may still be done, at any time. The units that it was about are not used again, or it could hit another batch; nor is the export
+//! free before it may be taken for dropped.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -41,6 +42,8 @@ pub struct NbdTier {
     claim: Mutex<Claim>,
     /// The export is another run's, or nobody's: nothing is written or trimmed any more.
     is_lost: AtomicBool,
+    /// Something was not answered, and may be done after the end.
+    is_in_doubt: AtomicBool,
 }
 
 struct Pool {
@@ -130,6 +133,7 @@ impl NbdTier {
             kept: Mutex::new(Kept { space: Space::new(most), batches: HashMap::new() }),
             claim: Mutex::new(Claim::new(run)),
             is_lost: AtomicBool::new(false),
+            is_in_doubt: AtomicBool::new(false),
             name,
         };
         tier.claim().map_err(|why| BadTarget(format!("{}: {why}", tier.name)))?;
@@ -154,13 +158,14 @@ impl NbdTier {
                 match claim::found(&now) {
                     None => break,
                     Some(text) if text != found => return Err(self.lose()),
-                    Some(_) if has_ended == Some(true) => break,
+                    Some(_) if has_ended == Some(true) && begin.elapsed() > claim::LATE => break,
                     Some(_) => {}
                 }
             }
         }
+        let begin = Instant::now();
         self.renew(&mut locked(&self.claim), false)?;
-        std::thread::sleep(claim::SETTLE);
+        std::thread::sleep(claim::SETTLE.max(begin.elapsed() * 4));
         self.read(0, &mut unit)?;
         if locked(&self.claim).is_anothers(&unit) { Err(self.lose()) } else { Ok(()) }
     }
@@ -220,6 +225,10 @@ impl NbdTier {
         loop {
             let (connection, is_new) = self.connection(deadline).map_err(Failure::Unsent)?;
             let result = work(&connection, deadline);
+            // What only reads may be repeated, and does no harm.
+            if matches!(result, Err(Failure::Unanswered(_))) && !may_repeat {
+                self.is_in_doubt.store(true, SeqCst);
+            }
             let mut pool = locked(&self.pool);
             if matches!(result, Ok(_) | Err(Failure::Refused(_) | Failure::Failed(_)))
                 && connection.ask(|lib| lib.aio_is_ready)
@@ -424,8 +433,12 @@ impl Tier for NbdTier {
         }
     }
 
-    /// The export is nobody's any more.
+    /// The export is nobody's any more. Unless something may still be done there: the next run waits for that if it finds a claim.
     fn leave(&self) {
+        if self.is_in_doubt.load(SeqCst) {
+            self.is_lost.store(true, SeqCst);
+            return;
+        }
         let claim = locked(&self.claim);
         let mut unit = vec![0; UNIT as usize];
         let may = self.is_ours().is_ok() && self.read(0, &mut unit).is_ok();
