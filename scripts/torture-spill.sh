@@ -17,16 +17,37 @@ end() {
 trap end EXIT
 trap 'exit 1' INT TERM
 
+wait_for() { # COMMAND..
+    tries=100
+    until "$@"; do
+        tries=$((tries - 1))
+        [ $tries -gt 0 ] || { echo "torture-spill: never came: $*" >&2; exit 1; }
+        sleep 0.1
+    done
+}
+answers() { [ "$(redis-cli -p "$1" PING 2>/dev/null)" = PONG ]; }
+is_cluster() { redis-cli -p "$1" CLUSTER INFO | grep -q cluster_state:ok; }
+
 redis() { # PORT OPTIONS..
     port=$1
     shift
     mkdir "$dir/$port"
     redis-server --port "$port" --dir "$dir/$port" --bind 127.0.0.1 --save '' --appendonly no --loglevel warning "$@" >/dev/null &
     servers="$servers $!"
-    until [ "$(redis-cli -p "$port" PING 2>/dev/null)" = PONG ]; do sleep 0.1; done
+    wait_for answers "$port"
 }
 
-free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+# A cluster's server takes another one, 10000 above it.
+free_port() {
+    python3 -c '
+import socket
+port = 65535
+while port > 55535:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+print(port)'
+}
 
 tortured() { # TARGET
     SPILL_TO=$1 "$(dirname "$0")/torture.sh" "$torture_memfold" "$torture_program" "$seconds" spill
@@ -35,7 +56,7 @@ torture_memfold=$1 torture_program=$2
 
 nbdkit --foreground --unix "$dir/nbd.sock" memory 1G &
 servers="$servers $!"
-until [ -S "$dir/nbd.sock" ]; do sleep 0.1; done
+wait_for test -S "$dir/nbd.sock"
 tortured "nbd+unix:///?socket=$dir/nbd.sock"
 
 port=$(free_port)
@@ -50,5 +71,5 @@ for _ in 1 2 3; do
 done
 # shellcheck disable=SC2086 # a list of servers
 redis-cli --cluster create $nodes --cluster-yes >/dev/null
-until redis-cli -p "$port" CLUSTER INFO | grep -q cluster_state:ok; do sleep 0.1; done
+wait_for is_cluster "$port"
 tortured "redis://127.0.0.1:$port"

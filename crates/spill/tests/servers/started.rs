@@ -42,9 +42,14 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A port that nobody listens at.
+/// A port that nobody listens at. A server of a cluster wants another one, 10000 above it.
 pub fn port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    loop {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        if port <= u16::MAX - 10_000 {
+            return port;
+        }
+    }
 }
 
 pub struct Nbdkit {
