@@ -42,6 +42,7 @@ int main(void) {
     OK(memfold_heap_stats(heap, &stats, sizeof stats));
     CHECK(stats.frame_bytes + stats.payload_bytes + stats.table_bytes <= LIMIT);
     CHECK(stats.spilled_bytes > count * BYTES - LIMIT);
+    CHECK(stats.spill_health == MEMFOLD_SPILL_OPEN);
     /* It is the user's alone, and has no name any more. */
     CHECK(rmdir(directory) == 0);
     for (uint64_t step = 0; step < count; step++) {
@@ -105,6 +106,8 @@ int main(void) {
             error = memfold_write_at(session, node, 0, wanted, BYTES);
     }
     CHECK(error == MEMFOLD_LIMIT && made > 4000);
+    OK(memfold_heap_stats(heap, &stats, sizeof stats));
+    CHECK(stats.spill_health == MEMFOLD_SPILL_FULL);
     OK(memfold_session_close(session));
     OK(memfold_heap_destroy(heap));
     CHECK(rmdir(full) == 0);

@@ -160,7 +160,7 @@ typedef struct memfold_options {
     const uint32_t *ahead_links;
     /* Where compressed blocks go that do not fit into limit_bytes, encrypted: a directory or a new file ("/var/tmp"), an NBD server
      * ("nbd://host/export", for which libnbd is loaded), Redis or Valkey ("redis://host"), see docs/spill.md. Threads of the heap's own write and read
-     * there. Destroy the heap, so that nothing is left on a server. Default: they go nowhere. */
+     * there, and a forked child has only what is in memory. memfold_heap_stats says how the tier is. Destroy the heap, so that nothing is left on a server. Default: they go nowhere. */
     const char *spill;
     /* The most bytes there. Default: no limit but the tier's. */
     uint64_t spill_bytes;
@@ -172,6 +172,19 @@ static inline memfold_options memfold_default_options(void) {
     options.struct_size = sizeof options;
     return options;
 }
+
+/* How the tier is that a heap spills to. */
+enum memfold_spill_health {
+    MEMFOLD_SPILL_NONE = 0,
+    /* It takes blocks. */
+    MEMFOLD_SPILL_OPEN = 1,
+    /* It has no room for now. */
+    MEMFOLD_SPILL_FULL = 2,
+    /* It does not answer, and may come back. */
+    MEMFOLD_SPILL_AWAY = 3,
+    /* It must not be used any more (Redis with a policy that evicts, an export that another run has); what it has can be read. */
+    MEMFOLD_SPILL_UNFIT = 4
+};
 
 /* What a heap holds and costs: its memory is frame_bytes, payload_bytes and table_bytes together. */
 typedef struct memfold_stats {
@@ -196,6 +209,8 @@ typedef struct memfold_stats {
     uint64_t callback_faults;
     /* Compressed blocks that are on a tier, not in memory. */
     uint64_t spilled_bytes;
+    /* How the tier is: one of memfold_spill_health. */
+    uint64_t spill_health;
 } memfold_stats;
 
 /* Makes an empty heap. `options` may be null: the defaults. */

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use memfold::heap::{Heap, Options};
+use memfold::heap::{Heap, Options, TierHealth};
 
 use crate::bound::{Seat, Shared};
 use crate::callbacks::Callbacks;
@@ -36,6 +36,7 @@ pub struct memfold_stats {
     pub sessions: u64,
     pub callback_faults: u64,
     pub spilled_bytes: u64,
+    pub spill_health: u64,
 }
 
 /// What numbers begin with: "mf". Addresses on processors of 64 bits begin with sixteen equal bits, so no memory has one of these.
@@ -191,6 +192,13 @@ pub unsafe extern "C" fn memfold_heap_stats(
             sessions: shared.sessions.load(Relaxed) as u64,
             callback_faults: shared.callbacks.as_ref().map_or(0, |callbacks| callbacks.faults()),
             spilled_bytes: found.spilled_bytes,
+            spill_health: match found.tier {
+                TierHealth::None => 0,
+                TierHealth::Open => 1,
+                TierHealth::Full => 2,
+                TierHealth::Away => 3,
+                TierHealth::Unfit => 4,
+            },
         };
         let known = size.min(size_of::<memfold_stats>());
         let to = stats.cast::<u8>();

@@ -118,7 +118,7 @@ impl memfold_options {
         }
         let target: Target = name.parse().map_err(|e| bad(format!("spill: {e}")))?;
         let terms = Terms { most: (self.spill_bytes > 0).then_some(self.spill_bytes), deadline: DEADLINE };
-        // Who wants to know whether it takes anything looks at the statistics.
+        // Who wants to know whether it takes anything looks at the statistics: a callback would come from other threads.
         let spilled = Spilled::open(&target, terms, |_| {});
         spilled.map(Some).map_err(|e| bad(format!("spill: {e}")))
     }

@@ -53,6 +53,24 @@ pub trait Tier: Send + Sync {
     fn memory_bytes(&self) -> u64;
     /// Bytes of copies that it has.
     fn spilled_bytes(&self) -> u64;
+    /// How it is.
+    fn health(&self) -> TierHealth;
+}
+
+/// How the tier is that a heap spills to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TierHealth {
+    /// There is none.
+    #[default]
+    None,
+    /// It takes blocks.
+    Open,
+    /// It has no room for now.
+    Full,
+    /// It does not answer, and may come back.
+    Away,
+    /// It must not be used any more, as it would not keep what it is given; what it has can be read.
+    Unfit,
 }
 
 /// The tier of a heap, if it has one.
@@ -194,5 +212,15 @@ impl Tier for memfold_spill::Spilled {
 
     fn spilled_bytes(&self) -> u64 {
         self.needed_bytes()
+    }
+
+    fn health(&self) -> TierHealth {
+        use memfold_spill::Health;
+        match self.health() {
+            Health::Open => TierHealth::Open,
+            Health::Full => TierHealth::Full,
+            Health::Away(_) => TierHealth::Away,
+            Health::Unfit(_) => TierHealth::Unfit,
+        }
     }
 }

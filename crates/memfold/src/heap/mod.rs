@@ -78,6 +78,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use self::background::Background;
 use self::core::{Core, Shape, locked};
+pub use away::TierHealth;
 pub use budget::{LEAST_RESIDENT, MOST_RESIDENT, MOST_SHARE, SHARE};
 pub use check::Violation;
 pub use error::{BadOption, Error};
@@ -168,6 +169,7 @@ impl Heap {
             frame_bytes: resident,
             payload_bytes: store.payload_bytes,
             spilled_bytes: core.options.away.0.as_ref().map_or(0, |tier| tier.spilled_bytes()),
+            tier: core.options.away.0.as_ref().map_or(TierHealth::None, |tier| tier.health()),
             table_bytes: other + store.overhead_bytes(),
             faults: core.counts.faults.load(Relaxed),
             peeks: core.counts.peeks.load(Relaxed),
@@ -200,6 +202,8 @@ pub struct Stats {
     pub payload_bytes: u64,
     /// Compressed blocks that are on a tier, not in memory.
     pub spilled_bytes: u64,
+    /// How the tier is.
+    pub tier: TierHealth,
     /// Everything else: tables, buffers, and what the store takes beside its payload.
     pub table_bytes: u64,
     /// Blocks that were brought back.

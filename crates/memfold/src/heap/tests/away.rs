@@ -73,6 +73,10 @@ impl Tier for Memory {
     fn spilled_bytes(&self) -> u64 {
         self.copies.lock().unwrap().values().map(|(_, _, payload)| payload.len() as u64).sum()
     }
+
+    fn health(&self) -> TierHealth {
+        TierHealth::Open
+    }
 }
 
 fn spilling(mut options: Options) -> (Options, Arc<Memory>) {
@@ -119,6 +123,7 @@ fn more_than_the_limit_is_held() {
         .collect();
     let stats = heap.stats();
     assert!(stats.memory_bytes() <= LIMIT && stats.spilled_bytes > 15 << 20, "{stats:?}");
+    assert_eq!(stats.tier, TierHealth::Open);
     let mut random = Random(3);
     for _ in 0..20_000 {
         let at = random.index(nodes.len());
