@@ -107,7 +107,7 @@ pub struct Counters {
     pub troubles: AtomicU64,
 }
 
-type Done = Box<dyn FnOnce(Result<Option<u64>, Trouble>) + Send>;
+type Done = Box<dyn FnOnce(&Result<Option<u64>, Trouble>) + Send>;
 type Told = Box<dyn Fn(&Health) + Send + Sync>;
 
 struct Put {
@@ -208,7 +208,7 @@ impl Engine {
         &self,
         batch: u64,
         bytes: Arc<Vec<u8>>,
-        done: impl FnOnce(Result<Option<u64>, Trouble>) + Send + 'static,
+        done: impl FnOnce(&Result<Option<u64>, Trouble>) + Send + 'static,
     ) {
         locked(&self.inner.queue).puts.push_back(Put { batch, bytes, done: Box::new(done) });
         self.inner.work.notify_one();
@@ -382,7 +382,8 @@ impl Inner {
     /// What waits to be written is not.
     fn refuse_all(&self) {
         let rest = std::mem::take(&mut locked(&self.queue).puts);
-        rest.into_iter().for_each(|put| (put.done)(Err(Trouble::Away("the run ends".into()))));
+        let why = Err(Trouble::Away("the run ends".into()));
+        rest.into_iter().for_each(|put| (put.done)(&why));
     }
 
     /// Deletes these and what waits for it, after which there is nothing.
@@ -436,8 +437,7 @@ impl Inner {
             let results = self.put(&puts);
             *locked(busy) = None;
             for (put, result) in puts.into_iter().zip(results) {
-                let place = |()| self.tier.place(put.batch);
-                (put.done)(result.map(place));
+                (put.done)(&result.map(|()| self.tier.place(put.batch)));
             }
             queue = locked(&self.queue);
         }
@@ -645,7 +645,7 @@ mod tests {
         fn put(&self, batch: u64) -> Result<(), Trouble> {
             let (tell, told) = mpsc::channel();
             self.engine.put(batch, Arc::new(vec![batch as u8; 100]), move |result| {
-                tell.send(result.map(drop)).unwrap()
+                tell.send(result.clone().map(drop)).unwrap()
             });
             told.recv_timeout(Duration::from_secs(10)).unwrap()
         }
