@@ -49,7 +49,6 @@ pub extern "C" fn compressor(argument: usize) -> ! {
         RUNTIME.fail("no memory is left for a compressor");
     };
     RUNTIME.stoppable.fetch_add(1, AcqRel);
-    sched::set_slice(sched::LONG_SLICE);
     let mut cpu = sys::thread_cpu_ns();
     let (allowed, mut kept_off) = (sched::allowed_cpus(), None);
     loop {

@@ -80,7 +80,7 @@ pub extern "C" fn handler(argument: usize) -> ! {
     };
     handler.cpu = cpu;
     handler.bind(cpu);
-    sched::set_slice(sched::SHORT_SLICE);
+    sched::shorten_slice();
     handler.run()
 }
 

@@ -4,9 +4,7 @@
 use crate::sys::{nr, syscall};
 
 /// The slice of threads for which others wait, ns: the least that the kernel takes.
-pub const SHORT_SLICE: u64 = 100_000;
-/// And of those that have time.
-pub const LONG_SLICE: u64 = 10_000_000;
+const SHORT_SLICE: u64 = 100_000;
 
 /// The CPU on which the calling thread runs, for now.
 pub fn cpu() -> usize {
@@ -55,16 +53,20 @@ struct SchedAttr {
     period: u64,
 }
 
-/// Asks for a slice of so many ns for the calling thread, and leaves all else as it is. A thread with a shorter slice than the one that runs runs at
-/// once when it is woken (Linux 6.12; before that nothing changes), and its share of the CPU is what it was.
-pub fn set_slice(ns: u64) {
+/// Asks for the shortest slice for the calling thread, for which others wait, and leaves all else as it is. A thread with a shorter slice than the one
+/// that runs runs at once when it is woken (Linux 6.12; before that nothing changes), and its share of the CPU is what it was.
+///
+/// Threads that have time could ask for a longer one than usual, but must not: the kernel lets a group of tasks lag behind by twice the longest slice
+/// among them, and with slices of 10 ms Linux 6.18 let such a group catch up for most of a minute in which nothing else on the machine ran, not even
+/// the kernel's own threads.
+pub fn shorten_slice() {
     let mut how = SchedAttr::default();
     let bytes = size_of::<SchedAttr>();
     // SAFETY: the kernel writes at most so many bytes.
     let got = unsafe { syscall(nr::SCHED_GETATTR, [0, &raw mut how as usize, bytes, 0, 0, 0]) };
     // Only for the usual policy it is a slice.
     if got.is_ok() && how.policy == 0 {
-        how.runtime = ns;
+        how.runtime = SHORT_SLICE;
         // SAFETY: the kernel only reads it.
         let _ = unsafe { syscall(nr::SCHED_SETATTR, [0, &raw const how as usize, 0, 0, 0, 0]) };
     }

@@ -203,7 +203,6 @@ impl Keeper {
 
     fn run(&mut self) -> ! {
         let runtime = self.runtime;
-        sched::set_slice(sched::LONG_SLICE);
         let mut cpu = 0;
         loop {
             if runtime.pause_unmarked(self.maps) {

@@ -131,7 +131,7 @@ impl Service {
             std::thread::Builder::new().stack_size(STACK).spawn(move || {
                 sys::bind_to_cpus(number, THREADS);
                 // Others wait for them.
-                sched::set_slice(sched::SHORT_SLICE);
+                sched::shorten_slice();
                 state.serve(&engine, &area.doorbells[number]);
             })
         };

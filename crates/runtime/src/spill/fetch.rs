@@ -123,7 +123,7 @@ pub extern "C" fn fetcher(argument: usize) -> ! {
         RUNTIME.fail("no memory is left for a thread that fetches");
     };
     handler.cpu = argument >> 8;
-    sched::set_slice(sched::SHORT_SLICE);
+    sched::shorten_slice();
     loop {
         if RUNTIME.quit_handlers.load(Acquire) {
             RUNTIME.handlers.fetch_sub(1, AcqRel);
