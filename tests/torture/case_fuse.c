@@ -133,6 +133,10 @@ static _Noreturn void serve_while(pid_t parent)
     step("serves files");
     /* Not when the thread that made it ends: its readers are others. */
     must(prctl(PR_SET_PDEATHSIG, 0));
+    /* A pipe that another thread had just opened: its reader would wait for the end of this process. */
+    if (device > 3)
+        must(close_range(3, (unsigned)device - 1, 0));
+    must(close_range((unsigned)device + 1, ~0U, 0));
     for (;;) {
         struct pollfd wait_for = { .fd = device, .events = POLLIN };
         if (poll(&wait_for, 1, 500) == 0 && is_forsaken(parent))
