@@ -28,7 +28,7 @@ const THREADS: usize = 64;
 /// Groups of a process at most, to Linux.
 const GROUPS: usize = 65_536;
 /// A call that changes the identity waits for the threads this long, ns.
-const PATIENCE: u64 = 1_000_000_000;
+const PATIENCE: u64 = 10_000_000_000;
 /// They are called again after this time, ns.
 const CALL_AGAIN: u64 = 2_000_000;
 
