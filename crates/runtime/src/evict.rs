@@ -128,7 +128,9 @@ impl Runtime {
 
     fn evict_to(&self, maps: Fd, pagemap: &Pagemap, range: Range) -> Taken {
         let mut order = self.order.lock();
-        if ranges::first_kept(range.start, range.start + range.bytes).is_some() {
+        let (from, to) = (range.start, range.start + range.bytes);
+        // Again, since it was chosen a while ago: meanwhile a thread may have begun there.
+        if ranges::first_kept(from, to).is_some() || self.keep_out.first_in(from, to).is_some() {
             return Taken::Busy;
         }
         if order.forking || order.was_removed_lately(range.start, self.discarding.load(SeqCst)) {

@@ -40,7 +40,6 @@ pub fn prepare(touch: fn()) {
     core::mem::forget(runtime.life.lock());
     runtime.fork_mask.store(mask, Relaxed);
     runtime.has_forked.store(true, Relaxed);
-    runtime.forked_by.store(sys::gettid(), Relaxed);
     runtime.spill.fork.store(0, Relaxed);
     if !runtime.is_paging() {
         hold_common_locks();
@@ -66,6 +65,7 @@ pub fn prepare(touch: fn()) {
     }
     // Some of it may have been taken away meanwhile, or is new.
     touch();
+    runtime.bring_kept_back();
     sys::touch_stack();
     {
         let order = &mut runtime.order.lock();
@@ -147,7 +147,6 @@ pub fn child() {
     let pid = sys::getpid();
     let parent = runtime.pid.swap(pid, Relaxed);
     runtime.claim_spilled(parent);
-    runtime.keep_out.after_fork(runtime.forked_by.load(Relaxed), sys::gettid());
     // Some for the keeper, or for this thread to bring everything back: no other thread lives that could notice.
     let more = if paging { MoreDescriptors::allow() } else { None };
     let Some(slot) = runtime.take_slot(runtime.shared(), pid) else {
@@ -200,6 +199,17 @@ fn end_in_child() {
 }
 
 impl Runtime {
+    /// Control blocks that were taken away just before they were kept: the C
+    /// library follows its lists through them in the child, before any handler.
+    fn bring_kept_back(&self) {
+        let evicted = |page| self.table.entry(page).is_some_and(|entry| entry.load() != State::Empty);
+        self.keep_out.for_each(|start, end| {
+            if (start..end).step_by(PAGE).any(evicted) {
+                self.bring_back(start, end);
+            }
+        });
+    }
+
     /// The keeper's part: while it stops for a fork, no mapping carries the
     /// mark that it is not to be inherited. Returns whether there was one.
     pub fn pause_unmarked(&self, maps: sys::Fd) -> bool {

@@ -5,29 +5,25 @@
 //! served then. That of a thread that has ended is kept too: the C library
 //! keeps its stack for the next thread, in a list that goes through the
 //! control blocks, and walks that list in a forked child before any handler.
+//! What was taken away before its range was kept is brought back before a fork.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
-use crate::sys;
+use crate::runtime::Runtime;
+use crate::sys::{self, advice};
+use crate::table::BLOCK;
 
 const RANGES: usize = 4096;
 
 struct Range {
     start: AtomicUsize,
     end: AtomicUsize,
-    /// Thread that needs the range; 0: everybody, for ever.
-    tid: AtomicU32,
     used: AtomicU32,
 }
 
 impl Range {
     const fn new() -> Self {
-        Range {
-            start: AtomicUsize::new(0),
-            end: AtomicUsize::new(0),
-            tid: AtomicU32::new(0),
-            used: AtomicU32::new(0),
-        }
+        Range { start: AtomicUsize::new(0), end: AtomicUsize::new(0), used: AtomicU32::new(0) }
     }
 }
 
@@ -49,8 +45,8 @@ impl KeepOut {
         }
     }
 
-    /// Adds a range; `tid` 0 keeps it for ever.
-    pub fn add(&self, start: usize, end: usize, tid: u32) {
+    /// Adds a range, for ever.
+    pub fn add(&self, start: usize, end: usize) {
         let (start, end) = (start & !(sys::PAGE - 1), end.next_multiple_of(sys::PAGE));
         let used = &self.ranges[..self.high.load(Acquire)];
         let known = |range: &&Range| {
@@ -58,13 +54,11 @@ impl KeepOut {
                 && range.start.load(Relaxed) == start
                 && range.end.load(Relaxed) == end
         };
-        if let Some(same) = used.iter().find(known) {
-            same.tid.store(tid, Relaxed);
+        if used.iter().any(|range| known(&range)) {
             return;
         }
         for (number, range) in self.ranges.iter().enumerate() {
             if range.used.load(Relaxed) == 0 && range.used.compare_exchange(0, 1, AcqRel, Relaxed).is_ok() {
-                range.tid.store(tid, Relaxed);
                 range.end.store(end, Relaxed);
                 range.start.store(start, Relaxed);
                 range.used.store(2, Release);
@@ -75,18 +69,18 @@ impl KeepOut {
         self.overflow.store(1, Release);
     }
 
+    /// Calls `visit` with every kept range.
+    pub fn for_each(&self, mut visit: impl FnMut(usize, usize)) {
+        for range in &self.ranges[..self.high.load(Acquire)] {
+            if range.used.load(Acquire) == 2 {
+                visit(range.start.load(Relaxed), range.end.load(Relaxed));
+            }
+        }
+    }
+
     /// Ranges that were ever kept at once.
     pub fn count(&self) -> usize {
         self.high.load(Acquire)
-    }
-
-    /// In a forked child: only the forking thread lives on, under a new id.
-    pub fn after_fork(&self, old_tid: u32, new_tid: u32) {
-        for range in &self.ranges[..self.high.load(Acquire)] {
-            if range.tid.load(Relaxed) == old_tid {
-                range.tid.store(new_tid, Relaxed);
-            }
-        }
     }
 
     /// The first kept range that begins before `end` and ends after `start`.
@@ -105,6 +99,19 @@ impl KeepOut {
             }
         }
         first
+    }
+}
+
+impl Runtime {
+    /// Makes everything resident that is evicted of a range.
+    pub fn bring_back(&self, start: usize, end: usize) {
+        self.table.for_each_block(start, end, |base, block| {
+            if block.evicted.load(Acquire) != 0 {
+                let (from, to) = (start.max(base), end.min(base + BLOCK));
+                // SAFETY: reading loses nothing. What can't be read at all stays evicted until it can.
+                let _ = unsafe { sys::madvise(from, to - from, advice::POPULATE_READ) };
+            }
+        });
     }
 }
 

@@ -1,14 +1,17 @@
 //! The preload library: how the runtime gets into a program.
 //!
 //! The dynamic loader calls [`start`] before the program's own constructors.
-//! Interposed is only what the runtime can't do without: `pthread_create`
-//! (where a thread's control block is). Everything is bound at load time.
+//! Interposed is only what the runtime can't do without: see `interpose.rs`,
+//! and `threads.rs` for where threads' control blocks are. Everything is bound
+//! at load time.
+
+mod threads;
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicUsize, Ordering::*};
+use core::sync::atomic::Ordering::*;
 
 use crate::fork;
-use crate::runtime::{RUNTIME, Start, Starts};
+use crate::runtime::RUNTIME;
 use crate::shared::{ENV_SHARED, Shared, state};
 use crate::spill::{self, area::Area};
 use crate::sys::{self, o};
@@ -54,13 +57,12 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
         Some(_) => RUNTIME.say(spill::FOREIGN_WORDS),
         None => {}
     }
-    keep_thread(pid);
+    threads::keep_thread();
     RUNTIME.sanitized.store(has_sanitizer(), Relaxed);
-    // SAFETY: looks up and registers functions that live as long as the process.
-    unsafe {
-        NEXT_CREATE.store(dlsym(NEXT, c"pthread_create".as_ptr()) as usize, Release);
-        __register_atfork(prepare, fork_parent, fork_child, core::ptr::null_mut());
-    }
+    threads::next_of(&threads::NEXT_CREATE, c"pthread_create".as_ptr());
+    threads::next_of(&threads::NEXT_C11, c"thrd_create".as_ptr());
+    // SAFETY: registers functions that live as long as the process.
+    unsafe { __register_atfork(prepare, fork_parent, fork_child, core::ptr::null_mut()) };
     if RUNTIME.start_keeper(false).is_err() {
         RUNTIME.say("can't start a thread: this process is not managed");
         RUNTIME.set_state(state::STOPPED);
@@ -81,12 +83,15 @@ fn has_sanitizer() -> bool {
 }
 
 extern "C" fn prepare() {
+    threads::hold();
     fork::prepare(touch_streams);
 }
 extern "C" fn fork_parent() {
     fork::parent();
+    threads::let_go();
 }
 extern "C" fn fork_child() {
+    threads::after_fork();
     fork::child();
 }
 
@@ -149,166 +154,6 @@ fn touch_streams() {
             stream = core::ptr::read_volatile(stream.add(CHAIN) as *const *const u8);
         }
     }
-}
-
-static NEXT_CREATE: AtomicUsize = AtomicUsize::new(0);
-static STATIC_TLS: AtomicUsize = AtomicUsize::new(0);
-
-type Create = extern "C" fn(*mut c_void, *const c_void, usize, *mut c_void) -> c_int;
-
-/// Starts a thread and remembers where its control block is.
-///
-/// # Safety
-/// As the C library's.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_create(
-    thread: *mut c_void,
-    attributes: *const c_void,
-    routine: usize,
-    argument: usize,
-) -> c_int {
-    let mut next = NEXT_CREATE.load(Acquire);
-    if next == 0 {
-        // SAFETY: looks up a function that lives as long as the process.
-        next = unsafe { dlsym(NEXT, c"pthread_create".as_ptr()) } as usize;
-        NEXT_CREATE.store(next, Release);
-    }
-    // SAFETY: the C library's function of this type.
-    let create: Create = unsafe { core::mem::transmute(next) };
-    if RUNTIME.pid.load(Relaxed) == 0 {
-        return create(thread, attributes, routine, argument as *mut c_void);
-    }
-    const AGAIN: c_int = 11;
-    let Some(cell) = take_start() else { return AGAIN };
-    // SAFETY: the cell is exclusive until the new thread gives it back.
-    unsafe { (*cell).routine = routine };
-    // SAFETY: as above.
-    unsafe { (*cell).argument = argument };
-    let result = create(thread, attributes, memfold_thread_start as *const () as usize, cell as *mut c_void);
-    if result != 0 {
-        give_start_back(cell);
-    }
-    result
-}
-
-fn take_start() -> Option<*mut Start> {
-    with_starts(|starts| {
-        if starts.0.is_null() {
-            return RUNTIME.arena.reserve(size_of::<Start>(), 16).map(|place| place as *mut Start);
-        }
-        let cell = starts.0;
-        // SAFETY: cells of the list are unused and live for ever.
-        starts.0 = unsafe { (*cell).next };
-        Some(cell)
-    })
-}
-
-fn give_start_back(cell: *mut Start) {
-    with_starts(|starts| {
-        // SAFETY: the cell came from `take_start` and is no longer used.
-        unsafe { (*cell).next = starts.0 };
-        starts.0 = cell;
-    });
-}
-
-/// A signal handler that forks or starts a thread wants the same locks: signals wait meanwhile.
-fn with_starts<T>(work: impl FnOnce(&mut Starts) -> T) -> T {
-    let mask = sys::block_signals();
-    let done = work(&mut RUNTIME.starts.lock());
-    sys::restore_signals(mask);
-    done
-}
-
-unsafe extern "C" {
-    fn memfold_thread_start(cell: *mut c_void) -> *mut c_void;
-}
-
-// The new thread begins here: notes itself, then jumps to its routine, so
-// that no frame of ours is on its stack when it is cancelled or unwound.
-#[cfg(target_arch = "x86_64")]
-core::arch::global_asm!(
-    ".globl memfold_thread_start",
-    ".hidden memfold_thread_start",
-    ".type memfold_thread_start, @function",
-    "memfold_thread_start:",
-    "sub rsp, 8",
-    "call {note}",
-    "add rsp, 8",
-    "mov rdi, rdx",
-    "jmp rax",
-    ".size memfold_thread_start, . - memfold_thread_start",
-    note = sym note_thread,
-);
-#[cfg(target_arch = "aarch64")]
-core::arch::global_asm!(
-    ".globl memfold_thread_start",
-    ".hidden memfold_thread_start",
-    "memfold_thread_start:",
-    "stp x29, x30, [sp, #-16]!",
-    "bl {note}",
-    "ldp x29, x30, [sp], #16",
-    "mov x2, x0",
-    "mov x0, x1",
-    "br x2",
-    note = sym note_thread,
-);
-
-#[repr(C)]
-struct Call {
-    routine: usize,
-    argument: usize,
-}
-
-extern "C" fn note_thread(cell: *mut Start) -> Call {
-    // SAFETY: the cell was filled by pthread_create for this thread.
-    let call = unsafe { Call { routine: (*cell).routine, argument: (*cell).argument } };
-    give_start_back(cell);
-    keep_thread(sys::gettid());
-    call
-}
-
-/// Keeps the calling thread's control block and thread-local storage resident.
-fn keep_thread(tid: u32) {
-    /// More than glibc's control block.
-    const CONTROL_BLOCK: usize = 8192;
-    let mut tls = STATIC_TLS.load(Relaxed);
-    if tls == 0 {
-        tls = static_tls_bytes();
-        STATIC_TLS.store(tls, Relaxed);
-    }
-    let base = thread_pointer();
-    RUNTIME.keep_out.add(base.saturating_sub(tls), base + CONTROL_BLOCK, tid);
-}
-
-fn static_tls_bytes() -> usize {
-    const PLENTY: usize = 64 << 10;
-    // SAFETY: looks up a function of the loader; it only writes the two numbers.
-    unsafe {
-        let found = dlsym(core::ptr::null_mut(), c"_dl_get_tls_static_info".as_ptr());
-        if found.is_null() {
-            return PLENTY;
-        }
-        let ask: extern "C" fn(*mut usize, *mut usize) = core::mem::transmute(found);
-        let (mut size, mut align) = (0, 0);
-        ask(&mut size, &mut align);
-        if size == 0 || size > 16 << 20 { PLENTY } else { size + align }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn thread_pointer() -> usize {
-    let base: usize;
-    // SAFETY: the ABI keeps the thread pointer's own value at offset 0.
-    unsafe { core::arch::asm!("mov {}, fs:0", out(reg) base, options(nostack, readonly)) };
-    base
-}
-
-#[cfg(target_arch = "aarch64")]
-fn thread_pointer() -> usize {
-    let base: usize;
-    // SAFETY: reads a register.
-    unsafe { core::arch::asm!("mrs {}, tpidr_el0", out(reg) base, options(nostack, nomem)) };
-    base
 }
 
 #[cfg(not(test))]

@@ -261,8 +261,6 @@ pub struct Runtime {
     pub starts: Lock<Starts>,
     /// Signal mask of the thread that forks.
     pub fork_mask: AtomicU64,
-    /// Thread that forks, or forked last.
-    pub forked_by: AtomicU32,
     /// Held while paging starts, and during a fork.
     pub life: Lock<()>,
     /// Set while a fork is prepared: evictor and compressors stop.
@@ -363,7 +361,6 @@ impl Runtime {
             handlers: AtomicU32::new(0),
             starts: Lock::new(Starts(core::ptr::null_mut())),
             fork_mask: AtomicU64::new(0),
-            forked_by: AtomicU32::new(0),
             life: Lock::new(()),
             pause: AtomicU32::new(0),
             paused: AtomicU32::new(0),

@@ -17,7 +17,6 @@ use super::next::{Next, is_managed, is_paging, keeping_errno};
 use super::ranges::{self, PROGRAM_DONTFORK, PROGRAM_WIPED};
 use crate::runtime::RUNTIME;
 use crate::sys::{self, PAGE, advice};
-use crate::table::BLOCK;
 
 const WIPEONFORK: usize = 18;
 const KEEPONFORK: usize = 19;
@@ -76,24 +75,13 @@ fn note(start: usize, end: usize, advice: usize) {
             PROGRAM_WIPED.add(start, end);
             if is_paging() {
                 desk::let_evictions_end();
-                bring_back(start, end);
+                RUNTIME.bring_back(start, end);
             }
         }
         KEEPONFORK => PROGRAM_WIPED.remove(start, end),
         advice::DOFORK => PROGRAM_DONTFORK.remove(start, end),
         _ => {}
     }
-}
-
-/// Makes everything resident that is evicted of a range.
-pub fn bring_back(start: usize, end: usize) {
-    RUNTIME.table.for_each_block(start, end, |base, block| {
-        if block.evicted.load(Acquire) != 0 {
-            let (from, to) = (start.max(base), end.min(base + BLOCK));
-            // SAFETY: reading loses nothing. What can't be read at all stays evicted until it can.
-            let _ = unsafe { sys::madvise(from, to - from, advice::POPULATE_READ) };
-        }
-    });
 }
 
 /// As the C library's. Another mapping at the same place has nothing of what

@@ -64,7 +64,7 @@ pub fn note(start: usize, bytes: usize) {
     PROGRAM_LOCKED.add(from, to);
     if is_paging() {
         desk::let_evictions_end();
-        super::advice::bring_back(from, to);
+        RUNTIME.bring_back(from, to);
     }
 }
 

@@ -12,7 +12,6 @@
 
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-use super::advice;
 use super::desk;
 use super::leaving;
 use super::next::{Next, errno, is_managed, is_paging, keeping_errno, result, set_errno};
@@ -118,7 +117,7 @@ impl Move {
         keeping_errno(|| {
             ranges::MOVING.add(self.old, end);
             desk::let_evictions_end();
-            advice::bring_back(self.old, end);
+            RUNTIME.bring_back(self.old, end);
         });
         true
     }

@@ -1,0 +1,300 @@
+//! Interposed functions that start threads, so that control blocks are known.
+//!
+//! The C library keeps its threads' stacks, and those of threads that have
+//! ended, in lists that go through the control blocks. In a forked child it
+//! walks and changes those lists before any handler, when what is evicted
+//! would read as zeros. So control blocks are never evicted, from the moment
+//! in which their thread begins. Before that they are in the lists already:
+//! a fork waits for threads that are being started, and those that come later
+//! wait for the fork.
+
+use core::ffi::{c_char, c_int, c_void};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+
+use super::{NEXT, dlsym};
+use crate::runtime::{RUNTIME, Start, Starts};
+use crate::sys;
+
+unsafe extern "C" {
+    fn pthread_self() -> usize;
+}
+
+/// Threads that are being started: they are in the lists, and not yet kept.
+static STARTING: AtomicU32 = AtomicU32::new(0);
+/// Forks that are under way: nobody starts a thread meanwhile.
+static FORKING: AtomicU32 = AtomicU32::new(0);
+
+/// How long a fork waits for threads that are being started, ns. Who starts
+/// one may itself wait, inside the C library, for a lock that a handler of the
+/// program has taken before this fork; then it is not yet in the lists.
+const FORK_WAITS: u64 = 200_000_000;
+/// How long starting a thread waits for forks, ns.
+const START_WAITS: u64 = 1_000_000_000;
+
+/// Before a fork: waits until every thread that is being started is known.
+pub fn hold() {
+    FORKING.fetch_add(1, SeqCst);
+    let until = sys::now_ns() + FORK_WAITS;
+    loop {
+        let starting = STARTING.load(SeqCst);
+        if starting == 0 {
+            return;
+        }
+        let now = sys::now_ns();
+        if now >= until {
+            // It may also have been lost, in a child of a fork that nobody knew of.
+            STARTING.store(0, SeqCst);
+            return;
+        }
+        let _ = sys::futex_wait(&STARTING, starting, Some(until - now), false);
+    }
+}
+
+/// After a fork, in the parent.
+pub fn let_go() {
+    if count_down(&FORKING) == 0 {
+        sys::futex_wake(&FORKING, sys::ALL, false);
+    }
+}
+
+/// After a fork, in the child: the other threads do not exist.
+pub fn after_fork() {
+    STARTING.store(0, SeqCst);
+    FORKING.store(0, SeqCst);
+}
+
+fn begin_start() {
+    let until = sys::now_ns() + START_WAITS;
+    loop {
+        // In this order: a fork that is not seen here sees this start.
+        STARTING.fetch_add(1, SeqCst);
+        let forking = FORKING.load(SeqCst);
+        let now = if forking == 0 { until } else { sys::now_ns() };
+        if now >= until {
+            return;
+        }
+        end_start();
+        let _ = sys::futex_wait(&FORKING, forking, Some(until - now), false);
+    }
+}
+
+fn end_start() {
+    count_down(&STARTING);
+    if FORKING.load(SeqCst) != 0 {
+        sys::futex_wake(&STARTING, sys::ALL, false);
+    }
+}
+
+/// One less, unless a fork has begun to count anew. Returns what is left.
+fn count_down(count: &AtomicU32) -> u32 {
+    count.fetch_update(SeqCst, SeqCst, |now| now.checked_sub(1)).map_or(0, |before| before - 1)
+}
+
+pub static NEXT_CREATE: AtomicUsize = AtomicUsize::new(0);
+pub static NEXT_C11: AtomicUsize = AtomicUsize::new(0);
+static STATIC_TLS: AtomicUsize = AtomicUsize::new(0);
+
+type Create = extern "C" fn(*mut usize, *const c_void, usize, *mut c_void) -> c_int;
+type CreateC11 = extern "C" fn(*mut usize, usize, *mut c_void) -> c_int;
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_create(
+    thread: *mut usize,
+    attributes: *const c_void,
+    routine: usize,
+    argument: usize,
+) -> c_int {
+    const AGAIN: c_int = 11;
+    let next = next_of(&NEXT_CREATE, c"pthread_create".as_ptr());
+    // SAFETY: the C library's function of this type.
+    let create: Create = unsafe { core::mem::transmute(next) };
+    start(thread, routine, argument, AGAIN, |routine, argument| create(thread, attributes, routine, argument))
+}
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thrd_create(thread: *mut usize, routine: usize, argument: usize) -> c_int {
+    const NO_MEMORY: c_int = 3;
+    let next = next_of(&NEXT_C11, c"thrd_create".as_ptr());
+    // SAFETY: the C library's function of this type.
+    let create: CreateC11 = unsafe { core::mem::transmute(next) };
+    start(thread, routine, argument, NO_MEMORY, |routine, argument| create(thread, routine, argument))
+}
+
+/// The address of the C library's function, looked up once.
+pub fn next_of(known: &AtomicUsize, name: *const c_char) -> usize {
+    let mut next = known.load(Acquire);
+    if next == 0 {
+        // SAFETY: looks up a function that lives as long as the process.
+        next = unsafe { dlsym(NEXT, name) } as usize;
+        known.store(next, Release);
+    }
+    next
+}
+
+/// Starts a thread and keeps its control block. Both do that, it and the thread:
+/// it may end before this one goes on, or begin long after. `full` is the
+/// answer if there is no memory to remember the routine in.
+fn start(
+    thread: *mut usize,
+    routine: usize,
+    argument: usize,
+    full: c_int,
+    create: impl FnOnce(usize, *mut c_void) -> c_int,
+) -> c_int {
+    if RUNTIME.pid.load(Relaxed) == 0 {
+        return create(routine, argument as *mut c_void);
+    }
+    begin_start();
+    let Some(cell) = take_start() else {
+        end_start();
+        return full;
+    };
+    // SAFETY: the cell is exclusive until the new thread gives it back.
+    unsafe { (*cell).routine = routine };
+    // SAFETY: as above.
+    unsafe { (*cell).argument = argument };
+    let result = create(memfold_thread_start as *const () as usize, cell as *mut c_void);
+    if result == 0 {
+        // SAFETY: the C library has written the new thread's name there.
+        let name = unsafe { *thread };
+        // SAFETY: asks for the caller's own name.
+        let to_pointer = thread_pointer().wrapping_sub(unsafe { pthread_self() });
+        keep(name.wrapping_add(to_pointer));
+    } else {
+        give_start_back(cell);
+    }
+    end_start();
+    result
+}
+
+fn take_start() -> Option<*mut Start> {
+    with_starts(|starts| {
+        if starts.0.is_null() {
+            return RUNTIME.arena.reserve(size_of::<Start>(), 16).map(|place| place as *mut Start);
+        }
+        let cell = starts.0;
+        // SAFETY: cells of the list are unused and live for ever.
+        starts.0 = unsafe { (*cell).next };
+        Some(cell)
+    })
+}
+
+fn give_start_back(cell: *mut Start) {
+    with_starts(|starts| {
+        // SAFETY: the cell came from `take_start` and is no longer used.
+        unsafe { (*cell).next = starts.0 };
+        starts.0 = cell;
+    });
+}
+
+/// A signal handler that forks or starts a thread wants the same locks: signals wait meanwhile.
+fn with_starts<T>(work: impl FnOnce(&mut Starts) -> T) -> T {
+    let mask = sys::block_signals();
+    let done = work(&mut RUNTIME.starts.lock());
+    sys::restore_signals(mask);
+    done
+}
+
+unsafe extern "C" {
+    fn memfold_thread_start(cell: *mut c_void) -> *mut c_void;
+}
+
+// The new thread begins here: notes itself, then jumps to its routine, so
+// that no frame of ours is on its stack when it is cancelled or unwound.
+#[cfg(target_arch = "x86_64")]
+core::arch::global_asm!(
+    ".globl memfold_thread_start",
+    ".hidden memfold_thread_start",
+    ".type memfold_thread_start, @function",
+    "memfold_thread_start:",
+    "sub rsp, 8",
+    "call {note}",
+    "add rsp, 8",
+    "mov rdi, rdx",
+    "jmp rax",
+    ".size memfold_thread_start, . - memfold_thread_start",
+    note = sym note_thread,
+);
+#[cfg(target_arch = "aarch64")]
+core::arch::global_asm!(
+    ".globl memfold_thread_start",
+    ".hidden memfold_thread_start",
+    "memfold_thread_start:",
+    "stp x29, x30, [sp, #-16]!",
+    "bl {note}",
+    "ldp x29, x30, [sp], #16",
+    "mov x2, x0",
+    "mov x0, x1",
+    "br x2",
+    note = sym note_thread,
+);
+
+#[repr(C)]
+struct Call {
+    routine: usize,
+    argument: usize,
+}
+
+extern "C" fn note_thread(cell: *mut Start) -> Call {
+    // SAFETY: the cell was filled by pthread_create for this thread.
+    let call = unsafe { Call { routine: (*cell).routine, argument: (*cell).argument } };
+    give_start_back(cell);
+    keep_thread();
+    call
+}
+
+/// Keeps the calling thread's control block and thread-local storage resident.
+pub fn keep_thread() {
+    keep(thread_pointer());
+}
+
+/// The same for the thread with this thread pointer.
+fn keep(pointer: usize) {
+    /// More than glibc's control block.
+    const CONTROL_BLOCK: usize = 8192;
+    let mut tls = STATIC_TLS.load(Relaxed);
+    if tls == 0 {
+        tls = static_tls_bytes();
+        STATIC_TLS.store(tls, Relaxed);
+    }
+    RUNTIME.keep_out.add(pointer.saturating_sub(tls), pointer + CONTROL_BLOCK);
+}
+
+fn static_tls_bytes() -> usize {
+    const PLENTY: usize = 64 << 10;
+    // SAFETY: looks up a function of the loader; it only writes the two numbers.
+    unsafe {
+        let found = dlsym(core::ptr::null_mut(), c"_dl_get_tls_static_info".as_ptr());
+        if found.is_null() {
+            return PLENTY;
+        }
+        let ask: extern "C" fn(*mut usize, *mut usize) = core::mem::transmute(found);
+        let (mut size, mut align) = (0, 0);
+        ask(&mut size, &mut align);
+        if size == 0 || size > 16 << 20 { PLENTY } else { size + align }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn thread_pointer() -> usize {
+    let base: usize;
+    // SAFETY: the ABI keeps the thread pointer's own value at offset 0.
+    unsafe { core::arch::asm!("mov {}, fs:0", out(reg) base, options(nostack, readonly)) };
+    base
+}
+
+#[cfg(target_arch = "aarch64")]
+fn thread_pointer() -> usize {
+    let base: usize;
+    // SAFETY: reads a register.
+    unsafe { core::arch::asm!("mrs {}, tpidr_el0", out(reg) base, options(nostack, nomem)) };
+    base
+}
