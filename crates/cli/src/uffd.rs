@@ -257,9 +257,11 @@ fn register(uffd: &OwnedFd, start: u64) -> nix::Result<()> {
 fn take_away(start: u64) -> nix::Result<u64> {
     let how = libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP;
     let bytes = 2 * PAGE as usize;
+    // The kernel looks at it with this flag, whether it was given or not.
+    let anywhere = std::ptr::null_mut::<libc::c_void>();
     // SAFETY: the range is the mapping of `two_pages`, to which no reference exists; its pages go to a
     // fresh mapping.
-    let aside = unsafe { libc::mremap(start as *mut _, bytes, bytes, how) };
+    let aside = unsafe { libc::mremap(start as *mut _, bytes, bytes, how, anywhere) };
     if aside == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(aside as u64) }
 }
 

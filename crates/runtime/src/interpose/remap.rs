@@ -39,8 +39,7 @@ pub static ALL: [&Next; 1] = [&MREMAP];
 /// As the C library's.
 ///
 /// # Safety
-/// As the C library's. The fifth argument is always passed on: the kernel
-/// looks at it for some flags, whether it was given or not.
+/// As the C library's. Only with `MREMAP_FIXED` is there a fifth argument.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
     old: usize,
@@ -50,6 +49,8 @@ pub unsafe extern "C" fn mremap(
     new: usize,
 ) -> usize {
     let flags = flags as u32 as usize;
+    // What else is in its register the kernel looks at all the same, with `MREMAP_DONTUNMAP`, and may refuse.
+    let new = if flags & FIXED != 0 { new } else { 0 };
     // SAFETY: passed on to the caller.
     let now = || unsafe { MREMAP.call([old, old_bytes, bytes, flags, new]) } as usize;
     if !is_managed() {
