@@ -68,9 +68,10 @@ fn a_process_is_sampled_and_gets_a_limit() {
     let number = |name: &str| found[name].as_f64().unwrap();
     assert!((48e6..120e6).contains(&number("bytes")), "{found:#}");
     assert_eq!(found["kind"], "process");
-    // A third does not compress, the rest does by far: all of it to somewhat more than a third.
+    // A third does not compress, the rest does by far, and so does what the interpreter has: 2.03, give or take the
+    // choice of a few thousand pages.
     let ratio = found["ratios"][0]["ratio"].as_f64().unwrap();
-    assert!((2.0..3.5).contains(&ratio), "{ratio}");
+    assert!((1.8..3.5).contains(&ratio), "{ratio}");
     let used = found["working_set"]["points"].as_array().unwrap().last().unwrap()[1].as_f64().unwrap();
     assert!((4e6..25e6).contains(&used), "{used}");
     let limit = found["recommended"]["limit_bytes"].as_f64().unwrap();
