@@ -71,6 +71,19 @@ fn the_users_own_preload_library_stays() {
     assert_eq!(finish(command).out, "mine\nmine\n");
 }
 
+/// The kernel looks at the place of the fifth argument with `MREMAP_DONTUNMAP` too, where who calls with four has left anything.
+#[test]
+fn mremap_without_a_fifth_argument() {
+    let here = tempfile::tempdir().unwrap();
+    let source = "#define _GNU_SOURCE\n#include <sys/mman.h>\n#include <string.h>\n\
+        int main(void){char*at=mmap(0,8192,3,34,-1,0);memset(at,7,8192);\
+        char*to=mremap(at,8192,8192,MREMAP_MAYMOVE|MREMAP_DONTUNMAP,at+1);\
+        return to==MAP_FAILED||to[0]!=7||to[8191]!=7||at[0]!=0;}\n";
+    let Some(program) = compile(here.path(), "moves", source, &[]) else { return };
+    let said = finish(run(&[program.to_str().unwrap()]));
+    assert_eq!(said.status, 0, "{}", said.err);
+}
+
 #[test]
 fn a_run_inside_of_a_run() {
     let said = finish(run(&[MEMFOLD, "run", "--limit", "512M", "--", "sh", "-c", "echo inner; exit 9"]));
