@@ -34,6 +34,7 @@ pub fn prepare(touch: fn()) {
     // What it needs now may have been spilled, to a tier that does not answer: this is no time yet to keep others from their work.
     if runtime.is_paging() {
         touch();
+        runtime.bring_kept_back();
     }
     // A handler that forks while this one is under way would wait for it for ever.
     let mask = sys::block_signals();

@@ -15,19 +15,16 @@ use super::{NEXT, dlsym};
 use crate::runtime::{RUNTIME, Start, Starts};
 use crate::sys;
 
-unsafe extern "C" {
-    fn pthread_self() -> usize;
-}
-
 /// Threads that are being started: they are in the lists, and not yet kept.
 static STARTING: AtomicU32 = AtomicU32::new(0);
 /// Forks that are under way: nobody starts a thread meanwhile.
 static FORKING: AtomicU32 = AtomicU32::new(0);
 
-/// How long a fork waits for threads that are being started, ns. Who starts
-/// one may itself wait, inside the C library, for a lock that a handler of the
-/// program has taken before this fork; then it is not yet in the lists.
-const FORK_WAITS: u64 = 200_000_000;
+/// How long a fork waits for threads that are being started, ns: they only have
+/// to get a CPU. But who starts one may itself wait, inside the C library, for a
+/// lock that a handler of the program has taken before this fork. Then the new
+/// one is not in the lists yet, and nothing is lost by going on.
+const FORK_WAITS: u64 = 1_000_000_000;
 /// How long starting a thread waits for forks, ns.
 const START_WAITS: u64 = 1_000_000_000;
 
@@ -94,8 +91,8 @@ pub static NEXT_CREATE: AtomicUsize = AtomicUsize::new(0);
 pub static NEXT_C11: AtomicUsize = AtomicUsize::new(0);
 static STATIC_TLS: AtomicUsize = AtomicUsize::new(0);
 
-type Create = extern "C" fn(*mut usize, *const c_void, usize, *mut c_void) -> c_int;
-type CreateC11 = extern "C" fn(*mut usize, usize, *mut c_void) -> c_int;
+type Create = extern "C" fn(*mut c_void, *const c_void, usize, *mut c_void) -> c_int;
+type CreateC11 = extern "C" fn(*mut c_void, usize, *mut c_void) -> c_int;
 
 /// As the C library's.
 ///
@@ -103,7 +100,7 @@ type CreateC11 = extern "C" fn(*mut usize, usize, *mut c_void) -> c_int;
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(
-    thread: *mut usize,
+    thread: *mut c_void,
     attributes: *const c_void,
     routine: usize,
     argument: usize,
@@ -112,7 +109,7 @@ pub unsafe extern "C" fn pthread_create(
     let next = next_of(&NEXT_CREATE, c"pthread_create".as_ptr());
     // SAFETY: the C library's function of this type.
     let create: Create = unsafe { core::mem::transmute(next) };
-    start(thread, routine, argument, AGAIN, |routine, argument| create(thread, attributes, routine, argument))
+    start(routine, argument, AGAIN, |routine, argument| create(thread, attributes, routine, argument))
 }
 
 /// As the C library's.
@@ -120,12 +117,12 @@ pub unsafe extern "C" fn pthread_create(
 /// # Safety
 /// As the C library's.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn thrd_create(thread: *mut usize, routine: usize, argument: usize) -> c_int {
+pub unsafe extern "C" fn thrd_create(thread: *mut c_void, routine: usize, argument: usize) -> c_int {
     const NO_MEMORY: c_int = 3;
     let next = next_of(&NEXT_C11, c"thrd_create".as_ptr());
     // SAFETY: the C library's function of this type.
     let create: CreateC11 = unsafe { core::mem::transmute(next) };
-    start(thread, routine, argument, NO_MEMORY, |routine, argument| create(thread, routine, argument))
+    start(routine, argument, NO_MEMORY, |routine, argument| create(thread, routine, argument))
 }
 
 /// The address of the C library's function, looked up once.
@@ -139,11 +136,11 @@ pub fn next_of(known: &AtomicUsize, name: *const c_char) -> usize {
     next
 }
 
-/// Starts a thread and keeps its control block. Both do that, it and the thread:
-/// it may end before this one goes on, or begin long after. `full` is the
-/// answer if there is no memory to remember the routine in.
+/// Starts a thread that keeps its control block before it goes on to its routine.
+/// Not this thread does it: where it was told the new one's name may be gone,
+/// because the new one may have run by now. `full` is the answer if there is no
+/// memory to remember the routine in.
 fn start(
-    thread: *mut usize,
     routine: usize,
     argument: usize,
     full: c_int,
@@ -162,16 +159,10 @@ fn start(
     // SAFETY: as above.
     unsafe { (*cell).argument = argument };
     let result = create(memfold_thread_start as *const () as usize, cell as *mut c_void);
-    if result == 0 {
-        // SAFETY: the C library has written the new thread's name there.
-        let name = unsafe { *thread };
-        // SAFETY: asks for the caller's own name.
-        let to_pointer = thread_pointer().wrapping_sub(unsafe { pthread_self() });
-        keep(name.wrapping_add(to_pointer));
-    } else {
+    if result != 0 {
         give_start_back(cell);
+        end_start();
     }
-    end_start();
     result
 }
 
@@ -248,16 +239,12 @@ extern "C" fn note_thread(cell: *mut Start) -> Call {
     let call = unsafe { Call { routine: (*cell).routine, argument: (*cell).argument } };
     give_start_back(cell);
     keep_thread();
+    end_start();
     call
 }
 
 /// Keeps the calling thread's control block and thread-local storage resident.
 pub fn keep_thread() {
-    keep(thread_pointer());
-}
-
-/// The same for the thread with this thread pointer.
-fn keep(pointer: usize) {
     /// More than glibc's control block.
     const CONTROL_BLOCK: usize = 8192;
     let mut tls = STATIC_TLS.load(Relaxed);
@@ -265,6 +252,7 @@ fn keep(pointer: usize) {
         tls = static_tls_bytes();
         STATIC_TLS.store(tls, Relaxed);
     }
+    let pointer = thread_pointer();
     RUNTIME.keep_out.add(pointer.saturating_sub(tls), pointer + CONTROL_BLOCK);
 }
 
