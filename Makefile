@@ -102,7 +102,7 @@ test-programs: build ## all programs with larger loads
 
 lint: setup ## rustfmt, clippy with warnings denied, unsafe without a reason denied
 	cargo fmt --all --check
-	cargo clippy --quiet --workspace --all-targets --features memfold/rayon,memfold/serde,memfold/spill -- -D warnings -D clippy::undocumented_unsafe_blocks
+	cargo clippy --quiet --workspace --all-targets --features memfold/rayon,memfold/serde,memfold/spill,memfold-cli/servers,memfold-spill/servers -- -D warnings -D clippy::undocumented_unsafe_blocks
 	cargo clippy --quiet -p memfold-runtime --no-default-features --features preload -- -D warnings -D clippy::undocumented_unsafe_blocks
 
 soak: build ## the torture program and random operations on collections, for ten minutes each

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, FromRedisValue, RedisError, RedisResult};
+use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult};
 
 use self::nodes::{Link, Nodes};
 use self::runs::Runs;
@@ -196,7 +196,9 @@ impl RedisTier {
         });
         let answers = self.with_link(|link| match link {
             Link::One(connection) => commands.query::<Vec<RedisResult<()>>>(connection),
-            Link::Cluster(_) => Ok(Vec::new()),
+            Link::Cluster(_) => {
+                Err((ErrorKind::Client, "keys of a cluster do not go over one connection").into())
+            }
         });
         let answers =
             answers.map_err(|trouble| self.doubt(batches.iter().map(|(batch, _)| *batch), trouble))?;
