@@ -44,8 +44,7 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     let tier = settings.spill.as_ref().map(Spill::open).transpose()?;
     let connections = sys::descriptors().into_iter().filter(|fd| !before.contains(fd));
 
-    let begin = Instant::now();
-    let program = spawn::start(&Start {
+    let waiting = spawn::prepare(&Start {
         path: &path,
         words: &args.command,
         environment: environment(&library, &page),
@@ -54,16 +53,27 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     })?;
     let outputs = stats_file.iter().chain(&report_file).map(Output::descriptor);
     let own = [2, page.file.as_raw_fd(), signals.as_fd().as_raw_fd()];
-    let_go_of_inherited(&own.into_iter().chain(outputs).chain(connections).collect::<Vec<_>>());
+    let own = own.into_iter().chain(waiting.descriptors());
+    let_go_of_inherited(&own.chain(outputs).chain(connections).collect::<Vec<_>>());
 
     let service = match (page.area, tier, &settings.spill) {
         (Some(area), Some(tier), Some(spill)) => {
-            // The program runs already: it has its limit without.
+            // The program has its limit without.
             let cannot =
                 |e: &std::io::Error| say(&format!("nothing is spilled: no threads can be started: {e}"));
             Service::start(area, tier, spill).inspect_err(cannot).ok()
         }
         _ => None,
+    };
+    let begin = Instant::now();
+    let program = match waiting.go() {
+        Ok(program) => program,
+        Err(failure) => {
+            if let Some(service) = service {
+                service.end();
+            }
+            return Err(failure);
+        }
     };
     let wants_report = report_file.is_some();
     let supervisor =

@@ -6,7 +6,9 @@
 //! was started with.
 
 use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 
@@ -30,11 +32,42 @@ pub struct Start<'a> {
     /// Signals as memfold found them.
     pub signals: Inherited,
     /// A cgroup to enter first: its `cgroup.procs`.
-    pub cgroup: Option<std::fs::File>,
+    pub cgroup: Option<File>,
 }
 
-/// Starts the program, or says why it cannot be executed.
-pub fn start(start: &Start<'_>) -> Result<Pid, Failure> {
+/// A process that will become the program when it is told to: whoever serves the program is there before it, and still was made without
+/// threads beside the fork.
+pub struct Waiting {
+    name: String,
+    child: Pid,
+    go: File,
+    said: File,
+}
+
+impl Waiting {
+    /// What it is told and says over.
+    pub fn descriptors(&self) -> [RawFd; 2] {
+        [self.go.as_raw_fd(), self.said.as_raw_fd()]
+    }
+
+    /// Lets it begin, or says why it cannot be executed.
+    pub fn go(mut self) -> Result<Pid, Failure> {
+        // If it is gone, nothing comes back either.
+        let _ = self.go.write_all(&[1]);
+        // The pipe closes when the program starts; four bytes say that it could not.
+        let mut errno = [0; 4];
+        match self.said.read_exact(&mut errno) {
+            Ok(()) => {
+                let _ = nix::sys::wait::waitpid(self.child, None);
+                Err(cannot_execute(&self.name, Errno::from_raw(i32::from_le_bytes(errno))))
+            }
+            Err(_) => Ok(self.child),
+        }
+    }
+}
+
+/// Makes the process.
+pub fn prepare(start: &Start<'_>) -> Result<Waiting, Failure> {
     let name = start.words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     let failed = |e: Errno| Failure::new(format!("cannot start a process for '{name}': {}", e.desc()));
     // Everything that allocates happens before the fork.
@@ -42,25 +75,20 @@ pub fn start(start: &Start<'_>) -> Result<Pid, Failure> {
     let words = start.words.iter().map(|word| string(word)).collect::<Result<Vec<_>, _>>()?;
     let environment = environment(&start.environment)?;
     let shell = shell_words(&path, &words);
-    let (reader, writer) = nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(failed)?;
-    let child = match sys::fork().map_err(failed)? {
-        Fork::Parent(child) => child,
+    let pipe = || nix::unistd::pipe2(OFlag::O_CLOEXEC).map(|(from, to)| (File::from(from), File::from(to)));
+    let ((mut told, go), (said, mut says)) = (pipe().map_err(failed)?, pipe().map_err(failed)?);
+    match sys::fork().map_err(failed)? {
+        Fork::Parent(child) => Ok(Waiting { name, child, go, said }),
         Fork::Child => {
-            drop(reader);
+            drop((go, said));
+            // Nobody is there any more who could tell it.
+            if told.read_exact(&mut [0]).is_err() {
+                sys::exit_now(FAILED);
+            }
             let errno = become_program(start, &path, &words, &shell, &environment);
-            let _ = std::fs::File::from(writer).write_all(&(errno as i32).to_le_bytes());
+            let _ = says.write_all(&(errno as i32).to_le_bytes());
             sys::exit_now(FAILED)
         }
-    };
-    drop(writer);
-    // The pipe closes when the program starts; four bytes say that it could not.
-    let mut errno = [0; 4];
-    match std::fs::File::from(reader).read_exact(&mut errno) {
-        Ok(()) => {
-            let _ = nix::sys::wait::waitpid(child, None);
-            Err(cannot_execute(&name, Errno::from_raw(i32::from_le_bytes(errno))))
-        }
-        Err(_) => Ok(child),
     }
 }
 

@@ -11,10 +11,14 @@ mod started;
 mod table;
 
 use std::fs::File;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use common::{finish, run_with, stats, until};
 use table::Table;
@@ -91,6 +95,57 @@ fn file_of(table: &Table, at: &Path) -> File {
 fn has_direct(at: &Path) -> bool {
     let flags = nix::libc::O_TMPFILE | nix::libc::O_DIRECT;
     File::options().read(true).write(true).custom_flags(flags).open(at).is_ok()
+}
+
+/// Who forks or reads before somebody serves does it as if nothing were spilled: so the program waits for who serves, however late that is.
+#[test]
+fn no_program_begins_before_somebody_serves() {
+    let _alone = alone();
+    let at = directory();
+    let target = at.path().to_str().unwrap();
+    for _ in 0..10 {
+        let mut supervisor =
+            run_with(&["--quiet", "--limit", "64M", "--spill", target], &["--", "sleep", "60"])
+                .spawn()
+                .unwrap();
+        let (pid, proc) = (Pid::from_raw(supervisor.id() as i32), format!("/proc/{}", supervisor.id()));
+        let threads = || std::fs::read_dir(format!("{proc}/task")).unwrap().count();
+        let child = || std::fs::read_to_string(format!("{proc}/task/{pid}/children")).unwrap();
+        let has_tier = || {
+            let mut fds = std::fs::read_dir(format!("{proc}/fd")).unwrap();
+            fds.any(|fd| std::fs::read_link(fd.unwrap().path()).is_ok_and(|to| to.starts_with(at.path())))
+        };
+        // As soon as there is the process that the program can become, the supervisor gets no further. (Those before it try out something.)
+        while !has_tier() || child().is_empty() {
+            std::hint::spin_loop();
+        }
+        kill(pid, Signal::SIGSTOP).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        let child = format!("/proc/{}/exe", child().trim());
+        let has_begun = || std::fs::read_link(&child).is_ok_and(|exe| exe != Path::new(common::MEMFOLD));
+        assert!(!has_begun() || threads() > 4, "{} threads", threads());
+        kill(pid, Signal::SIGCONT).unwrap();
+        until("the program begins", has_begun);
+        assert!(threads() > 4, "{} threads", threads());
+        kill(pid, Signal::SIGTERM).unwrap();
+        assert!(!supervisor.wait().unwrap().success());
+    }
+}
+
+/// The tier is in use by then.
+#[test]
+fn what_can_not_be_executed_leaves_nothing() {
+    let _alone = alone();
+    let at = directory();
+    let script = at.path().join("script");
+    std::fs::write(&script, "#!/there/is/no/such/shell\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let command = run_with(
+        &["--limit", "64M", "--spill", at.path().to_str().unwrap(), "--", script.to_str().unwrap()],
+        &[""; 0],
+    );
+    finish(command).is_refusal(127, &["script"]);
+    assert_eq!(std::fs::read_dir(at.path()).unwrap().count(), 1);
 }
 
 #[test]
