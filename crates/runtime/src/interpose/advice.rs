@@ -49,6 +49,9 @@ pub unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: c_int) -> c
     // SAFETY: passed on to the caller.
     let result = unsafe { MADVISE.call([start, bytes, advice]) } as c_int;
     if advice == advice::GUARD_INSTALL && result == 0 && is_paging() {
+        // Guards that an eviction takes away unseen it makes again where they were: that must not be after the program has removed them. One
+        // that begins from here on sees them, and leaves them alone.
+        keeping_errno(desk::let_evictions_end);
         // What was just being brought back may have come after the guards, and in place of some: so once more.
         for again in [advice::DONTNEED, advice] {
             // SAFETY: nothing is there any more but guards and what they have discarded.
