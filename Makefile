@@ -83,7 +83,8 @@ test-disk: build plugin ## the RAM disk: file systems, databases, swap, nbdcopy,
 test-spill: build ## the tiers that spilled blocks go to, with real servers: nbdkit, redis-server, a cluster of three
 	@scripts/setup.sh packages nbdkit libnbd0 redis-server redis-tools
 	@nbdkit --version && redis-server --version
-	cargo test --profile tests --quiet -p memfold-spill --features servers --test servers
+# Most of these wait for servers: more of them at once.
+	cargo test --profile tests --quiet -p memfold-spill --features servers --test servers -- --test-threads 8
 	MEMFOLD_PRELOAD_LIB=$(abspath $(PRELOAD)) cargo test --profile tests --quiet -p memfold-cli --features servers --test spill
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
 	scripts/torture-spill.sh $(MEMFOLD) $(TORTURE)/torture 24

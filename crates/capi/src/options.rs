@@ -2,7 +2,6 @@
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
-use std::time::Duration;
 
 use memfold::heap::{Ahead, HeapKind, Limit, Options, PolicyKind};
 use memfold::spill::{Spilled, Target, Terms};
@@ -34,8 +33,6 @@ pub struct memfold_options {
     pub spill_bytes: u64,
 }
 
-/// A call to a tier ends within this time.
-const DEADLINE: Duration = Duration::from_secs(5);
 /// More than any version will have: what claims more is no size.
 const MOST: usize = 4096;
 
@@ -117,7 +114,7 @@ impl memfold_options {
             return Err(bad("spill and plain are both given: give one"));
         }
         let target: Target = name.parse().map_err(|e| bad(format!("spill: {e}")))?;
-        let terms = Terms { most: (self.spill_bytes > 0).then_some(self.spill_bytes), deadline: DEADLINE };
+        let terms = Terms { most: (self.spill_bytes > 0).then_some(self.spill_bytes), ..Terms::default() };
         // Who wants to know whether it takes anything looks at the statistics: a callback would come from other threads.
         let spilled = Spilled::open(&target, terms, |_| {});
         spilled.map(Some).map_err(|e| bad(format!("spill: {e}")))

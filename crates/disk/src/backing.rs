@@ -15,8 +15,6 @@ use crate::leaf::Held;
 use crate::locked;
 use crate::options::{BackingTier, BadOption};
 
-/// An answer that takes longer does not come any more.
-const DEADLINE: Duration = Duration::from_secs(5);
 /// So long somebody waits for a tier that does not answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A batch is such a part of the limit, from the least to the most bytes.
@@ -46,7 +44,7 @@ impl Backing {
             Target::File(path) if !is_device(path) => Some(size.saturating_add(size / 16)),
             _ => None,
         };
-        let terms = Terms { most: given.size.or(default), deadline: DEADLINE };
+        let terms = Terms { most: given.size.or(default), told, ..Terms::default() };
         let sealer = Sealer::for_this_run().map_err(|error| bad(format!("no key can be made: {error}")))?;
         let tier = given.target.open(&run_name(), terms).map_err(|error| bad(error.to_string()))?;
         // A server may become a daemon now, and another process.

@@ -1,14 +1,12 @@
 //! A heap that is larger than its limit, with a file behind it.
 
-use std::time::Duration;
-
 use memfold::heap::{Error, Heap, Limit, Options};
 use memfold::spill::{Spilled, Target, Terms};
 
 const MIB: u64 = 1 << 20;
 
 fn options(target: &Target, most: u64) -> Options {
-    let terms = Terms { most: Some(most), deadline: Duration::from_secs(5) };
+    let terms = Terms { most: Some(most), ..Terms::default() };
     let spilled = Spilled::open(target, terms, |_| {}).unwrap();
     Options::new().limit(Limit::Bytes(8 * MIB)).spill(spilled)
 }

@@ -11,12 +11,9 @@ use std::time::Duration;
 use memfold_spill::{Target, Terms, Tier};
 
 use crate::args::RunArgs;
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::size;
 pub use service::{Figures, Service};
-
-/// An answer of the tier that takes longer does not come any more.
-const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Checked options.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +68,7 @@ impl Spill {
     /// Opens the tier: what does not work is said before anything is started.
     pub fn open(&self) -> Result<Box<dyn Tier>, Failure> {
         let run = format!("{}-{:016x}", std::process::id(), u64::from_le_bytes(random()?));
-        let terms = Terms { most: self.most, deadline: DEADLINE };
+        let terms = Terms { most: self.most, told: say, ..Terms::default() };
         self.target.open(&run, terms).map_err(|bad| Failure::new(format!("--spill: {bad}")))
     }
 }

@@ -404,10 +404,9 @@ fn is_in_memory(file: &File) -> bool {
 mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt;
-    use std::time::Duration;
 
     fn terms(most: u64) -> Terms {
-        Terms { most: Some(most), deadline: Duration::from_secs(1) }
+        Terms { most: Some(most), ..Terms::default() }
     }
 
     fn bytes(seed: u64, len: usize) -> Vec<u8> {

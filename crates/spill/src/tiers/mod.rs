@@ -112,13 +112,21 @@ impl fmt::Display for Trouble {
 
 impl std::error::Error for Trouble {}
 
-/// How a tier is used.
+/// How a tier is used: as much as there is, five seconds for an answer and no words unless something else is said.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
     /// Bytes that it may take at most.
     pub most: Option<u64>,
     /// An answer that takes longer does not come any more.
     pub deadline: Duration,
+    /// Hears what is waited for when it is opened, if that takes long.
+    pub told: fn(&str),
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Terms { most: None, deadline: Duration::from_secs(5), told: |_| {} }
+    }
 }
 
 /// A lock that survives a thread that has ended in it.

@@ -114,18 +114,31 @@ impl NbdTier {
             is_in_doubt: AtomicBool::new(false),
             name,
         };
-        tier.claim().map_err(|why| BadTarget(format!("{}: {why}", tier.name)))?;
+        tier.claim(terms.told).map_err(|why| BadTarget(format!("{}: {why}", tier.name)))?;
         Ok(tier)
     }
 
-    /// Makes the export this run's, if it is nobody's.
-    fn claim(&self) -> Result<(), Trouble> {
+    /// Makes the export this run's, if it is nobody's. Says what it waits for.
+    fn claim(&self, told: fn(&str)) -> Result<(), Trouble> {
         let begin = Instant::now();
         let mut unit = vec![0; UNIT as usize];
         self.read(0, &mut unit)?;
         let is_anothers = locked(&self.claim).is_anothers(&unit);
         if let Some(found) = claim::found(&unit).filter(|_| is_anothers).map(str::to_owned) {
             let mut now = unit.clone();
+            match claim::has_ended(&found) {
+                Some(false) => {}
+                Some(true) => told(&format!(
+                    "{}: the last run here was killed; it is waited for what that may have sent ({} seconds)",
+                    self.name,
+                    claim::LATE.as_secs()
+                )),
+                None => told(&format!(
+                    "{}: a run on another machine, or in another container, may use it; if it does not say so within {} seconds this run takes it",
+                    self.name,
+                    claim::STALE.as_secs()
+                )),
+            }
             while begin.elapsed() < claim::STALE {
                 let has_ended = claim::has_ended(&found);
                 if has_ended == Some(false) {

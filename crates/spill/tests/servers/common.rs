@@ -12,7 +12,7 @@ use memfold_spill::{Target, Terms, Tier, Trouble};
 pub const DEADLINE: Duration = Duration::from_secs(5);
 
 pub fn terms(most: Option<u64>, deadline: Duration) -> Terms {
-    Terms { most, deadline }
+    Terms { most, deadline, ..Terms::default() }
 }
 
 pub fn open(target: &str) -> Box<dyn Tier> {

@@ -3,12 +3,13 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use super::common::*;
 use super::started::*;
-use memfold_spill::{Target, Tier, Trouble};
+use memfold_spill::{Target, Terms, Tier, Trouble};
 
 #[test]
 fn batches_come_back_and_are_trimmed() {
@@ -185,6 +186,9 @@ fn what_could_not_be_deleted_can_be_later() {
     (0..16).for_each(|batch| tier.put(batch, &bytes(batch, 256 << 10)).unwrap());
 }
 
+/// What was said while exports were opened.
+static WORDS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
 /// A server whose disk the test reads and writes beside it.
 struct Beside {
     disk: PathBuf,
@@ -211,9 +215,16 @@ impl Beside {
         File::options().write(true).open(&self.disk).unwrap().write_all_at(&unit, 0).unwrap();
     }
 
+    /// What was said since this was asked for last.
+    fn words(&self) -> Vec<String> {
+        let mut words = WORDS.lock().unwrap();
+        words.extract_if(.., |text| text.contains(&self.server.uri)).collect()
+    }
+
     fn open(&self, run: &str) -> Result<Box<dyn Tier>, String> {
         let target: Target = self.server.uri.parse().unwrap();
-        target.open(run, terms(None, DEADLINE)).map_err(|bad| bad.0)
+        let told = |text: &str| WORDS.lock().unwrap().push(text.to_owned());
+        target.open(run, Terms { told, ..terms(None, DEADLINE) }).map_err(|bad| bad.0)
     }
 }
 
@@ -267,6 +278,11 @@ fn the_claim_of_a_process_that_has_ended_is_nobodys() {
     let begin = Instant::now();
     drop(beside.open("third").unwrap());
     assert!((10..13).contains(&begin.elapsed().as_secs()), "{:?}", begin.elapsed());
+    let is_said = |words: &[&str]| {
+        let said = beside.words();
+        assert!(said.len() == 1 && words.iter().all(|word| said[0].contains(word)), "{said:?}");
+    };
+    is_said(&["was killed", "10 seconds"]);
     // Of another machine's nobody knows, and a second is no time.
     beside.set_claim("memfold spills here\nrun far\n7\nelsewhere 1 2 3\n");
     let begin = Instant::now();
@@ -280,6 +296,7 @@ fn the_claim_of_a_process_that_has_ended_is_nobodys() {
         assert!(beside.open("fourth").err().is_some_and(|why| why.contains("another run")));
         done.store(true, SeqCst);
     });
+    is_said(&["another machine", "30 seconds"]);
     assert!(begin.elapsed() < Duration::from_secs(10));
 }
 

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// A program that is killed when the test is done with it.
@@ -42,11 +43,15 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A port that nobody listens at. A server of a cluster wants another one, 10000 above it.
+/// A port that nobody listens at, and nobody else of this process is given. A server of a cluster wants another one, 10000 above it. The system
+/// gives neither to connections: those begin at 32768.
 pub fn port() -> u16 {
+    static GIVEN: AtomicU16 = AtomicU16::new(0);
+    let first = std::process::id() as u16 % 100 * 100;
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     loop {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        if port <= u16::MAX - 10_000 {
+        let port = 10_000 + first.wrapping_add(GIVEN.fetch_add(1, Relaxed)) % 10_000;
+        if is_free(port) && is_free(port + 10_000) {
             return port;
         }
     }
