@@ -85,7 +85,7 @@ test-spill: build ## the tiers that spilled blocks go to, with real servers: nbd
 	@nbdkit --version && redis-server --version
 # Most of these wait for servers: more of them at once.
 	cargo test --profile tests --quiet -p memfold-spill --features servers --test servers -- --test-threads 8
-	MEMFOLD_PRELOAD_LIB=$(abspath $(PRELOAD)) cargo test --profile tests --quiet -p memfold-cli --features servers --test spill
+	MEMFOLD_PRELOAD_LIB=$(abspath $(PRELOAD)) cargo test --profile tests --quiet -p memfold-cli --features servers --test spill -- --test-threads 3
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
 	scripts/torture-spill.sh $(MEMFOLD) $(TORTURE)/torture 24
 

@@ -9,7 +9,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use super::common::{finish, run_with, stats};
 use super::started::{Nbdkit, Redis, cluster};
 use super::table::Table;
-use super::{LIMIT, MIB, alone, check, directory, is_ended, number, on_file};
+use super::{LIMIT, MIB, alone, beside_others, check, directory, is_ended, number, on_file};
 
 /// The export is a file, so a server that is started again has it all.
 fn lasting(at: &Path) -> Nbdkit {
@@ -20,10 +20,10 @@ fn lasting(at: &Path) -> Nbdkit {
 
 #[test]
 fn an_nbd_server_that_is_killed_and_comes_back_is_waited_for() {
-    let _alone = alone();
+    let _beside = beside_others();
     let at = directory();
     let mut server = lasting(at.path());
-    let Some(mut table) = Table::start(at.path(), &server.uri, &LIMIT, "150", "64") else { return };
+    let Some(mut table) = Table::start(at.path(), &server.uri, &LIMIT, "120", "64") else { return };
     table.asked("look");
     server.kill();
     table.tell("touch 5000");
@@ -41,7 +41,7 @@ fn an_nbd_server_holds_what_does_not_fit() {
     let _alone = alone();
     let at = directory();
     let server = Nbdkit::start(at.path(), &["memory", "1G"]);
-    let Some(mut table) = Table::start(at.path(), &server.uri, &LIMIT, "150", "64") else { return };
+    let Some(mut table) = Table::start(at.path(), &server.uri, &LIMIT, "120", "64") else { return };
     table.asked("touch 5000");
     table.asked("look");
     let ended = table.end();
@@ -52,10 +52,10 @@ fn an_nbd_server_holds_what_does_not_fit() {
 /// A thread waits for a page of a server that does not answer: another one forks meanwhile.
 #[test]
 fn a_fork_waits_for_no_server() {
-    let _alone = alone();
+    let _beside = beside_others();
     let at = directory();
     let server = Nbdkit::start(at.path(), &["memory", "1G"]);
-    let Some(mut table) = Table::start(at.path(), &server.uri, &LIMIT, "150", "64") else { return };
+    let Some(mut table) = Table::start(at.path(), &server.uri, &LIMIT, "120", "64") else { return };
     table.asked("touch 100");
     server.stop_for_now(true);
     (0..2).for_each(|_| table.asked("apart"));
@@ -69,7 +69,7 @@ fn a_fork_waits_for_no_server() {
 /// They keep what was answered to them, and there would soon be nothing left for the others.
 #[test]
 fn processes_that_are_stopped_hold_up_no_other() {
-    let _alone = alone();
+    let _beside = beside_others();
     let at = directory();
     let Some(mut table) = on_file(at.path(), &["--limit", "64M", "--spill-patience", "10"], "60", "64")
     else {
@@ -87,10 +87,10 @@ fn processes_that_are_stopped_hold_up_no_other() {
 
 #[test]
 fn zeros_of_a_server_that_has_forgotten_are_no_data() {
-    let _alone = alone();
+    let _beside = beside_others();
     let at = directory();
     let mut server = Nbdkit::start(at.path(), &["memory", "1G"]);
-    let Some(mut table) = Table::start(at.path(), &server.uri, &LIMIT, "150", "64") else { return };
+    let Some(mut table) = Table::start(at.path(), &server.uri, &LIMIT, "120", "64") else { return };
     table.asked("touch 100");
     server.kill();
     server.restart();
@@ -99,11 +99,11 @@ fn zeros_of_a_server_that_has_forgotten_are_no_data() {
 
 #[test]
 fn patience_ends_with_the_process() {
-    let _alone = alone();
+    let _beside = beside_others();
     let at = directory();
     let mut server = Nbdkit::start(at.path(), &["memory", "1G"]);
     let options = ["--limit", "64M", "--spill-patience", "1"];
-    let Some(mut table) = Table::start(at.path(), &server.uri, &options, "150", "64") else { return };
+    let Some(mut table) = Table::start(at.path(), &server.uri, &options, "120", "64") else { return };
     table.asked("touch 100");
     server.kill();
     is_ended(table, "--spill-patience");
@@ -130,7 +130,7 @@ fn redis_holds_what_does_not_fit_and_no_key_is_left() {
     let _alone = alone();
     let at = directory();
     let server = Redis::start(at.path(), &[]);
-    let Some(mut table) = Table::start(at.path(), &server.url, &LIMIT, "150", "64") else { return };
+    let Some(mut table) = Table::start(at.path(), &server.url, &LIMIT, "120", "64") else { return };
     table.asked("fork 1");
     table.asked("touch 5000");
     table.asked("look");
@@ -148,7 +148,7 @@ fn a_cluster_holds_what_does_not_fit_and_no_key_is_left() {
     let _alone = alone();
     let at = directory();
     let servers = cluster(at.path());
-    let Some(mut table) = Table::start(at.path(), &servers[2].url, &LIMIT, "150", "64") else { return };
+    let Some(mut table) = Table::start(at.path(), &servers[2].url, &LIMIT, "120", "64") else { return };
     table.asked("touch 5000");
     let keys = || servers.iter().map(|server| server.cli(&["DBSIZE"]).trim().parse().unwrap());
     assert!(keys().all(|count: u32| count > 20));
@@ -162,10 +162,10 @@ fn a_cluster_holds_what_does_not_fit_and_no_key_is_left() {
 /// The run ends although what it has there can't be removed, and says where it is.
 #[test]
 fn a_server_that_is_stopped_holds_up_no_end() {
-    let _alone = alone();
+    let _beside = beside_others();
     let at = directory();
     let (redis, nbd) = (Redis::start(at.path(), &[]), Nbdkit::start(at.path(), &["memory", "1G"]));
-    let start = |target| Table::start(at.path(), target, &LIMIT, "150", "64");
+    let start = |target| Table::start(at.path(), target, &LIMIT, "120", "64");
     let (Some(on_redis), Some(on_nbd)) = (start(&redis.url), start(&nbd.uri)) else { return };
     redis.stop_for_now(true);
     nbd.stop_for_now(true);
@@ -183,10 +183,10 @@ fn a_server_that_is_stopped_holds_up_no_end() {
 
 #[test]
 fn a_redis_that_was_started_again_has_forgotten() {
-    let _alone = alone();
+    let _beside = beside_others();
     let at = directory();
     let mut server = Redis::start(at.path(), &[]);
-    let Some(mut table) = Table::start(at.path(), &server.url, &LIMIT, "150", "64") else { return };
+    let Some(mut table) = Table::start(at.path(), &server.url, &LIMIT, "120", "64") else { return };
     table.asked("touch 100");
     server.kill();
     server.restart();
@@ -204,12 +204,12 @@ fn a_redis_that_evicts_is_refused() {
 /// Words about a server wait for a terminal that nobody reads, and nothing else does.
 #[test]
 fn words_that_nobody_reads_hold_up_nobody() {
-    let _alone = alone();
+    let _beside = beside_others();
     let at = directory();
     let mut server = lasting(at.path());
     let (reader, writer) = std::io::pipe().unwrap();
     let words = writer.try_clone().unwrap();
-    let Some(mut table) = Table::start_with(at.path(), &server.uri, &LIMIT, "150", "64", words) else {
+    let Some(mut table) = Table::start_with(at.path(), &server.uri, &LIMIT, "120", "64", words) else {
         return;
     };
     // Until it takes no more, of nobody.
@@ -230,10 +230,10 @@ fn words_that_nobody_reads_hold_up_nobody() {
 /// Without the supervisor nobody can fetch anything from a server: the program is ended, and not left waiting.
 #[test]
 fn the_supervisors_end_is_noticed() {
-    let _alone = alone();
+    let _beside = beside_others();
     let at = directory();
     let server = Nbdkit::start(at.path(), &["memory", "1G"]);
-    let Some(mut table) = Table::start(at.path(), &server.uri, &LIMIT, "150", "64") else {
+    let Some(mut table) = Table::start(at.path(), &server.uri, &LIMIT, "120", "64") else {
         return;
     };
     table.asked("touch 100");
@@ -247,7 +247,7 @@ fn the_supervisors_end_is_noticed() {
 fn without_a_supervisor_nobody_is_asked() {
     let _alone = alone();
     let at = directory();
-    let Some(mut table) = on_file(at.path(), &LIMIT, "150", "64") else { return };
+    let Some(mut table) = on_file(at.path(), &LIMIT, "120", "64") else { return };
     table.child.kill().unwrap();
     std::thread::sleep(Duration::from_millis(2500));
     let begin = Instant::now();

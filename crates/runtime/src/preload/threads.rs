@@ -90,6 +90,7 @@ fn count_down(count: &AtomicU32) -> u32 {
 pub static NEXT_CREATE: AtomicUsize = AtomicUsize::new(0);
 pub static NEXT_C11: AtomicUsize = AtomicUsize::new(0);
 static STATIC_TLS: AtomicUsize = AtomicUsize::new(0);
+static CONTROL_BLOCK: AtomicUsize = AtomicUsize::new(0);
 
 type Create = extern "C" fn(*mut c_void, *const c_void, usize, *mut c_void) -> c_int;
 type CreateC11 = extern "C" fn(*mut c_void, usize, *mut c_void) -> c_int;
@@ -243,17 +244,42 @@ extern "C" fn note_thread(cell: *mut Start) -> Call {
     call
 }
 
-/// Keeps the calling thread's control block and thread-local storage resident.
+/// Keeps the calling thread's control block and thread-local storage resident, and nothing of what lies beside its stack: that may have been taken away long
+/// ago, and a fork would wait until it is back.
+///
+/// ```text
+///   x86-64    stack ─── │ thread-local storage │ control block │ end of the mapping
+///                                              └ thread pointer
+/// ```
 pub fn keep_thread() {
-    /// More than glibc's control block.
-    const CONTROL_BLOCK: usize = 8192;
-    let mut tls = STATIC_TLS.load(Relaxed);
-    if tls == 0 {
-        tls = static_tls_bytes();
-        STATIC_TLS.store(tls, Relaxed);
-    }
+    let known = |cell: &AtomicUsize, ask: fn() -> usize| match cell.load(Relaxed) {
+        0 => {
+            let bytes = ask();
+            cell.store(bytes, Relaxed);
+            bytes
+        }
+        bytes => bytes,
+    };
+    let tls = known(&STATIC_TLS, static_tls_bytes);
+    let control_block = known(&CONTROL_BLOCK, control_block_bytes);
     let pointer = thread_pointer();
-    RUNTIME.keep_out.add(pointer.saturating_sub(tls), pointer + CONTROL_BLOCK);
+    #[cfg(target_arch = "x86_64")]
+    RUNTIME.keep_out.add(pointer.saturating_sub(tls), pointer + control_block);
+    #[cfg(target_arch = "aarch64")]
+    RUNTIME.keep_out.add(pointer.saturating_sub(control_block), pointer + tls);
+}
+
+fn control_block_bytes() -> usize {
+    /// More than glibc's were so far.
+    const PLENTY: usize = 4096;
+    // SAFETY: what the C library has for debuggers: a number that never changes.
+    unsafe {
+        let found = dlsym(core::ptr::null_mut(), c"_thread_db_sizeof_pthread".as_ptr()).cast::<u32>();
+        match if found.is_null() { 0 } else { *found as usize } {
+            bytes @ 512..8192 => bytes,
+            _ => PLENTY,
+        }
+    }
 }
 
 fn static_tls_bytes() -> usize {
