@@ -57,7 +57,7 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
         Some(_) => RUNTIME.say(spill::FOREIGN_WORDS),
         None => {}
     }
-    threads::keep_thread();
+    threads::keep_thread(8192);
     RUNTIME.sanitized.store(has_sanitizer(), Relaxed);
     threads::next_of(&threads::NEXT_CREATE, c"pthread_create".as_ptr());
     threads::next_of(&threads::NEXT_C11, c"thrd_create".as_ptr());

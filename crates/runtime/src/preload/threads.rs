@@ -239,7 +239,7 @@ extern "C" fn note_thread(cell: *mut Start) -> Call {
     // SAFETY: the cell was filled by pthread_create for this thread.
     let call = unsafe { Call { routine: (*cell).routine, argument: (*cell).argument } };
     give_start_back(cell);
-    keep_thread();
+    keep_thread(0);
     end_start();
     call
 }
@@ -251,7 +251,10 @@ extern "C" fn note_thread(cell: *mut Start) -> Call {
 ///   x86-64    stack ─── │ thread-local storage │ control block │ end of the mapping
 ///                                              └ thread pointer
 /// ```
-pub fn keep_thread() {
+///
+/// Behind the control block of the first thread the loader keeps what it has made itself (its vector of thread-local storage among it, which a child may
+/// read before any handler): so many bytes `behind` stay, too.
+pub fn keep_thread(behind: usize) {
     let known = |cell: &AtomicUsize, ask: fn() -> usize| match cell.load(Relaxed) {
         0 => {
             let bytes = ask();
@@ -264,9 +267,9 @@ pub fn keep_thread() {
     let control_block = known(&CONTROL_BLOCK, control_block_bytes);
     let pointer = thread_pointer();
     #[cfg(target_arch = "x86_64")]
-    RUNTIME.keep_out.add(pointer.saturating_sub(tls), pointer + control_block);
+    RUNTIME.keep_out.add(pointer.saturating_sub(tls), pointer + control_block + behind);
     #[cfg(target_arch = "aarch64")]
-    RUNTIME.keep_out.add(pointer.saturating_sub(control_block), pointer + tls);
+    RUNTIME.keep_out.add(pointer.saturating_sub(control_block), pointer + tls + behind);
 }
 
 fn control_block_bytes() -> usize {
