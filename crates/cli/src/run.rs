@@ -35,14 +35,14 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
 
     let failed = |what: &str, e: nix::errno::Errno| Failure::new(format!("cannot {what}: {}", e.desc()));
     let page = SharedPage::new(&settings)?;
+    // That may wait for long. Who ends memfold meanwhile ends it at once: there is nothing yet that would have to be ended with it.
+    let before = sys::descriptors();
+    let tier = settings.spill.as_ref().map(Spill::open).transpose()?;
+    let connections: Vec<_> = sys::descriptors().into_iter().filter(|fd| !before.contains(fd)).collect();
     let signals = Signals::new().map_err(|e| failed("read signals", e))?;
     // Orphans of the tree become children of the supervisor, so that they stay known.
     nix::sys::prctl::set_child_subreaper(true).map_err(|e| failed("adopt orphans", e))?;
     let group = if args.cgroup { make_group() } else { None };
-
-    let before = sys::descriptors();
-    let tier = settings.spill.as_ref().map(Spill::open).transpose()?;
-    let connections = sys::descriptors().into_iter().filter(|fd| !before.contains(fd));
 
     let waiting = spawn::prepare(&Start {
         path: &path,

@@ -18,12 +18,19 @@ const RANGES: usize = 4096;
 struct Range {
     start: AtomicUsize,
     end: AtomicUsize,
+    /// The thread pointer that lies in it.
+    thread: AtomicUsize,
     used: AtomicU32,
 }
 
 impl Range {
     const fn new() -> Self {
-        Range { start: AtomicUsize::new(0), end: AtomicUsize::new(0), used: AtomicU32::new(0) }
+        Range {
+            start: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+            thread: AtomicUsize::new(0),
+            used: AtomicU32::new(0),
+        }
     }
 }
 
@@ -45,14 +52,15 @@ impl KeepOut {
         }
     }
 
-    /// Adds a range, for ever.
-    pub fn add(&self, start: usize, end: usize) {
+    /// Adds the range of a thread, for ever.
+    pub fn add(&self, start: usize, end: usize, thread: usize) {
         let (start, end) = (start & !(sys::PAGE - 1), end.next_multiple_of(sys::PAGE));
         let used = &self.ranges[..self.high.load(Acquire)];
         let known = |range: &&Range| {
             range.used.load(Acquire) == 2
                 && range.start.load(Relaxed) == start
                 && range.end.load(Relaxed) == end
+                && range.thread.load(Relaxed) == thread
         };
         if used.iter().any(|range| known(&range)) {
             return;
@@ -61,6 +69,7 @@ impl KeepOut {
             if range.used.load(Relaxed) == 0 && range.used.compare_exchange(0, 1, AcqRel, Relaxed).is_ok() {
                 range.end.store(end, Relaxed);
                 range.start.store(start, Relaxed);
+                range.thread.store(thread, Relaxed);
                 range.used.store(2, Release);
                 self.high.fetch_max(number + 1, AcqRel);
                 return;
@@ -74,6 +83,15 @@ impl KeepOut {
         for range in &self.ranges[..self.high.load(Acquire)] {
             if range.used.load(Acquire) == 2 {
                 visit(range.start.load(Relaxed), range.end.load(Relaxed));
+            }
+        }
+    }
+
+    /// Calls `visit` with the thread pointer of every thread that was ever known.
+    pub fn for_each_thread(&self, mut visit: impl FnMut(usize)) {
+        for range in &self.ranges[..self.high.load(Acquire)] {
+            if range.used.load(Acquire) == 2 {
+                visit(range.thread.load(Relaxed));
             }
         }
     }

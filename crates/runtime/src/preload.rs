@@ -84,7 +84,10 @@ fn has_sanitizer() -> bool {
 
 extern "C" fn prepare() {
     threads::hold();
-    fork::prepare(touch_streams);
+    fork::prepare(|| {
+        touch_streams();
+        threads::touch_keys();
+    });
 }
 extern "C" fn fork_parent() {
     fork::parent();

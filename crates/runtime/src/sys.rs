@@ -244,6 +244,16 @@ pub unsafe fn madvise(at: usize, bytes: usize, advice: usize) -> Result<()> {
     unsafe { syscall(nr::MADVISE, [at, bytes, advice, 0, 0, 0]) }.map(drop)
 }
 
+/// Reads this process's memory, or fails if there is none.
+pub fn read_own_memory(from: usize, into: &mut [usize]) -> Result<()> {
+    let bytes = size_of_val(into);
+    let (near, far) = ([into.as_mut_ptr() as usize, bytes], [from, bytes]);
+    let parts = (near.as_ptr() as usize, far.as_ptr() as usize);
+    // SAFETY: there is room for so many bytes; what can't be read is an error.
+    let read = unsafe { syscall(nr::PROCESS_VM_READV, [getpid() as usize, parts.0, 1, parts.1, 1, 0]) }?;
+    if read == bytes { Ok(()) } else { Err(Errno::FAULT) }
+}
+
 /// Moves the pages of `from` to `to`. With `keep_source` the mapping at
 /// `from` stays and is empty afterwards.
 ///

@@ -1,10 +1,15 @@
 //! Real servers, which are killed in the middle.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::common::{finish, run_with, stats};
 use super::started::{Nbdkit, Redis, cluster};
@@ -34,6 +39,34 @@ fn an_nbd_server_that_is_killed_and_comes_back_is_waited_for() {
     let ended = table.end();
     assert_eq!(ended.status, 0, "{}", ended.err);
     assert!(ended.err.contains("does not answer") && ended.err.contains("again"), "{}", ended.err);
+}
+
+/// It waits for half a minute whether another run claims the export, and begins nothing.
+#[test]
+fn who_waits_for_an_export_can_be_ended() {
+    let at = directory();
+    let server = lasting(at.path());
+    let mut claim = [0; 4096];
+    let text = b"memfold spills here\nrun far\n7\nelsewhere 1 2 3\n";
+    claim[..text.len()].copy_from_slice(text);
+    let export = std::fs::File::options().write(true).open(at.path().join("export")).unwrap();
+    export.write_all_at(&claim, 0).unwrap();
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let words = ["--limit", "64M", "--spill", &server.uri];
+        let mut child = run_with(&words, &["--", "echo", "begun"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let first = said.next().unwrap().unwrap();
+        assert!(first.contains("30 seconds"), "{first}");
+        kill(Pid::from_raw(child.id() as i32), signal).unwrap();
+        let begin = Instant::now();
+        let output = child.wait_with_output().unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        assert_eq!((output.status.signal(), &output.stdout[..]), (Some(signal as i32), &b""[..]));
+    }
 }
 
 #[test]

@@ -27,13 +27,11 @@ pub fn note() {
 mod nr {
     pub const OPEN: usize = 2;
     pub const VMSPLICE: usize = 278;
-    pub const PROCESS_VM_READV: usize = 310;
     pub const PROCESS_VM_WRITEV: usize = 311;
 }
 #[cfg(target_arch = "aarch64")]
 mod nr {
     pub const VMSPLICE: usize = 75;
-    pub const PROCESS_VM_READV: usize = 270;
     pub const PROCESS_VM_WRITEV: usize = 271;
 }
 
@@ -171,7 +169,7 @@ changes! {
     fcntl64 is FCNTL64 c"fcntl64";
 }
 
-static READV: Next = Next::call_of(c"process_vm_readv", nr::PROCESS_VM_READV);
+static READV: Next = Next::call_of(c"process_vm_readv", sys::nr::PROCESS_VM_READV);
 static WRITEV: Next = Next::call_of(c"process_vm_writev", nr::PROCESS_VM_WRITEV);
 static VMSPLICE: Next = Next::call_of(c"vmsplice", nr::VMSPLICE);
 

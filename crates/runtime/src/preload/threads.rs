@@ -14,6 +14,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use super::{NEXT, dlsym};
 use crate::runtime::{RUNTIME, Start, Starts};
 use crate::sys;
+use crate::table::END;
 
 /// Threads that are being started: they are in the lists, and not yet kept.
 static STARTING: AtomicU32 = AtomicU32::new(0);
@@ -267,9 +268,45 @@ pub fn keep_thread(behind: usize) {
     let control_block = known(&CONTROL_BLOCK, control_block_bytes);
     let pointer = thread_pointer();
     #[cfg(target_arch = "x86_64")]
-    RUNTIME.keep_out.add(pointer.saturating_sub(tls), pointer + control_block + behind);
+    RUNTIME.keep_out.add(pointer.saturating_sub(tls), pointer + control_block + behind, pointer);
     #[cfg(target_arch = "aarch64")]
-    RUNTIME.keep_out.add(pointer.saturating_sub(control_block), pointer + tls + behind);
+    RUNTIME.keep_out.add(pointer.saturating_sub(control_block), pointer + tls + behind, pointer);
+}
+
+/// Brings back the values of keys (`pthread_setspecific`) that do not fit into control blocks. In a child the C library writes zeros over those of all other
+/// threads, before any handler; if their page was away the child would have a page of zeros there, and nothing else of what lies in it.
+///
+/// ```text
+///   control block │ ... │ specific: 32 pointers │ ...       the first one's values lie in the control block itself
+///                             └ 32 values on the heap, 512 bytes
+/// ```
+pub fn touch_keys() {
+    const BLOCKS: usize = 32;
+    const BLOCK_BYTES: usize = 512;
+    // SAFETY: what the C library has for debuggers: bits, number and offset of the member.
+    let offset = unsafe {
+        let found = dlsym(core::ptr::null_mut(), c"_thread_db_pthread_specific".as_ptr()).cast::<u32>();
+        if found.is_null() { 0 } else { *found.add(2) as usize }
+    };
+    if !(1..8192).contains(&offset) {
+        return;
+    }
+    #[cfg(target_arch = "x86_64")]
+    let first = offset;
+    #[cfg(target_arch = "aarch64")]
+    let first = offset.wrapping_sub(control_block_bytes());
+    RUNTIME.keep_out.for_each_thread(|thread| {
+        // The thread may have ended, and its stack may be gone or be something else: then nothing is read, or pages come back that need not.
+        let mut blocks = [0; BLOCKS];
+        if sys::read_own_memory(thread.wrapping_add(first), &mut blocks).is_err() {
+            return;
+        }
+        let is_block = |block: &usize| *block != 0 && block.is_multiple_of(8) && *block < END - BLOCK_BYTES;
+        for block in blocks.into_iter().skip(1).filter(is_block) {
+            let from = block & !(sys::PAGE - 1);
+            RUNTIME.bring_back(from, (block + BLOCK_BYTES).next_multiple_of(sys::PAGE));
+        }
+    });
 }
 
 fn control_block_bytes() -> usize {

@@ -17,6 +17,7 @@ mod numbers {
     pub const PWRITE: usize = 18;
     pub const MREMAP: usize = 25;
     pub const MADVISE: usize = 28;
+    pub const PROCESS_VM_READV: usize = 310;
     pub const GETPID: usize = 39;
     pub const GETPPID: usize = 110;
     pub const CLONE: usize = 56;
@@ -76,6 +77,7 @@ mod numbers {
     pub const PWRITE: usize = 68;
     pub const MREMAP: usize = 216;
     pub const MADVISE: usize = 233;
+    pub const PROCESS_VM_READV: usize = 270;
     pub const GETPID: usize = 172;
     pub const GETPPID: usize = 173;
     pub const CLONE: usize = 220;
