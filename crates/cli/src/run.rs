@@ -34,6 +34,8 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     let report_file = args.report.as_deref().map(|path| Output::prepare(path, "--report")).transpose()?;
 
     let failed = |what: &str, e: nix::errno::Errno| Failure::new(format!("cannot {what}: {}", e.desc()));
+    // What is opened from here on must not become standard error, where words go. (The outputs are none of these three.)
+    sys::provide_standard_descriptors().map_err(|e| Failure::new(format!("/dev/null: {e}")))?;
     let page = SharedPage::new(&settings)?;
     // That may wait for long. Who ends memfold meanwhile ends it at once: there is nothing yet that would have to be ended with it.
     let before = sys::descriptors();

@@ -176,6 +176,23 @@ fn closed_descriptors_stay_closed() {
     }
 }
 
+/// Nor does anything of memfold's take their place: what it says would go there.
+#[test]
+fn words_go_nowhere_where_standard_error_is_closed() {
+    for closed in ["2>&-", "1>&- 2>&-", "0<&- 1>&- 2>&-"] {
+        for option in ["", "--spill ."] {
+            let here = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+            let program = "sh -c 'readlink /proc/$PPID/fd/2 > said'";
+            let mut command = Command::new("sh");
+            command.current_dir(&here);
+            command.args(["-c", &format!("exec {MEMFOLD} run --limit 1G {option} -- {program} {closed}")]);
+            assert_eq!(finish(command).status, 0, "{closed} {option}");
+            let said = std::fs::read_to_string(here.path().join("said")).unwrap();
+            assert_eq!(said, "/dev/null\n", "{closed} {option}");
+        }
+    }
+}
+
 /// Whoever reads the program's output sees its end when the program closes
 /// it, though the supervisor still runs.
 #[test]
