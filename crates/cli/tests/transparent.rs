@@ -84,6 +84,65 @@ fn mremap_without_a_fifth_argument() {
     assert_eq!(said.status, 0, "{}", said.err);
 }
 
+/// Memory right behind the zero-initialised data of memfold's library, or of the C library, would be one mapping with it, and these can't be served.
+#[test]
+fn memory_beside_the_data_of_libraries_takes_nothing_of_it_away() {
+    let here = tempfile::tempdir().unwrap();
+    let source = r#"
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+enum { FILLER = 96 << 20 };
+/* Fills the hole behind the last mapping of a library, which is what follows its file's. Returns how large both are together. */
+static size_t fill(const char *library) {
+    char line[512];
+    size_t from, to, start = 0, end = 0, next = 0;
+    int is_in = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (next == 0 && fgets(line, sizeof line, maps)) {
+        sscanf(line, "%zx-%zx", &from, &to);
+        if (strstr(line, library) != NULL) is_in = 1, start = to;
+        else if (is_in && end == 0 && from == start) end = to;
+        else if (is_in) next = from;
+    }
+    fclose(maps);
+    if (end == 0 || next <= end) return 0;
+    size_t bytes = next - end < 4 << 20 ? next - end : 4 << 20;
+    char *hole = mmap((void *)end, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (hole != (void *)end) return 0;
+    memset(hole, 1, bytes);
+    return end + bytes - start;
+}
+int main(int argc, char **argv) {
+    /* Where the loader puts them is left to chance. */
+    int tries = argc > 1 ? atoi(argv[1]) : 0;
+    size_t beside = fill("libmemfold_preload"), libc = fill("libc.so.6");
+    if (beside < 1 << 20 && libc < 1 << 20 && tries < 40) {
+        char next[20];
+        snprintf(next, sizeof next, "%d", tries + 1);
+        execl("/proc/self/exe", argv[0], next, (char *)NULL);
+    }
+    unsigned char *filler = malloc(FILLER);
+    for (int round = 0; round < 4; round++)
+        for (int at = 0; at < FILLER; at += 64) filler[at] = at >> 12;
+    for (int at = 0; at < FILLER; at += 64)
+        if (filler[at] != (unsigned char)(at >> 12)) return 1;
+    printf("%d\n", beside >= 1 << 20 || libc >= 1 << 20);
+    return 0;
+}
+"#;
+    let Some(program) = compile(here.path(), "beside", source, &[]) else { return };
+    let said =
+        finish(run_with(&["-q", "--limit", "16M", "--"], &["timeout", "60", program.to_str().unwrap()]));
+    assert_eq!(said.status, 0, "{}", said.err);
+    if said.out != "1\n" {
+        eprintln!("nothing tested: no hole behind a library was large enough");
+    }
+}
+
 /// The C library writes zeros over what other threads keep under more than 32 keys, in a forked child, before anybody could bring their pages back: the rest of these stays.
 #[test]
 fn what_lies_beside_the_values_of_many_keys_is_there_after_a_fork() {

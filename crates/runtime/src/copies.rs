@@ -29,7 +29,7 @@ impl Runtime {
         let end = start + bytes;
         // Never the runtime's own: nobody could serve it. A piece of it may have come since the mapping was listed.
         self.arena.wait_while_growing();
-        if self.arena.overlaps(start, end) {
+        if self.arena.overlaps(start, end) || self.statics.overlaps(start, end) {
             return Err(Errno::BUSY);
         }
         if self.protects() {

@@ -58,6 +58,11 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
         None => {}
     }
     threads::keep_thread(8192);
+    let of_library = [c"fork", c"pthread_create", c"_dl_get_tls_static_info"].map(|name| {
+        // SAFETY: looks a name up.
+        unsafe { dlsym(NEXT, name.as_ptr()) as usize }
+    });
+    RUNTIME.statics.find(&[&raw const RUNTIME as usize, of_library[0], of_library[1], of_library[2]]);
     RUNTIME.sanitized.store(has_sanitizer(), Relaxed);
     threads::next_of(&threads::NEXT_CREATE, c"pthread_create".as_ptr());
     threads::next_of(&threads::NEXT_C11, c"thrd_create".as_ptr());

@@ -18,6 +18,7 @@ use crate::shared::{Shared, Slot, state};
 use crate::spill::Spill;
 use crate::stall::Stall;
 use crate::standby::Standby;
+use crate::statics::Statics;
 use crate::sys::{self, Fd, PAGE, advice};
 use crate::table::{State, Table};
 use crate::thread::Place;
@@ -125,6 +126,8 @@ pub struct Runtime {
     pub spill: Spill,
     /// Addresses that are never taken away.
     pub keep_out: KeepOut,
+    /// Data that is neither taken away nor served.
+    pub statics: Statics,
     store: AtomicPtr<Tiered<StoreMemory>>,
     shared: AtomicPtr<Shared>,
     slot: AtomicPtr<Slot>,
@@ -291,6 +294,7 @@ impl Runtime {
             standby: Standby::new(),
             spill: Spill::new(),
             keep_out: KeepOut::new(),
+            statics: Statics::new(),
             store: AtomicPtr::new(core::ptr::null_mut()),
             shared: AtomicPtr::new(core::ptr::null_mut()),
             slot: AtomicPtr::new(core::ptr::null_mut()),

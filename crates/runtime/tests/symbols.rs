@@ -64,8 +64,9 @@ const DEFINED: &[&str] = &[
 ];
 
 /// Must be there: binding functions, knowing of forks, the streams that the C
-/// library touches in a forked child, and `errno` for what is interposed.
-const NEEDED: &[&str] = &["_IO_list_all", "__errno_location", "__register_atfork", "dlsym"];
+/// library touches in a forked child, where libraries lie, and `errno` for what is interposed.
+const NEEDED: &[&str] =
+    &["_IO_list_all", "__errno_location", "__register_atfork", "dl_iterate_phdr", "dlsym"];
 
 /// May be there: what compilers call, the hooks of the linker's start files,
 /// and the allocator that zstd refers to for contexts of its own making; the

@@ -21,7 +21,6 @@ use super::{CANDIDATES, Keeper};
 use crate::evict::Taken;
 use crate::interpose::{desk, ranges};
 use crate::maps;
-use crate::runtime::Runtime;
 use crate::sched;
 use crate::sys::{self, PAGE, o};
 use crate::table::{BLOCK, Block};
@@ -52,8 +51,6 @@ impl Keeper {
         let mut buffer = [0u8; 16 << 10];
         let (candidates, mut count) = (&mut *self.candidates, 0);
         let mut file_end = 0;
-        // The library's own data, however large it is: handlers can't bring it back.
-        let statics = runtime as *const Runtime as usize;
         let listed = maps::for_each(self.maps, &mut buffer, |mapping| {
             let (start, end) = (mapping.start, mapping.end);
             // What follows a file's data is its zero-initialised data. That of the C library is used in a
@@ -70,7 +67,7 @@ impl Keeper {
             }
             let own = runtime.arena.overlaps(start, end)
                 || runtime.standby.overlaps(start, end)
-                || (start..end).contains(&statics);
+                || runtime.statics.overlaps(start, end);
             if mapping.is_private_anonymous() && !own && count < CANDIDATES && end <= crate::table::END {
                 candidates[count] = (start, end);
                 count += 1;
