@@ -2,13 +2,13 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, Signal, kill};
 use nix::unistd::Pid;
 
 use super::common::{finish, run_with, stats};
@@ -53,11 +53,17 @@ fn who_waits_for_an_export_can_be_ended() {
     export.write_all_at(&claim, 0).unwrap();
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let words = ["--limit", "64M", "--spill", &server.uri];
-        let mut child = run_with(&words, &["--", "echo", "begun"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = run_with(&words, &["--", "echo", "begun"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        // Shells start what goes on in the background with SIGINT ignored.
+        let default = move || {
+            // SAFETY: sets no handler.
+            unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl) }?;
+            Ok(())
+        };
+        // SAFETY: that is one system call.
+        unsafe { command.pre_exec(default) };
+        let mut child = command.spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
         let first = said.next().unwrap().unwrap();
         assert!(first.contains("30 seconds"), "{first}");
