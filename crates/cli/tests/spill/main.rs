@@ -14,7 +14,9 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(feature = "servers")]
+use std::sync::RwLockReadGuard;
+use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -33,6 +35,7 @@ fn alone() -> RwLockWriteGuard<'static, ()> {
 }
 
 /// For those that wait for most of their time.
+#[cfg(feature = "servers")]
 fn beside_others() -> RwLockReadGuard<'static, ()> {
     ONE.read().unwrap_or_else(PoisonError::into_inner)
 }
