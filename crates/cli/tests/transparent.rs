@@ -143,6 +143,59 @@ int main(int argc, char **argv) {
     }
 }
 
+/// jemalloc asks the C library itself for `pthread_create`, so its threads are started past the preload library; those of timers the C library starts itself. All are in lists that a forked
+/// child walks before anybody could bring a page back.
+#[test]
+fn children_live_whatever_has_started_the_threads() {
+    let here = tempfile::tempdir().unwrap();
+    let source = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+enum { THREADS = 4, WORDS = (96 << 20) / 4 };
+static volatile int done;
+static void *stays(void *unused) { for (;;) pause(); return unused; }
+static void *ends(void *unused) { return unused; }
+static void ticks(union sigval unused) { (void)unused; done = 1; }
+int main(void) {
+    int (*start)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    pthread_t threads[2 * THREADS];
+    timer_t timer;
+    struct sigevent event = { .sigev_notify = SIGEV_THREAD, .sigev_notify_function = ticks };
+    struct itimerspec soon = { .it_value.tv_nsec = 1000000 };
+    start = dlsym(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), "pthread_create");
+    for (int i = 0; i < 2 * THREADS; i++)
+        if (start(threads + i, NULL, i % 2 ? stays : ends, NULL) != 0) return 2;
+    for (int i = 0; i < 2 * THREADS; i += 2) pthread_join(threads[i], NULL);
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || timer_settime(timer, 0, &soon, NULL) != 0) return 3;
+    while (!done) usleep(1000);
+    unsigned *filler = malloc(4 * (size_t)WORDS);
+    for (int round = 0; round < 3; round++)
+        for (size_t i = 0; i < WORDS; i++) filler[i] = i / 16 * (round + 1);
+    for (int i = 0; i < 3; i++) {
+        int status;
+        pid_t child = fork();
+        if (child == 0) {
+            pthread_t own;
+            _exit(pthread_create(&own, NULL, ends, NULL) != 0 || pthread_join(own, NULL) != 0);
+        }
+        if (waitpid(child, &status, 0) != child || status != 0) return 4;
+    }
+    return 0;
+}"#;
+    let Some(program) = compile(here.path(), "strangers", source, &["-pthread"]) else { return };
+    let json = here.path().join("s.json");
+    let options = ["-q", "--limit", "16M", "--stats", json.to_str().unwrap(), "--"];
+    let said = finish(run_with(&options, &[program.to_str().unwrap()]));
+    assert_eq!(said.status, 0, "{}", said.err);
+    assert!(common::stats(&json)["pages_compressed"].as_u64() > Some(10_000));
+}
+
 /// The C library writes zeros over what other threads keep under more than 32 keys, in a forked child, before anybody could bring their pages back: the rest of these stays.
 #[test]
 fn what_lies_beside_the_values_of_many_keys_is_there_after_a_fork() {

@@ -91,6 +91,7 @@ extern "C" fn prepare() {
     threads::hold();
     fork::prepare(|| {
         touch_streams();
+        threads::meet_strangers();
         threads::touch_keys();
     });
 }

@@ -7,6 +7,10 @@
 //! in which their thread begins. Before that they are in the lists already:
 //! a fork waits for threads that are being started, and those that come later
 //! wait for the fork.
+//!
+//! Who asks the C library itself for its function (`dlsym` with `RTLD_NEXT`,
+//! as jemalloc does) starts threads past us, and the C library starts some
+//! itself. Before a fork these are looked for in its lists.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -256,6 +260,10 @@ extern "C" fn note_thread(cell: *mut Start) -> Call {
 /// Behind the control block of the first thread the loader keeps what it has made itself (its vector of thread-local storage among it, which a child may
 /// read before any handler): so many bytes `behind` stay, too.
 pub fn keep_thread(behind: usize) {
+    keep(thread_pointer(), behind);
+}
+
+fn keep(pointer: usize, behind: usize) {
     let known = |cell: &AtomicUsize, ask: fn() -> usize| match cell.load(Relaxed) {
         0 => {
             let bytes = ask();
@@ -266,11 +274,69 @@ pub fn keep_thread(behind: usize) {
     };
     let tls = known(&STATIC_TLS, static_tls_bytes);
     let control_block = known(&CONTROL_BLOCK, control_block_bytes);
-    let pointer = thread_pointer();
     #[cfg(target_arch = "x86_64")]
     RUNTIME.keep_out.add(pointer.saturating_sub(tls), pointer + control_block + behind, pointer);
     #[cfg(target_arch = "aarch64")]
     RUNTIME.keep_out.add(pointer.saturating_sub(control_block), pointer + tls + behind, pointer);
+}
+
+/// Keeps the control blocks of threads that were started past us, of those that have ended too, as they stand in the C library's lists.
+///
+/// ```text
+///   _rtld_global │ ... │ stacks in use │ stacks of the program's own │ stacks of ended threads │ ...      since glibc 2.34
+///                         next, previous ──> the same in a control block ──> ... ──> and back
+/// ```
+///
+/// Others may change the lists meanwhile. Then the way may lead from one to another, or to where nothing is; it ends at any list's head.
+pub fn meet_strangers() {
+    const LISTS: usize = 3;
+    const LIST_BYTES: usize = 16;
+    /// More than there is room for.
+    const MOST: usize = 8192;
+    let [used, user, member] = [
+        c"_thread_db_rtld_global__dl_stack_used",
+        c"_thread_db_rtld_global__dl_stack_user",
+        c"_thread_db_pthread_list",
+    ]
+    .map(offset_of);
+    // SAFETY: looks a name up.
+    let global = unsafe { dlsym(core::ptr::null_mut(), c"_rtld_global".as_ptr()) } as usize;
+    if global == 0 || used == 0 || user != used + LIST_BYTES || !(1..8192).contains(&member) {
+        return;
+    }
+    #[cfg(target_arch = "x86_64")]
+    let to_pointer = 0usize.wrapping_sub(member);
+    #[cfg(target_arch = "aarch64")]
+    let to_pointer = control_block_bytes().wrapping_sub(member);
+    let heads: [usize; LISTS] = core::array::from_fn(|list| global + used + list * LIST_BYTES);
+    for head in heads {
+        let mut at = head;
+        for _ in 0..MOST {
+            let mut next = [0];
+            if sys::read_own_memory(at, &mut next).is_err() {
+                break;
+            }
+            [at] = next;
+            if heads.contains(&at) || !at.is_multiple_of(8) || at >= END {
+                break;
+            }
+            let pointer = at.wrapping_add(to_pointer);
+            let mut is_known = false;
+            RUNTIME.keep_out.for_each_thread(|known| is_known |= known == pointer);
+            if !is_known {
+                keep(pointer, 0);
+            }
+        }
+    }
+}
+
+/// What the C library has for debuggers of a member: bits, number and offset. The offset, or 0.
+fn offset_of(name: &core::ffi::CStr) -> usize {
+    // SAFETY: these numbers never change.
+    unsafe {
+        let found = dlsym(core::ptr::null_mut(), name.as_ptr()).cast::<u32>();
+        if found.is_null() { 0 } else { *found.add(2) as usize }
+    }
 }
 
 /// Brings back the values of keys (`pthread_setspecific`) that do not fit into control blocks. In a child the C library writes zeros over those of all other
@@ -283,11 +349,7 @@ pub fn keep_thread(behind: usize) {
 pub fn touch_keys() {
     const BLOCKS: usize = 32;
     const BLOCK_BYTES: usize = 512;
-    // SAFETY: what the C library has for debuggers: bits, number and offset of the member.
-    let offset = unsafe {
-        let found = dlsym(core::ptr::null_mut(), c"_thread_db_pthread_specific".as_ptr()).cast::<u32>();
-        if found.is_null() { 0 } else { *found.add(2) as usize }
-    };
+    let offset = offset_of(c"_thread_db_pthread_specific");
     if !(1..8192).contains(&offset) {
         return;
     }
