@@ -117,6 +117,18 @@ pub fn provide_standard_descriptors() -> io::Result<bool> {
     }
 }
 
+/// The same, and who is executed has them, too.
+pub fn provide_standard_descriptors_for_all() -> io::Result<()> {
+    provide_standard_descriptors()?;
+    for fd in 0..3 {
+        // SAFETY: takes numbers only.
+        if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
 /// Takes from the environment what characters are (LC_CTYPE). Where that names no locale of this machine, a character is a byte, as it was.
 ///
 /// # Panics

@@ -19,6 +19,9 @@ pub fn disk(args: &DiskArgs) -> Result<i32, Failure> {
     if let Some(DiskCommand::Status(args)) = &args.command {
         return status::status(args);
     }
+    // What is opened from here on must not become one of them: where words go, or what nbdkit closes.
+    crate::sys::provide_standard_descriptors_for_all()
+        .map_err(|error| Failure::new(format!("/dev/null: {error}")))?;
     let settings = settings(args)?;
     match (&args.socket, &args.mount) {
         (Some(socket), None) => nbd::serve(args, socket, &settings),

@@ -206,13 +206,17 @@ impl Service {
     }
 
     /// The program has ended. If others of its tree live on that hold something, a process is left behind that serves them until they end.
-    pub fn end(mut self) {
+    pub fn end(self) {
+        // Whoever lives of it is a child of this process, by now. What was set aside for a child that never came is for nobody.
+        self.leave(|_| sys::has_children());
+    }
+
+    fn leave(mut self, is_needed: impl FnOnce(&State) -> bool) {
         self.sweep();
         let area = self.state.area;
         let Some((tier, left)) = self.stop() else { return };
         // Now nothing more can come to be held.
-        let is_needed = self.state.is_needed() || sys::has_children();
-        if !is_needed || self.state.must_end.load(Acquire) {
+        if !is_needed(&self.state) || self.state.must_end.load(Acquire) {
             area.server.store(0, Release);
             if let (1.., Some(at)) = (left.len(), tier.left_at()) {
                 say(&format!(
@@ -243,7 +247,7 @@ impl Service {
                     }
                     service.sweep();
                 }
-                service.end();
+                service.leave(State::is_needed);
                 sys::exit_now(0);
             }
             // Before this process is gone.

@@ -22,7 +22,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use common::{finish, run_with, stats, until};
+use common::{compile, finish, run_with, stats, until};
 use table::Table;
 
 const MIB: u64 = 1 << 20;
@@ -305,6 +305,54 @@ fn children_have_what_their_parents_had() {
     table.asked("look");
     let ended = table.end();
     assert_eq!((ended.status, ended.err.contains("bug")), (0, false), "{}", ended.err);
+}
+
+/// What is set aside for a child that never says a word is for nobody when all of the run have ended.
+#[test]
+fn a_child_that_ends_in_its_fork_is_not_waited_for() {
+    let _alone = alone();
+    let at = directory();
+    // What is preloaded besides begins first, so in the child its handler goes first.
+    let library = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+static void end(void) { if (strcmp(program_invocation_short_name, "forks") == 0) kill(getpid(), SIGKILL); }
+__attribute__((constructor)) static void begin(void) { pthread_atfork(0, 0, end); }
+"#;
+    let program = r#"
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+enum { BYTES = 100 << 20 };
+int main(void) {
+    unsigned random = 1;
+    unsigned char *noise = malloc(BYTES);
+    for (int i = 0; i < BYTES; i++) noise[i] = (random = random * 1664525 + 1013904223) >> 24;
+    int status;
+    pid_t child = fork();
+    if (child == 0) _exit(0);
+    return waitpid(child, &status, 0) != child || !WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL;
+}
+"#;
+    let Some(library) = compile(at.path(), "ends.so", library, &["-shared", "-fPIC"]) else { return };
+    let Some(program) = compile(at.path(), "forks", program, &[]) else { return };
+    let (target, json) = (at.path().to_str().unwrap(), at.path().join("stats.json"));
+    let options = ["-q", "--limit", "30M", "--spill", target, "--stats", json.to_str().unwrap()];
+    let mut command = run_with(&options, &["--", program.to_str().unwrap()]);
+    command.env("LD_PRELOAD", library);
+    let said = finish(command);
+    assert_eq!(said.status, 0, "{}", said.err);
+    assert!(number(&stats(&json)["pages_spilled"]) > 5_000);
+    let is_of_it = |process: std::io::Result<std::fs::DirEntry>| {
+        let words = std::fs::read(process.unwrap().path().join("cmdline")).unwrap_or_default();
+        words.windows(target.len()).any(|part| part == target.as_bytes())
+    };
+    until("nobody is left", || !std::fs::read_dir("/proc").unwrap().any(is_of_it));
 }
 
 #[test]
