@@ -220,6 +220,29 @@ fn a_server_that_is_stopped_holds_up_no_end() {
     assert_eq!(keys.len(), redis.keys("memfold:*:*").len(), "{}: {keys:?}", ended.err);
 }
 
+/// What was told and not answered may be done late, so the run's name stays: under a process that has ended, or the next run would not know that it is over.
+#[test]
+fn what_a_redis_that_was_stopped_has_is_nobodys() {
+    let _beside = beside_others();
+    let at = directory();
+    let redis = Redis::start(at.path(), &[]);
+    let Some(mut table) = Table::start(at.path(), &redis.url, &["--limit", "24M"], "80", "64") else {
+        return;
+    };
+    table.tell("touch 60000");
+    std::thread::sleep(Duration::from_millis(1000));
+    redis.stop_for_now(true);
+    std::thread::sleep(Duration::from_secs(7));
+    redis.stop_for_now(false);
+    assert_eq!(table.answer().as_deref(), Some("right"));
+    let ended = table.end();
+    assert!(ended.status == 0 && ended.err.contains("does not answer"), "{}", ended.err);
+    for holder in redis.keys("memfold:*:holder") {
+        let held = redis.cli(&["GET", &holder]);
+        assert_ne!(held.trim(), "", "{holder} of {:?}", redis.keys("*"));
+    }
+}
+
 #[test]
 fn a_redis_that_was_started_again_has_forgotten() {
     let _beside = beside_others();

@@ -295,6 +295,9 @@ impl Tier for RedisTier {
         // What was told late may be done even after that: then the next run finds it.
         if is_gone && kept.batches.is_empty() && kept.in_doubt.is_empty() {
             let _ = self.with_link(|link| runs.take_back(link));
+        } else if !runs.is_said_here() {
+            // It was passed on, and nobody has come: now it is of a process that will have ended.
+            let _ = self.with_link(|link| runs.say(link, false));
         }
     }
 
