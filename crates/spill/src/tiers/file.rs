@@ -368,9 +368,21 @@ fn new(path: &Path) -> io::Result<(File, bool, u64)> {
     Ok((file, is_direct, room?))
 }
 
+/// Whether a block device takes nothing: root may open it for writing all the same.
+fn is_read_only(device: &File) -> bool {
+    const BLKROGET: libc::c_ulong = 0x125e;
+    let mut answer: libc::c_int = 0;
+    // SAFETY: the kernel writes one number there, or nothing.
+    let asked = unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(device), BLKROGET, &mut answer) };
+    asked == 0 && answer != 0
+}
+
 fn device(path: &Path) -> io::Result<(File, bool, u64)> {
     // One that is mounted, or swapped to, is not ours.
     let (file, is_direct) = open(path, libc::O_EXCL, false)?;
+    if is_read_only(&file) {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is read-only"));
+    }
     let size = io::Seek::seek(&mut &file, io::SeekFrom::End(0))?;
     Ok((file, is_direct, size))
 }
