@@ -696,6 +696,18 @@ def mounted(place):
     done = subprocess.run([place.options.memfold, "disk", "--size", "1G", "--mount", file.parent], capture_output=True, text=True, check=False, timeout=20)
     if done.returncode != 125 or "already" not in done.stderr:
         raise Wrong(f"a second device at the same place: {done.returncode}: {done.stderr!r}")
+    # Without standard descriptors, of which nothing that it opens takes the place.
+    bare = place.path / "bare"
+    bare.mkdir()
+    alone = subprocess.Popen(["sh", "-c", 'exec "$0" "$@" 0<&- 1>&- 2>&-', place.options.memfold, "disk", "--size", "64M", "--mount", bare])
+    place.stack.callback(alone.kill)
+    until(lambda: (bare / "disk").exists() or alone.poll() is not None, "the device without standard descriptors is there")
+    run("cp", place.path / "source", bare / "disk")
+    if (bare / "disk").read_bytes() != content + bytes(32 * MIB):
+        raise Wrong("the file of a device without standard descriptors holds something else than what was copied")
+    alone.terminate()
+    if alone.wait(10) != 0:
+        raise Wrong(f"a device without standard descriptors ends with {alone.returncode}")
     with open(file, "rb"):
         for _ in range(2):
             device.terminate()
