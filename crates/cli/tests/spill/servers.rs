@@ -237,7 +237,11 @@ fn what_a_redis_that_was_stopped_has_is_nobodys() {
     assert_eq!(table.answer().as_deref(), Some("right"));
     let ended = table.end();
     assert!(ended.status == 0 && ended.err.contains("does not answer"), "{}", ended.err);
-    for holder in redis.keys("memfold:*:holder") {
+    let holders = redis.keys("memfold:*:holder");
+    if holders.is_empty() {
+        eprintln!("nothing tested: no batch was on its way when the server stopped");
+    }
+    for holder in holders {
         let held = redis.cli(&["GET", &holder]);
         assert_ne!(held.trim(), "", "{holder} of {:?}", redis.keys("*"));
     }

@@ -287,7 +287,7 @@ fn keep(pointer: usize, behind: usize) {
 ///                         next, previous ──> the same in a control block ──> ... ──> and back
 /// ```
 ///
-/// Others may change the lists meanwhile. Then the way may lead from one to another, or to where nothing is; it ends at any list's head.
+/// Others may change the lists meanwhile. Then the way may lead from one to another, or to where nothing is; it ends at any list's head, and at what is no control block (on x86-64 that begins with its own address).
 pub fn meet_strangers() {
     const LISTS: usize = 3;
     const LIST_BYTES: usize = 16;
@@ -323,9 +323,15 @@ pub fn meet_strangers() {
             let pointer = at.wrapping_add(to_pointer);
             let mut is_known = false;
             RUNTIME.keep_out.for_each_thread(|known| is_known |= known == pointer);
-            if !is_known {
-                keep(pointer, 0);
+            if is_known {
+                continue;
             }
+            // What is none would be kept for ever, and there is room for so many only.
+            #[cfg(target_arch = "x86_64")]
+            if sys::read_own_memory(pointer, &mut next).is_err() || next != [pointer] {
+                break;
+            }
+            keep(pointer, 0);
         }
     }
 }
