@@ -19,6 +19,19 @@ pub fn open(target: &str) -> Box<dyn Tier> {
     target.parse::<Target>().unwrap().open("test", terms(None, DEADLINE)).unwrap()
 }
 
+/// Of a server that has just been started.
+pub fn open_when_up(target: &str) -> Box<dyn Tier> {
+    let target: Target = target.parse().unwrap();
+    let begin = std::time::Instant::now();
+    loop {
+        match target.open("test", terms(None, DEADLINE)) {
+            Ok(tier) => return tier,
+            Err(bad) => assert!(begin.elapsed() < DEADLINE * 4, "not within 20 s: {bad}"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 pub fn refusal(target: &str) -> String {
     let opened = target.parse::<Target>().unwrap().open("test", terms(None, DEADLINE));
     opened.err().expect("it was opened").0

@@ -102,8 +102,7 @@ fn a_late_request_hits_nobody() {
         let _server = Server::start("nbdkit", &["--foreground", "-p", &number, "memory", "1M"]);
         let late = Late::before(port);
         let uri = format!("nbd://127.0.0.1:{}", late.port);
-        until("nbdkit", || uri.parse::<Target>().unwrap().open("test", terms(None, DEADLINE)).is_ok());
-        let tier = open(&uri);
+        let tier = open_when_up(&uri);
         if is_trim {
             tier.put(1, &[1; 4096]).unwrap();
             late.hold_back_one();
@@ -380,8 +379,7 @@ fn a_connection_that_is_cut_is_made_anew() {
     let _server = Server::start("nbdkit", &["--foreground", "-p", &number, "memory", "8M"]);
     let cut = Cut::before(port);
     let uri = format!("nbd://127.0.0.1:{}", cut.port);
-    until("nbdkit", || uri.parse::<Target>().unwrap().open("test", terms(None, DEADLINE)).is_ok());
-    let tier = open(&uri);
+    let tier = open_when_up(&uri);
     tier.put(1, &bytes(1, 100_000)).unwrap();
     for bytes_more in [1000, 60_000] {
         // All connections together get no further.

@@ -1,6 +1,6 @@
 //! Real servers, started for one test each.
 
-use std::net::TcpListener;
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
@@ -44,11 +44,12 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// A port that nobody listens at, and nobody else of this process is given. A server of a cluster wants another one, 10000 above it. The system
-/// gives neither to connections: those begin at 32768.
+/// gives neither to connections: those begin at 32768. It is not tried by listening there: a child that is forked meanwhile would go on doing so for a moment, and
+/// nbdkit, which then finds the port taken, listens for IPv6 alone and says nothing.
 pub fn port() -> u16 {
     static GIVEN: AtomicU16 = AtomicU16::new(0);
     let first = std::process::id() as u16 % 100 * 100;
-    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let is_free = |port: u16| TcpStream::connect(("127.0.0.1", port)).is_err();
     loop {
         let port = 10_000 + first.wrapping_add(GIVEN.fetch_add(1, Relaxed)) % 10_000;
         if is_free(port) && is_free(port + 10_000) {
