@@ -56,9 +56,9 @@ impl Spill {
             }
         };
         let seconds = args.spill_patience.unwrap_or(60.0);
-        if !(0.0..=1e6).contains(&seconds) {
+        if !(1.0..=1e6).contains(&seconds) {
             return Err(Failure::new(
-                "--spill-patience is no time from 0 to 1000000 seconds; give one like 60",
+                "--spill-patience is no time from 1 to 1000000 seconds; give one like 60",
             ));
         }
         let patience = Duration::from_secs_f64(seconds);

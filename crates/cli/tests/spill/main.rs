@@ -482,6 +482,43 @@ fn everything_is_spilled_all_the_time() {
     assert!(number(&stats["pages_spilled"]) > 10_000 && number(&stats["pages_fetched"]) > 5_000, "{stats:#}");
 }
 
+/// A loop device is one; it ends with this.
+struct Loop(String);
+
+impl Loop {
+    fn of(file: &Path, options: &[&str]) -> Option<Self> {
+        let made = Command::new("losetup").args(["--find", "--show"]).args(options).arg(file).output();
+        let made = made.ok().filter(|made| made.status.success())?;
+        Some(Loop(String::from_utf8_lossy(&made.stdout).trim().to_owned()))
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["--detach", &self.0]).status();
+    }
+}
+
+#[test]
+fn a_block_device_is_spilled_to_unless_it_takes_nothing() {
+    let _alone = alone();
+    let at = directory();
+    let file = at.path().join("medium");
+    File::create(&file).and_then(|file| file.set_len(200 << 20)).unwrap();
+    let [Some(device), Some(read_only)] = [&[][..], &["--read-only"]].map(|options| Loop::of(&file, options))
+    else {
+        return eprintln!("skipped: takes root, and loop devices");
+    };
+    let options = ["--limit", "64M", "--spill", &read_only.0];
+    finish(run_with(&options, &["--", "true"])).is_refusal(125, &[&read_only.0, "read-only"]);
+    let Some(mut table) = Table::start(at.path(), &device.0, &LIMIT, "150", "64") else { return };
+    table.asked("touch 5000");
+    table.asked("look");
+    let ended = table.end();
+    assert_eq!(ended.status, 0, "{}", ended.err);
+    check(at.path(), 64 * MIB, 60 * MIB);
+}
+
 /// Programs wait for an answer when they begin: they must not if nobody can give one.
 #[test]
 fn where_no_threads_may_be_started_the_program_runs_without_spilling() {
@@ -510,10 +547,17 @@ fn what_can_not_be_spilled_to_is_refused() {
     };
     refused(&["--spill", ""], &["--spill", "nothing is named"]);
     refused(&["--spill", "/nowhere/at/all"], &["/nowhere/at"]);
+    refused(&["--spill", "file://"], &["--spill", "nothing is named"]);
     refused(&["--spill", "/dev/shm"], &["memory"]);
+    let at = directory();
+    let link = at.path().join("link");
+    std::os::unix::fs::symlink("/nowhere/at/all", &link).unwrap();
+    refused(&["--spill", link.to_str().unwrap()], &["link to nothing"]);
     refused(&["--spill", "http://h"], &["no tier for http"]);
     refused(&["--spill", "redis://127.0.0.1:1"], &["127.0.0.1:1"]);
     refused(&["--spill", ".", "--spill-limit", "50%"], &["--spill-limit", "20G"]);
-    refused(&["--spill", ".", "--spill-patience", "-1"], &["--spill-patience"]);
+    for patience in ["-1", "0"] {
+        refused(&["--spill", ".", "--spill-patience", patience], &["--spill-patience"]);
+    }
     refused(&["--spill-limit", "1G"], &["--spill TARGET"]);
 }

@@ -72,8 +72,37 @@ impl RedisTier {
             runs: Mutex::new(Runs::new(run)),
             is_away: AtomicBool::new(false),
         };
-        tier.look().map_err(|trouble| BadTarget(format!("{}: {trouble}", tier.name)))?;
+        tier.look()
+            .and_then(|()| tier.try_out())
+            .map_err(|trouble| BadTarget(format!("{}: {trouble}", tier.name)))?;
         Ok(tier)
+    }
+
+    /// Does once with a key all that will be needed: what the user may not do there is said before anything relies on it. A server that
+    /// is full now may have room later. The key goes by itself where it may not be removed.
+    fn try_out(&self) -> Result<(), Trouble> {
+        const TRIAL: &[u8] = b"trial";
+        let key = format!("{}trial", self.prefix);
+        let mut runs = locked(&self.runs);
+        let put = self.with_link(|link| {
+            runs.say(link, false)?;
+            link.ask::<()>(redis::cmd("SET").arg(&key).arg(TRIAL).arg("EX").arg(60))
+        });
+        let read = match put {
+            Err(Trouble::Full) => Ok(TRIAL.to_vec()),
+            put => put.and_then(|()| self.ask(redis::cmd("GETRANGE").arg(&key).arg(0).arg(TRIAL.len() - 1))),
+        };
+        // Also of what was done before something else was refused.
+        let gone = self.with_link(|link| {
+            link.ask::<()>(redis::cmd("UNLINK").arg(&key))?;
+            runs.take_back(link)
+        });
+        match (read, gone) {
+            (Ok(read), Ok(())) if read != TRIAL => {
+                Err(Trouble::Unfit("it does not give back what it was given".into()))
+            }
+            (read, gone) => read.and(gone),
+        }
     }
 
     fn nodes(&self) -> Arc<Nodes> {
@@ -323,6 +352,7 @@ impl Drop for RedisTier {
 fn trouble(error: RedisError) -> Trouble {
     match error.code() {
         Some("OOM") => Trouble::Full,
+        Some("NOPERM") => Trouble::Away(format!("{error}; docs/spill.md says what memfold needs there")),
         _ if error.is_timeout() => Trouble::Away("it does not answer in time".into()),
         _ => Trouble::Away(error.to_string()),
     }

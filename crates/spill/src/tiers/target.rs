@@ -57,13 +57,7 @@ impl FromStr for Target {
     type Err = BadTarget;
 
     fn from_str(text: &str) -> Result<Self, BadTarget> {
-        let Some((scheme, rest)) = text.split_once("://") else {
-            return if text.is_empty() {
-                Err(BadTarget("nothing is named: give a directory, a new file, or a URL as nbd://HOST/EXPORT or redis://HOST".into()))
-            } else {
-                Ok(Target::File(text.into()))
-            };
-        };
+        let (scheme, rest) = text.split_once("://").unwrap_or(("file", text));
         if NBD.contains(&scheme) {
             return Ok(Target::Nbd(text.to_owned()));
         }
@@ -71,7 +65,11 @@ impl FromStr for Target {
             return redis(scheme, rest);
         }
         if scheme == "file" {
-            return Ok(Target::File(rest.into()));
+            return if rest.is_empty() {
+                Err(BadTarget("nothing is named: give a directory, a new file, or a URL as nbd://HOST/EXPORT or redis://HOST".into()))
+            } else {
+                Ok(Target::File(rest.into()))
+            };
         }
         let more = if matches!(scheme, "rediss" | "valkeys") {
             "; for Redis over TLS run a tunnel (stunnel) and name its near end"
@@ -142,7 +140,7 @@ mod tests {
         assert_eq!(target("redis://h:1"), Ok(Target::Redis(vec!["redis://h:1".into()])));
         let urls = ["redis://u:p@a:1/3".to_owned(), "redis://u:p@b/3".to_owned()];
         assert_eq!(target("valkey://u:p@a:1,b/3"), Ok(Target::Redis(urls.into())));
-        for bad in ["", "http://h", "rediss://h", "redis://", "redis://a,,b"] {
+        for bad in ["", "file://", "http://h", "rediss://h", "redis://", "redis://a,,b"] {
             assert!(target(bad).is_err(), "{bad}");
         }
         assert!(target("rediss://h").unwrap_err().0.contains("stunnel"));

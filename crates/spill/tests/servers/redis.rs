@@ -39,6 +39,46 @@ fn with_a_password_and_a_database() {
     assert!(!wrong.contains("wrong@"), "{wrong}");
 }
 
+/// Not when something is spilled, and the program relies on it.
+#[test]
+fn what_its_user_may_not_do_is_said_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Redis::start(directory.path(), &[]);
+    let with = |rights: &[&str]| {
+        let user = ["ACL", "SETUSER", "fold", "reset", "on", ">secret"];
+        assert_eq!(server.cli(&[&user, rights].concat()).trim(), "OK");
+        format!("redis://fold:secret@127.0.0.1:{}", server.port)
+    };
+    for rights in [
+        &["~other:*", "+@all"][..],
+        &["~memfold:*", "+@all", "-set"],
+        &["~memfold:*", "+@all", "-getrange"],
+        &["~memfold:*", "+@all", "-unlink"],
+        &["~memfold:*", "+@all", "-sadd"],
+        &["~memfold:*", "+@all", "-info"],
+    ] {
+        let why = refusal(&with(rights)).to_lowercase();
+        let what = rights.last().unwrap().trim_start_matches('-');
+        assert!(why.contains("permission") && (what.starts_with('+') || why.contains(what)), "{why}");
+    }
+    server.cli(&["FLUSHALL"]);
+    let tier = open(&with(&["~memfold:*", "+@all"]));
+    assert_eq!(server.cli(&["DBSIZE"]).trim(), "0");
+    exercise(&*tier, 30);
+}
+
+/// There may be room later.
+#[test]
+fn a_server_that_is_full_already_is_none_that_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Redis::start(directory.path(), &["--maxmemory", "1"]);
+    let tier = open(&server.url);
+    assert_eq!(tier.put(1, &[1; 1000]), Err(Trouble::Full));
+    assert_eq!(server.cli(&["DBSIZE"]).trim(), "0");
+    server.cli(&["CONFIG", "SET", "maxmemory", "100mb"]);
+    tier.put(1, &[1; 1000]).unwrap();
+}
+
 #[test]
 fn a_server_that_evicts_is_refused_now_and_later() {
     let directory = tempfile::tempdir().unwrap();
