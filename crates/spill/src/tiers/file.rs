@@ -107,10 +107,10 @@ impl FileTier {
             Ok(there) if there.is_dir() => nameless(path).map_err(|error| bad(&error))?,
             Ok(there) if there.file_type().is_block_device() => device(path).map_err(|error| bad(&error))?,
             Ok(_) => return Err(bad(&"it is there already; name a directory or a new file")),
-            Err(_) if path.is_symlink() => {
-                return Err(bad(&"it is a symbolic link to nothing; name a directory or a new file"));
-            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if path.is_symlink() {
+                    return Err(bad(&"it is a symbolic link to nothing; name a directory or a new file"));
+                }
                 new(path).map_err(|error| bad(&error))?
             }
             Err(error) => return Err(bad(&error)),

@@ -30,6 +30,8 @@ const LOOK: Duration = Duration::from_secs(5);
 const UNLINKS: usize = 1024;
 /// Batches that are sent without waiting for an answer between.
 const PIPELINED: usize = 4;
+/// How a server begins to say that the user may not do that.
+const NO_RIGHT: &str = "NOPERM";
 
 /// See the module.
 pub struct RedisTier {
@@ -78,30 +80,37 @@ impl RedisTier {
         Ok(tier)
     }
 
-    /// Does once with a key all that will be needed: what the user may not do there is said before anything relies on it. A server that
-    /// is full now may have room later. The key goes by itself where it may not be removed.
+    /// Does once with a key all that will be needed: what the user may not do there is said before anything relies on it. Other trouble may
+    /// pass, and is dealt with when something is put. The key goes by itself where it may not be removed.
     fn try_out(&self) -> Result<(), Trouble> {
         const TRIAL: &[u8] = b"trial";
         let key = format!("{}trial", self.prefix);
         let mut runs = locked(&self.runs);
-        let put = self.with_link(|link| {
-            runs.say(link, false)?;
-            link.ask::<()>(redis::cmd("SET").arg(&key).arg(TRIAL).arg("EX").arg(60))
+        let mut may_not = false;
+        let tried = self.with_link(|link| {
+            let read = runs
+                .say(link, false)
+                .and_then(|()| link.ask::<()>(redis::cmd("SET").arg(&key).arg(TRIAL).arg("EX").arg(60)))
+                .and_then(|()| {
+                    link.ask::<Vec<u8>>(redis::cmd("GETRANGE").arg(&key).arg(0).arg(TRIAL.len() - 1))
+                });
+            // Who does not answer is not waited for once more.
+            if !is_answered(&read) {
+                return read;
+            }
+            // Also of what was done before something was refused.
+            let gone = link.ask::<()>(redis::cmd("UNLINK").arg(&key));
+            let taken_back = if is_answered(&gone) { runs.take_back(link) } else { Ok(()) };
+            let all = read.and_then(|read| gone.and(taken_back).map(|()| read));
+            may_not = all.as_ref().is_err_and(|error| error.code() == Some(NO_RIGHT));
+            all
         });
-        let read = match put {
-            Err(Trouble::Full) => Ok(TRIAL.to_vec()),
-            put => put.and_then(|()| self.ask(redis::cmd("GETRANGE").arg(&key).arg(0).arg(TRIAL.len() - 1))),
-        };
-        // Also of what was done before something else was refused.
-        let gone = self.with_link(|link| {
-            link.ask::<()>(redis::cmd("UNLINK").arg(&key))?;
-            runs.take_back(link)
-        });
-        match (read, gone) {
-            (Ok(read), Ok(())) if read != TRIAL => {
+        match tried {
+            Ok(read) if read != TRIAL => {
                 Err(Trouble::Unfit("it does not give back what it was given".into()))
             }
-            (read, gone) => read.and(gone),
+            Err(trouble) if may_not => Err(trouble),
+            _ => Ok(()),
         }
     }
 
@@ -185,7 +194,12 @@ impl RedisTier {
                 batches.iter().for_each(|batch| {
                     commands.cmd("UNLINK").arg(self.key(*batch)).ignore();
                 });
-                commands.query::<()>(connection)
+                let Err(error) = commands.query::<()>(connection) else { return Ok(()) };
+                // Of a key that is moving from one server to another: only a command by itself goes after it.
+                let Some(refused) = error.clone().into_server_errors() else { return Err(error) };
+                refused.iter().try_for_each(|(at, _)| {
+                    redis::cmd("UNLINK").arg(self.key(batches[*at])).query::<()>(connection)
+                })
             }
         })
     }
@@ -349,10 +363,15 @@ impl Drop for RedisTier {
     }
 }
 
+/// Whether a server has said this, even if it was no.
+fn is_answered<R>(result: &RedisResult<R>) -> bool {
+    result.as_ref().err().is_none_or(|error| error.code().is_some())
+}
+
 fn trouble(error: RedisError) -> Trouble {
     match error.code() {
         Some("OOM") => Trouble::Full,
-        Some("NOPERM") => Trouble::Away(format!("{error}; docs/spill.md says what memfold needs there")),
+        Some(NO_RIGHT) => Trouble::Away(format!("{error}; docs/spill.md says what memfold needs there")),
         _ if error.is_timeout() => Trouble::Away("it does not answer in time".into()),
         _ => Trouble::Away(error.to_string()),
     }

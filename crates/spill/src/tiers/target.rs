@@ -65,11 +65,16 @@ impl FromStr for Target {
             return redis(scheme, rest);
         }
         if scheme == "file" {
-            return if rest.is_empty() {
-                Err(BadTarget("nothing is named: give a directory, a new file, or a URL as nbd://HOST/EXPORT or redis://HOST".into()))
-            } else {
-                Ok(Target::File(rest.into()))
-            };
+            if rest.trim().is_empty() {
+                return Err(BadTarget("nothing is named: give a directory, a new file, or a URL as nbd://HOST/EXPORT or redis://HOST".into()));
+            }
+            // A new file has nearly any name, and nobody would notice.
+            if rest.contains(':') && !rest.contains('/') {
+                return Err(BadTarget(format!(
+                    "{rest} may be a server: give a URL as nbd://HOST/EXPORT or redis://HOST, or ./{rest} for a file"
+                )));
+            }
+            return Ok(Target::File(rest.into()));
         }
         let more = if matches!(scheme, "rediss" | "valkeys") {
             "; for Redis over TLS run a tunnel (stunnel) and name its near end"
@@ -135,12 +140,15 @@ mod tests {
         let target = |text: &str| text.parse::<Target>();
         assert_eq!(target("/var/tmp"), Ok(Target::File("/var/tmp".into())));
         assert_eq!(target("file:///var/tmp"), Ok(Target::File("/var/tmp".into())));
+        assert_eq!(target("./host:1"), Ok(Target::File("./host:1".into())));
         let uri = "nbd+unix:///export?socket=/run/nbd";
         assert_eq!(target(uri), Ok(Target::Nbd(uri.into())));
         assert_eq!(target("redis://h:1"), Ok(Target::Redis(vec!["redis://h:1".into()])));
         let urls = ["redis://u:p@a:1/3".to_owned(), "redis://u:p@b/3".to_owned()];
         assert_eq!(target("valkey://u:p@a:1,b/3"), Ok(Target::Redis(urls.into())));
-        for bad in ["", "file://", "http://h", "rediss://h", "redis://", "redis://a,,b"] {
+        for bad in
+            ["", " ", "file:", "file://", "host:1", "http://h", "rediss://h", "redis://", "redis://a,,b"]
+        {
             assert!(target(bad).is_err(), "{bad}");
         }
         assert!(target("rediss://h").unwrap_err().0.contains("stunnel"));

@@ -53,13 +53,19 @@ fn what_its_user_may_not_do_is_said_at_once() {
         &["~other:*", "+@all"][..],
         &["~memfold:*", "+@all", "-set"],
         &["~memfold:*", "+@all", "-getrange"],
-        &["~memfold:*", "+@all", "-unlink"],
         &["~memfold:*", "+@all", "-sadd"],
         &["~memfold:*", "+@all", "-info"],
+        &["~memfold:*", "+@all", "-unlink"],
     ] {
         let why = refusal(&with(rights)).to_lowercase();
         let what = rights.last().unwrap().trim_start_matches('-');
         assert!(why.contains("permission") && (what.starts_with('+') || why.contains(what)), "{why}");
+    }
+    // Only that which may not be removed is left, and not for long.
+    let keys = server.keys("*");
+    assert_eq!(keys, ["memfold:test:holder", "memfold:test:trial"]);
+    for key in keys {
+        assert!(server.cli(&["TTL", &key]).trim().parse::<i64>().unwrap() > 0, "{key}");
     }
     server.cli(&["FLUSHALL"]);
     let tier = open(&with(&["~memfold:*", "+@all"]));
@@ -67,9 +73,45 @@ fn what_its_user_may_not_do_is_said_at_once() {
     exercise(&*tier, 30);
 }
 
+/// It takes something later.
+#[test]
+fn a_server_that_takes_nothing_now_is_not_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Redis::start(directory.path(), &["--min-replicas-to-write", "1"]);
+    let tier = open(&server.url);
+    assert!(matches!(tier.put(1, &[1]), Err(Trouble::Away(_))));
+    server.cli(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    tier.put(1, &[1]).unwrap();
+    server.stop_for_now(true);
+    assert!(refusal(&server.url).contains("in time"));
+    server.stop_for_now(false);
+}
+
+/// A reshard that was not finished: there commands have to ask the one server or the other.
+#[test]
+fn keys_that_are_moving_are_read_and_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let servers = cluster(directory.path());
+    let tier = open(&servers[1].url);
+    (0..200).for_each(|batch| tier.put(batch, &bytes(batch, 5000)).unwrap());
+    let [from, to] = [0, 2].map(|at: usize| servers[at].cli(&["CLUSTER", "MYID"]));
+    for slot in 0..2000 {
+        let slot = slot.to_string();
+        servers[2].cli(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", from.trim()]);
+        servers[0].cli(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", to.trim()]);
+    }
+    (200..400).for_each(|batch| tier.put(batch, &bytes(batch, 5000)).unwrap());
+    let asked = |server: &Redis| server.cli(&["INFO", "errorstats"]).contains("errorstat_ASK:");
+    assert!(asked(&servers[0]));
+    (0..400).for_each(|batch| assert!(read(&*tier, batch, 0, 5000).unwrap() == bytes(batch, 5000)));
+    tier.delete(&(0..400).collect::<Vec<_>>()).unwrap();
+    drop(tier);
+    assert!(servers.iter().all(|server| server.keys("*").is_empty()));
+}
+
 /// There may be room later.
 #[test]
-fn a_server_that_is_full_already_is_none_that_is_refused() {
+fn a_server_that_is_full_already_is_not_refused() {
     let directory = tempfile::tempdir().unwrap();
     let server = Redis::start(directory.path(), &["--maxmemory", "1"]);
     let tier = open(&server.url);

@@ -53,7 +53,7 @@ impl Nodes {
                     ));
                 }
                 Ok((_, client)) => return Ok(Nodes::One(client)),
-                Err(error) => last = format!("{}: {error}", shown(url)),
+                Err(error) => last = format!("{}: {}", shown(url), trouble(error)),
             }
         }
         Err(BadTarget(last))

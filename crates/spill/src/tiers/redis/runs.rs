@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use redis::{Client, RedisResult};
 
 use super::super::holder::Holder;
+use super::is_answered;
 use super::nodes::{Link, Nodes, connect};
 
 const RUNS: &str = "memfold:runs";
@@ -166,9 +167,13 @@ fn over(link: &mut Link, runs: Vec<String>) -> RedisResult<Vec<String>> {
     Ok(over)
 }
 
+/// Does the one even if the other is refused.
 fn forget(link: &mut Link, run: &str) -> RedisResult<()> {
-    link.ask::<()>(redis::cmd("UNLINK").arg(holder_of(run)))?;
-    link.ask::<()>(redis::cmd("SREM").arg(RUNS).arg(run))
+    let unlinked = link.ask::<()>(redis::cmd("UNLINK").arg(holder_of(run)));
+    if !is_answered(&unlinked) {
+        return unlinked;
+    }
+    link.ask::<()>(redis::cmd("SREM").arg(RUNS).arg(run)).and(unlinked)
 }
 
 /// Removes keys that these runs have on one server, from where it stopped the last time. 0 at the end.
