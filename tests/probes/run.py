@@ -117,13 +117,26 @@ def begin_tracing(arguments, log):
 
 
 def end_tracing(tracer):
-    """What was counted is printed now."""
-    tracer.send_signal(signal.SIGINT)
-    try:
-        tracer.wait(60)
-    except subprocess.TimeoutExpired:
-        tracer.kill()
-        raise Failure("bpftrace did not end")
+    """What was counted is printed now. It does not hear a signal that comes just before it begins to wait."""
+    for _ in range(60):
+        tracer.send_signal(signal.SIGINT)
+        try:
+            tracer.wait(1)
+            return
+        except subprocess.TimeoutExpired:
+            pass
+    tracer.kill()
+    raise Failure("bpftrace did not end")
+
+
+def until_quiet(log):
+    """Waits until bpftrace has shown what came last: it does not look for that when it is told to end."""
+    size, since = -1, time.monotonic()
+    until = since + 10
+    while time.monotonic() < min(since + 0.5, until):
+        if size != log.stat().st_size:
+            size, since = log.stat().st_size, time.monotonic()
+        time.sleep(0.05)
 
 
 def bpftrace(arguments, command):
@@ -133,6 +146,7 @@ def bpftrace(arguments, command):
         tracer = begin_tracing(arguments, log)
         try:
             said = output(*map(str, command), timeout=300)
+            until_quiet(log)
         finally:
             end_tracing(tracer)
         lines = log.read_text().splitlines()
