@@ -376,7 +376,7 @@ fn is_read_only(device: &File) -> bool {
     const BLKROGET: libc::c_ulong = 0x125e;
     let mut answer: libc::c_int = 0;
     // SAFETY: the kernel writes one number there, or nothing.
-    let asked = unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(device), BLKROGET, &mut answer) };
+    let asked = unsafe { libc::ioctl(device.as_raw_fd(), BLKROGET, &mut answer) };
     asked == 0 && answer != 0
 }
 

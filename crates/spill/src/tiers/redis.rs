@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   memfold:RUN:BATCH  ->  the batch's bytes            SET, GETRANGE, UNLINK
+//!   memfold:RUN:trial      the same, once, before the first batch; expires after a minute
 //! ```
 //!
 //! A server that evicts keys to make room would lose what it was given, so `maxmemory-policy` has to be `noeviction`, which is its

@@ -68,11 +68,11 @@ impl FromStr for Target {
             if rest.trim().is_empty() {
                 return Err(BadTarget("nothing is named: give a directory, a new file, or a URL as nbd://HOST/EXPORT or redis://HOST".into()));
             }
-            // A new file has nearly any name, and nobody would notice.
+            // A new file has nearly any name, and nobody would notice. There may be a password in it: it is not said again.
             if rest.contains(':') && !rest.contains('/') {
-                return Err(BadTarget(format!(
-                    "{rest} may be a server: give a URL as nbd://HOST/EXPORT or redis://HOST, or ./{rest} for a file"
-                )));
+                return Err(BadTarget(
+                    "this may be a server: give a URL as nbd://HOST/EXPORT or redis://HOST, or ./NAME for a file".into(),
+                ));
             }
             return Ok(Target::File(rest.into()));
         }
@@ -151,6 +151,7 @@ mod tests {
         {
             assert!(target(bad).is_err(), "{bad}");
         }
+        assert!(!target("user:secret@host:1").unwrap_err().0.contains("secret"));
         assert!(target("rediss://h").unwrap_err().0.contains("stunnel"));
     }
 

@@ -54,6 +54,7 @@ fn what_its_user_may_not_do_is_said_at_once() {
         &["~memfold:*", "+@all", "-set"],
         &["~memfold:*", "+@all", "-getrange"],
         &["~memfold:*", "+@all", "-sadd"],
+        &["~memfold:*", "+@all", "-srem"],
         &["~memfold:*", "+@all", "-info"],
         &["~memfold:*", "+@all", "-unlink"],
     ] {
@@ -67,6 +68,13 @@ fn what_its_user_may_not_do_is_said_at_once() {
     for key in keys {
         assert!(server.cli(&["TTL", &key]).trim().parse::<i64>().unwrap() > 0, "{key}");
     }
+    // Each server of a cluster has users of its own.
+    let cluster = cluster(directory.path());
+    for server in &cluster {
+        server.cli(&["ACL", "SETUSER", "fold", "reset", "on", ">secret", "~memfold:*", "+@all", "-unlink"]);
+    }
+    let why = refusal(&format!("redis://fold:secret@127.0.0.1:{}", cluster[1].port));
+    assert!(why.contains("unlink"), "{why}");
     server.cli(&["FLUSHALL"]);
     let tier = open(&with(&["~memfold:*", "+@all"]));
     assert_eq!(server.cli(&["DBSIZE"]).trim(), "0");
