@@ -11,7 +11,8 @@
 //!
 //! - **Puts** are written in the background. Whoever puts is told how it ended, and has his copy until then: only while the tier is open
 //!   anything is written, so what can't be written is nowhere else but with him, and is never lost.
-//! - **Gets** are answered in the caller's thread. While the tier is away they are tried again, until patience ends.
+//! - **Gets** are answered in the caller's thread. While the tier is away they are tried again, until patience ends. The first that is answered then is a sign that the tier is back, which is
+//!   asked at once.
 //! - **Deletes** are done when there is time, many at once, and what is left of them when the engine ends.
 //! - **A forked child** has neither the threads nor connections that are its own, and what it would write would hit what its parent has there. It leaves all as
 //!   it is.
@@ -139,6 +140,10 @@ struct Inner {
     telling: Mutex<()>,
     /// Something was written since the tier was away.
     has_written: AtomicBool,
+    /// The last get was not answered.
+    got_no_answer: AtomicBool,
+    /// A get was answered after one that was not: the tier may be back, and is asked at once.
+    may_be_back: AtomicBool,
     /// Nobody is told any more.
     is_quiet: AtomicBool,
     counters: Counters,
@@ -175,6 +180,8 @@ impl Engine {
             health: Mutex::new((Health::Open, Instant::now())),
             telling: Mutex::default(),
             has_written: AtomicBool::new(false),
+            got_no_answer: AtomicBool::new(false),
+            may_be_back: AtomicBool::new(false),
             is_quiet: AtomicBool::new(false),
             counters: Counters::default(),
         });
@@ -233,8 +240,12 @@ impl Engine {
             Ok(()) => {
                 self.inner.counters.got.fetch_add(1, Relaxed);
                 self.inner.counters.got_bytes.fetch_add(into.len() as u64, Relaxed);
+                self.inner.note_answer();
             }
-            Err(trouble) => self.inner.note(trouble),
+            Err(trouble) => {
+                self.inner.note(trouble);
+                self.inner.got_no_answer.fetch_or(matches!(trouble, Trouble::Away(_)), Relaxed);
+            }
         }
         result
     }
@@ -494,6 +505,7 @@ impl Inner {
             let has_deleted = self.delete(&deletes);
             locked(&self.queue).deleting = 0;
             let (health, since) = locked(&self.health).clone();
+            let may_be_back = self.may_be_back.swap(false, Relaxed);
             if matches!(health, Health::Open | Health::Full)
                 && let Err(trouble) = self.tier.tend()
             {
@@ -510,7 +522,7 @@ impl Inner {
                     if self.has_written.swap(false, Relaxed) {
                         pause = SOONEST;
                     }
-                    if since.max(asked).elapsed() >= pause {
+                    if may_be_back || since.max(asked).elapsed() >= pause {
                         pause = (pause * 2).min(LATEST);
                         match self.tier.probe() {
                             Ok(()) => self.become_(Health::Open),
@@ -543,6 +555,16 @@ impl Inner {
                 locked(&self.queue).deletes.extend_from_slice(batches);
                 false
             }
+        }
+    }
+
+    /// A get was answered. Until somebody asks whether it takes batches, too, what is read stays here, and the memory grows.
+    fn note_answer(&self) {
+        if self.got_no_answer.load(Relaxed) && self.got_no_answer.swap(false, Relaxed) {
+            // Under the lock: the thread for that may be about to wait.
+            let _queue = locked(&self.queue);
+            self.may_be_back.store(true, Relaxed);
+            self.care.notify_one();
         }
     }
 

@@ -68,6 +68,22 @@ fn while_it_is_away_nothing_is_written_and_gets_wait() {
 }
 
 #[test]
+fn who_reads_from_it_notices_that_it_is_back() {
+    let set = set(Duration::ZERO);
+    set.put(1).unwrap();
+    set.cause(Some(Trouble::Away("a cable".into())));
+    assert!(set.get(1).is_err());
+    assert_eq!(set.change(), Health::Away("a cable".into()));
+    // It was asked after a half, one and a half, and three and a half seconds, and is not before seven and a half.
+    std::thread::sleep(Duration::from_millis(4200));
+    set.cause(None);
+    let begin = Instant::now();
+    set.get(1).unwrap();
+    assert_eq!(set.change(), Health::Open);
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+}
+
+#[test]
 fn patience_ends() {
     let set = set(Duration::from_millis(300));
     set.put(1).unwrap();
