@@ -17,7 +17,7 @@ use std::process::Command;
 #[cfg(feature = "servers")]
 use std::sync::RwLockReadGuard;
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -471,15 +471,22 @@ fn everything_is_spilled_all_the_time() {
     let Some(mut table) = on_file(at.path(), &options, "30", "32") else {
         return;
     };
-    for _ in 0..5 {
+    // Where other programs keep the CPUs busy little is taken away in time.
+    let begin = Instant::now();
+    for round in 0.. {
         table.asked("touch 5000");
+        if round >= 5 && begin.elapsed() > Duration::from_secs(5) {
+            break;
+        }
     }
     table.asked("fork 2");
     table.asked("look");
     let ended = table.end();
     assert_eq!(ended.status, 0, "{}", ended.err);
     let stats = stats(&at.path().join("stats.json"));
-    assert!(number(&stats["pages_spilled"]) > 10_000 && number(&stats["pages_fetched"]) > 5_000, "{stats:#}");
+    let [compressed, spilled, fetched] =
+        ["pages_compressed", "pages_spilled", "pages_fetched"].map(|name| number(&stats[name]));
+    assert!(spilled > 1000 && spilled > compressed / 2 && fetched > spilled / 2, "{stats:#}");
 }
 
 /// A loop device is one; it ends with this.
