@@ -63,6 +63,8 @@ mod order;
 #[cfg(target_os = "linux")]
 mod pagemap;
 #[cfg(target_os = "linux")]
+mod patience;
+#[cfg(target_os = "linux")]
 mod pins;
 #[cfg(all(target_os = "linux", feature = "preload"))]
 mod preload;

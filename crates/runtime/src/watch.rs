@@ -24,6 +24,7 @@ use crate::limits;
 use crate::maps;
 use crate::mounts::Mounts;
 use crate::pagemap::Pagemap;
+use crate::patience::Patience;
 use crate::runtime::{RUNTIME, Runtime};
 use crate::sched;
 use crate::shared::{self, state};
@@ -121,8 +122,8 @@ struct Keeper {
     told: bool,
     /// Pages found on standby and in the store when it was last decided what room is worth.
     judged: (u64, u64),
-    /// Since when the limit's tolerance is passed; 0 if it is not.
-    full_since_ns: u64,
+    /// How long the limit's tolerance may still be passed, if it is.
+    full: Option<Patience>,
     /// The tree's resident memory at the last tick, bytes, and for how many ticks it has been the same.
     tree_before: u64,
     quiet_ticks: u32,
@@ -195,7 +196,7 @@ impl Keeper {
             mounts: Mounts::open(),
             told: false,
             judged: (0, 0),
-            full_since_ns: 0,
+            full: None,
             tree_before: 0,
             quiet_ticks: 0,
         })
@@ -302,7 +303,7 @@ impl Keeper {
             if full && passed && !paranoid {
                 slot.counters.full_looks.fetch_add(1, Relaxed);
             }
-            self.end_if_full(full && passed && !squeeze && !paranoid, now);
+            self.end_if_full(full && passed && !squeeze && !paranoid);
             if runtime.exhausted.swap(exhausted, Relaxed) != exhausted {
                 runtime.room.ring();
             }
@@ -342,14 +343,11 @@ impl Keeper {
 
     /// Ends the process if it is to be ended when its data do not compress
     /// enough. `full`: the limit is passed and it can't give back its share.
-    fn end_if_full(&mut self, full: bool, now: u64) {
+    fn end_if_full(&mut self, full: bool) {
         let runtime = self.runtime;
-        let kill = runtime.shared().on_full.load(Relaxed) == shared::on_full::KILL;
-        if !kill || !full {
-            self.full_since_ns = 0;
-        } else if self.full_since_ns == 0 {
-            self.full_since_ns = now;
-        } else if now - self.full_since_ns > FULL_NS {
+        if !full || runtime.shared().on_full.load(Relaxed) != shared::on_full::KILL {
+            self.full = None;
+        } else if self.full.get_or_insert_with(|| Patience::new(FULL_NS)).is_over() {
             runtime.fail(
                 "the data do not compress enough for the limit: the process is ended (--on-full kill). Give it a higher \
                  limit, or let it grow (--on-full grow).",

@@ -37,6 +37,8 @@ const FULL: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_secs(60);
 /// A get is tried again after so long.
 const AGAIN: Duration = Duration::from_millis(100);
+/// No call takes longer than that: if it seems so, the process was stopped meanwhile, and has not waited.
+const LONGEST: Duration = Duration::from_secs(15);
 /// So many deletes are reason to begin.
 const DELETES: usize = 64;
 /// And so many are done at once at the end: a tier can make few requests of them.
@@ -223,10 +225,13 @@ impl Engine {
 
     /// Reads a part of a batch that was acknowledged.
     pub fn get(&self, batch: u64, from: u32, into: &mut [u8]) -> Result<(), Trouble> {
-        let begin = Instant::now();
+        let (mut looked, mut waited) = (Instant::now(), Duration::ZERO);
         loop {
-            match self.try_get(batch, from, into) {
-                Err(Trouble::Away(_)) if begin.elapsed() < self.inner.patience => std::thread::sleep(AGAIN),
+            let result = self.try_get(batch, from, into);
+            waited += looked.elapsed().min(LONGEST);
+            looked = Instant::now();
+            match result {
+                Err(Trouble::Away(_)) if waited < self.inner.patience => std::thread::sleep(AGAIN),
                 result => return result,
             }
         }

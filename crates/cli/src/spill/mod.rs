@@ -1,5 +1,6 @@
 //! `--spill`: the supervisor's part, which serves the spill area.
 
+mod awake;
 mod holds;
 mod left;
 mod service;

@@ -42,6 +42,28 @@ fn an_nbd_server_that_is_killed_and_comes_back_is_waited_for() {
     assert!(ended.err.contains("does not answer") && ended.err.contains("again"), "{}", ended.err);
 }
 
+/// As by Ctrl-Z: in that time nobody has waited.
+#[test]
+fn a_stopped_job_does_not_wait() {
+    let _beside = beside_others();
+    let at = directory();
+    let mut server = lasting(at.path());
+    let options = ["--limit", "64M", "--spill-patience", "6"];
+    let Some(mut table) = Table::start(at.path(), &server.uri, &options, "120", "64") else { return };
+    server.kill();
+    table.tell("touch 100");
+    std::thread::sleep(Duration::from_secs(2));
+    let send = |signal| table.processes().into_iter().for_each(|pid| kill(pid, signal).unwrap());
+    send(Signal::SIGSTOP);
+    std::thread::sleep(Duration::from_secs(8));
+    send(Signal::SIGCONT);
+    std::thread::sleep(Duration::from_secs(1));
+    server.restart();
+    assert_eq!(table.answer().as_deref(), Some("right"));
+    let ended = table.end();
+    assert_eq!(ended.status, 0, "{}", ended.err);
+}
+
 /// It waits for half a minute whether another run claims the export, and begins nothing.
 #[test]
 fn who_waits_for_an_export_can_be_ended() {

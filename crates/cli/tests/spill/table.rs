@@ -4,6 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 
+#[cfg(feature = "servers")]
+use nix::unistd::Pid;
+
 use crate::common::{self, compile, run_with, said};
 
 /// Fills `argv[1]` MiB, of which `argv[2]` of 64 words are random (`A/B`: A, but for every page B, which is all alike), says "filled", and waits for lines (after `argv[3]` seconds, if that is given):
@@ -273,6 +276,15 @@ impl Table {
             panic!("{first:?}: {}", said(child.wait_with_output().unwrap()).err);
         }
         Some(Table { child, lines })
+    }
+
+    /// The supervisor and its children.
+    #[cfg(feature = "servers")]
+    pub fn processes(&self) -> Vec<Pid> {
+        let own = self.child.id();
+        let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap();
+        let children = children.split_whitespace().map(|pid| pid.parse().unwrap());
+        std::iter::once(own as i32).chain(children).map(Pid::from_raw).collect()
     }
 
     pub fn tell(&mut self, line: &str) {

@@ -25,6 +25,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsiz
 use super::area::Area;
 use super::{FETCHERS, TURN_NS};
 use crate::arena::Arena;
+use crate::patience::Patience;
 use crate::sys::aio::Context;
 use crate::sys::{self, Errno, Fd, PAGE, o};
 use crate::worker::RUN;
@@ -228,9 +229,15 @@ impl Direct {
         }
     }
 
-    /// Waits until a read has ended, until a time; does something else now and then. `may_spin`: this thread's CPU is idle else. Unless it
+    /// Waits until a read has ended, or patience; does something else now and then. `may_spin`: this thread's CPU is idle else. Unless it
     /// may still come, the caller gives it back.
-    pub fn wait(&self, read: Reading, until: u64, may_spin: bool, meanwhile: impl Fn()) -> Ended {
+    pub fn wait(
+        &self,
+        read: Reading,
+        patience: &mut Patience,
+        may_spin: bool,
+        meanwhile: impl Fn(),
+    ) -> Ended {
         if may_spin {
             self.look(&read);
         }
@@ -248,7 +255,7 @@ impl Direct {
                 None => {}
             }
             meanwhile();
-            if sys::now_ns() > until {
+            if patience.is_over() {
                 return Ended::Never;
             }
         };

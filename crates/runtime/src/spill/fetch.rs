@@ -16,6 +16,7 @@ use super::{FETCHERS, Spot, Unheard, fill, free_post, post_silently, ring};
 use crate::fault::Handler;
 use crate::interpose::credentials;
 use crate::order::Fault;
+use crate::patience::Patience;
 use crate::runtime::{RUNTIME, Runtime, StoreMemory};
 use crate::sched;
 use crate::sys::{self, PAGE};
@@ -237,7 +238,7 @@ impl Runtime {
         mut asked: Option<Asked>,
     ) -> Option<Fetched> {
         let area = self.spill.area()?;
-        let until = sys::now_ns().saturating_add(area.patience_ns.load(Relaxed));
+        let mut patience = Patience::new(area.patience_ns.load(Relaxed));
         // What does not come this way, the supervisor may know where it is.
         let mut may_read = true;
         loop {
@@ -245,7 +246,7 @@ impl Runtime {
                 Some(asked) => asked,
                 None => {
                     let wanted = self.spots_at(page, most)?;
-                    match self.ask(area, page, &wanted, may_read, until) {
+                    match self.ask(area, page, &wanted, may_read, &mut patience) {
                         Ok(asked) => asked,
                         Err(why) => return self.give_up(page, wanted.spots[0]?, wanted.number, why),
                     }
@@ -255,7 +256,7 @@ impl Runtime {
                 Way::Read(read) => {
                     // One thread alone faults, and has this CPU.
                     let is_idle = self.may_keep_awake.load(Relaxed) && self.follow.cpu().is_some();
-                    let ended = self.spill.direct.wait(read, until, is_idle, credentials::adopt);
+                    let ended = self.spill.direct.wait(read, &mut patience, is_idle, credentials::adopt);
                     if ended == Ended::Never {
                         return self.give_up(page, now.first, now.number, Some(answer::AWAY));
                     }
@@ -307,7 +308,7 @@ impl Runtime {
         page: usize,
         wanted: &Fetched,
         may_read: bool,
-        until: u64,
+        patience: &mut Patience,
     ) -> Result<Asked, Option<u32>> {
         let begin = sys::now_ns();
         let first = wanted.spots[0].ok_or(None)?;
@@ -318,7 +319,7 @@ impl Runtime {
             let taken = if area.server.load(Relaxed) == 0 {
                 Err(None)
             } else {
-                self.take_post(area, For::Get, until)
+                self.take_post(area, For::Get, patience)
             };
             match taken {
                 Ok(taken) => {
@@ -327,7 +328,7 @@ impl Runtime {
                     ring(area);
                     return Ok(asked);
                 }
-                Err(None) if may_read && self.may_read(first) && sys::now_ns() < until => {
+                Err(None) if may_read && self.may_read(first) && !patience.is_over() => {
                     let _ = sys::futex_wait(&area.freed, area.freed.load(Relaxed), Some(AGAIN_NS), true);
                 }
                 Err(why) => return Err(why),

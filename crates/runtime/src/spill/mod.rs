@@ -38,6 +38,7 @@ use memfold_spill::Sealer;
 pub use out::Outgoing;
 
 use crate::lock::Lock;
+use crate::patience::Patience;
 use crate::runtime::{Bell, Runtime};
 use crate::sched;
 use crate::sys::{self, o};
@@ -234,8 +235,13 @@ impl Runtime {
         self.spill.batches.release(spot.batch);
     }
 
-    /// Takes a post; waits for one if there is none, until a time. Else it says why: [`answer::AWAY`], or `None` if nobody is there who serves them.
-    fn take_post(&self, area: &'static Area, what: For, until: u64) -> Result<(usize, Word), Option<u32>> {
+    /// Takes a post; waits for one if there is none, until patience ends. Else it says why: [`answer::AWAY`], or `None` if nobody is there who serves them.
+    fn take_post(
+        &self,
+        area: &'static Area,
+        what: For,
+        patience: &mut Patience,
+    ) -> Result<(usize, Word), Option<u32>> {
         let take = || area.take(self.spill.pid(), what);
         if let Some(taken) = take() {
             return Ok(taken);
@@ -248,10 +254,10 @@ impl Runtime {
                 break Ok(taken);
             }
             let _ = sys::futex_wait(&area.freed, seen, Some(LOOK_NS / 100), true);
-            let now = sys::now_ns();
-            if now > until {
+            if patience.is_over() {
                 break Err(Some(answer::AWAY));
             }
+            let now = sys::now_ns();
             if now - begin > LOOK_NS {
                 begin = now;
                 if self.is_left_alone(area) {
@@ -304,7 +310,9 @@ impl Runtime {
     /// Asks something short that concerns the process as a whole.
     fn tell(&self, what: u32, batch: u64, from: u32) {
         let Some(area) = self.spill.area().filter(|area| area.server.load(Relaxed) != 0) else { return };
-        let Ok((number, taken)) = self.take_post(area, For::Control, u64::MAX) else { return };
+        let Ok((number, taken)) = self.take_post(area, For::Control, &mut Patience::new(u64::MAX)) else {
+            return;
+        };
         fill(&area.posts[number], what, batch, from, 0);
         post_question(area, number, taken);
         // The answer is that the post is this process's no more, or nobody is there who could give one.
