@@ -25,9 +25,10 @@
 
 use crate::lock::Guard;
 use crate::order::{Fault, Order};
+use crate::patience::Patience;
 use crate::runtime::Runtime;
 use crate::sched;
-use crate::sys::{self, PAGE};
+use crate::sys::PAGE;
 use crate::table::{State, index_in_block};
 use crate::uffd::{Message, Probe};
 
@@ -113,10 +114,10 @@ impl Runtime {
         let depth = order.late.depth;
         order.late.arriving[depth] = (start, end);
         order.late.depth += 1;
-        let begin = sys::now_ns();
+        let mut patience = Patience::new(PATIENCE_NS);
         while self.keeps_any(start, end)
             && (order.has_events() || self.is_changing(start))
-            && sys::now_ns() - begin < PATIENCE_NS
+            && !patience.is_over()
         {
             match order.next_event().or_else(|| self.uffd().next()) {
                 Some(Message::Fault { page, touch, .. }) => self.keep(order, Fault { page, touch }),
@@ -151,7 +152,7 @@ impl Runtime {
         if late.arriving[..late.depth].iter().any(overlaps) {
             return false;
         }
-        let begin = sys::now_ns();
+        let mut patience = Patience::new(DOUBT_NS);
         let mut looked = 0;
         loop {
             while let Some(event) = order.event(looked) {
@@ -160,7 +161,7 @@ impl Runtime {
                     return false;
                 }
             }
-            if !self.is_changing(start) || sys::now_ns() - begin > DOUBT_NS {
+            if !self.is_changing(start) || patience.is_over() {
                 return true;
             }
             match self.uffd().next() {
@@ -203,6 +204,7 @@ mod tests {
 
     use super::*;
     use crate::runtime::RUNTIME;
+    use crate::sys;
     use crate::sys::prot;
     use crate::table::BLOCK;
     use crate::uffd::{Uffd, feature};

@@ -68,6 +68,7 @@ const QUIET_TICKS: u32 = 64;
 const QUIET: u64 = 64 << 10;
 /// Protecting shared pages may take this part of the time.
 const PROTECT_SHARE: u64 = 32;
+const PROTECT_LONGEST_NS: u64 = 1_000_000_000;
 
 /// How near a limit of so many bytes is when new mappings are registered at once, bytes.
 pub fn room(limit: u64) -> u64 {
@@ -489,7 +490,8 @@ impl Keeper {
             self.unprotected |= runtime.protect_shared(&self.pagemap, start, end);
         }
         // Of a program that forks all the time this takes a small part of its time.
+        // If it seems to have taken long the process was stopped.
         let now = sys::now_ns();
-        self.protect_ns = now + PROTECT_SHARE * (now - begin);
+        self.protect_ns = now + PROTECT_SHARE * (now - begin).min(PROTECT_LONGEST_NS);
     }
 }

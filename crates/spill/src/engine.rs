@@ -12,7 +12,7 @@
 //! - **Puts** are written in the background. Whoever puts is told how it ended, and has his copy until then: only while the tier is open
 //!   anything is written, so what can't be written is nowhere else but with him, and is never lost.
 //! - **Gets** are answered in the caller's thread. While the tier is away they are tried again, until patience ends. The first that is answered then is a sign that the tier is back, which is
-//!   asked at once.
+//!   asked soon.
 //! - **Deletes** are done when there is time, many at once, and what is left of them when the engine ends.
 //! - **A forked child** has neither the threads nor connections that are its own, and what it would write would hit what its parent has there. It leaves all as
 //!   it is.
@@ -37,7 +37,7 @@ const FULL: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_secs(60);
 /// A get is tried again after so long.
 const AGAIN: Duration = Duration::from_millis(100);
-/// No call takes longer than that: if it seems so, the process was stopped meanwhile, and has not waited.
+/// A call that takes longer counts as so long: more likely the process was stopped meanwhile.
 const LONGEST: Duration = Duration::from_secs(15);
 /// So many deletes are reason to begin.
 const DELETES: usize = 64;
@@ -142,9 +142,9 @@ struct Inner {
     telling: Mutex<()>,
     /// Something was written since the tier was away.
     has_written: AtomicBool,
-    /// The last get was not answered.
+    /// A get was not answered, and none since then was.
     got_no_answer: AtomicBool,
-    /// A get was answered after one that was not: the tier may be back, and is asked at once.
+    /// A get was answered after one that was not: the tier may be back, and is asked soon.
     may_be_back: AtomicBool,
     /// Nobody is told any more.
     is_quiet: AtomicBool,
@@ -225,13 +225,17 @@ impl Engine {
 
     /// Reads a part of a batch that was acknowledged.
     pub fn get(&self, batch: u64, from: u32, into: &mut [u8]) -> Result<(), Trouble> {
-        let (mut looked, mut waited) = (Instant::now(), Duration::ZERO);
+        let (mut looked, mut waited, mut was_stopped) = (Instant::now(), Duration::ZERO, false);
         loop {
             let result = self.try_get(batch, from, into);
-            waited += looked.elapsed().min(LONGEST);
-            looked = Instant::now();
+            let took = looked.elapsed();
+            looked += took;
+            waited += took.min(LONGEST);
+            // Who was stopped tries once more: the call had no chance.
+            let may_wait = waited < self.inner.patience || took > LONGEST && !was_stopped;
+            was_stopped |= took > LONGEST;
             match result {
-                Err(Trouble::Away(_)) if waited < self.inner.patience => std::thread::sleep(AGAIN),
+                Err(Trouble::Away(_)) if may_wait => std::thread::sleep(AGAIN),
                 result => return result,
             }
         }
@@ -509,8 +513,9 @@ impl Inner {
             drop(queue);
             let has_deleted = self.delete(&deletes);
             locked(&self.queue).deleting = 0;
+            // First: who finds out later that it may be back, finds it away.
+            let may_be_back = self.may_be_back.load(Acquire);
             let (health, since) = locked(&self.health).clone();
-            let may_be_back = self.may_be_back.swap(false, Relaxed);
             if matches!(health, Health::Open | Health::Full)
                 && let Err(trouble) = self.tier.tend()
             {
@@ -527,7 +532,8 @@ impl Inner {
                     if self.has_written.swap(false, Relaxed) {
                         pause = SOONEST;
                     }
-                    if may_be_back || since.max(asked).elapsed() >= pause {
+                    if since.max(asked).elapsed() >= if may_be_back { SOONEST } else { pause } {
+                        self.may_be_back.store(false, Relaxed);
                         pause = (pause * 2).min(LATEST);
                         match self.tier.probe() {
                             Ok(()) => self.become_(Health::Open),
@@ -568,7 +574,7 @@ impl Inner {
         if self.got_no_answer.load(Relaxed) && self.got_no_answer.swap(false, Relaxed) {
             // Under the lock: the thread for that may be about to wait.
             let _queue = locked(&self.queue);
-            self.may_be_back.store(true, Relaxed);
+            self.may_be_back.store(true, Release);
             self.care.notify_one();
         }
     }

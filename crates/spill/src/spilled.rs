@@ -33,6 +33,7 @@ use crate::tiers::{BadTarget, Room, Target, Terms, Tier, Trouble, locked};
 const UNACKNOWLEDGED: usize = 4;
 /// Nobody waits longer than this for one of them.
 const WAITS: Duration = Duration::from_secs(5);
+const TURN: Duration = Duration::from_millis(200);
 /// Sparse batches that are emptied for one that is sent, at most.
 const EMPTIED: usize = 2;
 /// Bytes of a batch, and how long a get waits, unless others are asked for.
@@ -366,17 +367,21 @@ impl Spilled {
 
     /// Sends the batch that is filled; waits if too many are on their way.
     fn send<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>, Trouble> {
-        let begin = Instant::now();
+        let mut left = WAITS;
         let filled = state.filled();
         while state.unacknowledged >= UNACKNOWLEDGED {
             if let Some(why) = self.why_not() {
                 return Err(why);
             }
             // One is enough to wait for a tier that hangs.
-            let left = WAITS.checked_sub(begin.elapsed()).filter(|_| !state.is_stalled);
-            state.is_stalled = left.is_none();
-            let left = left.ok_or(Trouble::Full)?;
-            let waited = self.inner.answered.wait_timeout(state, left);
+            state.is_stalled |= left.is_zero();
+            if state.is_stalled {
+                return Err(Trouble::Full);
+            }
+            let begin = Instant::now();
+            let waited = self.inner.answered.wait_timeout(state, TURN);
+            // While the process is stopped, nobody waits.
+            left = left.saturating_sub(begin.elapsed().min(TURN));
             state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
             self.take_refused(&mut state);
         }

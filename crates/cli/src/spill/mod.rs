@@ -1,6 +1,5 @@
 //! `--spill`: the supervisor's part, which serves the spill area.
 
-mod awake;
 mod holds;
 mod left;
 mod service;

@@ -18,7 +18,6 @@ use nix::sys::stat;
 use serde::Serialize;
 
 use super::Spill;
-use super::awake::Awake;
 use super::holds::{Holds, Outside};
 use super::left::Left;
 use super::who::{self, Who};
@@ -84,9 +83,8 @@ struct State {
     words: Mutex<Vec<String>>,
     /// Threads that wait for a tier.
     getting: AtomicU32,
-    /// So long a page is waited for, ns, while this process runs.
+    /// So long a page is waited for, ns.
     patience: u64,
-    awake: Awake,
     /// When what a tier did not answer is tried again, by posts, ns.
     again: [AtomicU64; POSTS],
 }
@@ -114,7 +112,6 @@ impl Service {
             words: Mutex::default(),
             getting: AtomicU32::new(0),
             patience: spill.patience.as_nanos() as u64,
-            awake: Awake::new(sys::now_ns()),
             again: [const { AtomicU64::new(0) }; POSTS],
         };
         Self::go_on(Arc::new(state), tier).inspect_err(|_| area.server.store(0, Release))
@@ -166,7 +163,6 @@ impl Service {
 
     /// Looks after what processes have left behind that are gone.
     pub fn sweep(&self) {
-        self.state.awake.look(sys::now_ns());
         let taken_away = locked(&self.state.left).sweep(self.state.area, Instant::now(), Who::of);
         let mut holds = self.state.lock();
         taken_away.iter().for_each(|(pid, batch)| holds.forgo(*pid, *batch));
@@ -328,7 +324,7 @@ impl Outside for Processes {
     }
 }
 
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -509,9 +505,9 @@ impl State {
         }
     }
 
-    /// Whether a question may wait on.
+    /// Whether a question may wait on. If this process or the other one was stopped meanwhile it asks again.
     fn is_patient(&self, post: &Post) -> bool {
-        self.awake.since(post.since.load(Relaxed), sys::now_ns()) < self.patience
+        sys::now_ns().saturating_sub(post.since.load(Relaxed)) < self.patience
     }
 
     /// A question is asked again some time later, by whoever serves then.

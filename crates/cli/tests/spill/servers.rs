@@ -42,20 +42,32 @@ fn an_nbd_server_that_is_killed_and_comes_back_is_waited_for() {
     assert!(ended.err.contains("does not answer") && ended.err.contains("again"), "{}", ended.err);
 }
 
-/// As by Ctrl-Z: in that time nobody has waited.
+/// As by Ctrl-Z.
 #[test]
 fn a_stopped_job_does_not_wait() {
+    goes_on_when_it_was_stopped(|all| all);
+}
+
+/// As by a debugger.
+#[test]
+fn a_stopped_program_does_not_wait() {
+    goes_on_when_it_was_stopped(|all| &all[1..]);
+}
+
+/// It waits for a tier; some of its processes are stopped until its patience would have ended, and the tier comes back soon after they go on.
+fn goes_on_when_it_was_stopped(some: fn(&[Pid]) -> &[Pid]) {
     let _beside = beside_others();
     let at = directory();
     let mut server = lasting(at.path());
-    let options = ["--limit", "64M", "--spill-patience", "6"];
+    let options = ["--limit", "64M", "--spill-patience", "10"];
     let Some(mut table) = Table::start(at.path(), &server.uri, &options, "120", "64") else { return };
     server.kill();
     table.tell("touch 100");
     std::thread::sleep(Duration::from_secs(2));
-    let send = |signal| table.processes().into_iter().for_each(|pid| kill(pid, signal).unwrap());
+    let all = table.processes();
+    let send = |signal| some(&all).iter().for_each(|pid| kill(*pid, signal).unwrap());
     send(Signal::SIGSTOP);
-    std::thread::sleep(Duration::from_secs(8));
+    std::thread::sleep(Duration::from_secs(10));
     send(Signal::SIGCONT);
     std::thread::sleep(Duration::from_secs(1));
     server.restart();

@@ -270,7 +270,10 @@ impl Runtime {
                     may_read = false;
                     opened
                 }
-                Way::Post(post, taken) => match self.wait_for_answer(area, post, taken, credentials::adopt) {
+                Way::Post(post, taken) => match self.wait_for_answer(area, post, taken, || {
+                    credentials::adopt();
+                    patience.is_over();
+                }) {
                     Ok((what, word)) => {
                         let is_there = what == answer::DONE;
                         let opened = is_there
@@ -278,7 +281,9 @@ impl Runtime {
                             .flatten();
                         // What was opened is right in any case; of the rest nothing is known if it was another's.
                         let is_own = free_post(area, post, word);
-                        if is_own && opened.is_none() {
+                        // The supervisor does not know who was stopped, and for how long.
+                        let may_wait = what == answer::AWAY && !patience.is_over();
+                        if is_own && opened.is_none() && !may_wait {
                             return self.give_up(page, now.first, now.number, Some(what));
                         }
                         opened
@@ -310,7 +315,6 @@ impl Runtime {
         may_read: bool,
         patience: &mut Patience,
     ) -> Result<Asked, Option<u32>> {
-        let begin = sys::now_ns();
         let first = wanted.spots[0].ok_or(None)?;
         loop {
             if may_read && let Some(asked) = self.begin_read(page, wanted) {
@@ -324,7 +328,8 @@ impl Runtime {
             match taken {
                 Ok(taken) => {
                     let asked = self.ask_for(area, taken, page, wanted).ok_or(None)?;
-                    area.posts[taken.0 % POSTS].since.store(begin, Relaxed);
+                    let since = sys::now_ns().saturating_sub(patience.waited());
+                    area.posts[taken.0 % POSTS].since.store(since, Relaxed);
                     ring(area);
                     return Ok(asked);
                 }

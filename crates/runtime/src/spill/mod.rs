@@ -275,7 +275,7 @@ impl Runtime {
         area: &'static Area,
         number: usize,
         taken: Word,
-        meanwhile: impl Fn(),
+        mut meanwhile: impl FnMut(),
     ) -> Result<(u32, Word), Unheard> {
         let mut looked = sys::now_ns();
         let post = &area.posts[number % POSTS];

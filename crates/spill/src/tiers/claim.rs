@@ -18,6 +18,9 @@ use super::locked;
 /// A claim is renewed so often, and one that is not for so long is nobody's, if nobody knows whether its process lives.
 pub const RENEW: Duration = Duration::from_secs(1);
 pub const STALE: Duration = Duration::from_secs(30);
+/// Whoever waits for that looks so often, and so many times.
+pub const LOOK: Duration = Duration::from_millis(250);
+pub const LOOKS: u128 = STALE.as_millis() / LOOK.as_millis();
 /// What its process has sent may still be done so long after its end.
 pub const LATE: Duration = Duration::from_secs(10);
 /// One that was not renewed for so long is looked at before anything is written.

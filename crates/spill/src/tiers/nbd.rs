@@ -139,12 +139,13 @@ impl NbdTier {
                     claim::STALE.as_secs()
                 )),
             }
-            while begin.elapsed() < claim::STALE {
+            // Looks are counted, not time: this process may be stopped between them.
+            for _ in 0..claim::LOOKS {
                 let has_ended = claim::has_ended(&found);
                 if has_ended == Some(false) {
                     return Err(self.lose());
                 }
-                std::thread::sleep(claim::RENEW / 4);
+                std::thread::sleep(claim::LOOK);
                 self.read(0, &mut now)?;
                 match claim::found(&now) {
                     None => break,
