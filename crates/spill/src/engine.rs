@@ -17,12 +17,18 @@
 //! - **A forked child** has neither the threads nor connections that are its own, and what it would write would hit what its parent has there. It leaves all as
 //!   it is.
 
+mod health;
+mod process;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+pub use health::{Health, News};
+use process::{this_process, without_signals};
 
 use crate::tiers::{Room, Tier, Trouble, locked};
 
@@ -33,8 +39,6 @@ const SOONEST: Duration = Duration::from_millis(500);
 const LATEST: Duration = Duration::from_secs(10);
 /// A full one is tried again after so long.
 const FULL: Duration = Duration::from_secs(5);
-/// And that is said once in so long.
-const QUIET: Duration = Duration::from_secs(60);
 /// A get is tried again after so long.
 const AGAIN: Duration = Duration::from_millis(100);
 /// A call that takes longer counts as so long: more likely the process was stopped meanwhile.
@@ -48,50 +52,6 @@ const LAST: Duration = if cfg!(test) { Duration::from_secs(1) } else { Duration:
 
 /// It is looked so often whether they have ended.
 const ENDS: Duration = Duration::from_millis(1);
-
-/// How a tier is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Health {
-    /// It takes batches.
-    Open,
-    /// It has no room for now.
-    Full,
-    /// It does not answer, for this reason; it may come back.
-    Away(String),
-    /// It must not be used any more, for this reason; what it has can be read.
-    Unfit(String),
-}
-
-/// What of a tier's health is worth telling a user. One that is full has room again with each batch that is deleted, and is full again with the next; one that answers may refuse
-/// the next batch: the same is said once a minute.
-#[derive(Debug, Default)]
-pub struct News {
-    full: Option<Instant>,
-    away: Option<(String, Instant)>,
-    is_trouble: bool,
-}
-
-impl News {
-    /// Whether a change is.
-    pub fn is_news(&mut self, health: &Health) -> bool {
-        let is_old = |said: Instant| said.elapsed() > QUIET;
-        let is_news = match health {
-            Health::Open => self.is_trouble,
-            Health::Full => self.full.is_none_or(is_old),
-            Health::Away(why) => self.away.as_ref().is_none_or(|(said, at)| said != why || is_old(*at)),
-            Health::Unfit(_) => true,
-        };
-        if is_news {
-            self.is_trouble = *health != Health::Open;
-            match health {
-                Health::Full => self.full = Some(Instant::now()),
-                Health::Away(why) => self.away = Some((why.clone(), Instant::now())),
-                Health::Open | Health::Unfit(_) => {}
-            }
-        }
-        is_news
-    }
-}
 
 /// What was done so far.
 #[derive(Debug, Default)]
@@ -603,44 +563,6 @@ impl Inner {
             (self.told)(&new);
         }
     }
-}
-
-/// This process. A child in a PID namespace of its own may have the number of its parent, so the C library counts its forks.
-fn this_process() -> (u32, u64) {
-    static FORKS: AtomicU64 = AtomicU64::new(0);
-    static COUNTS: Once = Once::new();
-    extern "C" fn count() {
-        FORKS.fetch_add(1, Relaxed);
-    }
-    COUNTS.call_once(|| {
-        // SAFETY: what is called in the child changes one atomic number.
-        let _ = unsafe { libc::pthread_atfork(None, None, Some(count)) };
-    });
-    (std::process::id(), FORKS.load(Relaxed))
-}
-
-/// Signals are the program's, and are not meant for threads that are made in this time. One is for the thread itself: that a file is larger than it may be is an error then.
-/// Faults stay what they are.
-fn without_signals<R>(work: impl FnOnce() -> R) -> R {
-    struct Before(libc::sigset_t);
-    impl Drop for Before {
-        fn drop(&mut self) {
-            // SAFETY: the set was filled when it was made.
-            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
-        }
-    }
-    let mut all = std::mem::MaybeUninit::uninit();
-    let mut before = std::mem::MaybeUninit::uninit();
-    // SAFETY: the first call fills one set, and the last the other.
-    let _before = unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP] {
-            libc::sigdelset(all.as_mut_ptr(), fault);
-        }
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-        Before(before.assume_init())
-    };
-    work()
 }
 
 fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>, at_most: Duration) -> MutexGuard<'a, T> {

@@ -17,6 +17,7 @@
 //! - A forked child has nothing of it, and takes no lock: its parent's threads may have held it.
 
 mod ahead;
+mod state;
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -24,6 +25,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use ahead::Ahead;
+use state::{Entry, Kept, NONE, Stage, State};
 
 use crate::batch::{BLOCK_HEAD, Batch, Sealer};
 use crate::engine::{Engine, Health};
@@ -33,6 +35,7 @@ use crate::tiers::{BadTarget, Room, Target, Terms, Tier, Trouble, locked};
 const UNACKNOWLEDGED: usize = 4;
 /// Nobody waits longer than this for one of them.
 const WAITS: Duration = Duration::from_secs(5);
+/// And looks so often.
 const TURN: Duration = Duration::from_millis(200);
 /// Sparse batches that are emptied for one that is sent, at most.
 const EMPTIED: usize = 2;
@@ -41,66 +44,6 @@ const BATCH: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What a forked child is told.
 const FORKED: &str = "this process was forked from the one that has spilled";
-/// No batch.
-const NONE: u32 = u32::MAX;
-
-/// Where a block is; `batch` is [`NONE`] if there is none of that number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Entry {
-    batch: u32,
-    offset: u32,
-    len: u32,
-    /// Which of those that had this number.
-    stamp: u32,
-}
-
-/// How far a batch has come.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Stage {
-    /// The first so many bytes of the memory are used.
-    Filling(usize),
-    OnItsWay,
-    Refused,
-    Away,
-}
-
-#[derive(Debug)]
-struct Kept {
-    number: u64,
-    stage: Stage,
-    /// Until it was acknowledged.
-    memory: Arc<Vec<u8>>,
-    bytes: u32,
-    needed: u32,
-    needed_bytes: u32,
-    /// It is lost, or one of its blocks is: it can't be emptied.
-    is_stuck: bool,
-    /// The numbers of its blocks; some may be others by now, and elsewhere.
-    blocks: Vec<u32>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    blocks: Vec<Entry>,
-    free_blocks: Vec<u32>,
-    batches: Vec<Option<Kept>>,
-    free_batches: Vec<u32>,
-    filling: Option<u32>,
-    next: u64,
-    stamp: u32,
-    /// On their way or refused.
-    unacknowledged: usize,
-    refused: Vec<u32>,
-    deletes: Vec<u64>,
-    /// Nothing is taken any more.
-    is_ended: bool,
-    /// Who has waited for an answer has had none in time, and none came since.
-    is_stalled: bool,
-    /// Sealed bytes that are needed, and those of all batches that are away.
-    needed_bytes: u64,
-    away_bytes: u64,
-}
-
 #[derive(Default)]
 struct Inner {
     state: Mutex<State>,
@@ -518,139 +461,6 @@ impl Drop for Spilled {
         self.engine.end_threads();
         locked(&self.inner.state).take_all().into_iter().for_each(|number| self.engine.delete(number));
         self.engine.end_and_tell();
-    }
-}
-
-impl State {
-    /// Where a block is, and its batch.
-    fn find(&self, number: u64) -> Option<(Entry, &Kept)> {
-        let entry = self.entry(number)?;
-        Some((entry, self.batches[entry.batch as usize].as_ref()?))
-    }
-
-    /// The number of the batch that is filled.
-    fn filled(&self) -> Option<u64> {
-        Some(self.batches[self.filling? as usize].as_ref()?.number)
-    }
-
-    /// Forgets everything: the numbers of all batches that may be on the tier.
-    fn take_all(&mut self) -> Vec<u64> {
-        let mut all = std::mem::take(&mut self.deletes);
-        all.extend(self.batches.drain(..).flatten().map(|kept| kept.number));
-        *self = State { next: self.next, is_ended: true, ..State::default() };
-        all
-    }
-
-    fn entry(&self, number: u64) -> Option<Entry> {
-        self.blocks.get(usize::try_from(number).ok()?).copied().filter(|entry| entry.batch != NONE)
-    }
-
-    /// The block is there from now on.
-    fn place(&mut self, number: u32, entry: Entry) {
-        self.blocks[number as usize] = entry;
-        self.needed_bytes += u64::from(entry.len);
-        if let Some(kept) = self.batches[entry.batch as usize].as_mut() {
-            kept.needed += 1;
-            kept.needed_bytes += entry.len;
-            kept.blocks.push(number);
-        }
-    }
-
-    /// A block is not there any more.
-    fn leave(&mut self, entry: Entry) {
-        self.needed_bytes -= u64::from(entry.len);
-        let Some(kept) = self.batches[entry.batch as usize].as_mut() else { return };
-        kept.needed -= 1;
-        kept.needed_bytes -= entry.len;
-        if kept.needed > 0 {
-            return;
-        }
-        match kept.stage {
-            // It is filled on, or its answer is awaited.
-            Stage::Filling(_) | Stage::OnItsWay => return,
-            Stage::Refused => {
-                self.unacknowledged -= 1;
-                self.refused.retain(|other| *other != entry.batch);
-            }
-            Stage::Away => self.deletes.push(kept.number),
-        }
-        self.drop_batch(entry.batch);
-    }
-
-    fn drop_batch(&mut self, index: u32) {
-        if let Some(kept) = self.batches[index as usize].take()
-            && kept.stage == Stage::Away
-        {
-            self.away_bytes -= u64::from(kept.bytes);
-        }
-        self.free_batches.push(index);
-    }
-
-    /// Seals a block into the batch that is filled, which is made if there is none. `None` if there is no room for it.
-    fn seal(
-        &mut self,
-        sealer: &Sealer,
-        batch_bytes: usize,
-        owner: u64,
-        tag: u8,
-        payload: &[u8],
-    ) -> Option<(u32, u32, u32)> {
-        let index = match self.filling {
-            Some(index) => index,
-            None => {
-                let kept = Kept {
-                    number: self.next,
-                    stage: Stage::Filling(0),
-                    memory: Arc::new(vec![0; batch_bytes]),
-                    bytes: 0,
-                    needed: 0,
-                    needed_bytes: 0,
-                    is_stuck: false,
-                    blocks: Vec::new(),
-                };
-                self.next += 1;
-                let index = self.free_batches.pop().unwrap_or(self.batches.len() as u32);
-                if index as usize == self.batches.len() {
-                    self.batches.push(None);
-                }
-                self.batches[index as usize] = Some(kept);
-                self.filling = Some(index);
-                index
-            }
-        };
-        let kept = self.batches[index as usize].as_mut()?;
-        let Stage::Filling(used) = kept.stage else { return None };
-        // Who reads a block of it has a share in the memory for a moment: then this is a copy.
-        let mut batch = Batch::go_on(kept.number, Arc::make_mut(&mut kept.memory).as_mut_slice(), used);
-        let place = batch.add(sealer, owner, tag, payload)?;
-        kept.stage = Stage::Filling(batch.len());
-        Some((index, place.offset, place.len))
-    }
-
-    /// The tier has acknowledged a batch, or will not.
-    fn note_answer(&mut self, index: u32, number: u64, is_kept: bool) {
-        self.is_stalled = false;
-        let kept = self.batches.get_mut(index as usize).and_then(Option::as_mut);
-        let Some(kept) = kept.filter(|kept| kept.number == number) else { return };
-        if is_kept {
-            kept.stage = Stage::Away;
-            kept.memory = Arc::default();
-            self.unacknowledged -= 1;
-            self.away_bytes += u64::from(kept.bytes);
-        } else {
-            kept.stage = Stage::Refused;
-            self.refused.push(index);
-        }
-        if kept.needed == 0 {
-            // As if its last block went now.
-            if is_kept {
-                self.deletes.push(number);
-            } else {
-                self.unacknowledged -= 1;
-                self.refused.retain(|other| *other != index);
-            }
-            self.drop_batch(index);
-        }
     }
 }
 

@@ -505,7 +505,7 @@ impl State {
         }
     }
 
-    /// Whether a question may wait on. If this process or the other one was stopped meanwhile it asks again.
+    /// Whether a question may wait on. Who asked decides: if he or this process was stopped meanwhile, he asks again.
     fn is_patient(&self, post: &Post) -> bool {
         sys::now_ns().saturating_sub(post.since.load(Relaxed)) < self.patience
     }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use common::{compile, finish, run_with, stats, until};
+use common::{MEMFOLD, compile, finish, run_with, stats, until};
 use table::Table;
 
 const MIB: u64 = 1 << 20;
@@ -465,6 +465,14 @@ fn a_full_tier_is_said_and_nothing_is_lost() {
     assert!(ended.err.contains("is full"), "{}", ended.err);
 }
 
+/// Pages that a supervisor's programs have touched in vain so far.
+fn faults(supervisor: u32) -> u64 {
+    let told = Command::new(MEMFOLD).args(["top", "--prometheus", &supervisor.to_string()]).output().unwrap();
+    let told = String::from_utf8(told.stdout).unwrap();
+    let line = told.lines().find(|line| line.starts_with("memfold_tree_faults_total{")).expect(&told);
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
 #[test]
 fn everything_is_spilled_all_the_time() {
     let _alone = alone();
@@ -473,22 +481,18 @@ fn everything_is_spilled_all_the_time() {
     let Some(mut table) = on_file(at.path(), &options, "30", "32") else {
         return;
     };
-    // Where other programs keep the CPUs busy little is taken away in time.
+    // Where other programs keep the CPUs busy little is taken away in time: until enough has come back.
     let begin = Instant::now();
-    for round in 0.. {
+    while faults(table.child.id()) < 20_000 {
+        assert!(begin.elapsed() < Duration::from_secs(120), "{} faults", faults(table.child.id()));
         table.asked("touch 5000");
-        if round >= 5 && begin.elapsed() > Duration::from_secs(5) {
-            break;
-        }
     }
     table.asked("fork 2");
     table.asked("look");
     let ended = table.end();
     assert_eq!(ended.status, 0, "{}", ended.err);
     let stats = stats(&at.path().join("stats.json"));
-    let [compressed, spilled, fetched] =
-        ["pages_compressed", "pages_spilled", "pages_fetched"].map(|name| number(&stats[name]));
-    assert!(spilled > 1000 && spilled > compressed / 2 && fetched > spilled / 2, "{stats:#}");
+    assert!(number(&stats["pages_spilled"]) > 10_000 && number(&stats["pages_fetched"]) > 5_000, "{stats:#}");
 }
 
 /// A loop device is one; it ends with this.

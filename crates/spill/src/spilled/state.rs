@@ -1,0 +1,200 @@
+//! Which blocks there are, in which batches, and how far those have come.
+//!
+//! Invariant: of each batch it is known how much is needed, by what is in the table of blocks; one of which nothing is needed is dropped, and deleted if it is on the tier.
+
+use std::sync::Arc;
+
+use crate::batch::{Batch, Sealer};
+
+/// No batch.
+pub const NONE: u32 = u32::MAX;
+
+/// Where a block is; `batch` is [`NONE`] if there is none of that number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    pub batch: u32,
+    pub offset: u32,
+    pub len: u32,
+    /// Which of those that had this number.
+    pub stamp: u32,
+}
+
+/// How far a batch has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stage {
+    /// The first so many bytes of the memory are used.
+    Filling(usize),
+    OnItsWay,
+    Refused,
+    Away,
+}
+
+#[derive(Debug)]
+pub struct Kept {
+    pub number: u64,
+    pub stage: Stage,
+    /// Until it was acknowledged.
+    pub memory: Arc<Vec<u8>>,
+    pub bytes: u32,
+    pub needed: u32,
+    pub needed_bytes: u32,
+    /// It is lost, or one of its blocks is: it can't be emptied.
+    pub is_stuck: bool,
+    /// The numbers of its blocks; some may be others by now, and elsewhere.
+    pub blocks: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+pub struct State {
+    pub blocks: Vec<Entry>,
+    pub free_blocks: Vec<u32>,
+    pub batches: Vec<Option<Kept>>,
+    pub free_batches: Vec<u32>,
+    pub filling: Option<u32>,
+    pub next: u64,
+    pub stamp: u32,
+    /// On their way or refused.
+    pub unacknowledged: usize,
+    pub refused: Vec<u32>,
+    pub deletes: Vec<u64>,
+    /// Nothing is taken any more.
+    pub is_ended: bool,
+    /// Who has waited for an answer has had none in time, and none came since.
+    pub is_stalled: bool,
+    /// Sealed bytes that are needed, and those of all batches that are away.
+    pub needed_bytes: u64,
+    pub away_bytes: u64,
+}
+
+impl State {
+    /// Where a block is, and its batch.
+    pub fn find(&self, number: u64) -> Option<(Entry, &Kept)> {
+        let entry = self.entry(number)?;
+        Some((entry, self.batches[entry.batch as usize].as_ref()?))
+    }
+
+    /// The number of the batch that is filled.
+    pub fn filled(&self) -> Option<u64> {
+        Some(self.batches[self.filling? as usize].as_ref()?.number)
+    }
+
+    /// Forgets everything: the numbers of all batches that may be on the tier.
+    pub fn take_all(&mut self) -> Vec<u64> {
+        let mut all = std::mem::take(&mut self.deletes);
+        all.extend(self.batches.drain(..).flatten().map(|kept| kept.number));
+        *self = State { next: self.next, is_ended: true, ..State::default() };
+        all
+    }
+
+    pub fn entry(&self, number: u64) -> Option<Entry> {
+        self.blocks.get(usize::try_from(number).ok()?).copied().filter(|entry| entry.batch != NONE)
+    }
+
+    /// The block is there from now on.
+    pub fn place(&mut self, number: u32, entry: Entry) {
+        self.blocks[number as usize] = entry;
+        self.needed_bytes += u64::from(entry.len);
+        if let Some(kept) = self.batches[entry.batch as usize].as_mut() {
+            kept.needed += 1;
+            kept.needed_bytes += entry.len;
+            kept.blocks.push(number);
+        }
+    }
+
+    /// A block is not there any more.
+    pub fn leave(&mut self, entry: Entry) {
+        self.needed_bytes -= u64::from(entry.len);
+        let Some(kept) = self.batches[entry.batch as usize].as_mut() else { return };
+        kept.needed -= 1;
+        kept.needed_bytes -= entry.len;
+        if kept.needed > 0 {
+            return;
+        }
+        match kept.stage {
+            // It is filled on, or its answer is awaited.
+            Stage::Filling(_) | Stage::OnItsWay => return,
+            Stage::Refused => {
+                self.unacknowledged -= 1;
+                self.refused.retain(|other| *other != entry.batch);
+            }
+            Stage::Away => self.deletes.push(kept.number),
+        }
+        self.drop_batch(entry.batch);
+    }
+
+    pub fn drop_batch(&mut self, index: u32) {
+        if let Some(kept) = self.batches[index as usize].take()
+            && kept.stage == Stage::Away
+        {
+            self.away_bytes -= u64::from(kept.bytes);
+        }
+        self.free_batches.push(index);
+    }
+
+    /// Seals a block into the batch that is filled, which is made if there is none. `None` if there is no room for it.
+    pub fn seal(
+        &mut self,
+        sealer: &Sealer,
+        batch_bytes: usize,
+        owner: u64,
+        tag: u8,
+        payload: &[u8],
+    ) -> Option<(u32, u32, u32)> {
+        let index = match self.filling {
+            Some(index) => index,
+            None => {
+                let kept = Kept {
+                    number: self.next,
+                    stage: Stage::Filling(0),
+                    memory: Arc::new(vec![0; batch_bytes]),
+                    bytes: 0,
+                    needed: 0,
+                    needed_bytes: 0,
+                    is_stuck: false,
+                    blocks: Vec::new(),
+                };
+                self.next += 1;
+                let index = self.free_batches.pop().unwrap_or(self.batches.len() as u32);
+                if index as usize == self.batches.len() {
+                    self.batches.push(None);
+                }
+                self.batches[index as usize] = Some(kept);
+                self.filling = Some(index);
+                index
+            }
+        };
+        let kept = self.batches[index as usize].as_mut()?;
+        let Stage::Filling(used) = kept.stage else { return None };
+        // Who reads a block of it has a share in the memory for a moment: then this is a copy.
+        let mut batch = Batch::go_on(kept.number, Arc::make_mut(&mut kept.memory).as_mut_slice(), used);
+        let place = batch.add(sealer, owner, tag, payload)?;
+        kept.stage = Stage::Filling(batch.len());
+        Some((index, place.offset, place.len))
+    }
+
+    /// The tier has acknowledged a batch, or will not.
+    pub fn note_answer(&mut self, index: u32, number: u64, is_kept: bool) {
+        self.is_stalled = false;
+        let kept = self.batches.get_mut(index as usize).and_then(Option::as_mut);
+        let Some(kept) = kept.filter(|kept| kept.number == number) else { return };
+        if is_kept {
+            kept.stage = Stage::Away;
+            kept.memory = Arc::default();
+            self.unacknowledged -= 1;
+            self.away_bytes += u64::from(kept.bytes);
+        } else {
+            kept.stage = Stage::Refused;
+            self.refused.push(index);
+        }
+        if kept.needed == 0 {
+            // As if its last block went now.
+            if is_kept {
+                self.deletes.push(number);
+            } else {
+                self.unacknowledged -= 1;
+                self.refused.retain(|other| *other != index);
+            }
+            self.drop_batch(index);
+        }
+    }
+}
