@@ -1,27 +1,15 @@
-//! Taking blocks away: `mremap` moves a block's pages to a standby slot and
-//! leaves the mapping behind, empty and registered.
+//! Taking blocks away from the program to standby.
 //!
 //! All of it happens under the order lock (see `order.rs`), in this order:
 //!
 //! 1. Register the mapping and make sure that no event is on its way. From
 //!    here on a thread that unmaps or discards part of it waits for us.
-//! 2. Move. The kernel tells of the move; that message is the proof that the
-//!    source was registered.
+//! 2. Move the pages to a standby slot: by `UFFDIO_MOVE` (`moved.rs`), before Linux 6.8 by `mremap` (`remapped.rs`).
 //! 3. See which pages there are, and write their entries.
 //! 4. Apply the events that came meanwhile.
-//!
-//! Should the range not have been one registered mapping when it was moved,
-//! `sort_out` puts back what does not belong on standby.
-//!
-//! One gap is left between 1 and 2: a thread unmaps the range, another one is
-//! given the same addresses by the kernel and writes to them, and only then
-//! comes the move, which takes away what is not registered; until it is put
-//! back the writer would see zeros. It takes two threads of the program, and
-//! one that unmaps. So while a program with threads unmaps managed memory,
-//! UFFDIO_MOVE is used instead: the kernel refuses it as long as a message
-//! about such a change has not been read. It costs more (all CPUs are told to
-//! forget a page for each run of pages), so otherwise `mremap` is. UFFDIO_MOVE
-//! also refuses pages that are pinned for I/O: see `pins.rs`.
+
+mod moved;
+mod remapped;
 
 use core::sync::atomic::Ordering::*;
 
@@ -31,18 +19,13 @@ use crate::interpose::ranges;
 use crate::lock::Guard;
 use crate::maps;
 use crate::order::Order;
-use crate::pagemap::{Pagemap, Present};
+use crate::pagemap::Pagemap;
 use crate::runtime::Runtime;
 use crate::standby::page_id;
-use crate::sys::{self, Errno, Fd, PAGE, advice, prot};
+use crate::sys::{self, Fd, PAGE, advice};
 use crate::table::{BLOCK, PAGES, State, index_in_block, page_number};
 use crate::uffd::Probe;
-
-/// Pages in a row that may be refused before the rest of a block is left alone.
-const REFUSALS: u32 = 8;
-
-/// For so long after managed memory was unmapped, more of that is to be expected.
-const UNMAPPED_NS: u64 = 10_000_000_000;
+use moved::Moved;
 
 /// What came of trying to take a range away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,9 +62,18 @@ impl Range {
     }
 }
 
+/// Which pages of a range are to be taken.
+#[derive(Clone, Copy)]
+struct Choice {
+    /// Those that this process alone has.
+    own: bool,
+    /// Those that another process has too.
+    shared: bool,
+}
+
 impl Runtime {
     /// Takes away a range, which lies in one block and in one mapping, if so many
-    /// of its pages are there; if another process has most of it too, only if `shared_too`.
+    /// of its pages are there; what other processes have too, only if `shared_too`.
     pub fn evict(
         &self,
         maps: Fd,
@@ -92,63 +84,109 @@ impl Runtime {
     ) -> Taken {
         debug_assert!(start / BLOCK == (end - 1) / BLOCK);
         let (pages, first) = ((end - start) / PAGE, index_in_block(start));
-        let mostly_shared;
-        match pagemap.present(start, pages, first) {
-            None => return Taken::Stale,
-            Some(present) if (present.count as usize) < worth => return Taken::Nothing,
-            Some(present) => {
-                // Memory is free only when the last one has given it up, and then each has its own copy in its store.
-                let shared =
-                    || present.count - pagemap.exclusive(start, pages, first).count.min(present.count);
-                mostly_shared = self.has_forked.load(Relaxed) && shared() * 2 > present.count;
-                if mostly_shared && !shared_too {
-                    return Taken::Nothing;
-                }
-            }
+        let Some(present) = pagemap.present(start, pages, first) else { return Taken::Stale };
+        let present = present.count as usize;
+        let shared = if self.has_forked.load(Relaxed) {
+            present - (pagemap.exclusive(start, pages, first).count as usize).min(present)
+        } else {
+            0
+        };
+        // Memory that is shared is free only when the last one has given it up, and then each has its own copy in its store.
+        let (own, shared_too) = (present - shared, shared_too && shared >= worth);
+        let choice = Choice { own: own >= worth || shared_too && own > 0, shared: shared_too };
+        if !choice.own && !choice.shared {
+            return Taken::Nothing;
         }
-        let Some(slot) = self.standby.take_free() else { return Taken::Nothing };
-        self.standby.slot(slot).shared.store(mostly_shared, Relaxed);
-        let to = self.standby.address(slot) + (start & (BLOCK - 1));
-        let range = Range { start, bytes: end - start, to, slot };
         probe!(runtime_evict_begin, start, end - start);
-        let taken = self.evict_to(maps, pagemap, range);
-        probe!(
-            runtime_evict,
-            start,
-            end - start,
-            if let Taken::Pages(pages) = taken { pages } else { 0 },
-            slot
-        );
-        match taken {
-            Taken::Pages(pages) if pages > 0 => self.standby.enqueue(slot),
-            _ => self.standby.give_back(slot),
+        let taken = self.evict_now(maps, pagemap, (start, end), choice);
+        if !matches!(taken, Taken::Pages(pages) if pages > 0) {
+            probe!(runtime_evict, start, end - start, 0, 0);
         }
         taken
     }
 
-    fn evict_to(&self, maps: Fd, pagemap: &Pagemap, range: Range) -> Taken {
+    fn evict_now(&self, maps: Fd, pagemap: &Pagemap, (start, end): (usize, usize), choice: Choice) -> Taken {
         let mut order = self.order.lock();
-        let (from, to) = (range.start, range.start + range.bytes);
         // Again, since it was chosen a while ago: meanwhile a thread may have begun there.
-        if ranges::first_kept(from, to).is_some() || self.keep_out.first_in(from, to).is_some() {
+        if ranges::first_kept(start, end).is_some() || self.keep_out.first_in(start, end).is_some() {
             return Taken::Busy;
         }
-        if order.forking || order.was_removed_lately(range.start, self.discarding.load(SeqCst)) {
+        if order.forking || order.was_removed_lately(start, self.discarding.load(SeqCst)) {
             return Taken::Nothing;
         }
-        if let Err(taken) = self.register_mapping(&mut order, maps, range.start, range.start + range.bytes) {
+        if let Err(taken) = self.register_mapping(&mut order, maps, start, end) {
             return taken;
         }
-        let Some(block) = self.table.make_block(range.start, &self.arena, &mut order.spare) else {
+        let Some(block) = self.table.make_block(start, &self.arena, &mut order.spare) else {
             return Taken::Nothing;
         };
         block.stale.store(false, Relaxed);
-        let refusable = self.can_move.load(Relaxed) && self.may_lose_addresses();
-        if self.pins_seen.load(Acquire) || refusable {
-            self.take_if_allowed(&mut order, pagemap, range)
+        if self.can_move.load(Relaxed) {
+            self.evict_by_move(&mut order, pagemap, (start, end), choice)
+        } else if self.pins_seen.load(Acquire) {
+            Taken::Nothing
         } else {
-            self.take(&mut order, pagemap, range)
+            self.with_slot((start, end), choice.shared, |range| {
+                self.take(&mut order, pagemap, range, |order, bits| self.write_entries(order, range, &bits))
+            })
         }
+    }
+
+    fn evict_by_move(
+        &self,
+        order: &mut Guard<'_, Order>,
+        pagemap: &Pagemap,
+        at: (usize, usize),
+        choice: Choice,
+    ) -> Taken {
+        let mut taken = Taken::Nothing;
+        if choice.own {
+            let mut unmovable = false;
+            taken = self.with_slot(at, false, |range| match self.take_by_move(order, pagemap, range) {
+                Moved::Pages(pages) => Taken::Pages(pages),
+                Moved::NotThisMapping => {
+                    unmovable = true;
+                    Taken::Nothing
+                }
+            });
+            if unmovable && !self.may_lose_addresses() {
+                return self.with_slot(at, false, |range| {
+                    self.with_slot(at, false, |check| self.take_unmovable(order, pagemap, range, check))
+                });
+            }
+        }
+        if choice.shared && !self.may_lose_addresses() {
+            let shared = self.with_slot(at, true, |range| self.take_shared(order, pagemap, range));
+            taken = match (taken, shared) {
+                (Taken::Pages(one), Taken::Pages(other)) => Taken::Pages(one + other),
+                (Taken::Pages(one), _) => Taken::Pages(one),
+                (_, other) => other,
+            };
+        }
+        taken
+    }
+
+    /// Has a free slot filled, and queues it if something is there afterwards.
+    fn with_slot(
+        &self,
+        (start, end): (usize, usize),
+        shared: bool,
+        fill: impl FnOnce(Range) -> Taken,
+    ) -> Taken {
+        let Some(slot) = self.standby.take_free() else { return Taken::Nothing };
+        let held = self.standby.slot(slot);
+        held.shared.store(shared, Relaxed);
+        held.taken.store(0, Relaxed);
+        let to = self.standby.address(slot) + (start & (BLOCK - 1));
+        let taken = fill(Range { start, bytes: end - start, to, slot });
+        let pages = held.taken.load(Relaxed);
+        if pages > 0 {
+            probe!(runtime_evict, start, end - start, pages, slot);
+            self.standby.enqueue(slot);
+        } else {
+            self.standby.give_back(slot);
+        }
+        taken
     }
 
     /// Registers the one mapping that holds a range. When this returns well,
@@ -202,200 +240,6 @@ impl Runtime {
         let _ = unsafe { sys::madvise(start, end - start, advice::DONTFORK) };
     }
 
-    fn take(&self, order: &mut Guard<'_, Order>, pagemap: &Pagemap, range: Range) -> Taken {
-        // Where data are limited (`ulimit -d`) what the move needs is allowed now, or not: later its target would be lost.
-        // SAFETY: a free slot of ours.
-        if unsafe { sys::mprotect(range.to, range.bytes, prot::READ | prot::WRITE) }.is_err() {
-            return Taken::Nothing;
-        }
-        self.move_seen.store(false, Relaxed);
-        self.moving_to.store(range.to, SeqCst);
-        // Handlers that wait for the lock are wanted as readers.
-        self.order.stir();
-        // SAFETY: the target is a free slot of ours; touches of the source are
-        // faults now, which the handlers serve from what the entries say.
-        let result = unsafe { sys::mremap_to(range.start, range.bytes, range.to, true) };
-        self.moving_to.store(0, SeqCst);
-        if result == Err(Errno::NOMEM) {
-            // Nothing has moved, and the target may be unmapped: it is not to be looked at.
-            self.standby.recover(range.slot, range.to, range.bytes);
-            drop(self.proxy.lock());
-            self.take_proxy_messages(order);
-            return Taken::Nothing;
-        }
-        let _ = self.uffd().unregister(range.to, range.bytes);
-        // The slot got all properties of the source: a forked child must inherit it.
-        self.unmark(range.to, range.to + range.bytes);
-        // SAFETY: nobody else uses the slot yet.
-        let readable = unsafe { self.make_readable(range.to, range.bytes) };
-        let mut present = pagemap.present(range.to, range.pages(), range.first());
-        // Whoever read in our place is done once its lock can be had; only then is its word final.
-        drop(self.proxy.lock());
-        let seen = self.move_seen.load(Acquire);
-        let taken = match present {
-            Some(ref mut present) if result.is_ok() && seen && readable => {
-                if present.swapped_count > 0 {
-                    self.sort_out_guards(range, present);
-                }
-                Taken::Pages(self.write_entries(order, range, &present.all()))
-            }
-            _ if result.is_err() && present.is_none_or(|present| present.all() == [0; PAGES / 64]) => {
-                if result == Err(Errno::FAULT) {
-                    Taken::Stale
-                } else {
-                    Taken::Nothing
-                }
-            }
-            _ => self.sort_out(order, pagemap, range),
-        };
-        self.take_proxy_messages(order);
-        taken
-    }
-
-    /// The range was not one registered mapping any more when it was moved:
-    /// since Linux 6.17 several mappings may move at once. What came from a
-    /// mapping that is not registered, or from a file, goes back at once; the
-    /// rest is on standby like any other.
-    #[cold]
-    fn sort_out(&self, order: &mut Guard<'_, Order>, pagemap: &Pagemap, range: Range) -> Taken {
-        let mut bits = [0u64; PAGES / 64];
-        for offset in (0..range.bytes).step_by(PAGE) {
-            let (source, target) = (range.start + offset, range.to + offset);
-            let (file, there) = match pagemap.present(target, 1, 0) {
-                None => (true, true),
-                Some(present) => (false, present.count + present.swapped_count == 1),
-            };
-            if !there {
-                continue;
-            }
-            let _ = self.uffd().unregister(target, PAGE);
-            self.unmark(target, target + PAGE);
-            // SAFETY: a page of a slot that nobody else uses yet.
-            let readable = !file && unsafe { self.make_readable(target, PAGE) };
-            if readable && self.witness().is_taken(source) {
-                let index = index_in_block(source);
-                if is_guard(target) {
-                    guard_again(self, source);
-                } else {
-                    bits[index / 64] |= 1 << (index % 64);
-                }
-                continue;
-            }
-            self.put_back(target, source);
-        }
-        match self.write_entries(order, range, &bits) {
-            0 => Taken::Stale,
-            pages => Taken::Pages(pages),
-        }
-    }
-
-    /// Takes guard pages out of `present` that the program made after the range
-    /// was looked at, and makes them again where they were. Who touches one
-    /// meanwhile waits for the order lock. What else is swapped is a page.
-    #[cold]
-    fn sort_out_guards(&self, range: Range, present: &mut Present) {
-        for offset in (0..range.bytes).step_by(PAGE) {
-            let (index, target) = (index_in_block(range.start + offset), range.to + offset);
-            let bit = 1 << (index % 64);
-            if present.swapped[index / 64] & bit != 0 && is_guard(target) {
-                present.swapped[index / 64] &= !bit;
-                guard_again(self, range.start + offset);
-            }
-        }
-    }
-
-    /// A page that is not on standby yet returns to where it was a moment ago.
-    fn put_back(&self, target: usize, source: usize) {
-        // What is left behind stays mapped: the kernel must not give a place on standby to the program.
-        // SAFETY: the page returns to where it came from.
-        if unsafe { sys::mremap_to(target, PAGE, source, true) }.is_err() {
-            self.fail(
-                "a page that was taken away from a mapping that changed meanwhile could not be put back",
-            );
-        }
-    }
-
-    /// Whether two threads of the program may be at it: see the module.
-    fn may_lose_addresses(&self) -> bool {
-        let last = self.unmapped_ns.load(Relaxed);
-        self.is_threaded() && last != 0 && sys::now_ns().saturating_sub(last) < UNMAPPED_NS
-    }
-
-    /// As `take`, by UFFDIO_MOVE.
-    fn take_if_allowed(&self, order: &mut Guard<'_, Order>, pagemap: &Pagemap, range: Range) -> Taken {
-        // SAFETY: a free slot of ours.
-        let ready = unsafe { sys::map_over(range.to, range.bytes, prot::READ | prot::WRITE) }
-            .and_then(|()| self.uffd().register(range.to, range.bytes));
-        let before = pagemap.present(range.start, range.pages(), range.first());
-        if let (Ok(()), Some(before)) = (ready, before) {
-            let there = |offset: usize| {
-                let index = index_in_block(range.start + offset);
-                offset < range.bytes && before.bits[index / 64] >> (index % 64) & 1 != 0
-            };
-            let (mut offset, mut refused, mut made_own) = (0, 0, 0);
-            while offset < range.bytes && refused < REFUSALS {
-                let mut run = 0;
-                while there(offset + run) {
-                    run += PAGE;
-                }
-                if run == 0 {
-                    offset += PAGE;
-                    continue;
-                }
-                // SAFETY: touches of the source are faults that wait for the order
-                // lock; the target is a free slot of ours.
-                match unsafe { self.uffd().move_pages(range.to + offset, range.start + offset, run, true) } {
-                    Ok(done) => {
-                        offset += done.max(PAGE);
-                        refused = 0;
-                    }
-                    Err(Errno::INVAL | Errno::SRCH | Errno::NOMEM | Errno::AGAIN) => break,
-                    Err(Errno::BUSY) if offset >= made_own && self.has_forked.load(Relaxed) => {
-                        made_own = offset + run;
-                        self.make_own(pagemap, range.start + offset, run);
-                    }
-                    // Pinned, shared after a fork, or gone meanwhile: it stays.
-                    Err(_) => {
-                        offset += PAGE;
-                        refused += 1;
-                    }
-                }
-            }
-        }
-        let _ = self.uffd().unregister(range.to, range.bytes);
-        match pagemap.present(range.to, range.pages(), range.first()) {
-            // Only pages move this way: what is swapped was swapped there.
-            Some(present) => Taken::Pages(self.write_entries(order, range, &present.all())),
-            None => self.fail("what was moved to standby can't be seen there"),
-        }
-    }
-
-    /// Pages that were shared with a forked process that is gone are refused by UFFDIO_MOVE until they are written.
-    #[cold]
-    fn make_own(&self, pagemap: &Pagemap, start: usize, bytes: usize) {
-        let exclusive = pagemap.exclusive(start, bytes / PAGE, 0);
-        for index in 0..bytes / PAGE {
-            if exclusive.bits[index / 64] >> (index % 64) & 1 != 0 {
-                // A refusal says that it stays shared: so it is not moved.
-                // Protected it would make this thread wait for a handler, who may wait for this thread.
-                let page = start + index * PAGE;
-                let _ = self.uffd().protect(page, PAGE, false);
-                let _ = sys::write_back_in_place(page);
-            }
-        }
-    }
-
-    /// # Safety
-    /// The range must be in a slot that nobody else uses.
-    unsafe fn make_readable(&self, at: usize, bytes: usize) -> bool {
-        // Whatever the program allowed itself. Protection key 0 is one that our threads may use.
-        let args = [at, bytes, prot::READ | prot::WRITE, 0, 0, 0];
-        // SAFETY: passed on to the caller.
-        unsafe {
-            sys::syscall(sys::nr::PKEY_MPROTECT, args).is_ok() || sys::mprotect(at, bytes, args[2]).is_ok()
-        }
-    }
-
     /// Writes the entries of the pages that are on standby now. Returns their number.
     fn write_entries(&self, order: &mut Guard<'_, Order>, range: Range, present: &[u64; PAGES / 64]) -> u32 {
         let Some(block) = self.table.make_block(range.start, &self.arena, &mut order.spare) else {
@@ -428,20 +272,5 @@ impl Runtime {
         self.standby.pages.fetch_add(u64::from(live), Relaxed);
         self.slot().counters.blocks_evicted.fetch_add(1, Relaxed);
         live
-    }
-}
-
-/// Whether a swapped page that this process may read is a guard page: those
-/// alone can't be made present. (Kernels that do not know the advice do not know guards.)
-fn is_guard(page: usize) -> bool {
-    // SAFETY: reading loses nothing.
-    let answer = unsafe { sys::madvise(page, PAGE, advice::POPULATE_READ) };
-    answer == Err(Errno::FAULT)
-}
-
-fn guard_again(runtime: &Runtime, page: usize) {
-    // SAFETY: the page is empty: what was there was a guard.
-    if unsafe { sys::madvise(page, PAGE, advice::GUARD_INSTALL) }.is_err() {
-        runtime.fail("a guard page that was taken away could not be made again");
     }
 }

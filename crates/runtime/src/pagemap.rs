@@ -251,6 +251,13 @@ impl Present {
         *count += 1;
     }
 
+    /// The pages that are in `bits` too. Of what is swapped: all.
+    pub fn only(&self, bits: &[u64; PAGES / 64]) -> Present {
+        let bits: [u64; PAGES / 64] = core::array::from_fn(|word| self.bits[word] & bits[word]);
+        let count = bits.iter().map(|word| word.count_ones()).sum();
+        Present { bits, count, ..*self }
+    }
+
     /// What is there or swapped.
     pub fn all(&self) -> [u64; PAGES / 64] {
         core::array::from_fn(|word| self.bits[word] | self.swapped[word])

@@ -1,18 +1,16 @@
-//! Whether the program may have pages pinned for I/O.
+//! Whether something may write to pages of the program in a way that taking them away would not notice.
 //!
-//! A device or another process may write into a pinned page at any time, by
-//! its physical place. If `mremap` takes such a page away and a copy of it
-//! comes back, what is written afterwards is lost. UFFDIO_MOVE refuses pinned
-//! pages. It is slower for sparse blocks, so it is used only in processes
-//! where pins have been seen: direct I/O, io_uring, asynchronous I/O, and files
-//! of mounts that may do direct I/O by themselves (`mounts.rs`). Without
-//! it (before Linux 6.8) such processes are left alone.
+//! A device or another process may write to a page at any time, by its physical place. If the page is taken away and a copy of
+//! it comes back, what is written afterwards is lost. UFFDIO_MOVE (Linux 6.8) refuses pages that are pinned for that, so with
+//! it only file systems are dangerous whose direct I/O does not pin (`mounts.rs`).
+//! Before 6.8 all that pins is: direct I/O, io_uring, asynchronous I/O, and files of mounts that may do direct I/O by
+//! themselves. Nothing is taken away any more from a process where such has been seen.
 
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::*;
 
 use crate::maps::decimal;
-use crate::mounts::Mounts;
+use crate::mounts::{Mounts, Notices, Risk};
 use crate::runtime::Runtime;
 use crate::sys::{self, Fd, o};
 
@@ -24,12 +22,15 @@ const INTERNAL: [&[u8]; 6] =
 const LOOK_AT: usize = 4096;
 
 impl Runtime {
-    /// Looks for descriptors that can pin pages. Once seen is for ever.
+    /// Looks for descriptors that are such a danger. Once seen is for ever.
     pub fn look_for_pins(&self, mounts: &mut Mounts) {
         if self.pins_seen.load(Relaxed) {
             return;
         }
         mounts.refresh(&self.mounts);
+        if self.mounts.are_harmless() {
+            return;
+        }
         let flags = o::RDONLY | o::CLOEXEC | o::DIRECTORY;
         let Ok(directory) = sys::open(c"/proc/self/fd", flags) else { return };
         let mut buffer = [0u8; 4096];
@@ -43,7 +44,7 @@ impl Runtime {
                 let record = u16::from_ne_bytes([buffer[at + 16], buffer[at + 17]]) as usize;
                 if let Ok(name) = CStr::from_bytes_until_nul(&buffer[at + 19..at + record]) {
                     seen += 1;
-                    if name.to_bytes()[0] != b'.' && self.can_pin(directory, name) {
+                    if name.to_bytes()[0] != b'.' && self.is_danger(directory, name) {
                         self.pins_seen.store(true, Release);
                     }
                 }
@@ -53,11 +54,12 @@ impl Runtime {
         sys::close(directory);
     }
 
-    fn can_pin(&self, directory: Fd, name: &CStr) -> bool {
+    fn is_danger(&self, directory: Fd, name: &CStr) -> bool {
         let mut target = [0u8; 64];
         let Ok(length) = sys::readlink_at(directory, name, &mut target) else { return false };
+        let pins_are_noticed = self.mounts.notices() != Notices::Nothing;
         if target[..length].starts_with(b"anon_inode:[io_uring]") {
-            return true;
+            return !pins_are_noticed;
         }
         // Sockets and pipes have no direct mode that pins the reader's memory.
         if target[0] != b'/' {
@@ -77,12 +79,14 @@ impl Runtime {
         let length = sys::read(info, &mut text).unwrap_or(0);
         sys::close(info);
         let Some((flags, mount)) = parse(&text[..length]) else { return false };
-        if flags & o::DIRECT as u32 != 0 {
+        let direct = flags & o::DIRECT as u32 != 0;
+        if direct && !pins_are_noticed {
             return true;
         }
+        let risk = self.mounts.risk(mount);
         // Files of the kernel's own have no mount that is listed. Others may come from where this process can't look.
         let internal = INTERNAL.iter().any(|start| target.starts_with(start));
-        !self.mounts.has(mount)
+        (risk == Risk::Always || risk == Risk::Direct && direct)
             && !internal
             && sys::file_info(directory, name).is_ok_and(|info| info.is_regular)
     }

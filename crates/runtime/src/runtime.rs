@@ -11,7 +11,7 @@ use crate::arena::Arena;
 use crate::follow::Follow;
 use crate::keep::KeepOut;
 use crate::lock::Lock;
-use crate::mounts::OrdinaryMounts;
+use crate::mounts::KnownMounts;
 use crate::order::{Order, Proxy};
 use crate::sched;
 use crate::shared::{Shared, Slot, state};
@@ -232,10 +232,10 @@ pub struct Runtime {
     pub room_pays: AtomicBool,
     /// There may be blocks with pages of the fast tier.
     pub fast_left: AtomicBool,
-    /// Pages may be pinned for I/O: see `pins.rs`.
+    /// Something may write to pages in a way that taking them away would not notice: see `pins.rs`.
     pub pins_seen: AtomicBool,
-    /// Files on these may pin them.
-    pub mounts: OrdinaryMounts,
+    /// Where reading files is a risk, and where not.
+    pub mounts: KnownMounts,
     /// The kernel has UFFDIO_MOVE.
     pub can_move: AtomicBool,
     /// Copies of shared pages that were let be made, bytes: see `copies.rs`.
@@ -350,7 +350,7 @@ impl Runtime {
             room_pays: AtomicBool::new(false),
             fast_left: AtomicBool::new(false),
             pins_seen: AtomicBool::new(false),
-            mounts: OrdinaryMounts::new(),
+            mounts: KnownMounts::new(),
             can_move: AtomicBool::new(false),
             copied: AtomicU64::new(0),
             knows_guards: AtomicBool::new(false),

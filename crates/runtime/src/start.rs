@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering::*;
 use memfold::store::{Tiered, Tuning};
 use memfold_codec::cpu::{self, Path};
 
+use crate::mounts::Notices;
 use crate::runtime::{Runtime, StoreMemory, WORKERS};
 use crate::sched;
 use crate::shared::{self, Shared, Slot, state};
@@ -73,7 +74,9 @@ impl Runtime {
             let offered = kernel_features(None).unwrap_or(0);
             let wanted = feature::NEEDED | offered & (feature::MOVE | feature::WRITE_PROTECT);
             self.set_uffd(Some((Uffd::open(None, wanted)?, Uffd::open(None, 0)?)));
-            self.can_move.store(wanted & feature::MOVE != 0, Relaxed);
+            let moves = wanted & feature::MOVE != 0;
+            self.mounts.set_notices(Notices::of(moves));
+            self.can_move.store(moves, Relaxed);
             if let Some(page) = self.arena.reserve(PAGE, PAGE) {
                 // SAFETY: advice about memory that nobody will use.
                 let known = unsafe { sys::madvise(page as usize, PAGE, sys::advice::GUARD_INSTALL) }.is_ok();

@@ -562,6 +562,17 @@ pub fn eventfd() -> Result<Fd> {
         .map(|f| Fd(f as i32))
 }
 
+/// Version of the kernel, major and minor, as /proc says. (A personality may make it seem older.)
+pub fn kernel_version() -> Option<(u32, u32)> {
+    let file = open(c"/proc/sys/kernel/osrelease", o::RDONLY | o::CLOEXEC).ok()?;
+    let mut text = [0u8; 64];
+    let length = read(file, &mut text).unwrap_or(0);
+    close(file);
+    let mut numbers = text[..length].split(|byte| !byte.is_ascii_digit());
+    let mut next = || core::str::from_utf8(numbers.next()?).ok()?.parse().ok();
+    Some((next()?, next()?))
+}
+
 /// A limit of the process: the soft one and the hard one; `u64::MAX` is none.
 pub fn resource_limit(which: usize) -> Result<[u64; 2]> {
     let mut limits = [u64::MAX; 2];

@@ -73,9 +73,12 @@ impl Handler {
         let roomy = runtime.debt.load(Relaxed) <= 0;
         let around = (fault.page & !(COPIES * PAGE - 1), COPIES * PAGE);
         let ranges = [around, (fault.page, PAGE)];
+        // Under the lock: who takes shared pages away has protected them, and they are to stay so until they are away (`evict/moved.rs`).
+        let mut order = runtime.lock_order();
         for (start, bytes) in ranges.into_iter().skip(usize::from(!roomy)) {
             match runtime.uffd().protect(start, bytes, false) {
                 Ok(()) => {
+                    drop(order);
                     runtime.copied.fetch_add(bytes as u64, Relaxed);
                     runtime.shared().copied.fetch_add(bytes as u64, Relaxed);
                     runtime.change_debt(bytes as i64);
@@ -83,12 +86,13 @@ impl Handler {
                 }
                 // An event has not been read yet: the thread tries again, and comes here again.
                 Err(Errno::AGAIN) => {
-                    runtime.drain(&mut runtime.lock_order());
+                    runtime.drain(&mut order);
                     break;
                 }
                 Err(_) => {}
             }
         }
+        drop(order);
         runtime.uffd().wake(fault.page, PAGE);
     }
 }

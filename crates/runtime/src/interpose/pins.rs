@@ -1,6 +1,6 @@
 //! Pages that the kernel holds on to while a device or another thread reads or
 //! writes them. Moving a page away does not end that: what arrives later goes
-//! to the moved page. The runtime must know that such I/O may happen before
+//! to the moved page. Where the kernel does not refuse to move such pages (`pins.rs`, `mounts.rs`) the runtime must know that such I/O may happen before
 //! the first of it does.
 
 use core::ffi::c_int;
@@ -8,12 +8,22 @@ use core::sync::atomic::Ordering::*;
 
 use super::desk;
 use super::next::{Next, is_managed, is_paging, keeping_errno};
+use crate::mounts::Notices;
 use crate::runtime::RUNTIME;
 use crate::sys;
 
 /// Says that the program is about to do something that pins pages.
 #[cold]
 pub fn note() {
+    // Where pins are noticed they do no harm. Before paging it is not known yet; then the keeper looks for what has been opened.
+    if RUNTIME.mounts.notices() == Notices::Nothing {
+        end_evictions();
+    }
+}
+
+/// Something is a danger from now on.
+#[cold]
+fn end_evictions() {
     if !RUNTIME.pins_seen.load(Relaxed) {
         RUNTIME.pins_seen.store(true, SeqCst);
         if is_paging() {
@@ -51,12 +61,16 @@ const fn open_of(name: &'static core::ffi::CStr) -> Next {
     Next::library(name)
 }
 
-/// A file was opened: whether reading it may pin pages is known now. What was
+/// A file was opened, or its flags have changed: whether reading it is a danger is known now. What was
 /// opened before paging began, the keeper looks at then.
 #[cold]
-fn opened(file: c_int) {
-    if file >= 0 && !RUNTIME.pins_seen.load(Relaxed) && RUNTIME.mounts.may_pin(sys::Fd(file)) {
-        note();
+fn opened(file: c_int, direct: bool) {
+    if file >= 0
+        && !RUNTIME.pins_seen.load(Relaxed)
+        && !RUNTIME.mounts.are_harmless()
+        && RUNTIME.mounts.may_write_late(sys::Fd(file), direct)
+    {
+        end_evictions();
     }
 }
 
@@ -81,7 +95,7 @@ macro_rules! opens {
                 // SAFETY: passed on to the caller.
                 let file = unsafe { $next.call([$($argument as usize),+]) as c_int };
                 if is_paging() {
-                    keeping_errno(|| opened(file));
+                    keeping_errno(|| opened(file, $when));
                 }
                 file
             }
@@ -127,7 +141,7 @@ macro_rules! streams {
                 let stream = unsafe { $next.call([$($argument),+]) as usize };
                 if stream != 0 && is_paging() {
                     // SAFETY: the stream was opened just now.
-                    keeping_errno(|| opened(unsafe { FILENO.call([stream]) as c_int }));
+                    keeping_errno(|| opened(unsafe { FILENO.call([stream]) as c_int }, false));
                 }
                 stream
             }
@@ -154,11 +168,16 @@ macro_rules! changes {
             /// As the C library's.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(file: usize, command: c_int, argument: usize) -> c_int {
-                if command == F_SETFL && argument as c_int & O_DIRECT != 0 {
+                let direct = command == F_SETFL && argument as c_int & O_DIRECT != 0;
+                if direct {
                     note();
                 }
                 // SAFETY: passed on to the caller.
-                unsafe { $next.call([file, command as usize, argument]) as c_int }
+                let answer = unsafe { $next.call([file, command as usize, argument]) as c_int };
+                if direct && answer >= 0 && is_paging() {
+                    keeping_errno(|| opened(file as c_int, true));
+                }
+                answer
             }
         )+
     };

@@ -59,7 +59,8 @@ impl Keeper {
             if mapping.inode != 0 {
                 file_end = end;
             }
-            if mapping.name.starts_with(b"anon_inode:[io_uring]") || mapping.name == b"/[aio]" {
+            let pins = mapping.name.starts_with(b"anon_inode:[io_uring]") || mapping.name == b"/[aio]";
+            if pins && !runtime.can_move.load(Relaxed) {
                 runtime.pins_seen.store(true, Release);
             }
             if follows_file || end - start < SMALLEST {
@@ -177,7 +178,7 @@ impl Keeper {
                 self.pins_ns = now;
                 runtime.look_for_pins(&mut self.mounts);
             }
-            if runtime.pins_seen.load(Acquire) && !runtime.can_move.load(Relaxed) {
+            if runtime.pins_seen.load(Acquire) {
                 return self.nothing_left();
             }
             if self.count == 0 || sys::now_ns() - self.listed_ns > 1_000_000_000 {

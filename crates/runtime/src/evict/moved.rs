@@ -1,0 +1,207 @@
+//! Taking pages away by `UFFDIO_MOVE` (Linux 6.8), which is how it is done wherever the kernel has it.
+//!
+//! Somebody outside may write to the program's memory by the physical page: a device after `O_DIRECT` or
+//! `io_uring`, another process by `process_vm_writev`, a debugger. What arrives after the page was copied would
+//! be lost. There are two ways in which the kernel gives such pages out, and both are covered here:
+//!
+//! | the writer holds the page | until | why nothing is lost |
+//! | --- | --- | --- |
+//! | by a pin (`FOLL_PIN`) | its I/O ends | the kernel refuses to move a pinned page: it stays where it is |
+//! | by a plain reference, with the address space locked for reading (`/proc/PID/mem`, `PTRACE_POKEDATA`) | it lets go of the lock | `unregister` locks the address space for writing, so whoever had the page before the move is done when it returns, and only then may the page be copied |
+//!
+//! Plain references that outlive the lock are for `pins.rs`.
+//!
+//! The kernel also refuses the move as long as a message about a changed mapping has not been read, so what moves is what was registered; and it refuses
+//! pages that are not this process's own since a fork. These are taken last, see [`Runtime::take_shared`].
+//!
+//! Each run of pages costs a flush of the other CPUs that run the program. Measured over whole programs that is no more than `mremap`
+//! costs, whose message a handler has to read in the keeper's place.
+
+use core::sync::atomic::Ordering::*;
+
+use super::{Range, Taken};
+use crate::lock::Guard;
+use crate::order::Order;
+use crate::pagemap::{Pagemap, Present};
+use crate::runtime::Runtime;
+use crate::sched;
+use crate::sys::{self, Errno, PAGE, prot};
+use crate::table::{PAGES, index_in_block};
+use crate::uffd::Uffd;
+
+/// After refused pages in a row, so many bytes at most are passed over before the next try.
+const LONGEST_STEP: usize = 32 * PAGE;
+/// A page in a mapping that can't be moved was pinned when it was taken: for so long its writer may go on, ns.
+const UNPIN_NS: u64 = 1_000_000_000;
+
+/// What came of moving.
+pub(super) enum Moved {
+    /// So many pages are on standby.
+    Pages(u32),
+    /// The kernel does not move pages of this mapping: it is not writable, or has other rights than standby.
+    NotThisMapping,
+}
+
+impl Runtime {
+    /// Moves the pages of a range that are there and this process's own to its place on standby.
+    pub(super) fn take_by_move(
+        &self,
+        order: &mut Guard<'_, Order>,
+        pagemap: &Pagemap,
+        range: Range,
+    ) -> Moved {
+        let mut answer = Moved::Pages(0);
+        let mut wanted = pagemap.present(range.start, range.pages(), range.first());
+        if self.has_forked.load(Relaxed) {
+            let own = pagemap.exclusive(range.start, range.pages(), range.first());
+            wanted = wanted.map(|present| present.only(&own.bits));
+        }
+        if let (true, Some(wanted)) = (self.open_place(self.uffd(), range), wanted) {
+            answer = self.move_runs(pagemap, range, &wanted);
+        }
+        // This waits for all who hold the address space: see the module. Nothing that has moved may be read before.
+        let _ = self.uffd().unregister(range.to, range.bytes);
+        match (answer, pagemap.present(range.to, range.pages(), range.first())) {
+            (Moved::NotThisMapping, _) => Moved::NotThisMapping,
+            // Only pages move this way: what is swapped was swapped there.
+            (_, Some(present)) => Moved::Pages(self.write_entries(order, range, &present.all())),
+            (_, None) => self.fail("what was moved to standby can't be seen there"),
+        }
+    }
+
+    /// Makes the place of a range on standby one that pages can be moved to.
+    fn open_place(&self, by: Uffd, range: Range) -> bool {
+        // SAFETY: in a free slot of ours.
+        unsafe { sys::map_over(range.to, range.bytes, prot::READ | prot::WRITE) }
+            .and_then(|()| by.register(range.to, range.bytes))
+            .is_ok()
+    }
+
+    fn move_runs(&self, pagemap: &Pagemap, range: Range, wanted: &Present) -> Moved {
+        let (mut offset, mut made_own, mut step, mut moved) = (0, 0, PAGE, false);
+        while offset < range.bytes {
+            let run = run_at(wanted, range, offset);
+            if run == 0 {
+                offset += PAGE;
+                continue;
+            }
+            // SAFETY: touches of the source are faults that wait for the order
+            // lock; the target is a free slot of ours.
+            match unsafe { self.uffd().move_pages(range.to + offset, range.start + offset, run, true) } {
+                Ok(done) => {
+                    offset += done.max(PAGE);
+                    (step, moved) = (PAGE, true);
+                }
+                Err(Errno::INVAL) if !moved => return Moved::NotThisMapping,
+                Err(Errno::INVAL | Errno::SRCH | Errno::NOMEM | Errno::AGAIN) => break,
+                Err(Errno::BUSY) if offset >= made_own && self.has_forked.load(Relaxed) => {
+                    made_own = offset + run;
+                    self.make_own(pagemap, range.start + offset, run);
+                }
+                // Pinned, shared after a fork, or gone meanwhile: it stays. Its neighbours are probably the same.
+                Err(_) => {
+                    offset += step;
+                    step = (2 * step).min(LONGEST_STEP);
+                }
+            }
+        }
+        Moved::Pages(0)
+    }
+
+    /// Pages that were shared with a forked process that is gone are refused by UFFDIO_MOVE until they are written.
+    #[cold]
+    fn make_own(&self, pagemap: &Pagemap, start: usize, bytes: usize) {
+        let exclusive = pagemap.exclusive(start, bytes / PAGE, 0);
+        for index in 0..bytes / PAGE {
+            if exclusive.bits[index / 64] >> (index % 64) & 1 != 0 {
+                // A refusal says that it stays shared: so it is not moved.
+                // Protected it would make this thread wait for a handler, who may wait for this thread.
+                let page = start + index * PAGE;
+                let _ = self.uffd().protect(page, PAGE, false);
+                let _ = sys::write_back_in_place(page);
+            }
+        }
+    }
+
+    /// Takes away what another process of the tree has too, by `mremap`, since the kernel does not move it.
+    ///
+    /// Nobody can hold a shared page to write to it: the kernel makes a page the process's own before it pins it, and copies what is pinned at a fork. So it
+    /// is enough that all pages are shared when they are taken. First they are write-protected: whoever wants to write to one, from inside or
+    /// outside, waits from then on until the order lock is free (`fault/room.rs`). Then it is looked again.
+    pub(super) fn take_shared(&self, order: &mut Guard<'_, Order>, pagemap: &Pagemap, range: Range) -> Taken {
+        if !self.protects() || self.uffd().protect(range.start, range.bytes, true).is_err() {
+            return Taken::Nothing;
+        }
+        let own = pagemap.exclusive(range.start, range.pages(), range.first());
+        match pagemap.present(range.start, range.pages(), range.first()) {
+            Some(present) if present.count > 0 && present.only(&own.bits).count == 0 => {
+                self.take(order, pagemap, range, |order, bits| self.write_entries(order, range, &bits))
+            }
+            _ => Taken::Nothing,
+        }
+    }
+
+    /// Takes away pages of a mapping that the kernel does not move, because it is not writable, say: by `mremap` to `range.to`, and from there,
+    /// where the rights are those of standby, by a move to `check.to`, another slot. If that is refused somebody still writes to the
+    /// page, who is waited for: nobody may copy the page before.
+    pub(super) fn take_unmovable(
+        &self,
+        order: &mut Guard<'_, Order>,
+        pagemap: &Pagemap,
+        range: Range,
+        check: Range,
+    ) -> Taken {
+        // Messages about other memory must not hold this up: nobody can read them now. Those of the witness are never about anything.
+        let registered = self.open_place(self.witness(), check);
+        if !registered {
+            return Taken::Nothing;
+        }
+        self.take(order, pagemap, range, |order, bits| {
+            let from = Range { start: range.to, to: check.to, ..check };
+            let checked = self.move_all(from, bits);
+            let _ = self.witness().unregister(check.to, check.bytes);
+            let left: [u64; PAGES / 64] = core::array::from_fn(|word| bits[word] & !checked[word]);
+            let pages = self.write_entries(order, check, &checked);
+            if left == [0; PAGES / 64] { pages } else { pages + self.write_entries(order, range, &left) }
+        })
+    }
+
+    /// Moves pages from one slot to another, where both have the same rights. Returns which have moved: all, if the kernel can move them at all.
+    fn move_all(&self, range: Range, bits: [u64; PAGES / 64]) -> [u64; PAGES / 64] {
+        let wanted = Present { bits, ..Present::default() };
+        let (mut moved, mut offset, begin) = ([0; PAGES / 64], 0, sys::now_ns());
+        while offset < range.bytes {
+            let run = run_at(&wanted, range, offset);
+            if run == 0 {
+                offset += PAGE;
+                continue;
+            }
+            // SAFETY: nobody but this thread uses the two slots.
+            match unsafe { self.witness().move_pages(range.to + offset, range.start + offset, run, true) } {
+                Ok(done) => {
+                    for page in (offset..offset + done.max(PAGE)).step_by(PAGE) {
+                        let index = index_in_block(range.start + page);
+                        moved[index / 64] |= 1 << (index % 64);
+                    }
+                    offset += done.max(PAGE);
+                }
+                // Memory of a kind that is never moved: as before Linux 6.8.
+                Err(Errno::INVAL) => offset += run,
+                Err(_) if sys::now_ns() - begin > UNPIN_NS => self.fail(
+                    "somebody outside of this process writes to memory of it that is not writable, and does not come to an end",
+                ),
+                Err(_) => sched::yield_now(),
+            }
+        }
+        moved
+    }
+}
+
+/// Bytes of the run of wanted pages that begins at this offset of a range.
+fn run_at(wanted: &Present, range: Range, offset: usize) -> usize {
+    let there = |offset: &usize| {
+        let index = index_in_block(range.start + offset);
+        wanted.bits[index / 64] >> (index % 64) & 1 != 0
+    };
+    (offset..range.bytes).step_by(PAGE).take_while(there).count() * PAGE
+}
