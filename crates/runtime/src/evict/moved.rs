@@ -158,7 +158,9 @@ impl Runtime {
         }
         self.take(order, pagemap, range, |order, bits| {
             let from = Range { start: range.to, to: check.to, ..check };
-            let checked = self.move_all(from, bits);
+            // What another process has too nobody holds to write to it (`take_shared`), nor what is swapped.
+            let own = pagemap.exclusive(range.to, range.pages(), range.first());
+            let checked = self.move_all(from, core::array::from_fn(|word| bits[word] & own.bits[word]));
             let _ = self.witness().unregister(check.to, check.bytes);
             let left: [u64; PAGES / 64] = core::array::from_fn(|word| bits[word] & !checked[word]);
             let pages = self.write_entries(order, check, &checked);
@@ -169,7 +171,7 @@ impl Runtime {
     /// Moves pages from one slot to another, where both have the same rights. Returns which have moved: all, if the kernel can move them at all.
     fn move_all(&self, range: Range, bits: [u64; PAGES / 64]) -> [u64; PAGES / 64] {
         let wanted = Present { bits, ..Present::default() };
-        let (mut moved, mut offset, begin) = ([0; PAGES / 64], 0, sys::now_ns());
+        let (mut moved, mut offset, mut written, begin) = ([0; PAGES / 64], 0, 0, sys::now_ns());
         while offset < range.bytes {
             let run = run_at(&wanted, range, offset);
             if run == 0 {
@@ -187,6 +189,11 @@ impl Runtime {
                 }
                 // Memory of a kind that is never moved: as before Linux 6.8.
                 Err(Errno::INVAL) => offset += run,
+                // Shared once, by a process that is gone: it is refused until it is written.
+                Err(Errno::BUSY) if offset >= written => {
+                    let _ = sys::write_back_in_place(range.start + offset);
+                    written = offset + PAGE;
+                }
                 Err(_) if sys::now_ns() - begin > UNPIN_NS => self.fail(
                     "somebody outside of this process writes to memory of it that is not writable, and does not come to an end",
                 ),
