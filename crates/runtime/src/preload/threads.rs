@@ -275,9 +275,19 @@ fn keep(pointer: usize, behind: usize) {
     let tls = known(&STATIC_TLS, static_tls_bytes);
     let control_block = known(&CONTROL_BLOCK, control_block_bytes);
     #[cfg(target_arch = "x86_64")]
-    RUNTIME.keep_out.add(pointer.saturating_sub(tls), pointer + control_block + behind, pointer);
+    RUNTIME.keep_out.add(
+        &RUNTIME.arena,
+        pointer.saturating_sub(tls),
+        pointer + control_block + behind,
+        pointer,
+    );
     #[cfg(target_arch = "aarch64")]
-    RUNTIME.keep_out.add(pointer.saturating_sub(control_block), pointer + tls + behind, pointer);
+    RUNTIME.keep_out.add(
+        &RUNTIME.arena,
+        pointer.saturating_sub(control_block),
+        pointer + tls + behind,
+        pointer,
+    );
 }
 
 /// Keeps the control blocks of threads that were started past us, of those that have ended too, as they stand in the C library's lists.
@@ -291,8 +301,8 @@ fn keep(pointer: usize, behind: usize) {
 pub fn meet_strangers() {
     const LISTS: usize = 3;
     const LIST_BYTES: usize = 16;
-    /// More than there is room for.
-    const MOST: usize = 8192;
+    /// Others may change a list for as long as this goes along it.
+    const MOST: usize = 1 << 20;
     let [used, user, member] = [
         c"_thread_db_rtld_global__dl_stack_used",
         c"_thread_db_rtld_global__dl_stack_user",
@@ -321,12 +331,10 @@ pub fn meet_strangers() {
                 break;
             }
             let pointer = at.wrapping_add(to_pointer);
-            let mut is_known = false;
-            RUNTIME.keep_out.for_each_thread(|known| is_known |= known == pointer);
-            if is_known {
+            if RUNTIME.keep_out.knows_thread(pointer) {
                 continue;
             }
-            // What is none would be kept for ever, and there is room for so many only.
+            // What is none would be kept for ever.
             #[cfg(target_arch = "x86_64")]
             if sys::read_own_memory(pointer, &mut next).is_err() || next != [pointer] {
                 break;
