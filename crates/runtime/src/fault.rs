@@ -66,6 +66,8 @@ pub struct Handler {
     pub(crate) streams: Streams,
     /// It fetches what is spilled itself: nobody else's faults wait for it.
     pub(crate) fetches: bool,
+    /// There is something in its memory that is still to be put in place.
+    pub(crate) holds_page: bool,
     /// The CPU that is its own, and the one that it is bound to.
     pub(crate) cpu: usize,
     bound: usize,
@@ -96,6 +98,7 @@ impl Handler {
             worker: unsafe { Worker::new(runtime, number) }?,
             streams: Streams::default(),
             fetches: false,
+            holds_page: false,
             cpu: 0,
             bound: usize::MAX,
         })
@@ -134,7 +137,13 @@ impl Handler {
     fn next_fault(&self, order: &mut Guard<'_, Order>) -> Option<Fault> {
         let runtime = self.runtime;
         // Applying an event may read others, and keep faults for later.
-        while order.deferred_count() == 0 && order.may_read() {
+        loop {
+            if let Some(fault) = runtime.next_kept(order) {
+                return Some(fault);
+            }
+            if !order.may_read() {
+                return None;
+            }
             runtime.settle_late(order);
             match runtime.uffd().next()? {
                 Message::Fault { page, touch, tid } => {
@@ -144,9 +153,6 @@ impl Handler {
                 event => runtime.apply(order, event),
             }
         }
-        let fault = order.next_deferred()?;
-        runtime.deferred.fetch_sub(1, Relaxed);
-        Some(fault)
     }
 
     /// Serves a fault while nothing may change but the journal.

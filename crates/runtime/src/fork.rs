@@ -122,7 +122,7 @@ pub fn child() {
             runtime.spill.after_fork();
         }
         let mut order = runtime.order.lock();
-        order.clear_deferred();
+        runtime.proxy.lock().clear_faults();
         runtime.deferred.store(0, Relaxed);
         runtime.replay(&mut order);
     }

@@ -32,10 +32,10 @@ use crate::sys::PAGE;
 use crate::table::{State, index_in_block};
 use crate::uffd::{Message, Probe};
 
-/// Ranges that are remembered at most.
-const ARRIVED: usize = 32;
+/// Ranges that are remembered at most, the last ones: as many threads may move something between two moments in which no message is on its way.
+const ARRIVED: usize = 1024;
 /// Messages that may be waited for, one inside the other.
-const DEPTH: usize = 8;
+const DEPTH: usize = 32;
 /// What is in the way of a mapping is always explained by a message that is on its way; on a busy machine it
 /// may be long before its thread gets a CPU. Nobody holds it up, so this is never reached, ns.
 const PATIENCE_NS: u64 = 10_000_000_000;
@@ -116,10 +116,11 @@ impl Runtime {
         order.late.depth += 1;
         let mut patience = Patience::new(PATIENCE_NS);
         while self.keeps_any(start, end)
-            && (order.has_events() || self.is_changing(start))
+            && (self.proxy.lock().has_events() || self.is_changing(start))
             && !patience.is_over()
         {
-            match order.next_event().or_else(|| self.uffd().next()) {
+            let kept = self.proxy.lock().next_event();
+            match kept.or_else(|| self.uffd().next()) {
                 Some(Message::Fault { page, touch, .. }) => self.keep(order, Fault { page, touch }),
                 Some(event) => self.apply_now(order, event),
                 None => sched::yield_now(),
@@ -155,19 +156,21 @@ impl Runtime {
         let mut patience = Patience::new(DOUBT_NS);
         let mut looked = 0;
         loop {
-            while let Some(event) = order.event(looked) {
+            loop {
+                let next = self.proxy.lock().event(looked);
+                let Some(event) = next else { break };
                 looked += 1;
                 if matches!(event, Message::Remap { to, bytes, .. } if overlaps(&(to, to + bytes))) {
                     return false;
                 }
             }
-            if !self.is_changing(start) || patience.is_over() {
+            let has_many = self.proxy.lock().has_many_events();
+            if has_many || !self.is_changing(start) || patience.is_over() {
                 return true;
             }
             match self.uffd().next() {
                 Some(Message::Fault { page, touch, .. }) => self.keep(order, Fault { page, touch }),
-                Some(event) if order.push_event(event) => {}
-                Some(_) => self.fail("more messages came than there is room for"),
+                Some(event) => self.keep_event(&mut self.proxy.lock(), event),
                 None => sched::yield_now(),
             }
         }
@@ -265,9 +268,7 @@ mod tests {
         // A failure must not leave the thread waiting for ever.
         let worked = catch_unwind(AssertUnwindSafe(|| work(&mut order)));
         RUNTIME.drain(&mut order);
-        while let Some(event) = order.next_event() {
-            RUNTIME.apply_now(&mut order, event);
-        }
+        RUNTIME.take_proxy_messages(&mut order);
         drop(order);
         thread.join().unwrap().unwrap();
         worked.unwrap_or_else(|panic| resume_unwind(panic));
@@ -313,7 +314,7 @@ mod tests {
         while_changing(|order| {
             keep(order, from, 2);
             keep(order, to, 7);
-            assert!(order.push_event(Message::Remap { from: to, to: next, bytes: BYTES }));
+            assert!(RUNTIME.proxy.lock().push_event(Message::Remap { from: to, to: next, bytes: BYTES }));
             RUNTIME.apply_now(order, Message::Remap { from, to, bytes: BYTES });
             assert_eq!((kept(from), kept(to), kept(next)), (0, 2, 7));
         });

@@ -21,6 +21,7 @@ use core::sync::atomic::Ordering::*;
 
 use memfold::store::Ref;
 
+use crate::inbox::Inbox;
 use crate::journal::{Journal, Record};
 use crate::late::Late;
 use crate::lock::Guard;
@@ -31,8 +32,6 @@ use crate::sys::{self, PAGE};
 use crate::table::{BLOCK, Block, Entry, PAGES, SpareBlocks, State, index_in_block, page_number};
 use crate::uffd::{Message, Touch};
 
-/// Faults that were read while looking for events.
-const DEFERRED: usize = 64;
 /// Times of the last discards, by block number.
 const REMOVED: usize = 4096;
 /// After a discard event its thread has still to discard: for this long the
@@ -58,17 +57,9 @@ pub struct Order {
     /// Blocks taken out of the table whose contents have to be freed.
     condemned: SpareBlocks,
     condemned_count: usize,
-    /// A ring: who came first is served first.
-    deferred: [Option<Fault>; DEFERRED],
-    deferred_first: usize,
-    deferred_count: usize,
     removed_ms: [u32; REMOVED],
     /// When nobody was discarding.
     quiet_ms: u32,
-    /// Events that were read in the keeper's place, to be applied next: a ring.
-    events: [Message; PROXY],
-    events_first: usize,
-    events_count: usize,
     /// See `late.rs`.
     pub late: Late,
     /// A fork is under way: what changes is written to the journal.
@@ -84,82 +75,17 @@ impl Order {
             spare: SpareBlocks::new(),
             condemned: SpareBlocks::new(),
             condemned_count: 0,
-            deferred: [None; DEFERRED],
-            deferred_first: 0,
-            deferred_count: 0,
             removed_ms: [0; REMOVED],
             quiet_ms: 0,
-            events: [Message::Other; PROXY],
-            events_first: 0,
-            events_count: 0,
             late: Late::new(),
             forking: false,
             journal: Journal::new(),
         }
     }
 
-    /// Keeps a fault for later. `false` if there is no room: then its thread
-    /// must be woken, to fault again.
-    pub fn defer(&mut self, fault: Fault) -> bool {
-        if self.deferred_count == DEFERRED {
-            return false;
-        }
-        self.deferred[(self.deferred_first + self.deferred_count) % DEFERRED] = Some(fault);
-        self.deferred_count += 1;
-        true
-    }
-
-    /// Faults that were kept.
-    pub fn deferred_count(&self) -> usize {
-        self.deferred_count
-    }
-
-    /// Takes the fault that was kept first.
-    pub fn next_deferred(&mut self) -> Option<Fault> {
-        self.deferred_count = self.deferred_count.checked_sub(1)?;
-        let first = self.deferred_first;
-        self.deferred_first = (first + 1) % DEFERRED;
-        self.deferred[first].take()
-    }
-
-    /// Adds an event to be applied later; `false` if there is no room.
-    pub fn push_event(&mut self, event: Message) -> bool {
-        if self.events_count == PROXY {
-            return false;
-        }
-        let at = (self.events_first + self.events_count) % PROXY;
-        self.events[at] = event;
-        self.events_count += 1;
-        true
-    }
-
-    /// The event to be applied after `number` others.
-    pub fn event(&self, number: usize) -> Option<Message> {
-        (number < self.events_count).then(|| self.events[(self.events_first + number) % PROXY])
-    }
-
-    /// Whether there are such.
-    pub fn has_events(&self) -> bool {
-        self.events_count > 0
-    }
-
-    /// The event to be applied next, of those that were read in the keeper's place.
-    pub fn next_event(&mut self) -> Option<Message> {
-        self.events_count = self.events_count.checked_sub(1)?;
-        let first = self.events_first;
-        self.events_first = (first + 1) % PROXY;
-        Some(self.events[first])
-    }
-
     /// Whether messages may be read: what an event does must be done or noted.
     pub fn may_read(&self) -> bool {
         !self.forking || self.journal.has_room()
-    }
-
-    /// Forgets faults of threads that do not exist in a forked child.
-    pub fn clear_deferred(&mut self) {
-        self.deferred = [None; DEFERRED];
-        self.deferred_count = 0;
     }
 
     /// Whether a thread may still be discarding contents of the block: its
@@ -196,40 +122,10 @@ impl Default for Order {
     }
 }
 
-/// Messages read in place of the keeper while it is inside `mremap`.
-pub struct Proxy {
-    messages: [Message; PROXY],
-    count: usize,
-}
-
-/// More than can come: each thread waits until its message is read.
-const PROXY: usize = 512;
-/// Faults among them at most; who finds no room faults again.
-const PROXY_FAULTS: usize = 256;
+/// Messages that are read at most before the caller has another look: threads whose events are read go on, and may send more at once.
+const READ_AT_MOST: usize = 4096;
 /// Looks for pages that should appear, before it is thought that there were none.
 const LOOKS: usize = 16;
-
-impl Proxy {
-    /// Nothing read.
-    pub const fn new() -> Self {
-        Proxy { messages: [Message::Other; PROXY], count: 0 }
-    }
-
-    fn holds(&self, message: Message) -> bool {
-        self.messages[..self.count].contains(&message)
-    }
-
-    fn add(&mut self, message: Message) {
-        self.messages[self.count] = message;
-        self.count += 1;
-    }
-}
-
-impl Default for Proxy {
-    fn default() -> Self {
-        Self::new()
-    }
-}
 
 impl Runtime {
     /// Takes the order lock, for a handler: reads in place of the keeper
@@ -262,7 +158,7 @@ impl Runtime {
     }
 
     fn read_in_place(&self) {
-        let Some(mut proxy) = self.proxy.try_lock() else {
+        let Some(mut inbox) = self.proxy.try_lock() else {
             sched::yield_now();
             return;
         };
@@ -279,68 +175,91 @@ impl Runtime {
             }
             if looks % LOOKS == 0 { sched::yield_now() } else { core::hint::spin_loop() }
         }
-        while self.moving_to.load(Acquire) != 0 && proxy.count < PROXY {
+        while self.moving_to.load(Acquire) != 0 {
+            inbox.let_keeper_run();
             match self.uffd().next() {
                 Some(Message::Remap { to, .. }) if self.standby.contains(to) => {
                     self.move_seen.store(true, Release);
-                    return;
+                    break;
                 }
-                // A thread with a signal pending faults again and again while it waits.
-                Some(message @ Message::Fault { .. }) if proxy.holds(message) => {}
-                Some(Message::Fault { page, .. }) if proxy.count >= PROXY_FAULTS => {
-                    self.uffd().wake(page, PAGE)
-                }
-                Some(message) => proxy.add(message),
+                Some(Message::Fault { page, touch, .. }) => inbox.keep(Fault { page, touch }),
+                Some(Message::Other) => {}
+                Some(event) => self.keep_event(&mut inbox, event),
                 None => core::hint::spin_loop(),
             }
         }
+        self.note_waiting(&inbox);
     }
 
     /// Handles what was read in place of the caller, who holds the order lock
     /// and has returned from `mremap`.
     pub fn take_proxy_messages(&self, order: &mut Guard<'_, Order>) {
-        let mut proxy = self.proxy.lock();
-        for index in 0..core::mem::take(&mut proxy.count) {
-            match proxy.messages[index] {
-                Message::Fault { page, touch, .. } => self.keep(order, Fault { page, touch }),
-                event if order.push_event(event) => {}
-                _ => self.fail("more messages came than there is room for"),
-            }
-        }
-        drop(proxy);
-        if let Some(event) = order.next_event() {
+        let next = self.proxy.lock().next_event();
+        if let Some(event) = next {
             self.apply(order, event);
         }
     }
 
-    /// Reads all messages there are: applies events, keeps faults for later.
-    /// Returns the number of events.
-    pub fn drain(&self, order: &mut Guard<'_, Order>) -> usize {
-        let mut events = 0;
-        while order.may_read() {
+    /// Reads the messages there are: applies events, keeps faults for later.
+    /// Not without end: who needs an event that has not come yet asks again.
+    pub fn drain(&self, order: &mut Guard<'_, Order>) {
+        for _ in 0..READ_AT_MOST {
+            if !order.may_read() {
+                return;
+            }
             self.settle_late(order);
-            let Some(message) = self.uffd().next() else { break };
-            match message {
-                Message::Fault { page, touch, tid } => {
+            match self.uffd().next() {
+                Some(Message::Fault { page, touch, tid }) => {
                     self.follow.note(tid);
                     self.keep(order, Fault { page, touch });
                 }
-                event => {
-                    self.apply(order, event);
-                    events += 1;
-                }
+                Some(event) => self.apply(order, event),
+                None => return,
             }
         }
-        events
     }
 
-    /// Keeps a fault for later, or lets its thread fault again.
-    pub fn keep(&self, order: &mut Guard<'_, Order>, fault: Fault) {
-        if order.defer(fault) {
-            self.deferred.fetch_add(1, Release);
-        } else {
-            self.uffd().wake(fault.page, PAGE);
+    /// Keeps a fault for later.
+    pub fn keep(&self, _order: &mut Guard<'_, Order>, fault: Fault) {
+        let mut inbox = self.proxy.lock();
+        inbox.keep(fault);
+        self.note_waiting(&inbox);
+    }
+
+    /// Keeps an event to be applied later.
+    pub fn keep_event(&self, inbox: &mut Guard<'_, Inbox>, event: Message) {
+        if !inbox.push_event(event) {
+            self.fail("more threads change their memory at the same time than memfold can follow");
         }
+    }
+
+    /// The fault that was kept first. Once all are handed out, threads of which the fault was forgotten are woken, to fault again.
+    pub fn next_kept(&self, _order: &mut Guard<'_, Order>) -> Option<Fault> {
+        let mut inbox = self.proxy.lock();
+        let next = inbox.next_fault();
+        let forgotten = inbox.take_forgotten();
+        self.note_waiting(&inbox);
+        drop(inbox);
+        if forgotten {
+            self.uffd().wake_all();
+        }
+        next
+    }
+
+    /// A kept fault that is `wanted`, if there is one among the next.
+    pub fn next_kept_that(
+        &self,
+        _order: &mut Guard<'_, Order>,
+        wanted: impl Fn(&Fault) -> bool,
+    ) -> Option<Fault> {
+        let mut inbox = self.proxy.lock();
+        let next = inbox.next_fault_that(wanted);
+        self.note_waiting(&inbox);
+        next
+    }
+
+    fn note_waiting(&self, inbox: &Guard<'_, Inbox>) {
+        self.deferred.store(inbox.waiting() as u32, Release);
     }
 
     /// Applies an event to the page table, or notes it during a fork; and with
@@ -357,7 +276,7 @@ impl Runtime {
             } else {
                 self.apply_now(order, event);
             }
-            next = order.next_event();
+            next = self.proxy.lock().next_event();
         }
     }
 

@@ -9,10 +9,11 @@ use memfold::store::{Memory, Owners, Ref, Tiered};
 
 use crate::arena::Arena;
 use crate::follow::Follow;
+use crate::inbox::Inbox;
 use crate::keep::KeepOut;
 use crate::lock::Lock;
 use crate::mounts::KnownMounts;
-use crate::order::{Order, Proxy};
+use crate::order::Order;
 use crate::sched;
 use crate::shared::{Shared, Slot, state};
 use crate::spill::Spill;
@@ -196,7 +197,7 @@ pub struct Runtime {
     pub patience_ns: AtomicI64,
     /// Readers of the store: odd while reading.
     reading: [AtomicU32; WORKERS],
-    /// Faults that were read and are still to be served.
+    /// Faults that were read and are still to be served, or to be asked for again.
     pub deferred: AtomicU32,
     /// Handlers that serve a fault right now.
     pub serving: AtomicU32,
@@ -224,8 +225,8 @@ pub struct Runtime {
     pub moving_to: AtomicUsize,
     /// The kernel has told of that move: proof that the source was registered.
     pub move_seen: AtomicBool,
-    /// See `order.rs`.
-    pub proxy: Lock<Proxy>,
+    /// Messages that were read in advance, some of them in the keeper's place: see `inbox.rs`.
+    pub proxy: Lock<Inbox>,
     /// Where the dense tier looks next.
     pub dense_at: AtomicUsize,
     /// Some more room would spare many faults: see `dense.rs`.
@@ -345,7 +346,7 @@ impl Runtime {
             child_ready: AtomicU32::new(0),
             moving_to: AtomicUsize::new(0),
             move_seen: AtomicBool::new(false),
-            proxy: Lock::new(Proxy::new()),
+            proxy: Lock::new(Inbox::new()),
             dense_at: AtomicUsize::new(0),
             room_pays: AtomicBool::new(false),
             fast_left: AtomicBool::new(false),

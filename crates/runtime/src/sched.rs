@@ -20,6 +20,13 @@ pub fn yield_now() {
     let _ = unsafe { syscall(nr::SCHED_YIELD, [0; 6]) };
 }
 
+/// Sleeps for so long, or until a signal comes.
+pub fn sleep(ns: u64) {
+    let time = [ns / 1_000_000_000, ns % 1_000_000_000];
+    // SAFETY: the kernel reads the time and writes nothing.
+    let _ = unsafe { syscall(nr::NANOSLEEP, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+}
+
 /// A set of CPUs.
 pub type CpuSet = [u64; 16];
 

@@ -105,6 +105,9 @@ impl Runtime {
             let fill_ratio = if no_reserve { 64 } else { shared.fill_ratio.load(Relaxed).clamp(1, 64) as u8 };
             self.store().store().set_tuning(Tuning { fill_ratio, ..Tuning::DEFAULT });
         }
+        if self.shared().flags.load(Relaxed) & shared::flags::PARANOID != 0 {
+            self.proxy.lock().keep_few();
+        }
         self.prepare_spill()?;
         self.standby.init()
     }

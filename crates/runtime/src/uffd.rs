@@ -3,6 +3,7 @@
 use core::ffi::CStr;
 
 use crate::sys::{self, Errno, Fd, PAGE, Result, o};
+use crate::table::END;
 
 const DEVICE: &CStr = c"/dev/userfaultfd";
 const DEVICE_NEW: usize = 0xAA00;
@@ -23,6 +24,10 @@ const MISSING: u64 = 1;
 const WP: u64 = 2;
 /// Mode of COPY and ZEROPAGE.
 const DONT_WAKE: u64 = 1;
+
+/// Where addresses of programs begin and end, at most; see [`Uffd::wake_all`].
+const LOWEST: [usize; 4] = [PAGE, 16 * PAGE, 256 * PAGE, 4096 * PAGE];
+const HIGHEST: [usize; 4] = [END, END - PAGE, 1 << 42, (1 << 39) - PAGE];
 
 /// Features of the kernel's interface.
 #[allow(missing_docs)]
@@ -224,6 +229,21 @@ impl Uffd {
         let mut arg = RangeArg { start: start as u64, bytes: bytes as u64 };
         // SAFETY: the structure is the one of UFFDIO_WAKE.
         let _ = unsafe { sys::ioctl(self.0, WAKE, &mut arg) };
+    }
+
+    /// Wakes all threads that wait, wherever. Whether anything is registered there does not matter to the kernel, but the range must be one
+    /// that a program may have.
+    pub fn wake_all(&self) {
+        // The lowest address that may be mapped (`vm.mmap_min_addr`) and the highest differ between machines.
+        for start in LOWEST {
+            for end in HIGHEST {
+                let mut arg = RangeArg { start: start as u64, bytes: (end - start) as u64 };
+                // SAFETY: the structure is the one of UFFDIO_WAKE.
+                if unsafe { sys::ioctl(self.0, WAKE, &mut arg) }.is_ok() {
+                    return;
+                }
+            }
+        }
     }
 
     /// Fills missing pages with a copy. Returns the bytes done, or the error of

@@ -3,10 +3,12 @@
 
 use core::sync::atomic::Ordering::*;
 
-use super::Handler;
+use super::{Handler, Placed};
 use crate::interpose::credentials;
 use crate::order::Fault;
 use crate::sys::{self, Errno, PAGE};
+use crate::table::State;
+use crate::uffd::Touch;
 
 /// A fault never waits longer than this for room ...
 const WAIT_NS: u64 = 20_000_000;
@@ -21,7 +23,7 @@ const COPIES: usize = 16;
 impl Handler {
     /// Waits while the process is too far over its share of the limit. Fresh
     /// memory waits longer, whether others have waited in vain or not.
-    pub(crate) fn wait_for_room(&self, growth: bool) {
+    pub(crate) fn wait_for_room(&mut self, growth: bool) {
         let runtime = self.runtime;
         let room = || {
             runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
@@ -40,10 +42,10 @@ impl Handler {
             credentials::adopt();
             let now = sys::now_ns();
             let waited = now - begin;
-            let (idle, longest) = if far() { (FAR_IDLE_NS, FAR_WAIT_NS) } else { (IDLE_NS, WAIT_NS) };
             if runtime.given_back.load(Relaxed) != given {
                 (given, given_at) = (runtime.given_back.load(Relaxed), now);
             }
+            let (idle, longest) = if far() { (FAR_IDLE_NS, FAR_WAIT_NS) } else { (IDLE_NS, WAIT_NS) };
             if room()
                 || runtime.exhausted.load(Relaxed)
                 || runtime.pause.load(Relaxed) != 0
@@ -59,14 +61,65 @@ impl Handler {
                 return;
             }
             runtime.work.ring();
-            // Threads that unmap must not wait for room too.
+            // Threads that unmap must not wait for room too, nor those whose page takes none.
             runtime.drain(&mut runtime.lock_order());
+            if !self.holds_page {
+                self.serve_who_need_not_wait();
+            }
             runtime.room.wait(seen, 1_000_000);
         }
     }
 
+    /// Serves kept faults that would not wait: what is on standby takes no room, or little; who waits for a tier holds up nobody; and of what is compressed one page at
+    /// a time, as long as the limit is not passed by far. There may be one handler for a thousand threads, and the one that waits now may wait for long.
+    fn serve_who_need_not_wait(&mut self) {
+        let runtime = self.runtime;
+        let mut may_restore = !runtime.is_far_over();
+        loop {
+            let state = |fault: &Fault| match fault.touch {
+                Touch::Protected => State::Empty,
+                _ => runtime.table.entry(fault.page).map_or(State::Empty, |entry| entry.load()),
+            };
+            let mut order = runtime.lock_order();
+            if order.forking || runtime.stop_wanted.load(Relaxed) {
+                return;
+            }
+            let next = runtime.next_kept_that(&mut order, |fault| match state(fault) {
+                State::Standby(_) | State::Spilled(_) | State::Pinned(_) => true,
+                State::Stored(_) | State::Zero => may_restore,
+                State::Empty => false,
+            });
+            drop(order);
+            let Some(fault) = next else { return };
+            let begin = sys::now_ns();
+            let placed = match state(&fault) {
+                State::Standby(_) => self.rescue(fault, 1, true).0,
+                State::Stored(_) | State::Zero => {
+                    may_restore = false;
+                    let placed = self.restore(fault, 1, true).0;
+                    if placed == Placed::Done {
+                        self.note_served(fault, begin);
+                    }
+                    placed
+                }
+                State::Spilled(_) if !self.fetches => {
+                    self.leave(fault, begin, 1);
+                    Placed::Done
+                }
+                // Who has pinned it wakes the thread.
+                State::Pinned(_) => Placed::Done,
+                State::Spilled(_) | State::Empty => Placed::Retry,
+            };
+            if placed == Placed::Retry {
+                // It is another's turn first.
+                runtime.keep(&mut runtime.lock_order(), fault);
+                return;
+            }
+        }
+    }
+
     /// Lets a thread write to a page that is shared with a forked process, once there is room for the copy.
-    pub(super) fn let_copy(&self, fault: Fault) {
+    pub(super) fn let_copy(&mut self, fault: Fault) {
         let runtime = self.runtime;
         self.wait_for_room(true);
         // While there is room, for its neighbours too.

@@ -452,7 +452,9 @@ impl Handler {
             match fetched {
                 Some(fetched) => {
                     // Here, and not while nothing may change because of a fork. As for fresh memory: what comes from outside is more than was here, and room is made by spilling.
+                    self.holds_page = true;
                     self.wait_for_room(true);
+                    self.holds_page = false;
                     self.place_fetched(fault, &fetched, begin);
                 }
                 // What it is now is served as any other.
@@ -471,9 +473,8 @@ impl Handler {
         while self.runtime.deferred.load(Acquire) > 0 {
             let mut order = self.runtime.lock_order();
             // After a fork the handlers are called.
-            let next = if order.forking { None } else { order.next_deferred() };
+            let next = if order.forking { None } else { self.runtime.next_kept(&mut order) };
             let Some(fault) = next else { return };
-            self.runtime.deferred.fetch_sub(1, Relaxed);
             self.runtime.serving.fetch_add(1, SeqCst);
             drop(order);
             self.serve(fault);

@@ -335,7 +335,7 @@ impl Runtime {
                 // It was taken out meanwhile, and stands for other addresses by now.
                 self.set_reading(worker.number, false);
                 entry.replace(State::Pinned(name), State::Stored(name));
-                self.uffd().wake(PAGE, END - PAGE);
+                self.uffd().wake_all();
                 break;
             }
             // SAFETY: pinned, and this worker says that it reads.

@@ -48,6 +48,7 @@ mod numbers {
     pub const GETRESGID: usize = 120;
     pub const GETGROUPS: usize = 115;
     pub const SCHED_YIELD: usize = 24;
+    pub const NANOSLEEP: usize = 35;
     pub const PRCTL: usize = 157;
     pub const KILL: usize = 62;
     pub const STATX: usize = 332;
@@ -107,6 +108,7 @@ mod numbers {
     pub const GETRESUID: usize = 148;
     pub const GETRESGID: usize = 150;
     pub const GETGROUPS: usize = 158;
+    pub const NANOSLEEP: usize = 101;
     pub const SCHED_YIELD: usize = 124;
     pub const PRCTL: usize = 167;
     pub const KILL: usize = 129;
