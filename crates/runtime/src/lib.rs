@@ -43,6 +43,8 @@ mod follow;
 #[cfg(target_os = "linux")]
 mod fork;
 #[cfg(target_os = "linux")]
+mod hope;
+#[cfg(target_os = "linux")]
 mod inbox;
 #[cfg(target_os = "linux")]
 mod interpose;

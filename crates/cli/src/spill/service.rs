@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use memfold_runtime::sched;
 use memfold_runtime::spill::area::{
-    Area, BELLS, BUFFER, NOBODY, NOWHERE, POSTS, Post, Word, answer, kind, scarce, state,
+    Area, BELLS, BUFFER, NOBODY, NOWHERE, POSTS, Post, Word, answer, kind, open, scarce, state,
 };
 use memfold_spill::{Engine, Health, News, Room, Tier, Trouble};
 use nix::sys::stat;
@@ -155,7 +155,7 @@ impl Service {
         // The tier may have gone away already, and the engine may find out just now.
         let mut serves = locked(&state.serves);
         *serves = true;
-        area.is_open.store(u32::from(engine.health() == Health::Open), Release);
+        area.is_open.store(openness(&engine.health()), Release);
         drop(serves);
         area.server.store(std::process::id(), Release);
         Ok(service)
@@ -356,6 +356,15 @@ fn answer_by_freeing(area: &Area, number: usize, busy: Word) {
     sys::futex_wake(&area.freed);
 }
 
+/// What processes are told of the tier's health.
+fn openness(health: &Health) -> u32 {
+    match health {
+        Health::Open => open::YES,
+        Health::Away(_) => open::AWAY,
+        Health::Full | Health::Unfit(_) => open::NO,
+    }
+}
+
 impl State {
     fn lock(&self) -> MutexGuard<'_, Holds> {
         locked(&self.holds)
@@ -373,7 +382,7 @@ impl State {
     fn heed(&self, name: &str, news: &Mutex<News>, health: &Health) {
         let serves = locked(&self.serves);
         if *serves {
-            self.area.is_open.store(u32::from(*health == Health::Open), Release);
+            self.area.is_open.store(openness(health), Release);
         }
         drop(serves);
         let is_news = locked(news).is_news(health);

@@ -4,6 +4,7 @@
 use core::sync::atomic::Ordering::*;
 
 use super::{Handler, Placed};
+use crate::hope::Waiting;
 use crate::interpose::credentials;
 use crate::order::Fault;
 use crate::sys::{self, Errno, PAGE};
@@ -12,11 +13,8 @@ use crate::uffd::Touch;
 
 /// A fault never waits longer than this for room ...
 const WAIT_NS: u64 = 20_000_000;
-/// ... nor this long without any memory being given back meanwhile.
+/// ... nor this long without any memory being given back meanwhile. Fresh memory, and all when the limit is passed by far, waits as long as there is hope: `hope.rs`.
 const IDLE_NS: u64 = 2_000_000;
-/// The same for fresh memory, and for all when the limit is passed by far.
-const FAR_WAIT_NS: u64 = 2_000_000_000;
-const FAR_IDLE_NS: u64 = 200_000_000;
 /// Pages of which copies are let be made at once.
 const COPIES: usize = 16;
 
@@ -29,14 +27,15 @@ impl Handler {
             runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
                 && !(growth && runtime.squeeze.load(Relaxed))
         };
-        // Far over the limit nobody gives up soon: on a busy machine it may take long until a compressor gets a CPU.
-        // Unless whole rounds have shown that the limit can't be held.
+        // Far over the limit nobody gives up as long as there is hope: on a busy machine it may take long until a compressor gets a CPU,
+        // and on a busy disk until a batch is written. Unless whole rounds have shown that the limit can't be held.
         let far = || (growth || runtime.is_far_over()) && !runtime.hopeless.load(Relaxed);
         if room() || !far() && runtime.vain.load(Relaxed) == runtime.given_back.load(Relaxed) {
             return;
         }
         let begin = sys::now_ns();
         let (mut given, mut given_at) = (runtime.given_back.load(Relaxed), begin);
+        let mut waiting = Waiting::new(runtime);
         loop {
             let seen = runtime.room.now();
             credentials::adopt();
@@ -45,15 +44,16 @@ impl Handler {
             if runtime.given_back.load(Relaxed) != given {
                 (given, given_at) = (runtime.given_back.load(Relaxed), now);
             }
-            let (idle, longest) = if far() { (FAR_IDLE_NS, FAR_WAIT_NS) } else { (IDLE_NS, WAIT_NS) };
+            let is_far = far();
+            let idle = !is_far && now - given_at > IDLE_NS;
             if room()
-                || runtime.exhausted.load(Relaxed)
+                || waiting.is_in_vain(runtime)
                 || runtime.pause.load(Relaxed) != 0
                 || runtime.stop_wanted.load(Relaxed)
-                || waited > longest
-                || now - given_at > idle
+                || !is_far && waited > WAIT_NS
+                || idle
             {
-                if now - given_at > idle {
+                if idle {
                     // Nobody else needs to wait for what does not come.
                     runtime.vain.store(given, Relaxed);
                 }

@@ -17,6 +17,7 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 use super::desk;
 use super::next::{Next, is_managed, is_paging, keeping_errno};
 use super::ranges;
+use crate::hope::Waiting;
 use crate::runtime::RUNTIME;
 use crate::shared::state;
 use crate::sys::{self, PAGE, advice};
@@ -27,8 +28,6 @@ use crate::watch;
 const LARGE: usize = 64 << 10;
 /// Requests from here on may bring the limit near before the keeper looks again, bytes.
 const MUCH: usize = 1 << 20;
-/// Nobody waits longer than this for room, ns.
-const WAIT_NS: u64 = 2_000_000_000;
 const PRIVATE: c_int = 2;
 const FIXED: c_int = 0x10;
 const ANONYMOUS: c_int = 0x20;
@@ -150,13 +149,8 @@ fn wait_for_room() {
     }
     let begin = sys::now_ns();
     RUNTIME.stall.enter(begin);
-    while !has_room()
-        && !RUNTIME.exhausted.load(Relaxed)
-        && !RUNTIME.hopeless.load(Relaxed)
-        && RUNTIME.pause.load(Relaxed) == 0
-        && is_paging()
-        && sys::now_ns() - begin < WAIT_NS
-    {
+    let mut waiting = Waiting::new(&RUNTIME);
+    while !has_room() && !waiting.is_in_vain(&RUNTIME) && RUNTIME.pause.load(Relaxed) == 0 && is_paging() {
         let seen = RUNTIME.room.now();
         RUNTIME.work.ring();
         RUNTIME.room.wait(seen, 1_000_000);

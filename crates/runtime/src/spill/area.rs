@@ -115,6 +115,16 @@ pub mod answer {
     pub const LOST: u32 = 4;
 }
 
+/// Whether the tier takes batches.
+pub mod open {
+    /// It does not, and may never again: it is full, unfit, or nobody serves it.
+    pub const NO: u32 = 0;
+    /// It does.
+    pub const YES: u32 = 1;
+    /// It does not answer, and may come back.
+    pub const AWAY: u32 = 2;
+}
+
 /// How much room there is on the tier.
 pub mod scarce {
     /// Enough.
@@ -144,7 +154,7 @@ pub struct Area {
     pub freed: AtomicU32,
     /// How many wait for that; more if one of them was killed.
     pub waiting: AtomicU32,
-    /// 1 as long as batches are taken.
+    /// Whether batches are taken: one of [`open`].
     pub is_open: AtomicU32,
     /// One of [`scarce`].
     pub scarce: AtomicU32,

@@ -65,6 +65,8 @@ pub struct Spill {
     pub out: Lock<Outgoing>,
     /// There are such.
     pub in_flight: AtomicU32,
+    /// For so long something should have been spilled and nothing was, ns: see `hope.rs`.
+    pub unheard_ns: AtomicU64,
     /// Pages among which those in them lie: the store does not move their blobs, which would be known by another name then.
     pub still: [Still; out::BATCHES],
     /// Faults that wait for a fetcher; they sleep at the bell.
@@ -114,6 +116,7 @@ impl Spill {
             direct: Direct::new(),
             out: Lock::new(Outgoing::new()),
             in_flight: AtomicU32::new(0),
+            unheard_ns: AtomicU64::new(0),
             still: [const { Still::none() }; out::BATCHES],
             queue: Lock::new(Queue::new()),
             asked: Bell::new(),
@@ -154,7 +157,7 @@ impl Spill {
 
     /// Whether batches are taken.
     pub fn is_open(&self) -> bool {
-        self.area().is_some_and(|area| area.is_open.load(Relaxed) == 1)
+        self.area().is_some_and(|area| area.is_open.load(Relaxed) == area::open::YES)
     }
 
     /// In a forked child: nothing of this process's is under way.
@@ -171,6 +174,7 @@ impl Spill {
         self.direct.after_fork();
         self.out.lock().forget(&self.batches);
         self.in_flight.store(0, Relaxed);
+        self.unheard_ns.store(0, Relaxed);
         self.still.iter().for_each(|still| still.set(u64::MAX, 0));
         self.queue.lock().clear();
         self.fetching.store(0, Relaxed);

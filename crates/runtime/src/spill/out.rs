@@ -83,6 +83,8 @@ pub struct Outgoing {
     sparse: Sparse,
     /// The last release that was told, one at a time: no answer comes but that its post is free.
     released: Option<(usize, Word)>,
+    /// When a compressor was here last.
+    looked_ns: u64,
 }
 
 // SAFETY: the items are reached only through the lock around this.
@@ -97,6 +99,7 @@ impl Outgoing {
             found: 0,
             sparse: Sparse::new(),
             released: None,
+            looked_ns: 0,
         }
     }
 
@@ -170,24 +173,24 @@ impl Sent {
 }
 
 impl Runtime {
-    /// Whether something may be spilled that takes memory now.
-    pub fn can_spill(&self) -> bool {
-        self.spill.is_open() && self.slot().payload.load(Relaxed) > 0
+    /// Whether it is time to spill: memory is owed, and the store is what takes it.
+    fn should_spill(&self) -> bool {
+        let paranoid = self.shared().flags.load(Relaxed) & shared::flags::PARANOID != 0;
+        paranoid
+            || self.squeeze.load(Relaxed)
+            || self.is_tight() && self.debt.load(Relaxed) > -self.margin.load(Relaxed)
     }
 
-    /// Whether it is time for that: memory is owed, and the store is what takes it.
+    /// Whether it is, and can be done now.
     fn wants_spill(&self) -> bool {
-        let paranoid = self.shared().flags.load(Relaxed) & shared::flags::PARANOID != 0;
-        self.spill.is_open()
-            && (paranoid
-                || self.squeeze.load(Relaxed)
-                || self.is_tight() && self.debt.load(Relaxed) > -self.margin.load(Relaxed))
+        self.spill.is_open() && self.should_spill()
     }
 
     /// A compressor's part. Returns whether anything was done.
     pub fn spill_some(&self, worker: &mut Worker) -> bool {
         let Some(area) = self.spill.area() else { return false };
         let Some(mut out) = self.spill.out.try_lock() else { return false };
+        self.count_unheard(&mut out.looked_ns, self.should_spill());
         let mut worked = false;
         for (sent, still) in out.sent.iter_mut().zip(&self.spill.still).filter(|(sent, _)| sent.is_used) {
             if self.take_answer(area, sent) {
@@ -378,6 +381,7 @@ impl Runtime {
         let (batch, count, from) = (sent.batch, sent.count, sent.from.take());
         let mut spilled = 0;
         if kept {
+            self.spill.unheard_ns.store(0, Relaxed);
             self.spill.batches.keep(batch, count, sent.bytes, unit);
             spilled = self.spill_stored(batch, &sent.items()[..count]);
             self.place_moved(batch, &sent.items()[..count]);

@@ -276,8 +276,9 @@ impl Keeper {
         self.next_round_ns = sys::now_ns() + FRUITLESS_NS;
         self.fruitless = true;
         self.fruitless_takable = self.takable();
-        // As long as there is something to be made denser, that is waited for: `tick` decides.
-        if runtime.standby.queued() == 0 && runtime.debt.load(Relaxed) > 0 && !runtime.can_densify() {
+        // As long as there is something to be made denser or to be spilled, that is waited for: `tick` decides.
+        let can_shrink = runtime.can_densify() || runtime.can_spill();
+        if runtime.standby.queued() == 0 && runtime.debt.load(Relaxed) > 0 && !can_shrink {
             runtime.exhausted.store(true, Relaxed);
             runtime.room.ring();
         }
