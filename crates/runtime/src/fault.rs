@@ -164,12 +164,6 @@ impl Handler {
             runtime.uffd().wake(page, PAGE);
             return;
         }
-        if !order.journal.has_room() {
-            // What is done could not be noted: after the fork.
-            runtime.keep(order, fault);
-            sched::yield_now();
-            return;
-        }
         let home = order.journal.find(page);
         let state =
             home.and_then(|home| runtime.table.entry(home)).map_or(State::Empty, |entry| entry.load());
@@ -202,7 +196,10 @@ impl Handler {
         // SAFETY: that is what the program's page holds: see the journal.
         match unsafe { runtime.uffd().copy(page, into.as_ptr(), PAGE) } {
             Ok(_) => {
-                order.journal.add(Record::Served(page));
+                // The C library's fork may wait for a thread that waits for this page: it comes back though it can't be noted.
+                if order.journal.has_room_for_page() {
+                    order.journal.add(Record::Served(page));
+                }
                 runtime.uffd().wake(page, PAGE);
             }
             Err(Errno::AGAIN | Errno::NOMEM) => {
@@ -228,7 +225,7 @@ impl Handler {
         let is_there =
             entry == State::Spilled(spot) && runtime.spill.batches.number(spot.batch) == Some(number);
         // Nothing has happened to it since the fork began: it was not served, given back or moved.
-        if !is_there || order.journal.find(page) != Some(page) || !order.journal.has_room() {
+        if !is_there || order.journal.find(page) != Some(page) || !order.journal.has_room_for_page() {
             return;
         }
         // SAFETY: that is what the program's page holds: the entry and the journal say so, under the lock.

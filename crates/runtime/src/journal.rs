@@ -24,6 +24,8 @@ use crate::uffd::Message;
 /// Records at most, and at first, or where the program's memory is limited.
 const RECORDS: usize = 1 << 20;
 const FEWER_RECORDS: usize = 1 << 15;
+/// One in so many is for events alone.
+const FOR_EVENTS: usize = 8;
 const SERVED: u64 = 1;
 const REMOVE: u64 = 2;
 const UNMAP: u64 = 3;
@@ -78,9 +80,16 @@ impl Journal {
         Some(())
     }
 
-    /// Whether there is room for another record.
+    /// Whether there is room for another record: for an event, without which no message may be read.
     pub fn has_room(&self) -> bool {
         self.count.load(Relaxed) < self.room.load(Relaxed)
+    }
+
+    /// Whether there is room to note that a page was brought back. The last part is for events. What is not noted is no harm, only memory: the page is
+    /// the truth, as it is in a forked child (`evict.rs`, `fault.rs`), and what is still kept of it goes when it is next taken away or unmapped.
+    pub fn has_room_for_page(&self) -> bool {
+        let room = self.room.load(Relaxed);
+        self.count.load(Relaxed) < room - room / FOR_EVENTS
     }
 
     fn raw(&self, index: usize) -> &Raw {
@@ -201,12 +210,24 @@ mod tests {
             noted += 1;
         }
         assert_eq!(noted, FEWER_RECORDS);
+        assert!(!journal.has_room_for_page());
         let mut seen = 0;
         journal.replay(|record| {
             assert_eq!(record, Record::Served(seen * PAGE));
             seen += 1;
         });
         assert_eq!(seen, noted);
-        assert!(journal.has_room());
+        assert!(journal.has_room() && journal.has_room_for_page());
+        for page in 0..FEWER_RECORDS {
+            if journal.has_room_for_page() {
+                journal.add(Record::Served(page * PAGE));
+            }
+        }
+        let mut events = 0;
+        while journal.has_room() {
+            journal.add(Record::Event(Message::Remove { start: 0, end: PAGE }));
+            events += 1;
+        }
+        assert_eq!(events, FEWER_RECORDS / FOR_EVENTS);
     }
 }

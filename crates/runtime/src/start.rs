@@ -107,6 +107,7 @@ impl Runtime {
         }
         if self.shared().flags.load(Relaxed) & shared::flags::PARANOID != 0 {
             self.proxy.lock().keep_few();
+            self.spill.queue.lock().shorten();
         }
         self.prepare_spill()?;
         self.standby.init()

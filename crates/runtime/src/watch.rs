@@ -121,6 +121,8 @@ struct Keeper {
     pins_ns: u64,
     mounts: Mounts,
     told: bool,
+    /// That it has too many mappings was said.
+    told_left_out: bool,
     /// Pages found on standby and in the store when it was last decided what room is worth.
     judged: (u64, u64),
     /// How long the limit's tolerance may still be passed, if it is.
@@ -196,6 +198,7 @@ impl Keeper {
             pins_ns: 0,
             mounts: Mounts::open(),
             told: false,
+            told_left_out: false,
             judged: (0, 0),
             full: None,
             tree_before: 0,

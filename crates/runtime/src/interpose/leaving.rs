@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use crate::sys;
 
 /// Moves that are remembered at most; of more, the oldest are taken for moves of the usual kind.
-const MOVES: usize = 256;
+const MOVES: usize = 2048;
 /// A message is applied within this time after its move, ns.
 const APPLIED_NS: u64 = 2_000_000_000;
 

@@ -3,10 +3,11 @@
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
 use crate::lock::{Guard, Lock};
+use crate::runtime::RUNTIME;
 use crate::sys;
 
-/// Ranges at most.
-const RANGES: usize = 1024;
+/// Ranges of a set at most. Places that are not used cost nothing.
+const RANGES: usize = 16_384;
 
 /// Ranges that the program itself has given to `MADV_DONTFORK`.
 pub static PROGRAM_DONTFORK: Ranges = Ranges::new();
@@ -22,6 +23,10 @@ pub static MOVING: Ranges = Ranges::new();
 pub fn first_kept(start: usize, end: usize) -> Option<(usize, usize)> {
     let kept = [&PROGRAM_LOCKED, &PROGRAM_WIPED, &MOVING];
     if kept.iter().any(|set| set.has_overflowed()) {
+        static TOLD: AtomicBool = AtomicBool::new(false);
+        if !TOLD.swap(true, Relaxed) {
+            RUNTIME.say("it has locked or marked more places of its memory than memfold can keep apart (16,384): no more is evicted");
+        }
         return Some((start, end));
     }
     kept.iter().filter_map(|set| set.first_in(start, end)).min()

@@ -26,8 +26,9 @@ use crate::worker::{RUN, Worker};
 
 /// Between two looks whether a read can begin, ns.
 const AGAIN_NS: u64 = 1_000_000;
-/// Faults that may wait for a fetcher.
+/// Faults that may wait for a fetcher; and where it is tried what happens when there are more (`--paranoid`).
 const QUEUE: usize = 256;
+const SHORT_QUEUE: usize = 8;
 
 /// A fault that waits for a fetcher: since when, and how many pages are to be brought back.
 #[derive(Clone, Copy)]
@@ -63,12 +64,20 @@ pub struct Queue {
     faults: [Option<Left>; QUEUE],
     first: usize,
     count: usize,
+    places: usize,
+    /// Some found no place: their threads are woken when there is some again, and not before, or they would come again and again.
+    forgotten: bool,
 }
 
 impl Queue {
     /// None.
     pub const fn new() -> Self {
-        Queue { faults: [const { None }; QUEUE], first: 0, count: 0 }
+        Queue { faults: [const { None }; QUEUE], first: 0, count: 0, places: QUEUE, forgotten: false }
+    }
+
+    /// Few places only. Before the first fault.
+    pub fn shorten(&mut self) {
+        self.places = SHORT_QUEUE;
     }
 
     /// Whether a fault on that page waits: a thread that a signal has interrupted touches it again.
@@ -78,7 +87,12 @@ impl Queue {
     }
 
     fn is_full(&self) -> bool {
-        self.count == QUEUE
+        self.count == self.places
+    }
+
+    /// Whether some were forgotten and there is room for them again: then the caller wakes everybody who waits.
+    fn take_forgotten(&mut self) -> bool {
+        self.count <= self.places / 2 && core::mem::take(&mut self.forgotten)
     }
 
     fn push(&mut self, left: Left) {
@@ -96,7 +110,7 @@ impl Queue {
 
     /// Forgets all of them. In place: it is large, and the program's stack may be small.
     pub fn clear(&mut self) {
-        self.count = 0;
+        (self.count, self.forgotten) = (0, false);
     }
 }
 
@@ -133,7 +147,13 @@ pub extern "C" fn fetcher(argument: usize) -> ! {
         let seen = RUNTIME.spill.asked.now();
         credentials::adopt();
         handler.bind(RUNTIME.follow.cpu_near(handler.cpu));
-        let next = RUNTIME.spill.queue.lock().pop();
+        let (next, forgotten) = {
+            let mut queue = RUNTIME.spill.queue.lock();
+            (queue.pop(), queue.take_forgotten())
+        };
+        if forgotten {
+            RUNTIME.uffd().wake_all();
+        }
         match next {
             Some(left) => {
                 handler.serve_spilled(left);
@@ -154,7 +174,8 @@ impl Runtime {
             return Some(found.count);
         }
         if queue.is_full() {
-            return None;
+            queue.forgotten = true;
+            return Some(found.count);
         }
         // Somebody will soon take the answer. More than that would keep others from asking.
         let area = self.spill.area().filter(|_| queue.count < FETCHERS);
@@ -425,7 +446,7 @@ impl Handler {
                 self.runtime.keep_awake(begin);
             }
             None => {
-                // It is not spilled any more, or too many wait: the thread touches it again.
+                // It is not spilled any more: the thread touches it again.
                 self.runtime.uffd().wake(fault.page, PAGE);
                 sched::yield_now();
             }

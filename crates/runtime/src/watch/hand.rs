@@ -16,8 +16,8 @@
 
 use core::sync::atomic::Ordering::*;
 
+use super::Keeper;
 use super::ahead::Part;
-use super::{CANDIDATES, Keeper};
 use crate::evict::Taken;
 use crate::interpose::{desk, ranges};
 use crate::maps;
@@ -50,7 +50,7 @@ impl Keeper {
         let runtime = self.runtime;
         let mut buffer = [0u8; 16 << 10];
         let (candidates, mut count) = (&mut *self.candidates, 0);
-        let mut file_end = 0;
+        let (mut file_end, mut left_out) = (0, false);
         let listed = maps::for_each(self.maps, &mut buffer, |mapping| {
             let (start, end) = (mapping.start, mapping.end);
             // What follows a file's data is its zero-initialised data. That of the C library is used in a
@@ -69,12 +69,18 @@ impl Keeper {
             let own = runtime.arena.overlaps(start, end)
                 || runtime.standby.overlaps(start, end)
                 || runtime.statics.overlaps(start, end);
-            if mapping.is_private_anonymous() && !own && count < CANDIDATES && end <= crate::table::END {
-                candidates[count] = (start, end);
-                count += 1;
+            if mapping.is_private_anonymous() && !own && end <= crate::table::END {
+                match candidates.get_mut(count) {
+                    Some(place) => (*place, count) = ((start, end), count + 1),
+                    None => left_out = true,
+                }
             }
         });
         self.count = if listed.is_ok() { count } else { 0 };
+        if left_out && !self.told_left_out {
+            self.told_left_out = true;
+            runtime.say("it has more mappings than memfold looks at (65,536): of those at higher addresses nothing is evicted");
+        }
         self.ahead.forget();
         self.listed_ns = sys::now_ns();
         self.look_for_threads();
