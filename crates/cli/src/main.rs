@@ -26,6 +26,7 @@ mod cpu;
 mod disk;
 mod doctor;
 mod du;
+mod dying;
 mod elf;
 mod failure;
 mod forks;

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
-use crate::sys::PAGE;
+use crate::sys::{Ending, PAGE};
 
 /// The fields of `/proc/PID/stat` that matter here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +101,58 @@ fn parse_statm(bytes: &[u8]) -> Option<u64> {
     let resident = words.next()?.ok()?;
     let shared = words.next()?.ok()?;
     Some(resident.saturating_sub(shared) * PAGE)
+}
+
+/// How a process has ended that nobody has asked yet, as the kernel will say it then; None where it does not tell.
+pub fn ending(pid: i32) -> Option<Ending> {
+    // To who may not trace the process the kernel says zero. This file needs the same right, or more, and has no other reason to refuse.
+    read::<64>(&format!("/proc/{pid}/personality"))?;
+    let (buffer, length) = read::<1024>(&format!("/proc/{pid}/stat"))?;
+    parse_ending(&buffer[..length])
+}
+
+fn parse_ending(bytes: &[u8]) -> Option<Ending> {
+    let after_name = bytes.iter().rposition(|b| *b == b')')? + 2;
+    let text = std::str::from_utf8(bytes.get(after_name..)?).ok()?;
+    // Field 52; the first one here is the third.
+    let mut words = text.split_ascii_whitespace();
+    let is_zombie = words.next()? == "Z";
+    let status: i32 = words.nth(48)?.parse().ok()?;
+    is_zombie.then_some(match status & 0x7f {
+        0 => Ending::Exited(status >> 8 & 0xff),
+        signal => Ending::Signalled(signal),
+    })
+}
+
+/// The threads of a process.
+pub fn threads(pid: i32) -> Vec<i32> {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    tasks.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Signals of a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signals {
+    /// It was killed, and has not noticed yet.
+    pub is_killed: bool,
+    /// It blocks all that can be blocked, those too that the C library keeps for itself.
+    pub blocks_all: bool,
+}
+
+/// The signals of a thread of a process.
+pub fn signals(pid: i32, tid: i32) -> Option<Signals> {
+    let (buffer, length) = read::<4096>(&format!("/proc/{pid}/task/{tid}/status"))?;
+    let text = String::from_utf8_lossy(&buffer[..length]);
+    let mask = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        u64::from_str_radix(line.trim(), 16).ok()
+    };
+    const KILL: u64 = 1 << 8;
+    const STOP: u64 = 1 << 18;
+    Some(Signals {
+        is_killed: mask("SigPnd:")? & KILL != 0,
+        blocks_all: mask("SigBlk:")? | KILL | STOP == u64::MAX,
+    })
 }
 
 /// Whether a process has come to its end: gone, or nothing left but an entry
@@ -204,6 +256,19 @@ mod tests {
         assert_eq!(stat, Stat { state: b'S', parent: 7, faults: 1, threads: 9, start_time: 4711, image });
         assert_eq!(parse_stat(b"12 (a) S 7 12"), None);
         assert_eq!(parse_stat(b""), None);
+    }
+
+    #[test]
+    fn the_status_of_one_that_has_ended() {
+        let line = |state: &str, status: i32| {
+            format!(
+                "12 (a) b) {state} 7 12 12 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 9 0 4711 100 200 300 1 2 3 4 5 6 7 8 9 10 11 12 17 1 0 0 0 0 0 1 2 3 4 5 6 7 {status}\n"
+            )
+        };
+        assert_eq!(parse_ending(line("Z", 3 << 8).as_bytes()), Some(Ending::Exited(3)));
+        assert_eq!(parse_ending(line("Z", 0).as_bytes()), Some(Ending::Exited(0)));
+        assert_eq!(parse_ending(line("Z", 11 | 0x80).as_bytes()), Some(Ending::Signalled(11)));
+        assert_eq!(parse_ending(line("S", 0).as_bytes()), None);
     }
 
     #[test]

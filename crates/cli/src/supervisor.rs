@@ -20,6 +20,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd::Pid;
 
+use crate::dying::Dying;
 use crate::failure::say;
 use crate::group::Group;
 use crate::report::{Gauges, Records};
@@ -99,6 +100,7 @@ pub struct Supervisor<'a> {
     /// Serves the spill area, if there is one; when it was last looked after.
     service: Option<&'a Service>,
     swept: Instant,
+    dying: Dying,
 }
 
 impl<'a> Supervisor<'a> {
@@ -131,6 +133,7 @@ impl<'a> Supervisor<'a> {
             last: (begin, 0, 0),
             service,
             swept: begin,
+            dying: Dying::default(),
         }
     }
 
@@ -174,6 +177,9 @@ impl<'a> Supervisor<'a> {
             let now = Instant::now();
             let since = now.duration_since(last);
             if since >= interval || called && since >= CALLED {
+                if let Some(ending) = self.dying.look(self.program.as_raw(), now) {
+                    return ending;
+                }
                 let resident = self.sample(now);
                 interval = self.interval(resident, interval);
                 last = now;
