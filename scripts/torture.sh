@@ -27,7 +27,7 @@ if [ "${4:-}" != spill ]; then
 $rows"
 fi
 if [ "${4:-}" = quick ]; then
-    for case in malloc madvise random protect shared threads io context signals spawn exec brk code filemap eintr fuse daemon,random; do
+    for case in malloc madvise random protect shared threads crowd io context signals spawn exec brk code filemap eintr fuse daemon,random; do
         rows="$rows
 60M 100M 3 --only $case"
     done

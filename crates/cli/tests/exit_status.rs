@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::{MEMFOLD, file, finish, run, run_with, shell};
+use common::{MEMFOLD, Medium, compile, file, finish, run, run_with, shell};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 #[test]
 fn the_programs_own() {
@@ -97,4 +98,68 @@ fn help_and_version_are_no_errors() {
         assert_eq!((said.status, said.err.as_str()), (0, ""), "{words:?}");
         assert!(said.out.contains("memfold"), "{}", said.out);
     }
+}
+
+/// Stands for a thread of memfold's that was killed and does not get a CPU: one that blocks all signals, as those do, and can't end because it writes to a
+/// file system that has stopped. The rest of the program ends by itself, or by a signal.
+const LEAVES_A_THREAD: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/syscall.h>
+static int file;
+static void *thread(void *blocks)
+{
+    unsigned long all = -1;
+    if (blocks)
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, 8);
+    write(file, "x", 1);
+    return NULL;
+}
+int main(int argc, char **argv)
+{
+    pthread_t id;
+    file = open(argv[1], O_WRONLY);
+    if (file < 0 || pthread_create(&id, NULL, thread, argv[2]))
+        return 1;
+    usleep(300000);
+    puts("ends"), fflush(stdout);
+    if (argv[2] && atoi(argv[2]) > 0)
+        kill(getpid(), atoi(argv[2]));
+    _exit(7);
+}
+"#;
+
+#[test]
+fn threads_of_memfold_that_do_not_die_hold_up_no_end() {
+    let here = tempfile::tempdir().unwrap();
+    let Some(program) = compile(here.path(), "leaves", LEAVES_A_THREAD, &["-pthread"]) else { return };
+    let Some(medium) = Medium::new(here.path(), 32 << 20) else { return };
+    let written = file(&medium.path, "written", "0", 0o644);
+    assert!(medium.freeze());
+    for (signal, status) in [("0", 7), ("10", 128 + 10)] {
+        let begin = Instant::now();
+        let mut child = run(&[program.as_os_str(), written.as_os_str(), signal.as_ref()]).spawn().unwrap();
+        let ended = loop {
+            if let Some(ended) = child.try_wait().unwrap() {
+                break ended;
+            }
+            if begin.elapsed() > Duration::from_secs(15) {
+                medium.thaw();
+                panic!("it waits for a thread that can't end: {:?}", child.wait());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert_eq!(ended.code(), Some(status));
+    }
+    // A thread of the program's own is waited for, as in a plain run.
+    let mut child = run(&[&program, &written]).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(child.try_wait().unwrap(), None);
+    assert!(medium.thaw());
+    assert_eq!(child.wait().unwrap().code(), Some(7));
 }

@@ -31,7 +31,9 @@ pub fn prepare(touch: fn()) {
         // Without descriptors the child could not even bring its pages back.
         runtime.stop("it forks, and its children may open too few files (ulimit -n) to be managed");
     }
-    // What it needs now may have been spilled, to a tier that does not answer: this is no time yet to keep others from their work.
+    // What it needs now may have been spilled, to a tier that does not answer: this is no time yet to keep others from their work. But nobody waits for room any more: that
+    // could take as long as a tier is hoped for.
+    runtime.about_to_fork.fetch_add(1, SeqCst);
     if runtime.is_paging() {
         touch();
         runtime.bring_kept_back();
@@ -43,10 +45,12 @@ pub fn prepare(touch: fn()) {
     runtime.has_forked.store(true, Relaxed);
     runtime.spill.fork.store(0, Relaxed);
     if !runtime.is_paging() {
+        runtime.about_to_fork.fetch_sub(1, SeqCst);
         hold_common_locks();
         return;
     }
     runtime.pause.store(1, SeqCst);
+    runtime.about_to_fork.fetch_sub(1, SeqCst);
     runtime.keeper.ring();
     runtime.work.ring();
     loop {
@@ -137,6 +141,7 @@ pub fn child() {
     runtime.paused.store(0, Relaxed);
     runtime.keeper_paused.store(false, Relaxed);
     runtime.pause.store(0, Relaxed);
+    runtime.about_to_fork.store(0, Relaxed);
     runtime.debt.store(0, Relaxed);
     runtime.exhausted.store(false, Relaxed);
     runtime.hopeless.store(false, Relaxed);

@@ -269,6 +269,8 @@ pub struct Runtime {
     pub life: Lock<()>,
     /// Set while a fork is prepared: evictor and compressors stop.
     pub pause: AtomicU32,
+    /// Threads that are about to set `pause`.
+    pub about_to_fork: AtomicU32,
     /// Threads of the keeper and compressors that have stopped.
     pub paused: AtomicU32,
     /// The keeper is one of them.
@@ -368,6 +370,7 @@ impl Runtime {
             fork_mask: AtomicU64::new(0),
             life: Lock::new(()),
             pause: AtomicU32::new(0),
+            about_to_fork: AtomicU32::new(0),
             paused: AtomicU32::new(0),
             keeper_paused: AtomicBool::new(false),
             stoppable: AtomicU32::new(0),
@@ -548,6 +551,11 @@ impl Runtime {
     /// Whether much more must be made free than what faults wait for.
     pub fn is_far_over(&self) -> bool {
         self.debt.load(Relaxed) > 2 * self.margin.load(Relaxed)
+    }
+
+    /// Whether a fork is under way or about to be: nobody waits for room then.
+    pub fn forks(&self) -> bool {
+        self.pause.load(Relaxed) != 0 || self.about_to_fork.load(Relaxed) != 0
     }
 
     /// Moves the debt and wakes who waits for its change.

@@ -131,3 +131,57 @@ pub fn until(what: &str, mut is_true: impl FnMut() -> bool) {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
+
+/// A small file system of its own, which can be made to stop for a while. It is gone with this.
+pub struct Medium {
+    pub path: PathBuf,
+}
+
+impl Medium {
+    /// Makes it in a directory; None, with a word about it, where that is not allowed.
+    pub fn new(directory: &Path, bytes: u64) -> Option<Self> {
+        let (image, path) = (directory.join("image"), directory.join("medium"));
+        std::fs::File::create(&image).and_then(|file| file.set_len(bytes)).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let done = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
+        if done(Command::new("mkfs.ext4").arg("-q").arg(&image))
+            && done(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(&path))
+        {
+            let medium = Medium { path };
+            if medium.freeze() && medium.thaw() {
+                return Some(medium);
+            }
+        }
+        eprintln!("skipped: takes root, loop devices, mkfs.ext4 and fsfreeze");
+        None
+    }
+
+    /// Who writes there waits from now on, and can't be ended meanwhile.
+    pub fn freeze(&self) -> bool {
+        self.say("--freeze")
+    }
+
+    /// It goes on.
+    pub fn thaw(&self) -> bool {
+        self.say("--unfreeze")
+    }
+
+    fn say(&self, what: &str) -> bool {
+        let said = Command::new("fsfreeze").arg(what).arg(&self.path).output();
+        said.is_ok_and(|output| output.status.success())
+    }
+}
+
+impl Drop for Medium {
+    fn drop(&mut self) {
+        self.thaw();
+        // Whoever had a file there may need a moment to end.
+        for _ in 0..200 {
+            let done = Command::new("umount").arg(&self.path).output();
+            if done.is_ok_and(|output| output.status.success()) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}

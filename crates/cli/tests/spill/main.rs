@@ -16,13 +16,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 #[cfg(feature = "servers")]
 use std::sync::RwLockReadGuard;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use common::{MEMFOLD, compile, finish, run_with, stats, until};
+use common::{MEMFOLD, Medium, compile, finish, run_with, stats, until};
 use table::Table;
 
 const MIB: u64 = 1 << 20;
@@ -573,4 +574,35 @@ fn what_can_not_be_spilled_to_is_refused() {
         refused(&["--spill", ".", "--spill-patience", patience], &["--spill-patience"]);
     }
     refused(&["--spill-limit", "1G"], &["--spill TARGET"]);
+}
+
+/// What the tier can't take now it takes in a second: who wants more memory waits for that.
+#[test]
+fn a_tier_that_stops_again_and_again_lets_the_limit_be_held() {
+    let _alone = alone();
+    let at = directory();
+    let Some(medium) = Medium::new(at.path(), 600 << 20) else { return };
+    let is_over = AtomicBool::new(false);
+    let ended = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                std::thread::sleep(Duration::from_millis(200));
+                assert!(medium.freeze());
+                std::thread::sleep(Duration::from_millis(1300));
+                assert!(medium.thaw());
+            }
+        });
+        let table = Table::start(at.path(), medium.path.to_str().unwrap(), &LIMIT, "160", "64");
+        let ended = table.map(|mut table| {
+            table.asked("touch 500");
+            table.end()
+        });
+        is_over.store(true, Relaxed);
+        ended
+    });
+    let Some(ended) = ended else { return };
+    assert_eq!(ended.status, 0, "{}", ended.err);
+    let stats = stats(&at.path().join("stats.json"));
+    assert!(number(&stats["peak_resident_bytes"]) < 64 * MIB + 64 * MIB / 20 + 8 * MIB, "{stats:#}");
+    assert!(number(&stats["pages_spilled"]) > 20_000, "{stats:#}");
 }

@@ -48,7 +48,7 @@ impl Handler {
             let idle = !is_far && now - given_at > IDLE_NS;
             if room()
                 || waiting.is_in_vain(runtime)
-                || runtime.pause.load(Relaxed) != 0
+                || runtime.forks()
                 || runtime.stop_wanted.load(Relaxed)
                 || !is_far && waited > WAIT_NS
                 || idle

@@ -150,7 +150,7 @@ fn wait_for_room() {
     let begin = sys::now_ns();
     RUNTIME.stall.enter(begin);
     let mut waiting = Waiting::new(&RUNTIME);
-    while !has_room() && !waiting.is_in_vain(&RUNTIME) && RUNTIME.pause.load(Relaxed) == 0 && is_paging() {
+    while !has_room() && !waiting.is_in_vain(&RUNTIME) && !RUNTIME.forks() && is_paging() {
         let seen = RUNTIME.room.now();
         RUNTIME.work.ring();
         RUNTIME.room.wait(seen, 1_000_000);
