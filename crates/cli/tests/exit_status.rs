@@ -3,7 +3,8 @@
 mod common;
 
 use common::{MEMFOLD, Medium, compile, file, finish, run, run_with, shell};
-use std::process::Command;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -124,6 +125,7 @@ int main(int argc, char **argv)
 {
     pthread_t id;
     file = open(argv[1], O_WRONLY);
+    puts("ready"), fflush(stdout), getchar();
     if (file < 0 || pthread_create(&id, NULL, thread, argv[2]))
         return 1;
     usleep(300000);
@@ -140,24 +142,37 @@ fn threads_of_memfold_that_do_not_die_hold_up_no_end() {
     let Some(program) = compile(here.path(), "leaves", LEAVES_A_THREAD, &["-pthread"]) else { return };
     let Some(medium) = Medium::new(here.path(), 32 << 20) else { return };
     let written = file(&medium.path, "written", "0", 0o644);
-    assert!(medium.freeze());
+    // Begins, and ends but for that thread once the file system has stopped.
+    let start = |signal: Option<&str>| {
+        let words = [program.as_os_str(), written.as_os_str()].into_iter().chain(signal.map(str::as_ref));
+        let mut command = run(&words.collect::<Vec<_>>());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = [0; 6];
+        child.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+        assert_eq!(&line, b"ready\n");
+        assert!(medium.freeze());
+        child.stdin.take().unwrap().write_all(b"\n").unwrap();
+        child
+    };
     for (signal, status) in [("0", 7), ("10", 128 + 10)] {
-        let begin = Instant::now();
-        let mut child = run(&[program.as_os_str(), written.as_os_str(), signal.as_ref()]).spawn().unwrap();
+        let (mut child, begin) = (start(Some(signal)), Instant::now());
         let ended = loop {
-            if let Some(ended) = child.try_wait().unwrap() {
-                break ended;
+            match child.try_wait().unwrap() {
+                Some(ended) => break ended,
+                None if begin.elapsed() < Duration::from_secs(15) => {
+                    std::thread::sleep(Duration::from_millis(5))
+                }
+                None => {
+                    medium.thaw();
+                    panic!("it waits for a thread that can't end: {:?}", child.wait());
+                }
             }
-            if begin.elapsed() > Duration::from_secs(15) {
-                medium.thaw();
-                panic!("it waits for a thread that can't end: {:?}", child.wait());
-            }
-            std::thread::sleep(Duration::from_millis(5));
         };
         assert_eq!(ended.code(), Some(status));
+        assert!(medium.thaw());
     }
     // A thread of the program's own is waited for, as in a plain run.
-    let mut child = run(&[&program, &written]).spawn().unwrap();
+    let mut child = start(None);
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(child.try_wait().unwrap(), None);
     assert!(medium.thaw());
