@@ -155,7 +155,7 @@ pub fn child() {
     runtime.claim_spilled(parent);
     // Some for the keeper, or for this thread to bring everything back: no other thread lives that could notice.
     let more = if paging { MoreDescriptors::allow() } else { None };
-    let Some(slot) = runtime.take_slot(runtime.shared(), pid) else {
+    let Some(slot) = runtime.take_slot(runtime.shared(), crate::reach::outer_pid(pid)) else {
         // More processes than can be managed: this one goes on without the runtime, and without its parent's slot.
         // SAFETY: a slot is made of atomic numbers.
         static NOBODY: Slot = unsafe { core::mem::zeroed() };

@@ -20,6 +20,10 @@
 extern crate std;
 
 #[cfg(target_os = "linux")]
+pub mod calls;
+#[cfg(target_os = "linux")]
+pub mod filters;
+#[cfg(target_os = "linux")]
 pub mod sched;
 pub mod shared;
 #[cfg(target_os = "linux")]
@@ -72,6 +76,8 @@ mod patience;
 mod pins;
 #[cfg(all(target_os = "linux", feature = "preload"))]
 mod preload;
+#[cfg(target_os = "linux")]
+mod reach;
 #[cfg(target_os = "linux")]
 mod runtime;
 #[cfg(target_os = "linux")]

@@ -25,7 +25,7 @@ const START_NS: u64 = 1_000_000_000;
 impl Runtime {
     /// Takes a slot for this process. Once the supervisor has ended, those of processes that have ended are free.
     pub fn take_slot(&self, shared: &'static Shared, pid: u32) -> Option<&'static Slot> {
-        shared.take_slot(pid).or_else(|| {
+        let slot = shared.take_slot(pid).or_else(|| {
             if !sys::is_gone(shared.supervisor.load(Relaxed)) {
                 return None;
             }
@@ -34,7 +34,8 @@ impl Runtime {
                 .filter(|slot| sys::is_gone(slot.pid.load(Relaxed)))
                 .for_each(|slot| shared.free_slot(slot));
             shared.take_slot(pid)
-        })
+        });
+        slot.inspect(|slot| crate::filters::note_in(slot))
     }
 
     /// At the start of a program: waits until paging has begun if it is to begin

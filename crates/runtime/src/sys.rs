@@ -36,6 +36,7 @@ pub type Result<T> = core::result::Result<T, Errno>;
 
 pub mod aio;
 pub mod nr;
+pub mod socket;
 
 /// Makes a system call.
 ///
@@ -202,6 +203,18 @@ pub fn map_shared(fd: Fd, bytes: usize) -> Result<*mut u8> {
     let args = [0, bytes, prot::READ | prot::WRITE, MAP_SHARED, fd.0 as usize, 0];
     // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
     unsafe { syscall(nr::MMAP, args) }.map(|p| p as *mut u8)
+}
+
+/// Attaches a segment of System V's shared memory. Returns where it is, and its size.
+pub fn attach_segment(number: i32) -> Result<(*mut u8, usize)> {
+    const IPC_STAT: usize = 2;
+    // The kernel's structure is 112 bytes, and begins with one of 48 bytes; the size is next.
+    let mut about = [0usize; 32];
+    // SAFETY: the kernel writes its structure, for which there is room.
+    unsafe { syscall(nr::SHMCTL, [number as usize, IPC_STAT, about.as_mut_ptr() as usize, 0, 0, 0]) }?;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    let start = unsafe { syscall(nr::SHMAT, [number as usize, 0, 0, 0, 0, 0]) }?;
+    Ok((start as *mut u8, about[6]))
 }
 
 /// Changes protection.

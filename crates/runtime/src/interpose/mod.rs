@@ -19,6 +19,7 @@
 //! | `remap` | `mremap`: a registration must not be seen |
 //! | `pins` | what makes the kernel hold on to pages |
 //! | `namespaces` | `unshare`, `setns`: only for processes with one thread |
+//! | `own_uffd` | `ioctl`: the runtime ends before the program registers memory with a userfaultfd |
 //! | `advice` | `madvise` and `munmap`: what a forked child gets |
 //! | `limits` | `setrlimit`, `prlimit`: what is only reserved goes first |
 //! | `growth` | `mmap`, `malloc` and their relatives: much memory at once near the limit |
@@ -46,6 +47,8 @@ mod locked;
 mod namespaces;
 #[cfg(feature = "preload")]
 mod next;
+#[cfg(feature = "preload")]
+mod own_uffd;
 #[cfg(feature = "preload")]
 mod pins;
 #[cfg(feature = "preload")]

@@ -151,8 +151,8 @@ static BIND: extern "C" fn() = bind_all;
 
 /// Called by the loader.
 extern "C" fn bind_all() {
-    use super::{advice, growth, identity, limits, locked, namespaces, pins, remap, seccomp};
-    let all: [&[&Next]; 9] = [
+    use super::{advice, growth, identity, limits, locked, namespaces, own_uffd, pins, remap, seccomp};
+    let all: [&[&Next]; 10] = [
         &identity::ALL,
         &limits::ALL,
         &locked::ALL,
@@ -162,6 +162,7 @@ extern "C" fn bind_all() {
         &namespaces::ALL,
         &advice::ALL,
         &growth::ALL,
+        &own_uffd::ALL,
     ];
     for next in all.into_iter().flatten() {
         next.bind();

@@ -59,6 +59,13 @@ mod numbers {
     pub const IO_GETEVENTS: usize = 208;
     pub const IO_SUBMIT: usize = 209;
     pub const IOPRIO_GET: usize = 252;
+    pub const SHMAT: usize = 30;
+    pub const SHMCTL: usize = 31;
+    pub const SOCKET: usize = 41;
+    pub const CONNECT: usize = 42;
+    pub const RECVMSG: usize = 47;
+    pub const CAPGET: usize = 125;
+    pub const CAPSET: usize = 126;
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -119,6 +126,13 @@ mod numbers {
     pub const IO_DESTROY: usize = 1;
     pub const IO_SUBMIT: usize = 2;
     pub const IOPRIO_GET: usize = 31;
+    pub const SHMAT: usize = 196;
+    pub const SHMCTL: usize = 195;
+    pub const SOCKET: usize = 198;
+    pub const CONNECT: usize = 203;
+    pub const RECVMSG: usize = 212;
+    pub const CAPGET: usize = 90;
+    pub const CAPSET: usize = 91;
     pub const IO_GETEVENTS: usize = 4;
 }
 
