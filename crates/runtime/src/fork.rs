@@ -17,6 +17,7 @@
 
 use core::sync::atomic::Ordering::*;
 
+use crate::here;
 use crate::limits::{self, MoreDescriptors};
 use crate::runtime::{RUNTIME, Runtime};
 use crate::sched;
@@ -25,7 +26,7 @@ use crate::sys::{self, PAGE};
 use crate::table::{BLOCK, State};
 
 /// Before the fork, in the forking thread.
-pub fn prepare(touch: fn()) {
+pub fn prepare(touch: impl Fn()) {
     let runtime = &RUNTIME;
     if runtime.is_paging() && !limits::child_may_open() {
         // Without descriptors the child could not even bring its pages back.
@@ -41,6 +42,7 @@ pub fn prepare(touch: fn()) {
     // A handler that forks while this one is under way would wait for it for ever.
     let mask = sys::block_signals();
     core::mem::forget(runtime.life.lock());
+    here::set_prepared(true);
     runtime.fork_mask.store(mask, Relaxed);
     runtime.has_forked.store(true, Relaxed);
     runtime.spill.fork.store(0, Relaxed);
@@ -104,6 +106,7 @@ pub fn parent() {
         runtime.resume();
     }
     let mask = runtime.fork_mask.load(Relaxed);
+    here::set_prepared(false);
     // SAFETY: taken in `prepare` by this very thread.
     unsafe { runtime.life.release_forgotten() };
     sys::restore_signals(mask);
@@ -113,6 +116,7 @@ pub fn parent() {
 pub fn child() {
     let runtime = &RUNTIME;
     let paging = runtime.is_paging();
+    here::adopt_child();
     {
         // SAFETY: the parent's threads do not exist here, and `prepare` made
         // sure that none of them was changing anything.
@@ -199,6 +203,7 @@ pub fn child() {
 }
 
 fn end_in_child() {
+    here::set_prepared(false);
     // SAFETY: taken in `prepare` by the thread that is this one's origin.
     unsafe { RUNTIME.life.reset_in_child() };
     sys::restore_signals(RUNTIME.fork_mask.load(Relaxed));

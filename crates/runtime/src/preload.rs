@@ -13,6 +13,7 @@ use core::sync::atomic::{AtomicPtr, Ordering::*};
 
 use crate::filters::{self, Status};
 use crate::fork;
+use crate::here;
 use crate::reach::{self, Found};
 use crate::runtime::RUNTIME;
 use crate::shared::{ENV_SHARED, Shared, state};
@@ -59,6 +60,7 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     let image = (argv as u64).wrapping_sub(8);
     RUNTIME.image.store(image, Relaxed);
     slot.image.store(image, Relaxed);
+    here::begin(&RUNTIME.arena);
     RUNTIME.pid.store(pid, Relaxed);
     RUNTIME.set_shared(shared, slot);
     RUNTIME.set_state(state::WATCHING);
@@ -104,6 +106,11 @@ fn has_sanitizer() -> bool {
 }
 
 extern "C" fn prepare() {
+    if !here::is_managed() {
+        // A child that nobody has prepared forks: there is nothing to be prepared.
+        here::set_prepared(false);
+        return;
+    }
     threads::hold();
     fork::prepare(|| {
         touch_streams();
@@ -112,10 +119,19 @@ extern "C" fn prepare() {
     });
 }
 extern "C" fn fork_parent() {
-    fork::parent();
-    threads::let_go();
+    if here::is_managed() {
+        fork::parent();
+        threads::let_go();
+    }
 }
 extern "C" fn fork_child() {
+    if here::was_prepared() {
+        begin_child();
+    }
+}
+
+/// In a prepared child, whether the C library has made it or a bare clone.
+pub fn begin_child() {
     threads::after_fork();
     fork::child();
 }

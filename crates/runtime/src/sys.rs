@@ -243,6 +243,7 @@ pub mod advice {
     pub const DOFORK: usize = 11;
     pub const NOHUGEPAGE: usize = 15;
     pub const DONTDUMP: usize = 16;
+    pub const WIPEONFORK: usize = 18;
     pub const POPULATE_READ: usize = 22;
     pub const GUARD_INSTALL: usize = 102;
     pub const POPULATE_WRITE: usize = 23;
@@ -566,6 +567,14 @@ pub fn close_all() {
 pub fn leave_directory() {
     // SAFETY: the path is zero-terminated.
     let _ = unsafe { syscall(nr::CHDIR, [c"/".as_ptr() as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// A pipe: its end to read from, and that to write to.
+pub fn pipe() -> Result<[Fd; 2]> {
+    let mut ends = [-1i32; 2];
+    // SAFETY: the kernel writes two numbers.
+    unsafe { syscall(nr::PIPE2, [ends.as_mut_ptr() as usize, o::CLOEXEC as usize, 0, 0, 0, 0]) }?;
+    Ok(ends.map(Fd))
 }
 
 /// An eventfd, non-blocking.

@@ -10,12 +10,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const DEFINED: &[&str] = &[
+    "_Fork",
+    "__clone",
     "__open64_2",
     "__open_2",
     "__openat64_2",
     "__openat_2",
     "aligned_alloc",
     "calloc",
+    "clone",
     "fcntl",
     "fcntl64",
     "fopen",

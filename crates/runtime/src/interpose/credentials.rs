@@ -111,6 +111,15 @@ pub fn join(tid: u32) {
     state.count_late();
 }
 
+/// How many threads of the runtime there are.
+pub fn count() -> u64 {
+    let mask = sys::block_signals();
+    forget_dead();
+    let count = STATE.lock().threads.iter().filter(|thread| thread.tid != 0).count();
+    sys::restore_signals(mask);
+    count as u64
+}
+
 /// Empties the list in a forked child.
 ///
 /// # Safety

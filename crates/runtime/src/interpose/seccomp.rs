@@ -12,7 +12,7 @@ use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
 use super::next::{Next, is_managed_here, keeping_errno, result};
-use super::{limits, own_uffd, pins};
+use super::{bare, limits, own_uffd, pins};
 use crate::filters::{Harmless, MOST_STEPS};
 use crate::runtime::RUNTIME;
 use crate::sys::{self, PAGE};
@@ -28,12 +28,15 @@ mod nr {
     pub const SECCOMP: usize = 317;
     pub const IO_SETUP: usize = 206;
     pub const SETRLIMIT: usize = 160;
+    pub const FORK: usize = 57;
 }
 #[cfg(target_arch = "aarch64")]
 mod nr {
     pub const SECCOMP: usize = 277;
     pub const IO_SETUP: usize = 0;
     pub const SETRLIMIT: usize = 164;
+    /// There is none.
+    pub const FORK: usize = usize::MAX;
 }
 const IO_URING_SETUP: usize = 425;
 
@@ -120,6 +123,12 @@ pub unsafe extern "C" fn syscall(
             harmless.installed(RUNTIME.slot());
         }
         return result(answer) as c_long;
+    }
+    if matches!(number, nr::FORK | sys::nr::CLONE | sys::nr::CLONE3 | sys::nr::EXIT) {
+        // SAFETY: passed on to the caller.
+        if let Some(made) = unsafe { bare::by_number(number, [a, b, c, d, e, f]) } {
+            return made as c_long;
+        }
     }
     // SAFETY: passed on to the caller.
     result(unsafe { sys::syscall(number, [a, b, c, d, e, f]) }) as c_long

@@ -21,6 +21,9 @@ mod numbers {
     pub const GETPID: usize = 39;
     pub const GETPPID: usize = 110;
     pub const CLONE: usize = 56;
+    pub const CLONE3: usize = 435;
+    pub const WAIT4: usize = 61;
+    pub const PIPE2: usize = 293;
     pub const EXIT: usize = 60;
     pub const EXIT_GROUP: usize = 231;
     pub const FCNTL: usize = 72;
@@ -89,6 +92,9 @@ mod numbers {
     pub const GETPID: usize = 172;
     pub const GETPPID: usize = 173;
     pub const CLONE: usize = 220;
+    pub const CLONE3: usize = 435;
+    pub const WAIT4: usize = 260;
+    pub const PIPE2: usize = 59;
     pub const EXIT: usize = 93;
     pub const EXIT_GROUP: usize = 94;
     pub const FCNTL: usize = 25;
