@@ -153,6 +153,7 @@ pub fn child() {
     runtime.set_uffd(None);
     runtime.pagemap.store(-1, Relaxed);
     runtime.follow.after_fork();
+    runtime.gate.after_fork();
     runtime.worker_places.iter().for_each(|place| place.after_fork());
     let pid = sys::getpid();
     let parent = runtime.pid.swap(pid, Relaxed);
@@ -230,7 +231,12 @@ impl Runtime {
         let mut buffer = [0u8; 8192];
         // While mappings are listed one may move from where the list has not come to where it has been. Who moves
         // by the C library's function takes its mark away; `realloc` moves without: for that a second look.
-        for _ in 0..if self.is_threaded() { 2 } else { 1 } {
+        let looks = match (self.gate.is_there(), self.is_threaded()) {
+            // No mapping is marked.
+            (true, _) => 0,
+            (false, threaded) => 1 + usize::from(threaded),
+        };
+        for _ in 0..looks {
             self.for_each_marked(maps, &mut buffer, |start, end| {
                 crate::interpose::ranges::for_each_inherited(start, end, |from, to| self.unmark(from, to));
             });
@@ -238,12 +244,20 @@ impl Runtime {
         self.keeper_paused.store(true, SeqCst);
         self.pause_here();
         self.keeper_paused.store(false, SeqCst);
-        self.for_each_marked(maps, &mut buffer, |start, end| {
+        self.mark_registered(maps);
+        true
+    }
+
+    /// Marks what may have evicted pages, if that is needed: see `mark`.
+    pub fn mark_registered(&self, maps: sys::Fd) {
+        if self.gate.is_there() {
+            return;
+        }
+        self.for_each_marked(maps, &mut [0; 8192], |start, end| {
             if self.uffd().probe(start) == crate::uffd::Probe::Registered {
                 self.mark(start, end);
             }
         });
-        true
     }
 
     fn for_each_marked(&self, maps: sys::Fd, buffer: &mut [u8], mut visit: impl FnMut(usize, usize)) {

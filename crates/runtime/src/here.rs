@@ -78,6 +78,10 @@ mod tests {
     #[test]
     fn a_child_of_a_bare_clone_is_told_apart() {
         const SIGCHLD: usize = 17;
+        #[cfg(target_arch = "x86_64")]
+        const WAIT4: usize = 61;
+        #[cfg(target_arch = "aarch64")]
+        const WAIT4: usize = 260;
         let arena = Arena::new();
         assert!(is_own());
         begin(&arena);
@@ -93,7 +97,7 @@ mod tests {
         }
         let mut status = -1i32;
         // SAFETY: waits for the child; the kernel writes the status.
-        unsafe { sys::syscall(sys::nr::WAIT4, [child, &raw mut status as usize, 0, 0, 0, 0]) }.unwrap();
+        unsafe { sys::syscall(WAIT4, [child, &raw mut status as usize, 0, 0, 0, 0]) }.unwrap();
         assert_eq!(status, 0);
         assert!(is_own());
     }

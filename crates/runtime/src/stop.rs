@@ -75,6 +75,7 @@ impl Runtime {
     }
 
     fn end_handlers(&self) {
+        self.gate.end();
         self.quit_handlers.store(true, Release);
         while self.handlers.load(Acquire) > 0 {
             self.follow.call_all();

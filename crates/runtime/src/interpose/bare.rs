@@ -25,7 +25,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
 
 use super::credentials;
-use super::next::{Next, errno, is_managed, is_managed_here, keeping_errno, result, set_errno};
+use super::next::{Next, is_managed, is_managed_here, keeping_errno, result};
 use crate::fork;
 use crate::preload;
 use crate::runtime::RUNTIME;
@@ -283,8 +283,8 @@ pub unsafe fn by_number(number: usize, a: [usize; 6]) -> Option<isize> {
             Some(result(unsafe { clone_here(a[0], a[2], child_tid, tls) }))
         }
         // The child goes on behind the C library's function, at the top of its own stack.
-        // SAFETY: passed on to the caller.
         sys::nr::CLONE if a[1] != 0 => {
+            // SAFETY: passed on to the caller.
             Some(unsafe { SYSCALL.call_with([number, a[0], a[1], a[2], a[3], a[4], a[5]]) })
         }
         // SAFETY: passed on to the caller.

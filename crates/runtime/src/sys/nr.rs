@@ -22,7 +22,6 @@ mod numbers {
     pub const GETPPID: usize = 110;
     pub const CLONE: usize = 56;
     pub const CLONE3: usize = 435;
-    pub const WAIT4: usize = 61;
     pub const PIPE2: usize = 293;
     pub const EXIT: usize = 60;
     pub const EXIT_GROUP: usize = 231;
@@ -93,7 +92,6 @@ mod numbers {
     pub const GETPPID: usize = 173;
     pub const CLONE: usize = 220;
     pub const CLONE3: usize = 435;
-    pub const WAIT4: usize = 260;
     pub const PIPE2: usize = 59;
     pub const EXIT: usize = 93;
     pub const EXIT_GROUP: usize = 94;
