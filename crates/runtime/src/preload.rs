@@ -6,6 +6,7 @@
 //! at load time. What only glibc has is looked up: with another C library this
 //! one must be loadable, where it then does nothing.
 
+mod emulator;
 mod threads;
 
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -55,6 +56,14 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
         return;
     }
     let pid = sys::getpid();
+    // SAFETY: as above.
+    if unsafe { emulator::is_around(environment) } {
+        shared.say(
+            pid,
+            "it runs inside of an emulator, such as valgrind or qemu-user: memfold leaves it alone",
+        );
+        return;
+    }
     found.settle(pid);
     let Some(slot) = RUNTIME.take_slot(shared, found.outer_pid) else { return };
     let image = (argv as u64).wrapping_sub(8);
