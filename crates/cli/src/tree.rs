@@ -343,7 +343,14 @@ impl Tree {
             if !member.managed && !member.borrowed && old && !member.told {
                 member.told = true;
                 self.unmanaged_count += 1;
-                let why = why_not_managed(pid);
+                let is_copy = |parent: &Member| parent.managed && parent.image == member.image;
+                let why = match self.members.get(&member.parent) {
+                    // Made by a bare system call, most likely: it has no environment of its own.
+                    Some(parent) if member.image.is_known() && is_copy(parent) => {
+                        "a copy of its parent that could not be prepared"
+                    }
+                    _ => why_not_managed(pid),
+                };
                 let name = procfs::name(pid).unwrap_or_default();
                 news.push(Unmanaged { pid, name, why });
             }

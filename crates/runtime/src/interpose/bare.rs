@@ -239,7 +239,8 @@ extern "C" fn leave_with(status: c_int) -> ! {
 /// Ends the calling thread as the system call `exit` does; and the process, if no other thread of the program is left:
 /// the runtime's would go on for ever.
 pub fn leave(status: usize) -> ! {
-    let is_last = is_managed_here() && !RUNTIME.stopped.load(Acquire) && is_last_thread();
+    // In this order: where it has stopped the program may have a filter, under which nothing else may be asked for.
+    let is_last = !RUNTIME.stopped.load(Acquire) && is_managed_here() && is_last_thread();
     let number = if is_last { sys::nr::EXIT_GROUP } else { sys::nr::EXIT };
     loop {
         // SAFETY: the program has asked for that.
@@ -259,7 +260,7 @@ fn is_last_thread() -> bool {
     all.is_ok_and(|all| all <= credentials::count() + 1)
 }
 
-/// The system calls that make a child: `Some` if this is one that had to be prepared.
+/// The system calls that make a child or end a thread. `None` if it is to be made as any other.
 ///
 /// # Safety
 /// As the system call.
@@ -273,6 +274,9 @@ pub unsafe fn by_number(number: usize, a: [usize; 6]) -> Option<isize> {
             Wanted { flags: 0, child_tid: 0, tls: 0 }.make(|_| unsafe { sys::syscall(FORK, [0; 6]) }),
         ));
     }
+    // A child with a stack of its own goes on behind the C library's function, at the top of that stack.
+    // SAFETY: passed on to the caller.
+    let plainly = || unsafe { SYSCALL.call_with([number, a[0], a[1], a[2], a[3], a[4], a[5]]) };
     match number {
         sys::nr::CLONE if a[1] == 0 && is_to_be_prepared(a[0]) => {
             #[cfg(target_arch = "x86_64")]
@@ -282,13 +286,9 @@ pub unsafe fn by_number(number: usize, a: [usize; 6]) -> Option<isize> {
             // SAFETY: passed on to the caller.
             Some(result(unsafe { clone_here(a[0], a[2], child_tid, tls) }))
         }
-        // The child goes on behind the C library's function, at the top of its own stack.
-        sys::nr::CLONE if a[1] != 0 => {
-            // SAFETY: passed on to the caller.
-            Some(unsafe { SYSCALL.call_with([number, a[0], a[1], a[2], a[3], a[4], a[5]]) })
-        }
+        sys::nr::CLONE => Some(plainly()),
         // SAFETY: passed on to the caller.
-        sys::nr::CLONE3 => unsafe { clone3(a[0], a[1]) },
+        sys::nr::CLONE3 => Some(unsafe { clone3(a[0], a[1]) }.unwrap_or_else(plainly)),
         sys::nr::EXIT => leave(a[0]),
         _ => None,
     }
@@ -303,7 +303,8 @@ unsafe fn clone3(arguments: usize, bytes: usize) -> Option<isize> {
     const STACK: usize = 5;
     const TLS: usize = 7;
     const SMALLEST: usize = 64;
-    if !is_managed() || !(SMALLEST..=WORDS * 8).contains(&bytes) || !bytes.is_multiple_of(8) {
+    // Where the program may have a filter, nothing is asked of the kernel.
+    if !is_to_be_prepared(0) || !(SMALLEST..=WORDS * 8).contains(&bytes) || !bytes.is_multiple_of(8) {
         return None;
     }
     let mut words = [0usize; WORDS];
@@ -317,11 +318,7 @@ unsafe fn clone3(arguments: usize, bytes: usize) -> Option<isize> {
         let given = unsafe { core::slice::from_raw_parts(arguments as *const usize, bytes / 8) };
         words[..bytes / 8].copy_from_slice(given);
     }
-    if words[STACK] != 0 {
-        // SAFETY: passed on to the caller. As for `clone`.
-        return Some(unsafe { SYSCALL.call_with([sys::nr::CLONE3, arguments, bytes, 0, 0, 0, 0]) });
-    }
-    if !is_to_be_prepared(words[FLAGS]) {
+    if words[STACK] != 0 || !is_to_be_prepared(words[FLAGS]) {
         return None;
     }
     let wanted = Wanted { flags: words[FLAGS], child_tid: words[CHILD_TID], tls: words[TLS] };
