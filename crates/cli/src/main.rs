@@ -35,6 +35,7 @@ mod forks;
 mod group;
 mod held;
 mod limit;
+mod lookout;
 mod machine;
 mod namespace;
 mod output;

@@ -7,10 +7,11 @@
 //! that what could fill the room fills it no faster than it is seen.
 //!
 //! Its own memory counts towards the limit, so it has little: no thread but
-//! a tiny one that waits for calls, and no list that grows but the members.
+//! tiny ones that wait for calls and look out for processes without a keeper (`lookout`), and no list that grows but the members.
 //! With `--spill` there are the threads and lists of that (`spill/`).
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,7 @@ use crate::dying::Dying;
 use crate::failure::say;
 use crate::group::Group;
 use crate::held::{self, Held};
+use crate::lookout::Known;
 use crate::report::{Gauges, Records};
 use crate::settings::SharedPage;
 use crate::signals::{Event, Signals};
@@ -144,6 +146,12 @@ impl<'a> Supervisor<'a> {
             dying: Dying::default(),
             looked: begin,
         }
+    }
+
+    /// Has the lookout told what it is to know.
+    pub fn telling(mut self, known: Arc<Known>) -> Self {
+        self.tree.known = Some(known);
+        self
     }
 
     /// Stays until the program ends.

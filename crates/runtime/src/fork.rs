@@ -17,6 +17,7 @@
 
 use core::sync::atomic::Ordering::*;
 
+use crate::door;
 use crate::here;
 use crate::limits::{self, MoreDescriptors};
 use crate::runtime::{RUNTIME, Runtime};
@@ -157,6 +158,11 @@ pub fn child() {
     runtime.worker_places.iter().for_each(|place| place.after_fork());
     let pid = sys::getpid();
     let parent = runtime.pid.swap(pid, Relaxed);
+    if !runtime.stopped.load(Relaxed) {
+        door::release();
+    }
+    // It may be another's by now: what is read there is a bound, and nothing depends on it.
+    let inherited = runtime.slot().resident.load(Relaxed);
     runtime.claim_spilled(parent);
     // Some for the keeper, or for this thread to bring everything back: no other thread lives that could notice.
     let more = if paging { MoreDescriptors::allow() } else { None };
@@ -178,6 +184,7 @@ pub fn child() {
         return;
     };
     slot.image.store(runtime.image.load(Relaxed), Relaxed);
+    slot.inherited.store(inherited, Relaxed);
     runtime.set_shared(runtime.shared(), slot);
     runtime.set_state(state::WATCHING);
     runtime.leave_spill();
@@ -186,7 +193,10 @@ pub fn child() {
     runtime.handlers.store(0, Relaxed);
     if runtime.stopped.load(Relaxed) {
         runtime.set_state(state::STOPPED);
-    } else if let Err(error) = runtime.start_keeper(paging) {
+    } else if !paging && runtime.is_watched() && runtime.open_door().is_ok() {
+        // The supervisor watches it.
+    } else if let Err(error) = runtime.ensure_keeper(paging) {
+        door::forbid();
         runtime.restore_in_place(limits::why_restored(error));
         runtime.set_state(state::STOPPED);
         // Nobody is there who could stop it later.

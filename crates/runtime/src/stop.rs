@@ -6,6 +6,7 @@
 use core::fmt::Write;
 use core::sync::atomic::Ordering::*;
 
+use crate::door;
 use crate::fault::Handler;
 use crate::maps;
 use crate::order::Fault;
@@ -32,6 +33,9 @@ impl Runtime {
             paging
         };
         sys::restore_signals(mask);
+        if self.stop_without_keeper() {
+            return;
+        }
         if paging {
             let mut text = sys::Text::new();
             let _ = write!(text, "{why}: all its memory is brought back, and it is not managed any more");
@@ -41,7 +45,19 @@ impl Runtime {
             let seen = self.room.now();
             self.keeper.ring();
             self.room.wait(seen, 10_000_000);
+            // Another thread was about to start the keeper, and could not.
+            self.stop_without_keeper();
         }
+    }
+
+    /// Where there is no keeper nothing is evicted, and there is nothing to do but to see that there never is one.
+    fn stop_without_keeper(&self) -> bool {
+        let alone = door::forbid();
+        if alone {
+            self.set_state(state::STOPPED);
+            self.stopped.store(true, Release);
+        }
+        alone
     }
 
     /// The keeper's part of [`Runtime::stop`].

@@ -1,5 +1,5 @@
-//! The keeper: one thread a process. It watches how much is resident, starts
-//! the paging when the limit comes near, and takes blocks away (`hand.rs`).
+//! The keeper: one thread in a process that is large enough and whose limit is near (`begin.rs`). It watches how much is resident, starts
+//! the paging, and takes blocks away (`hand.rs`).
 //!
 //! `debt` is what the process still has to make free, in bytes, and may be
 //! negative. Each tick sets it anew from what the kernel says is resident;
@@ -23,6 +23,7 @@ use crate::interpose::{credentials, desk};
 use crate::limits;
 use crate::maps;
 use crate::mounts::Mounts;
+use crate::near::{self, FASTEST_LOOK, QUIET, QUIET_LOOK, QUIET_LOOKS, SLOWEST_LOOK};
 use crate::pagemap::Pagemap;
 use crate::patience::Patience;
 use crate::runtime::{RUNTIME, Runtime};
@@ -37,15 +38,8 @@ use crate::uffd::Probe;
 const COMPRESSORS: usize = 2;
 /// Mappings that are looked at at most.
 pub const CANDIDATES: usize = 65_536;
-/// The fastest that one CPU can fill memory, bytes a ms: with huge pages.
-const GROWTH_PER_MS: u64 = 10 << 20;
-/// A process keeps this part of the limit resident whatever happens: with
-/// less it would do nothing but fault.
-const FLOOR: u64 = 32;
 /// Counting what the store holds takes longer than a tick should.
 const PUBLISH_NS: u64 = 10_000_000;
-/// Paging starts when there is less room than this for each CPU, bytes: starting takes some milliseconds.
-pub const START_ROOM: i64 = 32 << 20;
 /// New mappings are registered when there is less room than this, bytes.
 const WATCH_ROOM: u64 = 24 << 20;
 /// Processes for which room is left to grow, at most.
@@ -57,15 +51,6 @@ const FULL_NS: u64 = 500_000_000;
 /// Touched pages between two decisions what room is worth, and which part of them must have been on standby.
 const JUDGED: u64 = 1024;
 const PAYS: u64 = 32;
-/// Ticks are this far apart at most and at least, ns.
-const SLOWEST_TICK: u64 = 100_000_000;
-const FASTEST_TICK: u64 = 1_000_000;
-/// As long as the tree's resident memory stays as it is, for so many ticks, they are never closer than this, ns: looking a thousand times a second
-/// takes time from a program that fits. Growth that nobody tells of fills less than 20 MiB meanwhile, unless the kernel gives it huge pages.
-const QUIET_TICK: u64 = 4_000_000;
-const QUIET_TICKS: u32 = 64;
-/// It stays as it is if it changes by less than this, bytes.
-const QUIET: u64 = 64 << 10;
 /// Protecting shared pages may take this part of the time.
 const PROTECT_SHARE: u64 = 32;
 const PROTECT_LONGEST_NS: u64 = 1_000_000_000;
@@ -141,6 +126,9 @@ pub extern "C" fn keeper(paging: usize) -> ! {
     RUNTIME.gate.keep_spare();
     sys::leave_directory();
     let inherited = paging != 0;
+    // From here on the supervisor leaves it to this thread.
+    RUNTIME.slot().keeper.store(1, Release);
+    RUNTIME.slot().call.store(shared::call::FAR, Relaxed);
     let place = RUNTIME.keeper_memory.load(Relaxed) as *mut (usize, usize);
     // SAFETY: memory of the arena, made for the one keeper of this process; pairs of numbers may be zero.
     let candidates = unsafe { core::slice::from_raw_parts_mut(place, CANDIDATES) };
@@ -246,7 +234,7 @@ impl Keeper {
     fn tick(&mut self) -> u64 {
         let runtime = self.runtime;
         let (shared, slot) = (runtime.shared(), runtime.slot());
-        let Ok(pages) = maps::anonymous_pages(self.statm) else { return SLOWEST_TICK };
+        let Ok(pages) = maps::anonymous_pages(self.statm) else { return SLOWEST_LOOK };
         let own = pages * PAGE as u64;
         slot.resident.store(own, Relaxed);
         runtime.much.store(0, Relaxed);
@@ -272,8 +260,8 @@ impl Keeper {
         let headroom = margin * sharers.min(GROWING) as u64;
         let over = if paranoid { own as i64 / 2 } else { tree as i64 - (limit - headroom.min(limit)) as i64 };
         let paging = runtime.is_paging();
-        let early = START_ROOM * self.cpus.min(4) as i64;
-        let proactive = proactive::is_wanted(shared) && own > proactive::SMALLEST;
+        let early = near::start_room(self.cpus) as i64;
+        let proactive = proactive::is_wanted(shared) && own > near::SMALLEST_PROACTIVE;
         if (over > -early || proactive) && !paging {
             self.start_paging();
         }
@@ -281,8 +269,7 @@ impl Keeper {
             self.look_ahead_of_need(now, own, tree);
             // What the program has resident besides what the runtime uses.
             let overhead = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
-            let floor = (limit / FLOOR).clamp(2 << 20, 64 << 20);
-            let spare = own.saturating_sub(overhead) as i64 - floor as i64;
+            let spare = own.saturating_sub(overhead) as i64 - near::floor(limit) as i64;
             let share = if over > 0 && tree > 0 && !paranoid {
                 (over as i128 * i128::from(own) / i128::from(tree)) as i64
             } else if paranoid {
@@ -325,7 +312,7 @@ impl Keeper {
             let near = over > -(room(limit) as i64);
             runtime.watches_growth.store(near, Relaxed);
             let grown = own > self.watched_resident + margin / 2;
-            if near && grown && now - self.listed_ns > FASTEST_TICK {
+            if near && grown && now - self.listed_ns > FASTEST_LOOK {
                 self.watch_growth();
             }
             // Writes to all that is shared, which nobody would tell of, could pass the limit.
@@ -337,9 +324,8 @@ impl Keeper {
         let quiet = over <= 0 && tree.abs_diff(self.tree_before) < QUIET;
         self.tree_before = tree;
         self.quiet_ticks = if quiet { self.quiet_ticks.saturating_add(1) } else { 0 };
-        let fastest = if self.quiet_ticks > QUIET_TICKS { QUIET_TICK } else { FASTEST_TICK };
-        let room = (-over).max(0) as u64;
-        (room / (GROWTH_PER_MS * self.cpus) * 1_000_000).clamp(fastest, SLOWEST_TICK)
+        let fastest = if self.quiet_ticks > QUIET_LOOKS { QUIET_LOOK } else { FASTEST_LOOK };
+        near::next_look((-over).max(0) as u64, self.cpus, fastest)
     }
 
     /// Grows with what there is to be taken away: pages of its own that the process has got, by whatever way, bytes.

@@ -11,6 +11,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
+use crate::door;
 use crate::lock::Lock;
 use crate::maps;
 use crate::runtime::{RUNTIME, Runtime};
@@ -54,10 +55,20 @@ pub fn unsplit(start: usize, end: usize) -> bool {
 /// the program's memory is limited to so much. `false` if the keeper does not
 /// answer.
 pub fn make_way(limit: usize) -> bool {
+    if !door::has_keeper() {
+        let mask = sys::block_signals();
+        RUNTIME.make_way(limit);
+        sys::restore_signals(mask);
+        return true;
+    }
     ask(usize::MAX - 1, limit)
 }
 
 fn ask(start: usize, end: usize) -> bool {
+    if !door::has_keeper() {
+        // Nothing was ever evicted.
+        return false;
+    }
     let mask = sys::block_signals();
     let answered = {
         let _desk = DESK.lock();
