@@ -270,7 +270,8 @@ impl Watcher {
         if memory.anonymous == 0 {
             return false;
         }
-        (one.resident, one.untouched) = (memory.anonymous, memory.writable.saturating_sub(memory.anonymous));
+        (one.resident, one.untouched) =
+            (memory.anonymous, memory.writable.saturating_sub(memory.anonymous + near::OWN_UNTOUCHED));
         // It may have got a keeper just now, which says it itself.
         if slot.keeper.load(Acquire) == 0 && slot.pid.load(Relaxed) == one.said {
             slot.resident.store(memory.anonymous, Relaxed);

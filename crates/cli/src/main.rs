@@ -39,6 +39,7 @@ mod lookout;
 mod machine;
 mod namespace;
 mod output;
+mod pids;
 mod preload;
 mod probe;
 mod procfs;

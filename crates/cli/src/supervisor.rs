@@ -26,6 +26,7 @@ use crate::failure::say;
 use crate::group::Group;
 use crate::held::{self, Held};
 use crate::lookout::Known;
+use crate::pids::Pids;
 use crate::report::{Gauges, Records};
 use crate::settings::SharedPage;
 use crate::signals::{Event, Signals};
@@ -111,6 +112,7 @@ pub struct Supervisor<'a> {
     dying: Dying,
     /// When it was last looked for what is not managed.
     looked: Instant,
+    pids: Pids,
 }
 
 impl<'a> Supervisor<'a> {
@@ -145,6 +147,7 @@ impl<'a> Supervisor<'a> {
             swept: begin,
             dying: Dying::default(),
             looked: begin,
+            pids: Pids::new(begin),
         }
     }
 
@@ -318,6 +321,7 @@ impl<'a> Supervisor<'a> {
         shared.resident_correction.store(correction, Relaxed);
         shared.doubt.store(if self.group.is_some() { 0 } else { self.tree.forks.doubt() }, Relaxed);
         shared.copied_seen.store(copied, Relaxed);
+        shared.tasks_wanted.store(u32::from(self.pids.are_near(now)), Relaxed);
         shared.note_peaks();
         self.note(now, certain);
         self.print_messages();

@@ -31,10 +31,16 @@ impl Runtime {
         shared.flags.load(Relaxed) & flags::OUTSIDE != 0 && looks
     }
 
+    /// Whether this process is too small to matter.
+    pub fn is_small(&self) -> bool {
+        let shared = self.shared();
+        let paranoid = shared.flags.load(Relaxed) & flags::PARANOID != 0;
+        self.slot().resident.load(Relaxed) < near::floor(shared.limit_bytes.load(Relaxed)) && !paranoid
+    }
+
     /// Makes ready what a door needs, and lets the supervisor use it. By the only thread of a process that begins.
     pub fn open_door(&self) -> sys::Result<()> {
         self.keeper_place.prepare(&self.arena)?;
-        self.prepare_keeper()?;
         let (stack, control_block) = self.keeper_place.furnish();
         let slot = self.slot();
         slot.door.store(door::open(stack, control_block), Release);
@@ -53,7 +59,7 @@ impl Runtime {
             return;
         }
         let Ok(statm) = sys::open_own(c"/proc/self/statm", sys::o::RDONLY) else { return };
-        let untouched = maps::untouched_bytes(statm).unwrap_or(0);
+        let untouched = maps::untouched_bytes(statm).unwrap_or(0).saturating_sub(near::OWN_UNTOUCHED);
         sys::close(statm);
         let limit = shared.limit_bytes.load(Relaxed);
         let cpus = sched::allowed_cpus().iter().map(|word| u64::from(word.count_ones())).sum();

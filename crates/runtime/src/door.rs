@@ -27,7 +27,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 pub const DOORS: usize = 8;
 /// [`Door::magic`] once the doors may be used.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"mf door1");
-/// [`Door::claim`]: there is no keeper.
+/// [`Door::claim`]: there is no keeper. (The kernel writes it when a keeper has ended.)
 pub const NOBODY: u32 = 0;
 /// There is one, or somebody starts it now.
 pub const TAKEN: u32 = 1;
@@ -151,6 +151,15 @@ mod inside {
     /// Whether there is a keeper, or somebody starts one just now.
     pub fn has_keeper() -> bool {
         DOOR.claim.load(Acquire) == TAKEN
+    }
+
+    /// Ends the calling thread, the keeper. Another can be started as soon as it is gone, and uses its stack no more: the kernel says so.
+    pub fn leave() -> ! {
+        const SET_TID_ADDRESS: usize = crate::sys::nr::SET_TID_ADDRESS;
+        // SAFETY: when the thread is gone the kernel writes a zero there, which is `NOBODY`.
+        let _ =
+            unsafe { crate::sys::syscall(SET_TID_ADDRESS, [DOOR.claim.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+        crate::thread::exit()
     }
 
     /// Opens the doors: a thread that comes through one lives with this stack and control block. The address for the slot; 0 where
@@ -310,6 +319,10 @@ mod outside {
     /// See `inside`.
     pub fn has_keeper() -> bool {
         false
+    }
+    /// See `inside`.
+    pub fn leave() -> ! {
+        crate::thread::exit()
     }
     /// See `inside`.
     pub fn open(_: usize, _: usize) -> u64 {

@@ -116,7 +116,6 @@ pub fn parent() {
 /// After the fork, in the child.
 pub fn child() {
     let runtime = &RUNTIME;
-    let paging = runtime.is_paging();
     here::adopt_child();
     {
         // SAFETY: the parent's threads do not exist here, and `prepare` made
@@ -134,6 +133,11 @@ pub fn child() {
         runtime.proxy.lock().clear_faults();
         runtime.deferred.store(0, Relaxed);
         runtime.replay(&mut order);
+    }
+    // A small process that has nothing evicted begins as one whose parent never began to page.
+    let paging = runtime.is_paging() && !(runtime.is_small() && runtime.has_nothing_away());
+    if !paging {
+        runtime.watches_growth.store(false, Relaxed);
     }
     runtime.standby.all_shared();
     runtime.forget_readers();
@@ -193,7 +197,7 @@ pub fn child() {
     runtime.handlers.store(0, Relaxed);
     if runtime.stopped.load(Relaxed) {
         runtime.set_state(state::STOPPED);
-    } else if !paging && runtime.is_watched() && runtime.open_door().is_ok() {
+    } else if runtime.open_door().is_ok() && !paging && runtime.is_watched() {
         // The supervisor watches it.
     } else if let Err(error) = runtime.ensure_keeper(paging) {
         door::forbid();

@@ -22,6 +22,8 @@ pub const QUIET_LOOKS: u32 = 64;
 pub const QUIET: u64 = 64 << 10;
 /// Smaller processes are left alone as long as there is room, bytes: the threads and tables that paging needs would outweigh what is saved.
 pub const SMALLEST_PROACTIVE: u64 = 32 << 20;
+/// Of what a process may write to and has not touched, so much is the library's own before paging begins, at most, bytes.
+pub const OWN_UNTOUCHED: u64 = 2 << 20;
 /// A process keeps this part of the limit resident whatever happens: with less it would do nothing but fault.
 const FLOOR: u64 = 32;
 

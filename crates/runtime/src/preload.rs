@@ -95,7 +95,7 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     // SAFETY: the C library's function of this type.
     let register: RegisterAtFork = unsafe { core::mem::transmute(register) };
     register(prepare, fork_parent, fork_child, core::ptr::null_mut());
-    if RUNTIME.is_watched() && RUNTIME.open_door().is_ok() {
+    if RUNTIME.open_door().is_ok() && RUNTIME.is_watched() {
         RUNTIME.begin_if_it_may_grow();
     } else {
         RUNTIME.begin();

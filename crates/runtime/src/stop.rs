@@ -82,7 +82,7 @@ impl Runtime {
         self.room.ring();
     }
 
-    fn end_compressors(&self) {
+    pub(crate) fn end_compressors(&self) {
         self.quit_compressors.store(true, Release);
         while self.compressors.load(Acquire) > 0 {
             self.work.ring();

@@ -10,6 +10,10 @@
 mod ahead;
 mod hand;
 mod proactive;
+mod retire;
+
+#[cfg(feature = "preload")]
+pub use retire::give_tasks_back;
 
 use core::sync::atomic::Ordering::*;
 
@@ -115,6 +119,11 @@ struct Keeper {
     /// The tree's resident memory at the last tick, bytes, and for how many ticks it has been the same.
     tree_before: u64,
     quiet_ticks: u32,
+    /// The number of the second compressor, 0 if there is to be none; and until when it is not tried to start it.
+    helper: usize,
+    no_helper_ns: u64,
+    /// Since when the process could do without threads.
+    far_ns: u64,
 }
 
 /// Entry of the keeper thread. `paging` is 1 in a forked child whose parent
@@ -129,6 +138,9 @@ pub extern "C" fn keeper(paging: usize) -> ! {
     // From here on the supervisor leaves it to this thread.
     RUNTIME.slot().keeper.store(1, Release);
     RUNTIME.slot().call.store(shared::call::FAR, Relaxed);
+    if RUNTIME.prepare_keeper().is_err() {
+        RUNTIME.fail("no memory is left for the thread that watches this process");
+    }
     let place = RUNTIME.keeper_memory.load(Relaxed) as *mut (usize, usize);
     // SAFETY: memory of the arena, made for the one keeper of this process; pairs of numbers may be zero.
     let candidates = unsafe { core::slice::from_raw_parts_mut(place, CANDIDATES) };
@@ -193,6 +205,9 @@ impl Keeper {
             full: None,
             tree_before: 0,
             quiet_ticks: 0,
+            helper: 0,
+            no_helper_ns: 0,
+            far_ns: sys::now_ns(),
         })
     }
 
@@ -216,6 +231,7 @@ impl Keeper {
             credentials::adopt();
             desk::serve(self.maps, || self.watch_growth());
             let wait = self.tick();
+            self.retire_if_far();
             let paging = runtime.is_paging();
             if runtime.call_wanted.swap(false, AcqRel) {
                 runtime.follow.call_all();
@@ -308,6 +324,7 @@ impl Keeper {
                 self.hopeless_rounds = 0;
                 runtime.hopeless.store(false, Relaxed);
             }
+            self.call_helper(now);
             // Faults on what is registered are slower than those on fresh memory: not before it is needed.
             let near = over > -(room(limit) as i64);
             runtime.watches_growth.store(near, Relaxed);
@@ -436,16 +453,16 @@ impl Keeper {
                 runtime.handlers.fetch_add(1, AcqRel);
                 count += 1;
             }
-            for number in 0..compressors {
-                spawn(count + number, compressor, number)?;
-                runtime.compressors.fetch_add(1, AcqRel);
-            }
+            // The second is started when it is needed: see `retire.rs`.
+            spawn(count, compressor, 0)?;
+            runtime.compressors.fetch_add(1, AcqRel);
             for (number, cpu) in numbers.clone().cycle().take(fetchers).enumerate() {
                 spawn(count + compressors + number, fetcher, cpu)?;
                 runtime.handlers.fetch_add(1, AcqRel);
             }
             runtime.gate.begin()
         };
+        self.helper = if compressors > 1 { handlers + 1 } else { 0 };
         // All of them or none.
         start().inspect_err(|_| runtime.end_threads())
     }

@@ -36,10 +36,18 @@ pub enum Sent {
     No,
 }
 
+/// A thread that was asked to stop, and is to be sent through a door of its process.
+struct Asked {
+    tracee: Tracee,
+    pid: i32,
+    /// Where the process has its [`Door`].
+    at: u64,
+}
+
 /// See the module.
 pub struct Doors {
-    /// Threads that were asked to stop, and have not yet: they can't be let go before.
-    waiting: Vec<Tracee>,
+    /// They have not stopped yet: they can't be let go before.
+    waiting: Vec<Asked>,
     next: usize,
 }
 
@@ -54,20 +62,10 @@ impl Doors {
         self.waiting.is_empty()
     }
 
-    /// Lets those go that have stopped meanwhile.
+    /// Goes on with those that have stopped meanwhile.
     pub fn go_on(&mut self) {
-        for tracee in std::mem::take(&mut self.waiting) {
-            self.let_go(tracee);
-        }
-    }
-
-    fn let_go(&mut self, tracee: Tracee) {
-        let signal = match tracee.stop() {
-            Some(Stop::Signal(number)) => number,
-            _ => 0,
-        };
-        if let Err(tracee) = tracee.let_go(signal) {
-            self.waiting.push(tracee);
+        for asked in std::mem::take(&mut self.waiting) {
+            self.finish(asked);
         }
     }
 
@@ -75,7 +73,7 @@ impl Doors {
     pub fn send(&mut self, pid: i32, slot: &Slot, may_sleep: bool) -> Sent {
         let at = slot.door.load(Acquire);
         let Some(door) = read(pid, at) else { return Sent::No };
-        if door.claim != NOBODY {
+        if door.claim != NOBODY || self.waiting.iter().any(|asked| asked.pid == pid) {
             return Sent::NotNow;
         }
         let Some(tid) = choose(pid, may_sleep) else { return Sent::NotNow };
@@ -84,12 +82,35 @@ impl Doors {
             Err(error) if error.raw_os_error() == Some(nix::libc::EPERM) => return Sent::No,
             Err(_) => return Sent::NotNow,
         };
-        self.next = (self.next + 1) % DOORS;
-        let area = at + Door::area_offset(self.next) as u64;
-        let stopped = tracee.interrupt().ok().and_then(|()| wait_for_stop(&tracee));
-        let sent = stopped.is_some_and(|there| redirect(&tracee, pid, there, door.doors[self.next], area));
-        self.let_go(tracee);
-        if sent { Sent::Yes } else { Sent::NotNow }
+        if tracee.interrupt().is_ok() {
+            wait_for_stop(&tracee, STOPS);
+        }
+        if self.finish(Asked { tracee, pid, at }) { Sent::Yes } else { Sent::NotNow }
+    }
+
+    /// Sends a thread through a door if it has stopped, and lets it go. Whether it goes through.
+    fn finish(&mut self, asked: Asked) -> bool {
+        let Asked { tracee, pid, at } = asked;
+        let Some((there, why)) = tracee.registers().and_then(|there| Some((there, tracee.stop()?))) else {
+            // Were it let go unseen, it could stop before that for a signal, which would be lost.
+            if is_alive(&tracee) {
+                self.waiting.push(Asked { tracee, pid, at });
+            }
+            return false;
+        };
+        if let Stop::Signal(number) = why {
+            tracee.let_go(number);
+            return false;
+        }
+        // The process may have got a keeper meanwhile, or have become another program.
+        let door = read(pid, at).filter(|door| door.claim == NOBODY);
+        let sent = door.is_some_and(|door| {
+            self.next = (self.next + 1) % DOORS;
+            let area = at + Door::area_offset(self.next) as u64;
+            redirect(&tracee, pid, there, door.doors[self.next], area)
+        });
+        tracee.let_go(0);
+        sent
     }
 }
 
@@ -135,22 +156,22 @@ fn sleeps_well(pid: i32, tid: i32) -> bool {
     number.is_some_and(|number| RESTARTED.contains(&number))
 }
 
-fn wait_for_stop(tracee: &Tracee) -> Option<Registers> {
+/// Waits until it has stopped, or for so long.
+fn wait_for_stop(tracee: &Tracee, at_most: Duration) {
     let begin = Instant::now();
-    loop {
-        if let Some(registers) = tracee.registers() {
-            return Some(registers);
-        }
-        if begin.elapsed() > STOPS {
-            return None;
-        }
+    while tracee.registers().is_none() && begin.elapsed() < at_most {
         std::thread::sleep(POLL);
     }
 }
 
+/// Whether it may still stop.
+fn is_alive(tracee: &Tracee) -> bool {
+    procfs::stat(tracee.tid()).is_some_and(|stat| !matches!(stat.state, b'Z' | b'X'))
+}
+
 /// Changes where a stopped thread goes on, if it is at a place where that can be done.
 fn redirect(tracee: &Tracee, pid: i32, mut registers: Registers, door: u64, area: u64) -> bool {
-    if tracee.stop() != Some(Stop::Asked) || registers.cs != USER_CODE || !is_outside_sequence(tracee, pid) {
+    if registers.cs != USER_CODE || !is_outside_sequence(tracee, pid) {
         return false;
     }
     let Some(then) = goes_on(&registers) else { return false };
@@ -218,13 +239,18 @@ fn is_outside_sequence(tracee: &Tracee, pid: i32) -> bool {
 /// Whether threads can be sent through doors: tried with a child that waits for something.
 pub fn are_possible(child: i32) -> bool {
     let Ok(tracee) = Tracee::seize(child) else { return false };
-    let stops = tracee.interrupt().is_ok() && wait_for_stop(&tracee).is_some();
-    let works = stops && tracee.restartable_sequence().is_some() && tracee.stop() == Some(Stop::Asked);
-    let mut left = tracee.let_go(0);
-    while let Err(tracee) = left {
-        std::thread::sleep(POLL);
-        left = tracee.let_go(0);
+    if tracee.interrupt().is_err() {
+        return false;
     }
+    // However busy the machine is: it could not be let go before.
+    while tracee.registers().is_none() {
+        if !is_alive(&tracee) {
+            return false;
+        }
+        std::thread::sleep(POLL);
+    }
+    let works = tracee.restartable_sequence().is_some() && tracee.stop() == Some(Stop::Asked);
+    tracee.let_go(0);
     works
 }
 

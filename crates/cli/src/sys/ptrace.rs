@@ -8,7 +8,7 @@ use std::io;
 
 use nix::libc;
 
-/// One thread that this one has stopped, or is about to stop. Let go when dropped, if it has stopped.
+/// One thread that this one has stopped, or is about to stop.
 pub struct Tracee {
     tid: i32,
 }
@@ -76,14 +76,15 @@ impl Tracee {
         Some(found[0])
     }
 
-    /// Lets it go on with this signal, or none. If it has not stopped it can't be let go.
-    pub fn let_go(self, signal: i32) -> Result<(), Self> {
-        let done = call(libc::PTRACE_DETACH, self.tid, 0, signal as usize as *mut c_void);
-        match done {
-            // Unless it is gone it has to stop first.
-            Err(_) if std::path::Path::new(&format!("/proc/{}/stat", self.tid)).exists() => Err(self),
-            _ => Ok(()),
-        }
+    /// Its number.
+    pub fn tid(&self) -> i32 {
+        self.tid
+    }
+
+    /// Lets one go on that has stopped, with this signal, or none if it is 0.
+    pub fn let_go(self, signal: i32) {
+        // What has stopped stays so until it is let go, or killed.
+        let _ = call(libc::PTRACE_DETACH, self.tid, 0, signal as usize as *mut c_void);
     }
 }
 

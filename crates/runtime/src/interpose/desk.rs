@@ -96,7 +96,8 @@ fn wait() -> bool {
         }
         // While a fork is under way it evicts nothing, and the fork may wait for locks that the asker holds.
         // A keeper that has ended evicts nothing either, and answers nobody.
-        let held_up = RUNTIME.keeper_paused.load(SeqCst) || RUNTIME.stopped.load(Acquire);
+        let ended = RUNTIME.stopped.load(Acquire) || !door::has_keeper();
+        let held_up = RUNTIME.keeper_paused.load(SeqCst) || ended;
         if (held_up || sys::now_ns() - begin > PATIENCE)
             && STATE.compare_exchange(ASKED, IDLE, AcqRel, Relaxed).is_ok()
         {
