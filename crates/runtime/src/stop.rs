@@ -111,6 +111,20 @@ impl Runtime {
         self.quit_handlers.store(false, Release);
     }
 
+    /// Brings back what is evicted now, as far as it does not move meanwhile. By the keeper; the runtime goes on.
+    pub(crate) fn bring_back_once(&'static self) {
+        // SAFETY: only the keeper has the last number, here and in `bring_all_back`, after which it ends.
+        let Some(mut handler) = (unsafe { Handler::new(self, WORKERS - 1) }) else { return };
+        self.table.for_each_block(0, END, |base, block| {
+            if block.evicted.load(Relaxed) == 0 {
+                return;
+            }
+            for index in (0..PAGES).filter(|index| block.entries[*index].load() != State::Empty) {
+                handler.serve(Fault { page: base + index * PAGE, touch: Touch::Read });
+            }
+        });
+    }
+
     fn bring_all_back(&'static self) {
         // SAFETY: nobody else has the last number, and a process stops once.
         let Some(mut handler) = (unsafe { Handler::new(self, WORKERS - 1) }) else {

@@ -196,3 +196,12 @@ fn small_processes_near_the_limit_have_no_thread_of_memfold() {
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), nix::sys::signal::SIGTERM).unwrap();
     child.wait().unwrap();
 }
+
+#[test]
+fn a_process_that_is_far_from_its_limit_again_gives_its_threads_back() {
+    let here = tempfile::tempdir().unwrap();
+    let Some(program) = compile(here.path(), "cycles", include_str!("cycles.c"), &[]) else { return };
+    let said = finish(run_with(&["-q", "--limit", "200M", "--"], &[program.to_str().unwrap(), "260", "2"]));
+    let round = "during several, after 1, wrong 0, child 0\n";
+    assert_eq!((said.status, said.out.as_str(), said.err.as_str()), (0, [round; 2].concat().as_str(), ""));
+}

@@ -1,5 +1,5 @@
 //! Giving threads back: the second compressor is started only when the first falls behind, and ends when it has had nothing to do for a while; and the
-//! keeper itself ends, with all others, in a process that has nothing evicted and is far from its limit, or when the program's own threads and
+//! keeper itself ends, with all others, in a process that is far from its limit and has next to nothing evicted, which comes back; or when the program's own threads and
 //! processes find no room (`pids.max`, `ulimit -u`). The supervisor watches the process again from then on, as it did before there was a keeper.
 
 use core::ops::ControlFlow;
@@ -21,6 +21,8 @@ use crate::thread::{self, Descriptors};
 const FAR_NS: u64 = 2_000_000_000;
 /// Far is with this much more room than paging starts with.
 const FAR: u64 = 2;
+/// What is still evicted then comes back, if it is no more than this, bytes.
+const REST: u64 = 8 << 20;
 /// Until it is tried again, ns: somebody forks just now.
 const AGAIN_NS: u64 = 10_000_000;
 /// A second compressor that could not be started is not tried again for so long, ns.
@@ -62,7 +64,9 @@ impl Keeper {
         let small = shared.tasks_wanted.load(Relaxed) != 0 && own < near::floor(limit);
         let may = shared.flags.load(Relaxed) & (flags::OUTSIDE | flags::PARANOID) == flags::OUTSIDE;
         let has_door = runtime.slot().door.load(Relaxed) != 0;
-        if !(far || small) || proactive || !may || !has_door || !runtime.has_nothing_away() {
+        let can = may && has_door && !proactive && runtime.spill.area().is_none();
+        let is_far = far && runtime.slot().evicted.load(Relaxed) <= REST;
+        if !can || !(is_far || small && runtime.has_nothing_away()) {
             self.far_ns = now;
             return;
         }
@@ -74,6 +78,10 @@ impl Keeper {
         // A child that is made meanwhile would inherit half of it.
         let Some(no_fork) = runtime.life.try_lock() else { return };
         if runtime.is_paging() {
+            runtime.bring_back_once();
+            if !runtime.has_nothing_away() {
+                return;
+            }
             runtime.stop_paging(self.maps);
         }
         runtime.stoppable.fetch_sub(1, AcqRel);
