@@ -117,10 +117,11 @@ impl Runtime {
                 ranges::for_each_inherited(start, end, |from, to| self.unmark(from, to));
             }
         });
+        self.gate.end();
         self.end_threads();
         {
-            let mut order = self.lock_order();
-            order.clear_deferred();
+            let _order = self.lock_order();
+            self.proxy.lock().clear_faults();
             self.deferred.store(0, Relaxed);
         }
         self.close_uffd();
