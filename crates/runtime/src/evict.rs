@@ -111,7 +111,10 @@ impl Runtime {
         if ranges::first_kept(start, end).is_some() || self.keep_out.first_in(start, end).is_some() {
             return Taken::Busy;
         }
-        if order.forking || order.was_removed_lately(start, self.discarding.load(SeqCst)) {
+        if order.forking
+            || self.may_write_late()
+            || order.was_removed_lately(start, self.discarding.load(SeqCst))
+        {
             return Taken::Nothing;
         }
         if let Err(taken) = self.register_mapping(&mut order, maps, start, end) {
@@ -123,8 +126,6 @@ impl Runtime {
         block.stale.store(false, Relaxed);
         if self.can_move.load(Relaxed) {
             self.evict_by_move(&mut order, pagemap, (start, end), choice)
-        } else if self.pins_seen.load(Acquire) {
-            Taken::Nothing
         } else {
             self.with_slot((start, end), choice.shared, |range| {
                 self.take(&mut order, pagemap, range, |order, bits| self.write_entries(order, range, &bits))

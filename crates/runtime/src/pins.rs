@@ -22,9 +22,23 @@ const INTERNAL: [&[u8]; 6] =
 const LOOK_AT: usize = 4096;
 
 impl Runtime {
+    /// Whether what was taken away may be written to unnoticed: then nothing is taken any more. What pins is seen before
+    /// it is known whether that matters, by programs that are far from their limit.
+    pub fn may_write_late(&self) -> bool {
+        self.holds_seen.load(Acquire)
+            || self.pins_seen.load(Acquire) && self.mounts.notices() == Notices::Nothing
+    }
+
+    /// Notes that it may, now that it is known what is noticed.
+    pub fn note_late_writer(&self) {
+        let pins = self.mounts.notices() == Notices::Nothing;
+        let seen = if pins { &self.pins_seen } else { &self.holds_seen };
+        seen.store(true, SeqCst);
+    }
+
     /// Looks for descriptors that are such a danger. Once seen is for ever.
     pub fn look_for_pins(&self, mounts: &mut Mounts) {
-        if self.pins_seen.load(Relaxed) {
+        if self.may_write_late() {
             return;
         }
         mounts.refresh(&self.mounts);
@@ -45,7 +59,7 @@ impl Runtime {
                 if let Ok(name) = CStr::from_bytes_until_nul(&buffer[at + 19..at + record]) {
                     seen += 1;
                     if name.to_bytes()[0] != b'.' && self.is_danger(directory, name) {
-                        self.pins_seen.store(true, Release);
+                        self.note_late_writer();
                     }
                 }
                 at += record.max(24);

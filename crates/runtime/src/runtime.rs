@@ -242,8 +242,10 @@ pub struct Runtime {
     pub room_pays: AtomicBool,
     /// There may be blocks with pages of the fast tier.
     pub fast_left: AtomicBool,
-    /// Something may write to pages in a way that taking them away would not notice: see `pins.rs`.
+    /// Pages may be pinned, which matters where taking them away does not notice it: see `pins.rs`.
     pub pins_seen: AtomicBool,
+    /// Something may write to pages in a way that is never noticed: see `pins.rs`.
+    pub holds_seen: AtomicBool,
     /// Where reading files is a risk, and where not.
     pub mounts: KnownMounts,
     /// The kernel has UFFDIO_MOVE.
@@ -369,6 +371,7 @@ impl Runtime {
             room_pays: AtomicBool::new(false),
             fast_left: AtomicBool::new(false),
             pins_seen: AtomicBool::new(false),
+            holds_seen: AtomicBool::new(false),
             mounts: KnownMounts::new(),
             can_move: AtomicBool::new(false),
             copied: AtomicU64::new(0),

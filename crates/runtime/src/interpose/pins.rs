@@ -12,24 +12,19 @@ use crate::mounts::Notices;
 use crate::runtime::RUNTIME;
 use crate::sys;
 
-/// Says that the program is about to do something that pins pages.
+/// Says that the program is about to do something that pins pages. Where pins are noticed that does no harm; before paging
+/// it is not known yet.
 #[cold]
 pub fn note() {
-    // Where pins are noticed they do no harm. Before paging it is not known yet; then the keeper looks for what has been opened.
-    if RUNTIME.mounts.notices() == Notices::Nothing {
-        end_evictions();
+    if !RUNTIME.pins_seen.swap(true, SeqCst) && RUNTIME.mounts.notices() == Notices::Nothing {
+        let_evictions_end();
     }
 }
 
-/// Something is a danger from now on.
-#[cold]
-fn end_evictions() {
-    if !RUNTIME.pins_seen.load(Relaxed) {
-        RUNTIME.pins_seen.store(true, SeqCst);
-        if is_paging() {
-            // What is being evicted by the fast way comes to its end first.
-            keeping_errno(desk::let_evictions_end);
-        }
+/// What is being evicted comes to its end first.
+fn let_evictions_end() {
+    if is_paging() {
+        keeping_errno(desk::let_evictions_end);
     }
 }
 
@@ -66,11 +61,12 @@ const fn open_of(name: &'static core::ffi::CStr) -> Next {
 #[cold]
 fn opened(file: c_int, direct: bool) {
     if file >= 0
-        && !RUNTIME.pins_seen.load(Relaxed)
+        && !RUNTIME.may_write_late()
         && !RUNTIME.mounts.are_harmless()
         && RUNTIME.mounts.may_write_late(sys::Fd(file), direct)
     {
-        end_evictions();
+        RUNTIME.note_late_writer();
+        let_evictions_end();
     }
 }
 

@@ -184,7 +184,7 @@ impl Keeper {
                 self.pins_ns = now;
                 runtime.look_for_pins(&mut self.mounts);
             }
-            if runtime.pins_seen.load(Acquire) {
+            if runtime.may_write_late() {
                 return self.nothing_left();
             }
             if self.count == 0 || sys::now_ns() - self.listed_ns > 1_000_000_000 {
