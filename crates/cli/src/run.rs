@@ -55,7 +55,6 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     // Orphans of the tree become children of the supervisor, so that they stay known.
     nix::sys::prctl::set_child_subreaper(true).map_err(|e| failed("adopt orphans", e))?;
     let group = if args.cgroup { make_group() } else { None };
-    let witness = Witness::start();
     // Where there can be none, some programs are not managed, and are named.
     let door = page.file().filter(|_| proven.may_listen).and_then(|file| Door::open(file).ok());
 
@@ -67,6 +66,8 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
         limits,
         cgroup: group.as_ref().and_then(|group| group.entrance().ok()),
     })?;
+    // After the program's process, which is the first child.
+    let witness = Witness::start();
     let outputs = stats_file.iter().chain(&report_file).map(Output::descriptor);
     let own = [2, signals.as_fd().as_raw_fd()];
     let own = own.into_iter().chain(page.descriptor()).chain(waiting.descriptors());

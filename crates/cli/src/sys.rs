@@ -237,6 +237,21 @@ pub fn end_with_parent(parent: u32) {
     }
 }
 
+/// Random bytes of the kernel's, at most 256.
+pub fn random(bytes: &mut [u8]) -> io::Result<()> {
+    loop {
+        // SAFETY: writes into the slice.
+        let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        if usize::try_from(got) == Ok(bytes.len()) {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if got >= 0 || error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
 /// Who is at the other end of a stream, as a process is known here.
 pub fn peer(stream: &std::os::unix::net::UnixStream) -> io::Result<i32> {
     let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };

@@ -52,6 +52,7 @@ impl Witness {
             Fork::Parent(pid) => Some(Self { pid, orders }),
             Fork::Child => {
                 sys::end_with_parent(parent);
+                let _ = nix::sys::prctl::set_name(c"memfold-witness");
                 sys::close_all_but(&[]);
                 let _ = std::env::set_current_dir("/");
                 loop {
