@@ -17,7 +17,9 @@
 //! Invariants:
 //! - Once the supervisor has changed where the thread goes on, it is not needed any more: it may end at any moment.
 //! - A door uses no stack, so a signal may come in the middle of it. It leaves all but the registers in its area as they are.
-//! - Doors are used in turn, so that a thread which is held up in one is through before its area is written again.
+//! - Nobody is sent while another is on his way through, however long that one waits for a CPU: one that was sent from inside of a door would
+//!   come back into it, for ever once it is the same door. Doors are used in turn, so that a thread which is held up at its last jump is
+//!   through before its area is written again.
 //! - Whoever starts the keeper has changed `claim` from [`NOBODY`] to [`TAKEN`], a door too.
 
 use core::mem::offset_of;
@@ -60,6 +62,8 @@ pub struct Area {
     pub r11: u64,
     /// Its signal mask; the door writes it.
     pub mask: u64,
+    /// A thread was sent through, and has not read the last of this yet; the door clears it.
+    pub busy: u64,
 }
 
 /// What the supervisor reads and writes in a process. All fields are plain numbers.
@@ -174,6 +178,9 @@ mod inside {
             for (to, door) in DOOR.doors.iter().zip(table) {
                 to.store(*door, Relaxed);
             }
+            // In a forked child: nobody is on his way.
+            let busy = offset_of!(Area, busy) / size_of::<u64>();
+            DOOR.areas.iter().for_each(|area| area.0[busy].store(0, Relaxed));
             DOOR.magic.store(MAGIC, Release);
             &raw const DOOR as u64
         }
@@ -241,6 +248,7 @@ mod inside {
         "mov r8, [rip + {door} + {areas} + \\i * {size} + {r8}]",
         "mov r10, [rip + {door} + {areas} + \\i * {size} + {r10}]",
         "mov r11, [rip + {door} + {areas} + \\i * {size} + {r11}]",
+        "mov qword ptr [rip + {door} + {areas} + \\i * {size} + {busy}], 0",
         "jmp qword ptr [rip + {door} + {areas} + \\i * {size} + {rip}]",
         ".endm",
         ".pushsection .text.memfold_doors, \"ax\", @progbits",
@@ -281,6 +289,7 @@ mod inside {
         areas = const offset_of!(Door, areas),
         size = const size_of::<Area>(),
         mask = const offset_of!(Area, mask),
+        busy = const offset_of!(Area, busy),
         packed = const offset_of!(Area, flags),
         rip = const offset_of!(Area, rip),
         rax = const offset_of!(Area, rax),
@@ -345,7 +354,7 @@ mod tests {
 
     #[test]
     fn areas_lie_beside_each_other() {
-        assert_eq!(Door::area_offset(1) - Door::area_offset(0), 88);
+        assert_eq!(Door::area_offset(1) - Door::area_offset(0), 96);
         assert_eq!(Door::area_offset(DOORS), size_of::<Door>());
     }
 }

@@ -48,17 +48,12 @@ impl Status {
 }
 
 /// Reads it in pieces: the list of groups has no end.
+#[derive(Default)]
 struct Parser {
     line: [u8; 32],
     length: usize,
     status: Status,
     seen: bool,
-}
-
-impl Default for Parser {
-    fn default() -> Self {
-        Parser { line: [0; 32], length: 0, status: Status::default(), seen: false }
-    }
 }
 
 impl Parser {

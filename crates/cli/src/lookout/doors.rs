@@ -73,7 +73,7 @@ impl Doors {
     pub fn send(&mut self, pid: i32, slot: &Slot, may_sleep: bool) -> Sent {
         let at = slot.door.load(Acquire);
         let Some(door) = read(pid, at) else { return Sent::No };
-        if door.claim != NOBODY || self.waiting.iter().any(|asked| asked.pid == pid) {
+        if door.claim != NOBODY || door.is_busy || self.waiting.iter().any(|asked| asked.pid == pid) {
             return Sent::NotNow;
         }
         let Some(tid) = choose(pid, may_sleep) else { return Sent::NotNow };
@@ -103,7 +103,8 @@ impl Doors {
             return false;
         }
         // The process may have got a keeper meanwhile, or have become another program.
-        let door = read(pid, at).filter(|door| door.claim == NOBODY);
+        let door = read(pid, at)
+            .filter(|door| door.claim == NOBODY && !door.is_busy && !is_at_door(&door.doors, there.rip));
         let sent = door.is_some_and(|door| {
             self.next = (self.next + 1) % DOORS;
             let area = at + Door::area_offset(self.next) as u64;
@@ -118,6 +119,14 @@ impl Doors {
 struct Found {
     claim: u32,
     doors: [u64; DOORS],
+    /// A thread is on its way through one of them.
+    is_busy: bool,
+}
+
+/// Whether a thread that goes on there is in one of the doors: they lie side by side, and are equally long.
+fn is_at_door(doors: &[u64; DOORS], rip: u64) -> bool {
+    let last = doors[DOORS - 1];
+    (doors[0]..=last + (last - doors[DOORS - 2])).contains(&rip)
 }
 
 /// Reads it; None if there is none, or the process goes on as another program by now.
@@ -132,6 +141,7 @@ fn read(pid: i32, at: u64) -> Option<Found> {
     (word(offset_of!(Door, magic)) == MAGIC).then(|| Found {
         claim: word(offset_of!(Door, claim)) as u32,
         doors: std::array::from_fn(|number| word(offset_of!(Door, doors) + number * 8)),
+        is_busy: (0..DOORS).any(|number| word(Door::area_offset(number) + offset_of!(Area, busy)) != 0),
     })
 }
 
@@ -182,13 +192,17 @@ fn redirect(tracee: &Tracee, pid: i32, mut registers: Registers, door: u64, area
     registers.rip = door;
     // The kernel begins no system call anew: the thread does it, behind the door.
     registers.orig_rax = u64::MAX;
-    tracee.set_registers(registers).is_ok()
+    let sent = tracee.set_registers(registers).is_ok();
+    if !sent {
+        ptrace::write_memory(pid, area, &[0; size_of::<Area>()]);
+    }
+    sent
 }
 
 fn bytes_of(then: &Area) -> [u8; size_of::<Area>()] {
-    let Area { rip, flags, rax, rcx, rdx, rsi, rdi, r8, r10, r11, mask } = *then;
+    let Area { rip, flags, rax, rcx, rdx, rsi, rdi, r8, r10, r11, mask, busy } = *then;
     let mut bytes = [0; size_of::<Area>()];
-    let words = [rip, flags, rax, rcx, rdx, rsi, rdi, r8, r10, r11, mask];
+    let words = [rip, flags, rax, rcx, rdx, rsi, rdi, r8, r10, r11, mask, busy];
     for (to, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
         *to = word.to_le_bytes();
     }
@@ -210,6 +224,7 @@ fn goes_on(registers: &Registers) -> Option<Area> {
         r10: registers.r10,
         r11: registers.r11,
         mask: 0,
+        busy: 1,
     };
     if registers.orig_rax as i64 >= 0 {
         match (registers.rax as i64).wrapping_neg() {
