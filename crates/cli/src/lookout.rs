@@ -144,6 +144,7 @@ impl Watcher {
     fn run(&mut self, ends: &AtomicBool) {
         // Others wait for it, in a way: it must run when its time has come.
         memfold_runtime::sched::shorten_slice();
+        sys::hurry_this_thread();
         while !ends.load(Acquire) {
             let begin = sys::cpu_time();
             let next = self.look();
@@ -160,7 +161,7 @@ impl Watcher {
         let limit = shared.limit_bytes.load(Relaxed);
         let room = limit.saturating_sub(shared.tree_resident_least());
         shared.room.store(room, Relaxed);
-        shared.near.store(u32::from(room < near::start_room(self.cpus)), Relaxed);
+        shared.near.store(u32::from(room < near::near_room(self.cpus)), Relaxed);
         shared.looked_ns.store(sys::now_ns(), Relaxed);
         shared.looks.fetch_add(1, Relaxed);
         let now = Instant::now();
@@ -331,6 +332,6 @@ fn wanted(shared: &Shared, one: &Watched, room: u64, cpus: u64, now: Instant) ->
     if shared.stall_ppm.load(Relaxed) != 0 && one.resident > near::SMALLEST_PROACTIVE {
         return Wanted { call: call::NOW, is_urgent: false };
     }
-    let call = if room < near::start_room(cpus) { call::NEAR } else { call::FAR };
+    let call = if room < near::near_room(cpus) { call::NEAR } else { call::FAR };
     Wanted { call, is_urgent: false }
 }

@@ -219,6 +219,7 @@ fn signals_to_the_group_are_passed_on_to_who_has_left_it() {
     let mut out = BufReader::new(child.stdout.take().unwrap());
     if line(&mut out) != "ready\n" {
         eprintln!("skipped: setsid (util-linux) is not installed");
+        child.wait().unwrap();
         return;
     }
     kill(Pid::from_raw(-(child.id() as i32)), Signal::SIGTERM).unwrap();

@@ -21,6 +21,10 @@ const LOOKS_BUSY_NS: u64 = 10 * LOOKS_NS;
 /// A program waits no longer than this for paging to begin, ns.
 const START_NS: u64 = 1_000_000_000;
 
+fn cpus() -> u64 {
+    sched::allowed_cpus().iter().map(|word| u64::from(word.count_ones())).sum()
+}
+
 impl Runtime {
     /// Whether the supervisor watches this process as long as it has no keeper.
     pub fn is_watched(&self) -> bool {
@@ -62,9 +66,8 @@ impl Runtime {
         let untouched = maps::untouched_bytes(statm).unwrap_or(0).saturating_sub(near::OWN_UNTOUCHED);
         sys::close(statm);
         let limit = shared.limit_bytes.load(Relaxed);
-        let cpus = sched::allowed_cpus().iter().map(|word| u64::from(word.count_ones())).sum();
-        if untouched >= near::floor(limit) && shared.room.load(Relaxed) < near::start_room_of(untouched, cpus)
-        {
+        if untouched >= near::floor(limit) && near::must_start(untouched, shared.room.load(Relaxed), cpus()) {
+            self.paging_wanted.store(true, Relaxed);
             self.begin();
         }
     }
@@ -92,8 +95,13 @@ impl Runtime {
                 let unseen = self.much.fetch_add(bytes, AcqRel).saturating_add(bytes) as u64;
                 let large = self.slot().resident.load(Relaxed) + unseen
                     >= near::floor(shared.limit_bytes.load(Relaxed));
-                large && shared.room.load(Relaxed) < near::start_room_of(unseen, u64::MAX)
-                    || !self.is_watched()
+                // A child of vfork must leave its parent's memory as it is.
+                let own = || self.pid.load(Relaxed) == sys::getpid();
+                if large && near::must_start(unseen, shared.room.load(Relaxed), cpus()) && own() {
+                    self.paging_wanted.store(true, Relaxed);
+                    return true;
+                }
+                !self.is_watched()
             }
             _ => !self.is_watched(),
         }
@@ -128,8 +136,8 @@ impl Runtime {
     /// Waits until paging has begun if it is to begin at once, because the limit is small or near.
     fn wait_for_start(&self) {
         let (shared, begin) = (self.shared(), sys::now_ns());
-        let cpus = sched::allowed_cpus().iter().map(|word| u64::from(word.count_ones())).sum();
-        if shared.tree_resident() + near::start_room(cpus) <= shared.limit_bytes.load(Relaxed) {
+        let far = shared.tree_resident() + near::start_room(cpus()) <= shared.limit_bytes.load(Relaxed);
+        if far && !self.paging_wanted.load(Relaxed) {
             return;
         }
         while self.state() < state::PAGING && door::has_keeper() && sys::now_ns() - begin < START_NS {

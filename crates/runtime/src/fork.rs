@@ -138,6 +138,7 @@ pub fn child() {
     let paging = runtime.is_paging() && !(runtime.is_small() && runtime.has_nothing_away());
     if !paging {
         runtime.watches_growth.store(false, Relaxed);
+        runtime.paging_wanted.store(false, Relaxed);
     }
     runtime.standby.all_shared();
     runtime.forget_readers();

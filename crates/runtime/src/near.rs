@@ -37,7 +37,17 @@ pub fn start_room(cpus: u64) -> u64 {
     START_ROOM * cpus.min(STARTING)
 }
 
-/// The same for a process that has mapped so many bytes that it has not touched yet: it can grow by so much without calling the library.
+/// With less room than this, bytes, a process is told that the limit is near: what it gets then may be more than is left.
+pub fn near_room(cpus: u64) -> u64 {
+    2 * start_room(cpus)
+}
+
+/// Whether paging is to start in a process that has just got so many bytes, which it may fill before anybody looks, when there is so much room.
+pub fn must_start(got: u64, room: u64, cpus: u64) -> bool {
+    room < start_room_of(got, cpus) || room < near_room(cpus) && room < got.saturating_add(TOLD_ROOM)
+}
+
+/// As `start_room`, for a process that has mapped so many bytes that it has not touched yet: it can grow by so much without calling the library.
 pub fn start_room_of(untouched: u64, cpus: u64) -> u64 {
     TOLD_ROOM.saturating_add(untouched).min(start_room(cpus))
 }
@@ -58,6 +68,13 @@ mod tests {
         assert_eq!(start_room_of(0, 2), 16 << 20);
         assert_eq!(start_room_of(8 << 20, 2), 24 << 20);
         assert_eq!(start_room_of(u64::MAX, 2), 64 << 20);
+    }
+
+    #[test]
+    fn a_request_that_could_fill_what_is_left_starts_paging_near_the_limit() {
+        assert!(must_start(200 << 20, 100 << 20, 2) && must_start(90 << 20, 100 << 20, 2));
+        assert!(!must_start(10 << 20, 100 << 20, 2) && must_start(10 << 20, 20 << 20, 2));
+        assert!(!must_start(1 << 40, 200 << 20, 2));
     }
 
     #[test]

@@ -214,6 +214,8 @@ pub struct Runtime {
     pub call: AtomicPtr<AtomicU32>,
     /// The supervisor's look at which `much` was last set to zero, as long as there is no keeper.
     pub looks_seen: AtomicU32,
+    /// Paging is to start at once: a thread has got what could fill the room that is left.
+    pub paging_wanted: AtomicBool,
     /// It was said that there can be no keeper.
     pub told_no_keeper: AtomicBool,
     /// Where the keeper keeps its list of mappings.
@@ -360,6 +362,7 @@ impl Runtime {
             stall: Stall::new(),
             call: AtomicPtr::new((&raw const SILENCE).cast_mut()),
             looks_seen: AtomicU32::new(0),
+            paging_wanted: AtomicBool::new(false),
             told_no_keeper: AtomicBool::new(false),
             keeper_memory: AtomicUsize::new(0),
             keeper_place: Place::new(),

@@ -288,7 +288,8 @@ impl Keeper {
         let paging = runtime.is_paging();
         let early = near::start_room(self.cpus) as i64;
         let proactive = proactive::is_wanted(shared) && own > near::SMALLEST_PROACTIVE;
-        if (over > -early || proactive) && !paging {
+        let wanted = proactive || runtime.paging_wanted.load(Relaxed);
+        if (over > -early || wanted) && !paging {
             self.start_paging();
         }
         if paging {
@@ -310,7 +311,9 @@ impl Keeper {
                 self.next_round_ns = 0;
             }
             let full = share > spare || self.fruitless && runtime.standby.queued() == 0;
-            let can_shrink = runtime.can_densify() || runtime.can_spill();
+            // A few pages of the fast tier are not worth waiting for: where little compresses there are always some.
+            let is_worth = slot.payload.load(Relaxed) > margin as u64;
+            let can_shrink = runtime.can_densify() && is_worth || runtime.can_spill();
             let squeeze = full && !paranoid && share > margin as i64 && can_shrink;
             if squeeze && !runtime.squeeze.load(Relaxed) {
                 runtime.work.ring();

@@ -104,6 +104,7 @@ impl Runtime {
     /// By the keeper of a process that has nothing evicted, with `life` held: as if paging had never begun.
     fn stop_paging(&'static self, maps: Fd) {
         self.watches_growth.store(false, Relaxed);
+        self.paging_wanted.store(false, Relaxed);
         // From here on nobody waits for the keeper (`desk.rs`), or for room.
         self.exhausted.store(true, Relaxed);
         self.room.ring();
