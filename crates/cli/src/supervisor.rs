@@ -48,6 +48,9 @@ const PATIENCE: u32 = 50;
 const SHRINKS: Duration = Duration::from_secs(5);
 /// Between two looks for memory that is not managed; and before the first.
 const LOOK: Duration = Duration::from_millis(150);
+/// One part of the time in this many, at most, is spent on them; and on processes of no more than this.
+const LOOK_SHARE: u32 = 50;
+const LOOKED_AT: u64 = 16 << 30;
 /// Between two looks at what ended processes have spilled.
 const SWEEP: Duration = Duration::from_secs(1);
 /// How fast memory is thought to grow, bytes a second.
@@ -363,16 +366,18 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The limit is passed: what of the largest process is not managed. That takes milliseconds, so it is looked for seldom.
+    /// The limit is passed: what of the largest process is not managed. The kernel walks its page tables for that, so it is looked for
+    /// seldom, and not at all where that would take seconds.
     fn look_for_held(&mut self, now: Instant, resident: u64) {
         let tolerated = self.limit + crate::stats::tolerance(self.limit);
         if resident <= tolerated || now.duration_since(self.looked) < LOOK {
             return;
         }
+        let begin = Instant::now();
         let largest = self.shared.live_slots().max_by_key(|slot| slot.resident.load(Relaxed));
+        let largest = largest.filter(|slot| slot.resident.load(Relaxed) < LOOKED_AT);
         let held = largest.and_then(|slot| self.tree.pid_of(slot)).and_then(held::look);
-        // From the end of it, however long it took.
-        self.looked = Instant::now();
+        self.looked = Instant::now() + begin.elapsed() * LOOK_SHARE;
         if held.is_some_and(|held| held.bytes >= self.seen.held.map_or(0, |before| before.bytes)) {
             self.seen.held = held;
         }

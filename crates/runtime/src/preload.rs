@@ -15,10 +15,10 @@ use core::sync::atomic::{AtomicPtr, Ordering::*};
 use crate::filters::{self, Status};
 use crate::fork;
 use crate::here;
-use crate::reach::{self, Found};
+use crate::reach;
 use crate::runtime::RUNTIME;
-use crate::shared::{ENV_SHARED, Shared, state};
-use crate::spill::{self, area::Area};
+use crate::shared::{ENV_SHARED, state};
+use crate::spill;
 use crate::sys;
 
 unsafe extern "C" {
@@ -49,12 +49,15 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     let Some(path) = (unsafe { find(environment, ENV_SHARED) }) else { return };
     // So far this makes only calls that the loader has made before; what follows may be fatal under a filter.
     let Some(status) = Status::own() else { return };
-    let Some(found) = reach::find(path, status) else { return };
-    let Some((shared, area)) = page(&found) else { return };
-    if filters::allow(shared, status).is_none() {
-        shared.say(status.pid, filters::WORDS);
+    let Some(mut found) = reach::find(path, status) else { return };
+    if filters::allow(found.page(), status).is_none() {
+        found.page().say(status.pid, filters::WORDS);
         return;
     }
+    if found.complete().is_none() || !found.page().is_valid() {
+        return;
+    }
+    let (shared, area) = (found.page(), found.area());
     let pid = sys::getpid();
     // SAFETY: as above.
     if unsafe { emulator::is_around(environment) } {
@@ -163,16 +166,6 @@ unsafe fn find(environment: *const *const c_char, name: &str) -> Option<&'static
         }
     }
     None
-}
-
-/// The shared page, and the area behind it if there is one.
-fn page(found: &Found) -> Option<(&'static Shared, Option<&'static Area>)> {
-    let spills = found.bytes >= Area::FILE_BYTES;
-    // SAFETY: the mapping is large enough and stays for ever; all fields are atomics.
-    let shared = unsafe { &*(found.start as *const Shared) };
-    // SAFETY: as above, and the file is as long as it has to be for that.
-    let area = spills.then(|| unsafe { &*(found.start.add(Area::OFFSET) as *const Area) });
-    shared.is_valid().then_some((shared, area))
 }
 
 /// Where the C library keeps its first open stream.

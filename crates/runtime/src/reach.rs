@@ -19,7 +19,7 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 
 use crate::filters::{self, Status};
-use crate::shared::{SEGMENT, Shared};
+use crate::shared::{MAGIC, SEGMENT, Shared, VERSION};
 use crate::spill::area::Area;
 use crate::sys::{self, Fd, o, socket};
 
@@ -40,9 +40,11 @@ static SAID: [AtomicU8; LONGEST] = [const { AtomicU8::new(0) }; LONGEST];
 /// The page, as it was found.
 pub struct Found {
     /// Where it is mapped.
-    pub start: *mut u8,
+    start: *mut u8,
     /// How much of it.
-    pub bytes: usize,
+    bytes: usize,
+    /// Its file, as long as not all of it is mapped.
+    file: Option<Fd>,
     /// This process's id as the supervisor knows it.
     pub outer_pid: u32,
     way: u32,
@@ -54,7 +56,7 @@ pub fn find(said: &CStr, status: Status) -> Option<Found> {
     if let Some(number) = bytes.strip_prefix(SEGMENT.as_bytes()) {
         let number = core::str::from_utf8(number).ok()?.parse().ok()?;
         let (start, bytes) = is_free.then(|| sys::attach_segment(number).ok())??;
-        let found = Found { start, bytes, outer_pid: status.pid, way: BY_STATUS };
+        let found = Found { start, bytes, file: None, outer_pid: status.pid, way: BY_STATUS };
         return (bytes >= Shared::BYTES).then_some(found);
     }
     let path = bytes.split(|byte| *byte == b';').next()?;
@@ -63,15 +65,62 @@ pub fn find(said: &CStr, status: Status) -> Option<Found> {
     let by_path =
         CStr::from_bytes_until_nul(&name).ok().and_then(|path| sys::open(path, o::RDWR | o::CLOEXEC).ok());
     SAID.iter().zip(bytes).for_each(|(place, byte)| place.store(*byte, Relaxed));
-    if let Some((start, bytes)) = by_path.and_then(map) {
-        return Some(Found { start, bytes, outer_pid: status.pid, way: BY_STATUS });
+    let by_path = by_path.filter(|file| if is_free { is_long_enough(*file) } else { is_page(*file) });
+    let (file, outer_pid, way) = match by_path {
+        Some(file) => (file, status.pid, BY_STATUS),
+        None => is_free.then(|| ask(bytes)).flatten().map(|(file, pid)| (file, pid, BY_ASKING))?,
+    };
+    let start = sys::map_shared(file, Shared::BYTES).ok()?;
+    Some(Found { start, bytes: Shared::BYTES, file: Some(file), outer_pid, way })
+}
+
+fn is_long_enough(file: Fd) -> bool {
+    let is_it = sys::file_size(file) >= Shared::BYTES as u64;
+    if !is_it {
+        sys::close(file);
     }
-    let (page, outer_pid) = is_free.then(|| ask(bytes))??;
-    let (start, mapped) = map(page)?;
-    Some(Found { start, bytes: mapped, outer_pid, way: BY_ASKING })
+    is_it
+}
+
+/// Under a filter: whether a file is a page of this version, and so as long as that. Its length is not asked for: of the calls for
+/// that loaders make the one or the other.
+fn is_page(file: Fd) -> bool {
+    let mut head = [0u8; 12];
+    let is_it = sys::read(file, &mut head) == Ok(head.len())
+        && head[..8] == MAGIC.to_le_bytes()
+        && head[8..] == VERSION.to_le_bytes();
+    if !is_it {
+        sys::close(file);
+    }
+    is_it
 }
 
 impl Found {
+    /// Now that all calls may be made: maps what follows the page, if there is something.
+    pub fn complete(&mut self) -> Option<()> {
+        let Some(file) = self.file.take() else { return Some(()) };
+        let whole = sys::file_size(file) >= Area::FILE_BYTES as u64;
+        let mapped = whole.then(|| sys::map_shared(file, Area::FILE_BYTES));
+        sys::close(file);
+        if let Some(mapped) = mapped {
+            // The page is mapped twice from now on, and the first mapping is forgotten.
+            (self.start, self.bytes) = (mapped.ok()?, Area::FILE_BYTES);
+        }
+        Some(())
+    }
+
+    /// The page.
+    pub fn page(&self) -> &'static Shared {
+        // SAFETY: the mapping is as large and stays for ever; all fields are atomics.
+        unsafe { &*(self.start as *const Shared) }
+    }
+
+    /// The area behind it, if there is one.
+    pub fn area(&self) -> Option<&'static Area> {
+        // SAFETY: as above, and the file is as long as it has to be for that.
+        (self.bytes >= Area::FILE_BYTES).then(|| unsafe { &*(self.start.add(Area::OFFSET) as *const Area) })
+    }
+
     /// Remembers how the outer id of this process's children is found, unless it is their own.
     pub fn settle(&self, own_pid: u32) {
         if self.outer_pid != own_pid {
@@ -102,14 +151,6 @@ pub fn outer_pid(own: u32) -> u32 {
         }
     };
     outer.filter(|pid| *pid != 0).unwrap_or(own)
-}
-
-fn map(file: Fd) -> Option<(*mut u8, usize)> {
-    let size = sys::file_size(file);
-    let bytes = if size >= Area::FILE_BYTES as u64 { Area::FILE_BYTES } else { Shared::BYTES };
-    let mapped = (size >= Shared::BYTES as u64).then(|| sys::map_shared(file, bytes));
-    sys::close(file);
-    Some((mapped?.ok()?, bytes))
 }
 
 /// The page, and this process's id, from who listens.
