@@ -312,7 +312,7 @@ impl Keeper {
             }
             let full = share > spare || self.fruitless && runtime.standby.queued() == 0;
             // A few pages of the fast tier are not worth waiting for: where little compresses there are always some.
-            let is_worth = slot.payload.load(Relaxed) > margin as u64;
+            let is_worth = slot.payload.load(Relaxed) > margin;
             let can_shrink = runtime.can_densify() && is_worth || runtime.can_spill();
             let squeeze = full && !paranoid && share > margin as i64 && can_shrink;
             if squeeze && !runtime.squeeze.load(Relaxed) {
