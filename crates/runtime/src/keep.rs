@@ -274,14 +274,14 @@ mod tests {
                 let (arena, kept) = (&arena, &kept);
                 scope.spawn(move || {
                     for number in 0..3000 {
-                        let start = part << 40 | number * 16 * PAGE;
+                        let start = (part << 40) + number * 16 * PAGE;
                         kept.add(arena, start, start + PAGE, start + 8);
                     }
                 });
             }
         });
         assert_eq!(kept.count(), 12_000);
-        for start in (1..=4).flat_map(|part| (0..3000).map(move |number| part << 40 | number * 16 * PAGE)) {
+        for start in (1..=4).flat_map(|part| (0..3000).map(move |number| (part << 40) + number * 16 * PAGE)) {
             assert_eq!(kept.first_in(start, start + PAGE), Some((start, start + PAGE)));
         }
     }
