@@ -174,9 +174,9 @@ mod inside {
             DOOR.stack.store(stack, Relaxed);
             DOOR.control_block.store(control_block, Relaxed);
             // SAFETY: the table is made below, and never changes.
-            let table = unsafe { &*(&raw const memfold_doors) };
+            let table = unsafe { memfold_doors };
             for (to, door) in DOOR.doors.iter().zip(table) {
-                to.store(*door, Relaxed);
+                to.store(door, Relaxed);
             }
             // In a forked child: nobody is on his way.
             let busy = offset_of!(Area, busy) / size_of::<u64>();
