@@ -37,6 +37,7 @@ const LITTLE: u64 = 4 << 20;
 const YOUNG: Duration = Duration::from_millis(50);
 /// After a thread was sent through a door, or none may be: so long it is not tried again.
 const AFTER: Duration = Duration::from_millis(100);
+const BETWEEN: Duration = Duration::from_millis(2);
 /// Looks in vain for a thread that runs, after which one that sleeps will do.
 const IN_VAIN: u32 = 16;
 /// The peaks are noted so often.
@@ -309,7 +310,11 @@ impl Watched {
         }
         match doors.send(self.pid, slot, may_sleep || self.in_vain > IN_VAIN) {
             Sent::Yes => (self.in_vain, self.next_try) = (0, now + AFTER),
-            Sent::NotNow => self.in_vain += 1,
+            Sent::NotNow => {
+                self.in_vain = self.in_vain.saturating_add(1);
+                // One that was stopped in vain must come to run in between.
+                self.next_try = now + BETWEEN;
+            }
             Sent::No => self.next_try = now + AFTER,
         }
     }

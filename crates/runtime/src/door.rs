@@ -17,9 +17,8 @@
 //! Invariants:
 //! - Once the supervisor has changed where the thread goes on, it is not needed any more: it may end at any moment.
 //! - A door uses no stack, so a signal may come in the middle of it. It leaves all but the registers in its area as they are.
-//! - Nobody is sent while another is on his way through, however long that one waits for a CPU: one that was sent from inside of a door would
-//!   come back into it, for ever once it is the same door. Doors are used in turn, so that a thread which is held up at its last jump is
-//!   through before its area is written again.
+//! - No thread is sent through a door that is in one: it would come back into that one, with the registers of a door.
+//! - Doors are used in turn, so that a thread which is held up in one is through before its area is written again.
 //! - Whoever starts the keeper has changed `claim` from [`NOBODY`] to [`TAKEN`], a door too.
 
 use core::mem::offset_of;
@@ -79,8 +78,10 @@ pub struct Door {
     pub stack: AtomicUsize,
     /// See `stack`.
     pub control_block: AtomicUsize,
-    /// Addresses of the doors.
+    /// Addresses of the doors, which lie one behind the other.
     pub doors: [AtomicU64; DOORS],
+    /// Where the last one ends.
+    pub end: AtomicU64,
     /// An area for each door.
     areas: [Areas; DOORS],
 }
@@ -99,6 +100,7 @@ impl Door {
             stack: AtomicUsize::new(0),
             control_block: AtomicUsize::new(0),
             doors: [const { AtomicU64::new(0) }; DOORS],
+            end: AtomicU64::new(0),
             areas: [const { Areas([const { AtomicU64::new(0) }; size_of::<Area>() / 8]) }; DOORS],
         }
     }
@@ -174,9 +176,9 @@ mod inside {
             DOOR.stack.store(stack, Relaxed);
             DOOR.control_block.store(control_block, Relaxed);
             // SAFETY: the table is made below, and never changes.
-            let table = unsafe { memfold_doors };
-            for (to, door) in DOOR.doors.iter().zip(table) {
-                to.store(door, Relaxed);
+            let table = unsafe { &*(&raw const memfold_doors) };
+            for (to, address) in DOOR.doors.iter().chain([&DOOR.end]).zip(table) {
+                to.store(*address, Relaxed);
             }
             // In a forked child: nobody is on his way.
             let busy = offset_of!(Area, busy) / size_of::<u64>();
@@ -194,7 +196,7 @@ mod inside {
 
     #[cfg(target_arch = "x86_64")]
     unsafe extern "C" {
-        static memfold_doors: [u64; DOORS];
+        static memfold_doors: [u64; DOORS + 1];
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -260,6 +262,7 @@ mod inside {
         "memfold_door 5",
         "memfold_door 6",
         "memfold_door 7",
+        ".Lmemfold_doors_end:",
         // A new thread has the flags and the rounding of the one that was sent through the door.
         ".Lmemfold_behind_door:",
         "push 0x202",
@@ -281,7 +284,7 @@ mod inside {
         ".p2align 3",
         "memfold_doors:",
         ".quad .Lmemfold_door_0, .Lmemfold_door_1, .Lmemfold_door_2, .Lmemfold_door_3",
-        ".quad .Lmemfold_door_4, .Lmemfold_door_5, .Lmemfold_door_6, .Lmemfold_door_7",
+        ".quad .Lmemfold_door_4, .Lmemfold_door_5, .Lmemfold_door_6, .Lmemfold_door_7, .Lmemfold_doors_end",
         ".popsection",
         ".purgem memfold_door",
         door = sym DOOR,

@@ -3,6 +3,7 @@
 //! A thread that runs is chosen, so that no system call is interrupted. Where none runs, the process does not grow; if it is to have its keeper
 //! all the same, a thread is taken that sleeps in a call which the kernel begins anew by itself after an interruption.
 
+use std::collections::HashMap;
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
@@ -16,6 +17,8 @@ use crate::sys::ptrace::{self, Registers, Stop, Tracee};
 /// A thread that runs stops within microseconds; on a busy machine when it has a CPU again. Then it is let go later.
 const STOPS: Duration = Duration::from_millis(2);
 const POLL: Duration = Duration::from_micros(20);
+/// A thread that was sent through a door may have to wait so long for a CPU: it would never come there if it were stopped again and again.
+const PASSES: Duration = Duration::from_secs(1);
 /// Threads of a process that are looked at.
 const THREADS: usize = 64;
 /// The code segment of 64-bit programs.
@@ -48,13 +51,15 @@ struct Asked {
 pub struct Doors {
     /// They have not stopped yet: they can't be let go before.
     waiting: Vec<Asked>,
+    /// Processes of which a thread was sent, and when.
+    sent: HashMap<i32, Instant>,
     next: usize,
 }
 
 impl Doors {
     /// Nobody was sent.
     pub fn new() -> Self {
-        Self { waiting: Vec::new(), next: 0 }
+        Self { waiting: Vec::new(), sent: HashMap::new(), next: 0 }
     }
 
     /// Whether nobody is still to be let go.
@@ -71,6 +76,10 @@ impl Doors {
 
     /// Sends a thread of a process through one of its doors: one that runs, or one that sleeps if it may.
     pub fn send(&mut self, pid: i32, slot: &Slot, may_sleep: bool) -> Sent {
+        self.sent.retain(|_, then| then.elapsed() < PASSES);
+        if self.sent.contains_key(&pid) {
+            return Sent::NotNow;
+        }
         let at = slot.door.load(Acquire);
         let Some(door) = read(pid, at) else { return Sent::No };
         if door.claim != NOBODY || door.is_busy || self.waiting.iter().any(|asked| asked.pid == pid) {
@@ -103,14 +112,16 @@ impl Doors {
             return false;
         }
         // The process may have got a keeper meanwhile, or have become another program.
-        let door = read(pid, at)
-            .filter(|door| door.claim == NOBODY && !door.is_busy && !is_at_door(&door.doors, there.rip));
+        let door = read(pid, at).filter(|door| door.claim == NOBODY && !door.holds(there.rip));
         let sent = door.is_some_and(|door| {
             self.next = (self.next + 1) % DOORS;
             let area = at + Door::area_offset(self.next) as u64;
             redirect(&tracee, pid, there, door.doors[self.next], area)
         });
         tracee.let_go(0);
+        if sent {
+            self.sent.insert(pid, Instant::now());
+        }
         sent
     }
 }
@@ -119,14 +130,14 @@ impl Doors {
 struct Found {
     claim: u32,
     doors: [u64; DOORS],
-    /// A thread is on its way through one of them.
-    is_busy: bool,
+    end: u64,
 }
 
-/// Whether a thread that goes on there is in one of the doors: they lie side by side, and are equally long.
-fn is_at_door(doors: &[u64; DOORS], rip: u64) -> bool {
-    let last = doors[DOORS - 1];
-    (doors[0]..=last + (last - doors[DOORS - 2])).contains(&rip)
+impl Found {
+    /// Whether a thread that is there is in one of the doors.
+    fn holds(&self, rip: u64) -> bool {
+        (self.doors[0]..self.end).contains(&rip)
+    }
 }
 
 /// Reads it; None if there is none, or the process goes on as another program by now.
@@ -141,7 +152,7 @@ fn read(pid: i32, at: u64) -> Option<Found> {
     (word(offset_of!(Door, magic)) == MAGIC).then(|| Found {
         claim: word(offset_of!(Door, claim)) as u32,
         doors: std::array::from_fn(|number| word(offset_of!(Door, doors) + number * 8)),
-        is_busy: (0..DOORS).any(|number| word(Door::area_offset(number) + offset_of!(Area, busy)) != 0),
+        end: word(offset_of!(Door, end)),
     })
 }
 
