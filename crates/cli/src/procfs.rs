@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
-use crate::failure::Failure;
 use crate::sys::{Ending, PAGE};
 
 /// The fields of `/proc/PID/stat` that matter here.
@@ -60,16 +59,6 @@ fn read<const N: usize>(path: &str) -> Option<([u8; N], usize)> {
     Some((buffer, length))
 }
 
-/// Refuses to go on without `/proc`.
-pub fn must_be_mounted() -> Result<(), Failure> {
-    if std::path::Path::new("/proc/self/status").exists() {
-        return Ok(());
-    }
-    Err(Failure::new(
-        "there is no /proc here, and memfold reads in it what processes use; mount it first (mount -t proc proc /proc)",
-    ))
-}
-
 /// Reads `/proc/PID/stat`.
 pub fn stat(pid: i32) -> Option<Stat> {
     let (buffer, length) = read::<1024>(&format!("/proc/{pid}/stat"))?;
@@ -107,32 +96,11 @@ pub fn anonymous(pid: i32) -> Option<u64> {
 }
 
 fn parse_statm(bytes: &[u8]) -> Option<u64> {
-    parse_memory(bytes).map(|memory| memory.anonymous)
-}
-
-/// Private memory of a process, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Memory {
-    /// What is resident and anonymous.
-    pub anonymous: u64,
-    /// What it may write to, whether it was touched or not.
-    pub writable: u64,
-}
-
-/// Parses what `statm` says.
-pub fn parse_memory(bytes: &[u8]) -> Option<Memory> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut words = text.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
     let resident = words.next()?.ok()?;
     let shared = words.next()?.ok()?;
-    let writable = words.nth(2)?.ok()?;
-    Some(Memory { anonymous: resident.saturating_sub(shared) * PAGE, writable: writable * PAGE })
-}
-
-/// R, S, D ... of a thread.
-pub fn thread_state(pid: i32, tid: i32) -> Option<u8> {
-    let (buffer, length) = read::<1024>(&format!("/proc/{pid}/task/{tid}/stat"))?;
-    parse_stat(&buffer[..length]).map(|stat| stat.state)
+    Some(resident.saturating_sub(shared) * PAGE)
 }
 
 /// How a process has ended that nobody has asked yet, as the kernel will say it then; None where it does not tell.

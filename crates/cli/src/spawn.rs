@@ -18,7 +18,6 @@ use nix::unistd::Pid;
 
 use crate::failure::{FAILED, Failure};
 use crate::program::cannot_execute;
-use crate::rlimits;
 use crate::signals::Inherited;
 use crate::sys::{self, Fork};
 
@@ -32,8 +31,6 @@ pub struct Start<'a> {
     pub environment: Vec<(OsString, OsString)>,
     /// Signals as memfold found them.
     pub signals: Inherited,
-    /// Limits of resources as memfold found them.
-    pub limits: rlimits::Inherited,
     /// A cgroup to enter first: its `cgroup.procs`.
     pub cgroup: Option<File>,
 }
@@ -51,11 +48,6 @@ impl Waiting {
     /// What it is told and says over.
     pub fn descriptors(&self) -> [RawFd; 2] {
         [self.go.as_raw_fd(), self.said.as_raw_fd()]
-    }
-
-    /// Its number.
-    pub fn pid(&self) -> Pid {
-        self.child
     }
 
     /// Lets it begin, or says why it cannot be executed.
@@ -111,7 +103,7 @@ fn become_program(
         // Only measuring depends on it: a refusal is not the program's problem.
         let _ = group.write_all(b"0");
     }
-    if let Err(errno) = start.signals.restore().and_then(|()| start.limits.restore()) {
+    if let Err(errno) = start.signals.restore() {
         return errno;
     }
     let errno = sys::exec(path, words, environment);

@@ -17,8 +17,6 @@
 
 use core::sync::atomic::Ordering::*;
 
-use crate::door;
-use crate::here;
 use crate::limits::{self, MoreDescriptors};
 use crate::runtime::{RUNTIME, Runtime};
 use crate::sched;
@@ -27,7 +25,7 @@ use crate::sys::{self, PAGE};
 use crate::table::{BLOCK, State};
 
 /// Before the fork, in the forking thread.
-pub fn prepare(touch: impl Fn()) {
+pub fn prepare(touch: fn()) {
     let runtime = &RUNTIME;
     if runtime.is_paging() && !limits::child_may_open() {
         // Without descriptors the child could not even bring its pages back.
@@ -43,7 +41,6 @@ pub fn prepare(touch: impl Fn()) {
     // A handler that forks while this one is under way would wait for it for ever.
     let mask = sys::block_signals();
     core::mem::forget(runtime.life.lock());
-    here::set_prepared(true);
     runtime.fork_mask.store(mask, Relaxed);
     runtime.has_forked.store(true, Relaxed);
     runtime.spill.fork.store(0, Relaxed);
@@ -107,7 +104,6 @@ pub fn parent() {
         runtime.resume();
     }
     let mask = runtime.fork_mask.load(Relaxed);
-    here::set_prepared(false);
     // SAFETY: taken in `prepare` by this very thread.
     unsafe { runtime.life.release_forgotten() };
     sys::restore_signals(mask);
@@ -116,7 +112,7 @@ pub fn parent() {
 /// After the fork, in the child.
 pub fn child() {
     let runtime = &RUNTIME;
-    here::adopt_child();
+    let paging = runtime.is_paging();
     {
         // SAFETY: the parent's threads do not exist here, and `prepare` made
         // sure that none of them was changing anything.
@@ -133,12 +129,6 @@ pub fn child() {
         runtime.proxy.lock().clear_faults();
         runtime.deferred.store(0, Relaxed);
         runtime.replay(&mut order);
-    }
-    // A small process that has nothing evicted begins as one whose parent never began to page.
-    let paging = runtime.is_paging() && !(runtime.is_small() && runtime.has_nothing_away());
-    if !paging {
-        runtime.watches_growth.store(false, Relaxed);
-        runtime.paging_wanted.store(false, Relaxed);
     }
     runtime.standby.all_shared();
     runtime.forget_readers();
@@ -159,19 +149,13 @@ pub fn child() {
     runtime.set_uffd(None);
     runtime.pagemap.store(-1, Relaxed);
     runtime.follow.after_fork();
-    runtime.gate.after_fork();
     runtime.worker_places.iter().for_each(|place| place.after_fork());
     let pid = sys::getpid();
     let parent = runtime.pid.swap(pid, Relaxed);
-    if !runtime.stopped.load(Relaxed) {
-        door::release();
-    }
-    // It may be another's by now: what is read there is a bound, and nothing depends on it.
-    let inherited = runtime.slot().resident.load(Relaxed);
     runtime.claim_spilled(parent);
     // Some for the keeper, or for this thread to bring everything back: no other thread lives that could notice.
     let more = if paging { MoreDescriptors::allow() } else { None };
-    let Some(slot) = runtime.take_slot(runtime.shared(), crate::reach::outer_pid(pid)) else {
+    let Some(slot) = runtime.take_slot(runtime.shared(), pid) else {
         // More processes than can be managed: this one goes on without the runtime, and without its parent's slot.
         // SAFETY: a slot is made of atomic numbers.
         static NOBODY: Slot = unsafe { core::mem::zeroed() };
@@ -189,7 +173,6 @@ pub fn child() {
         return;
     };
     slot.image.store(runtime.image.load(Relaxed), Relaxed);
-    slot.inherited.store(inherited, Relaxed);
     runtime.set_shared(runtime.shared(), slot);
     runtime.set_state(state::WATCHING);
     runtime.leave_spill();
@@ -198,10 +181,7 @@ pub fn child() {
     runtime.handlers.store(0, Relaxed);
     if runtime.stopped.load(Relaxed) {
         runtime.set_state(state::STOPPED);
-    } else if runtime.open_door().is_ok() && !paging && runtime.is_watched() {
-        // The supervisor watches it.
-    } else if let Err(error) = runtime.ensure_keeper(paging) {
-        door::forbid();
+    } else if let Err(error) = runtime.start_keeper(paging) {
         runtime.restore_in_place(limits::why_restored(error));
         runtime.set_state(state::STOPPED);
         // Nobody is there who could stop it later.
@@ -219,7 +199,6 @@ pub fn child() {
 }
 
 fn end_in_child() {
-    here::set_prepared(false);
     // SAFETY: taken in `prepare` by the thread that is this one's origin.
     unsafe { RUNTIME.life.reset_in_child() };
     sys::restore_signals(RUNTIME.fork_mask.load(Relaxed));
@@ -246,12 +225,7 @@ impl Runtime {
         let mut buffer = [0u8; 8192];
         // While mappings are listed one may move from where the list has not come to where it has been. Who moves
         // by the C library's function takes its mark away; `realloc` moves without: for that a second look.
-        let looks = match (self.gate.is_there(), self.is_threaded()) {
-            // No mapping is marked.
-            (true, _) => 0,
-            (false, threaded) => 1 + usize::from(threaded),
-        };
-        for _ in 0..looks {
+        for _ in 0..if self.is_threaded() { 2 } else { 1 } {
             self.for_each_marked(maps, &mut buffer, |start, end| {
                 crate::interpose::ranges::for_each_inherited(start, end, |from, to| self.unmark(from, to));
             });
@@ -259,20 +233,12 @@ impl Runtime {
         self.keeper_paused.store(true, SeqCst);
         self.pause_here();
         self.keeper_paused.store(false, SeqCst);
-        self.mark_registered(maps);
-        true
-    }
-
-    /// Marks what may have evicted pages, if that is needed: see `mark`.
-    pub fn mark_registered(&self, maps: sys::Fd) {
-        if self.gate.is_there() {
-            return;
-        }
-        self.for_each_marked(maps, &mut [0; 8192], |start, end| {
+        self.for_each_marked(maps, &mut buffer, |start, end| {
             if self.uffd().probe(start) == crate::uffd::Probe::Registered {
                 self.mark(start, end);
             }
         });
+        true
     }
 
     fn for_each_marked(&self, maps: sys::Fd, buffer: &mut [u8], mut visit: impl FnMut(usize, usize)) {

@@ -11,7 +11,7 @@
 //! Where to look: `preload` (how it gets in), `watch` (when to do
 //! something), `evict` (taking blocks away), `compress` (standby to store),
 //! `fault` (bringing pages back), `order` (what the kernel's events do),
-//! `fork`, `here` (is this process ours?), `gate` and `children` (those that nobody prepares), `spill` (what goes beyond this machine's memory), and below them `table`, `standby`, `keep`, `arena`, `thread`,
+//! `fork`, `spill` (what goes beyond this machine's memory), and below them `table`, `standby`, `keep`, `arena`, `thread`,
 //! `lock`, `uffd`, `maps`, `sys`.
 #![no_std]
 #![cfg_attr(not(feature = "preload"), allow(dead_code))]
@@ -19,12 +19,6 @@
 #[cfg(test)]
 extern crate std;
 
-#[cfg(target_os = "linux")]
-pub mod calls;
-pub mod door;
-#[cfg(target_os = "linux")]
-pub mod filters;
-pub mod near;
 #[cfg(target_os = "linux")]
 pub mod sched;
 pub mod shared;
@@ -34,10 +28,6 @@ pub mod trail;
 
 #[cfg(target_os = "linux")]
 mod arena;
-#[cfg(target_os = "linux")]
-mod begin;
-#[cfg(target_os = "linux")]
-mod children;
 #[cfg(target_os = "linux")]
 mod compress;
 #[cfg(target_os = "linux")]
@@ -53,15 +43,9 @@ mod follow;
 #[cfg(target_os = "linux")]
 mod fork;
 #[cfg(target_os = "linux")]
-mod gate;
-#[cfg(target_os = "linux")]
-mod here;
-#[cfg(target_os = "linux")]
 mod hope;
 #[cfg(target_os = "linux")]
 mod inbox;
-#[cfg(target_os = "linux")]
-mod incompressible;
 #[cfg(target_os = "linux")]
 mod interpose;
 #[cfg(target_os = "linux")]
@@ -88,8 +72,6 @@ mod patience;
 mod pins;
 #[cfg(all(target_os = "linux", feature = "preload"))]
 mod preload;
-#[cfg(target_os = "linux")]
-mod reach;
 #[cfg(target_os = "linux")]
 mod runtime;
 #[cfg(target_os = "linux")]

@@ -271,9 +271,7 @@ impl Runtime {
             if here && matches!(event, Message::Unmap { .. } | Message::Remap { .. }) {
                 self.changes.fetch_add(1, Release);
             }
-            if let Message::Fork { child } = event {
-                self.meet_child(order, child);
-            } else if order.forking {
+            if order.forking {
                 order.journal.add(Record::Event(event));
             } else {
                 self.apply_now(order, event);
@@ -304,12 +302,10 @@ impl Runtime {
         match event {
             Message::Remove { start, end } => {
                 order.note_removed(start, end);
-                self.forget_marks(start, end);
                 self.drop_range(order, start, end);
             }
             Message::Unmap { start, end } => {
                 self.unmapped_ns.store(sys::now_ns(), Relaxed);
-                self.forget_marks(start, end);
                 self.drop_unmapped(order, start, end);
                 self.table.for_each_block(start, end, |_, block| block.stale.store(true, Relaxed));
                 self.settle_late(order);
@@ -319,15 +315,12 @@ impl Runtime {
                     return;
                 }
                 self.unmapped_ns.store(sys::now_ns(), Relaxed);
-                self.forget_marks(from, from + bytes);
-                self.forget_marks(to, to + bytes);
                 self.let_late_first(order, to, to + bytes);
                 self.drop_range(order, to, to + bytes);
                 self.move_range(order, from, to, bytes);
                 order.late.note_arrived(to, to + bytes);
                 self.settle_late(order);
             }
-            Message::Fork { child } => self.meet_child(order, child),
             Message::Fault { .. } | Message::Other => {}
         }
     }
@@ -460,7 +453,6 @@ impl Runtime {
                 self.drop_page(block, base + index * PAGE);
             }
         }
-        self.unmark_all_but(block, &[0; PAGES / 64]);
         self.order.lock().spare.put(block);
         true
     }

@@ -9,7 +9,6 @@ use memfold::store::{Memory, Owners, Ref, Tiered};
 
 use crate::arena::Arena;
 use crate::follow::Follow;
-use crate::gate::Gate;
 use crate::inbox::Inbox;
 use crate::keep::KeepOut;
 use crate::lock::Lock;
@@ -157,14 +156,8 @@ pub struct Runtime {
     pub has_forked: AtomicBool,
     /// Which handlers listen.
     pub follow: Follow,
-    /// Holds children back until they have all of their memory.
-    pub gate: Gate,
     /// Pages whose entry says zero.
     pub zero_pages: AtomicI64,
-    /// Marked pages of all blocks: see `incompressible.rs`.
-    pub incompressible: AtomicI64,
-    /// Where the keeper compresses samples.
-    pub sample_memory: AtomicUsize,
     /// Bytes that this process must still make free; see `watch.rs`.
     pub debt: AtomicI64,
     /// Times that memory was given back.
@@ -210,14 +203,6 @@ pub struct Runtime {
     pub serving: AtomicU32,
     /// Whether a thread of the program waits, and since when.
     pub stall: Stall,
-    /// What the supervisor says (`shared::call`): in the slot once there is one.
-    pub call: AtomicPtr<AtomicU32>,
-    /// The supervisor's look at which `much` was last set to zero, as long as there is no keeper.
-    pub looks_seen: AtomicU32,
-    /// Paging is to start at once: a thread has got what could fill the room that is left.
-    pub paging_wanted: AtomicBool,
-    /// It was said that there can be no keeper.
-    pub told_no_keeper: AtomicBool,
     /// Where the keeper keeps its list of mappings.
     pub keeper_memory: AtomicUsize,
     /// Where the keeper lives.
@@ -302,9 +287,6 @@ pub struct Runtime {
     pub image: AtomicU64,
 }
 
-/// What the supervisor says before there is a slot: nothing.
-static SILENCE: AtomicU32 = AtomicU32::new(0);
-
 /// The one runtime of this process.
 pub static RUNTIME: Runtime = Runtime::new();
 
@@ -334,10 +316,7 @@ impl Runtime {
             unmapped_ns: AtomicU64::new(0),
             has_forked: AtomicBool::new(false),
             follow: Follow::new(),
-            gate: Gate::new(),
             zero_pages: AtomicI64::new(0),
-            incompressible: AtomicI64::new(0),
-            sample_memory: AtomicUsize::new(0),
             debt: AtomicI64::new(0),
             given_back: AtomicU32::new(0),
             vain: AtomicU32::new(u32::MAX),
@@ -360,10 +339,6 @@ impl Runtime {
             deferred: AtomicU32::new(0),
             serving: AtomicU32::new(0),
             stall: Stall::new(),
-            call: AtomicPtr::new((&raw const SILENCE).cast_mut()),
-            looks_seen: AtomicU32::new(0),
-            paging_wanted: AtomicBool::new(false),
-            told_no_keeper: AtomicBool::new(false),
             keeper_memory: AtomicUsize::new(0),
             keeper_place: Place::new(),
             worker_places: [const { Place::new() }; WORKERS],

@@ -1,6 +1,6 @@
 //! How the runtime begins in a process: its slot in the shared page, its
-//! keeper, and what paging needs. Nothing of the last two is made before the limit
-//! comes near (`begin.rs`).
+//! keeper, and what paging needs. Nothing of the last is made before the limit
+//! comes near.
 
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::*;
@@ -8,22 +8,24 @@ use core::sync::atomic::Ordering::*;
 use memfold::store::{Tiered, Tuning};
 use memfold_codec::cpu::{self, Path};
 
-use crate::children;
-use crate::incompressible::THRESHOLD;
 use crate::mounts::Notices;
 use crate::runtime::{Runtime, StoreMemory, WORKERS};
-use crate::shared::{self, Shared, Slot};
+use crate::sched;
+use crate::shared::{self, Shared, Slot, state};
 use crate::sys::{self, PAGE, Result};
 use crate::table::END;
 use crate::thread::{self, Descriptors};
 use crate::uffd::{Uffd, feature, kernel_features};
-use crate::watch::{CANDIDATES, keeper};
+use crate::watch::{CANDIDATES, START_ROOM, keeper};
 use crate::worker::Worker;
+
+/// A program waits no longer than this for paging to begin, ns.
+const START_NS: u64 = 1_000_000_000;
 
 impl Runtime {
     /// Takes a slot for this process. Once the supervisor has ended, those of processes that have ended are free.
     pub fn take_slot(&self, shared: &'static Shared, pid: u32) -> Option<&'static Slot> {
-        let slot = shared.take_slot(pid).or_else(|| {
+        shared.take_slot(pid).or_else(|| {
             if !sys::is_gone(shared.supervisor.load(Relaxed)) {
                 return None;
             }
@@ -32,22 +34,30 @@ impl Runtime {
                 .filter(|slot| sys::is_gone(slot.pid.load(Relaxed)))
                 .for_each(|slot| shared.free_slot(slot));
             shared.take_slot(pid)
-        });
-        slot.inspect(|slot| crate::filters::note_in(slot))
+        })
     }
 
-    /// Takes the memory in which the keeper lists mappings; once.
-    pub fn prepare_keeper(&self) -> Result<()> {
+    /// At the start of a program: waits until paging has begun if it is to begin
+    /// at once, because the limit is small or near.
+    pub fn wait_for_start(&self) {
+        let (shared, begin) = (self.shared(), sys::now_ns());
+        let cpus: u32 = sched::allowed_cpus().iter().map(|word| word.count_ones()).sum();
+        let early = START_ROOM as u64 * u64::from(cpus.min(4));
+        if shared.tree_resident() + early <= shared.limit_bytes.load(Relaxed) {
+            return;
+        }
+        while self.state() < state::PAGING && sys::now_ns() - begin < START_NS {
+            let seen = self.room.now();
+            self.room.wait(seen, 100_000);
+        }
+    }
+
+    /// Starts the keeper thread; `inherited` as for [`keeper`].
+    pub fn start_keeper(&'static self, inherited: bool) -> Result<()> {
         if self.keeper_memory.load(Relaxed) == 0 {
             let place = self.arena.reserve(CANDIDATES * 16, PAGE).ok_or(sys::Errno::NOMEM)?;
             self.keeper_memory.store(place as usize, Relaxed);
         }
-        Ok(())
-    }
-
-    /// Starts the keeper thread, by whoever has claimed it (`door.rs`); `inherited` as for [`keeper`].
-    pub fn start_keeper(&'static self, inherited: bool) -> Result<()> {
-        self.prepare_keeper()?;
         thread::spawn(&self.arena, &self.keeper_place, Descriptors::Own, keeper, usize::from(inherited))
             .map(drop)
     }
@@ -62,10 +72,7 @@ impl Runtime {
     pub fn make_ready(&'static self) -> Result<()> {
         if !self.has_uffd() {
             let offered = kernel_features(None).unwrap_or(0);
-            // Only for those with a certain right; others mark what is evicted: see `evict.rs`.
-            let tells_of_forks = offered & feature::EVENT_FORK != 0 && self.gate.open().is_ok();
-            let forks = if tells_of_forks { feature::EVENT_FORK } else { 0 };
-            let wanted = feature::NEEDED | forks | offered & (feature::MOVE | feature::WRITE_PROTECT);
+            let wanted = feature::NEEDED | offered & (feature::MOVE | feature::WRITE_PROTECT);
             self.set_uffd(Some((Uffd::open(None, wanted)?, Uffd::open(None, 0)?)));
             let moves = wanted & feature::MOVE != 0;
             self.mounts.set_notices(Notices::of(moves));
@@ -97,7 +104,6 @@ impl Runtime {
             let no_reserve = shared.flags.load(Relaxed) & shared::flags::NO_RESERVE != 0;
             let fill_ratio = if no_reserve { 64 } else { shared.fill_ratio.load(Relaxed).clamp(1, 64) as u8 };
             self.store().store().set_tuning(Tuning { fill_ratio, ..Tuning::DEFAULT });
-            self.store().set_threshold(THRESHOLD);
         }
         if self.shared().flags.load(Relaxed) & shared::flags::PARANOID != 0 {
             self.proxy.lock().keep_few();
@@ -112,8 +118,7 @@ impl Runtime {
     pub fn provide(&'static self, threads: usize) -> Result<()> {
         // What a forked child has inherited is there already.
         let first = self.table.visit_blocks(0, END, |_, _| ControlFlow::Break(())).is_continue();
-        let fills = if self.gate.is_there() { Some(children::WORKER) } else { None };
-        let numbers = || (0..threads).chain(fills).chain([WORKERS - 1]);
+        let numbers = || (0..threads).chain([WORKERS - 1]);
         let missing = numbers().map(|number| Worker::missing(self, number)).sum();
         // Before it is taken: the program would have that much less.
         if first && !self.leaves_data(missing) {
@@ -122,9 +127,7 @@ impl Runtime {
         self.arena.settle();
         for number in numbers() {
             Worker::prepare(self, number).ok_or(sys::Errno::NOMEM)?;
-            if Some(number) != fills {
-                self.worker_places[number].prepare(&self.arena)?;
-            }
+            self.worker_places[number].prepare(&self.arena)?;
         }
         self.order.lock().journal.init(&self.arena).ok_or(sys::Errno::NOMEM)?;
         if first && !self.leaves_data(0) { Err(sys::Errno::NOMEM) } else { Ok(()) }
@@ -137,7 +140,6 @@ impl Runtime {
             sys::close(self.witness().0);
             self.set_uffd(None);
         }
-        self.gate.close();
         self.follow.close();
         self.spill.direct.close();
     }

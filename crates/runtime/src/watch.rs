@@ -1,5 +1,5 @@
-//! The keeper: one thread in a process that is large enough and whose limit is near (`begin.rs`). It watches how much is resident, starts
-//! the paging, and takes blocks away (`hand.rs`).
+//! The keeper: one thread a process. It watches how much is resident, starts
+//! the paging when the limit comes near, and takes blocks away (`hand.rs`).
 //!
 //! `debt` is what the process still has to make free, in bytes, and may be
 //! negative. Each tick sets it anew from what the kernel says is resident;
@@ -10,19 +10,11 @@
 mod ahead;
 mod hand;
 mod proactive;
-mod retire;
-mod samples;
-mod spare;
-
-#[cfg(feature = "preload")]
-pub use retire::give_tasks_back;
 
 use core::sync::atomic::Ordering::*;
 
 use ahead::Ahead;
 use proactive::Proactive;
-use samples::Samples;
-use spare::Spare;
 
 use crate::compress::compressor;
 use crate::fault::handler;
@@ -31,7 +23,6 @@ use crate::interpose::{credentials, desk};
 use crate::limits;
 use crate::maps;
 use crate::mounts::Mounts;
-use crate::near::{self, FASTEST_LOOK, QUIET, QUIET_LOOK, QUIET_LOOKS, SLOWEST_LOOK};
 use crate::pagemap::Pagemap;
 use crate::patience::Patience;
 use crate::runtime::{RUNTIME, Runtime};
@@ -46,14 +37,19 @@ use crate::uffd::Probe;
 const COMPRESSORS: usize = 2;
 /// Mappings that are looked at at most.
 pub const CANDIDATES: usize = 65_536;
+/// The fastest that one CPU can fill memory, bytes a ms: with huge pages.
+const GROWTH_PER_MS: u64 = 10 << 20;
+/// A process keeps this part of the limit resident whatever happens: with
+/// less it would do nothing but fault.
+const FLOOR: u64 = 32;
 /// Counting what the store holds takes longer than a tick should.
 const PUBLISH_NS: u64 = 10_000_000;
+/// Paging starts when there is less room than this for each CPU, bytes: starting takes some milliseconds.
+pub const START_ROOM: i64 = 32 << 20;
 /// New mappings are registered when there is less room than this, bytes.
 const WATCH_ROOM: u64 = 24 << 20;
 /// Processes for which room is left to grow, at most.
 const GROWING: usize = 4;
-/// After a round in vain, growth by this part of what does not compress is worth another: rounds go over all of that.
-const SEARCHED: u64 = 32;
 /// A limit is held when it is passed by no more than 5 % and this.
 const TOLERANCE: u64 = 8 << 20;
 /// It may be passed by more for so long before the process is ended, if it is to be.
@@ -61,6 +57,15 @@ const FULL_NS: u64 = 500_000_000;
 /// Touched pages between two decisions what room is worth, and which part of them must have been on standby.
 const JUDGED: u64 = 1024;
 const PAYS: u64 = 32;
+/// Ticks are this far apart at most and at least, ns.
+const SLOWEST_TICK: u64 = 100_000_000;
+const FASTEST_TICK: u64 = 1_000_000;
+/// As long as the tree's resident memory stays as it is, for so many ticks, they are never closer than this, ns: looking a thousand times a second
+/// takes time from a program that fits. Growth that nobody tells of fills less than 20 MiB meanwhile, unless the kernel gives it huge pages.
+const QUIET_TICK: u64 = 4_000_000;
+const QUIET_TICKS: u32 = 64;
+/// It stays as it is if it changes by less than this, bytes.
+const QUIET: u64 = 64 << 10;
 /// Protecting shared pages may take this part of the time.
 const PROTECT_SHARE: u64 = 32;
 const PROTECT_LONGEST_NS: u64 = 1_000_000_000;
@@ -88,8 +93,6 @@ struct Keeper {
     at: (usize, usize),
     ahead: Ahead,
     proactive: Proactive,
-    samples: Samples,
-    spare: Spare,
     listed_ns: u64,
     published_ns: u64,
     /// When it was last looked whether the supervisor is there.
@@ -127,11 +130,6 @@ struct Keeper {
     /// The tree's resident memory at the last tick, bytes, and for how many ticks it has been the same.
     tree_before: u64,
     quiet_ticks: u32,
-    /// The number of the second compressor, 0 if there is to be none; and until when it is not tried to start it.
-    helper: usize,
-    no_helper_ns: u64,
-    /// Since when the process could do without threads.
-    far_ns: u64,
 }
 
 /// Entry of the keeper thread. `paging` is 1 in a forked child whose parent
@@ -139,16 +137,8 @@ struct Keeper {
 pub extern "C" fn keeper(paging: usize) -> ! {
     // The table was copied from the creator: nothing in it is ours. Nor is its directory, whose mount may have to go.
     sys::close_all();
-    // The first of all: it has the lowest number.
-    RUNTIME.gate.keep_spare();
     sys::leave_directory();
     let inherited = paging != 0;
-    // From here on the supervisor leaves it to this thread.
-    RUNTIME.slot().keeper.store(1, Release);
-    RUNTIME.slot().call.store(shared::call::FAR, Relaxed);
-    if RUNTIME.prepare_keeper().is_err() {
-        RUNTIME.fail("no memory is left for the thread that watches this process");
-    }
     let place = RUNTIME.keeper_memory.load(Relaxed) as *mut (usize, usize);
     // SAFETY: memory of the arena, made for the one keeper of this process; pairs of numbers may be zero.
     let candidates = unsafe { core::slice::from_raw_parts_mut(place, CANDIDATES) };
@@ -190,8 +180,6 @@ impl Keeper {
             at: (0, 0),
             ahead: Ahead::new(),
             proactive: Proactive::new(),
-            samples: Samples::new(),
-            spare: Spare::default(),
             listed_ns: 0,
             published_ns: 0,
             server_seen_ns: 0,
@@ -215,9 +203,6 @@ impl Keeper {
             full: None,
             tree_before: 0,
             quiet_ticks: 0,
-            helper: 0,
-            no_helper_ns: 0,
-            far_ns: sys::now_ns(),
         })
     }
 
@@ -241,7 +226,6 @@ impl Keeper {
             credentials::adopt();
             desk::serve(self.maps, || self.watch_growth());
             let wait = self.tick();
-            self.retire_if_far();
             let paging = runtime.is_paging();
             if runtime.call_wanted.swap(false, AcqRel) {
                 runtime.follow.call_all();
@@ -260,7 +244,7 @@ impl Keeper {
     fn tick(&mut self) -> u64 {
         let runtime = self.runtime;
         let (shared, slot) = (runtime.shared(), runtime.slot());
-        let Ok(pages) = maps::anonymous_pages(self.statm) else { return SLOWEST_LOOK };
+        let Ok(pages) = maps::anonymous_pages(self.statm) else { return SLOWEST_TICK };
         let own = pages * PAGE as u64;
         slot.resident.store(own, Relaxed);
         runtime.much.store(0, Relaxed);
@@ -286,16 +270,17 @@ impl Keeper {
         let headroom = margin * sharers.min(GROWING) as u64;
         let over = if paranoid { own as i64 / 2 } else { tree as i64 - (limit - headroom.min(limit)) as i64 };
         let paging = runtime.is_paging();
-        let early = near::start_room(self.cpus) as i64;
-        let proactive = proactive::is_wanted(shared) && own > near::SMALLEST_PROACTIVE;
-        let wanted = proactive || runtime.paging_wanted.load(Relaxed);
-        if (over > -early || wanted) && !paging {
+        let early = START_ROOM * self.cpus.min(4) as i64;
+        let proactive = proactive::is_wanted(shared) && own > proactive::SMALLEST;
+        if (over > -early || proactive) && !paging {
             self.start_paging();
         }
         if paging {
             self.look_ahead_of_need(now, own, tree);
-            self.look_at_spare(own, limit);
-            let spare = self.spare.at_most();
+            // What the program has resident besides what the runtime uses.
+            let overhead = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
+            let floor = (limit / FLOOR).clamp(2 << 20, 64 << 20);
+            let spare = own.saturating_sub(overhead) as i64 - floor as i64;
             let share = if over > 0 && tree > 0 && !paranoid {
                 (over as i128 * i128::from(own) / i128::from(tree)) as i64
             } else if paranoid {
@@ -305,23 +290,19 @@ impl Keeper {
                 over / sharers as i64
             };
             // There is something new to be taken away.
-            let more = (margin / 4).max(self.spare.kept() / SEARCHED);
-            if self.fruitless && self.takable() > self.fruitless_takable + more {
+            if self.fruitless && self.takable() > self.fruitless_takable + margin / 4 {
                 self.fruitless = false;
                 self.next_round_ns = 0;
             }
             let full = share > spare || self.fruitless && runtime.standby.queued() == 0;
-            // A few pages of the fast tier are not worth waiting for: where little compresses there are always some.
-            let is_worth = slot.payload.load(Relaxed) > margin;
-            let can_shrink = runtime.can_densify() && is_worth || runtime.can_spill();
+            let can_shrink = runtime.can_densify() || runtime.can_spill();
             let squeeze = full && !paranoid && share > margin as i64 && can_shrink;
             if squeeze && !runtime.squeeze.load(Relaxed) {
                 runtime.work.ring();
             }
             runtime.squeeze.store(squeeze, Relaxed);
             // While there is something to spill or to densify, waiting for room is not in vain: between two looks too, or a millisecond's growth passes by.
-            let nothing_left = self.fruitless && runtime.standby.queued() == 0;
-            let exhausted = paranoid || runtime.store_full.load(Relaxed) || nothing_left && !can_shrink;
+            let exhausted = paranoid || runtime.store_full.load(Relaxed) || full && !can_shrink;
             let passed = tree > limit + limit / 20 + TOLERANCE;
             if full && passed && !paranoid {
                 slot.counters.full_looks.fetch_add(1, Relaxed);
@@ -330,7 +311,7 @@ impl Keeper {
             if runtime.exhausted.swap(exhausted, Relaxed) != exhausted {
                 runtime.room.ring();
             }
-            let share = self.spare.owed(share, can_shrink);
+            let share = share.min(spare.max(0));
             runtime.margin.store(margin as i64, Relaxed);
             let before = runtime.debt.load(Acquire);
             runtime.change_debt(share - before);
@@ -338,12 +319,11 @@ impl Keeper {
                 self.hopeless_rounds = 0;
                 runtime.hopeless.store(false, Relaxed);
             }
-            self.call_helper(now);
             // Faults on what is registered are slower than those on fresh memory: not before it is needed.
             let near = over > -(room(limit) as i64);
             runtime.watches_growth.store(near, Relaxed);
             let grown = own > self.watched_resident + margin / 2;
-            if near && grown && now - self.listed_ns > FASTEST_LOOK {
+            if near && grown && now - self.listed_ns > FASTEST_TICK {
                 self.watch_growth();
             }
             // Writes to all that is shared, which nobody would tell of, could pass the limit.
@@ -355,8 +335,9 @@ impl Keeper {
         let quiet = over <= 0 && tree.abs_diff(self.tree_before) < QUIET;
         self.tree_before = tree;
         self.quiet_ticks = if quiet { self.quiet_ticks.saturating_add(1) } else { 0 };
-        let fastest = if self.quiet_ticks > QUIET_LOOKS { QUIET_LOOK } else { FASTEST_LOOK };
-        near::next_look((-over).max(0) as u64, self.cpus, fastest)
+        let fastest = if self.quiet_ticks > QUIET_TICKS { QUIET_TICK } else { FASTEST_TICK };
+        let room = (-over).max(0) as u64;
+        (room / (GROWTH_PER_MS * self.cpus) * 1_000_000).clamp(fastest, SLOWEST_TICK)
     }
 
     /// Grows with what there is to be taken away: pages of its own that the process has got, by whatever way, bytes.
@@ -413,7 +394,6 @@ impl Keeper {
             // Here, and not in the forking thread: this one's descriptor table has room.
             runtime.restore_in_place(limits::why_restored(error));
         } else {
-            runtime.mark_registered(self.maps);
             runtime.set_state(state::PAGING);
             // The first look protects what is shared, before the child goes on.
             self.tick();
@@ -467,16 +447,16 @@ impl Keeper {
                 runtime.handlers.fetch_add(1, AcqRel);
                 count += 1;
             }
-            // The second is started when it is needed: see `retire.rs`.
-            spawn(count, compressor, 0)?;
-            runtime.compressors.fetch_add(1, AcqRel);
+            for number in 0..compressors {
+                spawn(count + number, compressor, number)?;
+                runtime.compressors.fetch_add(1, AcqRel);
+            }
             for (number, cpu) in numbers.clone().cycle().take(fetchers).enumerate() {
                 spawn(count + compressors + number, fetcher, cpu)?;
                 runtime.handlers.fetch_add(1, AcqRel);
             }
-            runtime.gate.begin()
+            Ok(())
         };
-        self.helper = if compressors > 1 { handlers + 1 } else { 0 };
         // All of them or none.
         start().inspect_err(|_| runtime.end_threads())
     }

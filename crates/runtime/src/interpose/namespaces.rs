@@ -7,7 +7,6 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
 
 use super::next::{Next, errno, is_managed_here, set_errno};
-use crate::door;
 use crate::runtime::RUNTIME;
 use crate::sched;
 use crate::sys::{self, Errno};
@@ -45,8 +44,7 @@ fn try_alone(change: impl Fn() -> isize, minds_threads: impl FnOnce() -> bool) -
     if first == 0 || !matches!(errno(), Errno::INVAL | USERS) || !is_managed_here() {
         return first;
     }
-    // Without a keeper the kernel counts threads of the program only.
-    if RUNTIME.stopped.load(Acquire) || !door::has_keeper() {
+    if RUNTIME.stopped.load(Acquire) {
         return first;
     }
     let refusal = errno();
