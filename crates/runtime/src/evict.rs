@@ -71,6 +71,12 @@ struct Choice {
     shared: bool,
 }
 
+/// The probe, which has one place.
+#[inline(never)]
+fn tell_evicted(start: usize, bytes: usize, pages: u32, slot: u32) {
+    probe!(runtime_evict, start, bytes, pages, slot);
+}
+
 impl Runtime {
     /// Takes away a range, which lies in one block and in one mapping, if so many
     /// of its pages are there; what other processes have too, only if `shared_too`.
@@ -100,7 +106,7 @@ impl Runtime {
         probe!(runtime_evict_begin, start, end - start);
         let taken = self.evict_now(maps, pagemap, (start, end), choice);
         if !matches!(taken, Taken::Pages(pages) if pages > 0) {
-            probe!(runtime_evict, start, end - start, 0, 0);
+            tell_evicted(start, end - start, 0, 0);
         }
         taken
     }
@@ -182,7 +188,7 @@ impl Runtime {
         let taken = fill(Range { start, bytes: end - start, to, slot });
         let pages = held.taken.load(Relaxed);
         if pages > 0 {
-            probe!(runtime_evict, start, end - start, pages, slot);
+            tell_evicted(start, end - start, pages, slot);
             self.standby.enqueue(slot);
         } else {
             self.standby.give_back(slot);
