@@ -156,7 +156,8 @@ impl Runtime {
                     Taken::Nothing
                 }
             });
-            if unmovable && !self.may_lose_addresses() {
+            // What is pinned for long would be waited for in vain: see `take_unmovable`.
+            if unmovable && !self.may_lose_addresses() && !self.pins_seen.load(Acquire) {
                 return self.with_slot(at, false, |range| {
                     self.with_slot(at, false, |check| self.take_unmovable(order, pagemap, range, check))
                 });

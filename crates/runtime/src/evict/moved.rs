@@ -23,6 +23,7 @@ use super::{Range, Taken};
 use crate::lock::Guard;
 use crate::order::Order;
 use crate::pagemap::{Pagemap, Present};
+use crate::patience::Patience;
 use crate::runtime::Runtime;
 use crate::sched;
 use crate::sys::{self, Errno, PAGE, prot};
@@ -31,8 +32,8 @@ use crate::uffd::Uffd;
 
 /// After refused pages in a row, so many bytes at most are passed over before the next try.
 const LONGEST_STEP: usize = 32 * PAGE;
-/// A page in a mapping that can't be moved was pinned when it was taken: for so long its writer may go on, ns.
-const UNPIN_NS: u64 = 1_000_000_000;
+/// How long a page may stay pinned that was pinned while `mremap` took it, ns. Copying takes microseconds, but on a busy machine whoever copies may wait long for a CPU.
+const UNPIN_NS: u64 = 30_000_000_000;
 
 /// What came of moving.
 pub(super) enum Moved {
@@ -141,9 +142,9 @@ impl Runtime {
         }
     }
 
-    /// Takes away pages of a mapping that the kernel does not move, because it is not writable, say: by `mremap` to `range.to`, and from there,
-    /// where the rights are those of standby, by a move to `check.to`, another slot. If that is refused somebody still writes to the
-    /// page, who is waited for: nobody may copy the page before.
+    /// Takes away pages of a mapping that the kernel does not move, for example because it is not writable: by `mremap` to `range.to`, and from there,
+    /// where the rights are those of standby, by a move to `check.to`, another slot. If the move is refused, another process pinned the page while it was
+    /// writable. The page may not be copied before the pin is gone, so this waits for it. Not for processes that pin pages for long.
     pub(super) fn take_unmovable(
         &self,
         order: &mut Guard<'_, Order>,
@@ -158,7 +159,7 @@ impl Runtime {
         }
         self.take(order, pagemap, range, |order, bits| {
             let from = Range { start: range.to, to: check.to, ..check };
-            // What another process has too nobody holds to write to it (`take_shared`), nor what is swapped.
+            // A page that another process shares cannot be pinned for writing (`take_shared`), nor can a swapped one.
             let own = pagemap.exclusive(range.to, range.pages(), range.first());
             let checked = self.move_all(from, core::array::from_fn(|word| bits[word] & own.bits[word]));
             let _ = self.witness().unregister(check.to, check.bytes);
@@ -171,7 +172,8 @@ impl Runtime {
     /// Moves pages from one slot to another, where both have the same rights. Returns which have moved: all, if the kernel can move them at all.
     fn move_all(&self, range: Range, bits: [u64; PAGES / 64]) -> [u64; PAGES / 64] {
         let wanted = Present { bits, ..Present::default() };
-        let (mut moved, mut offset, mut written, begin) = ([0; PAGES / 64], 0, 0, sys::now_ns());
+        let (mut moved, mut offset, mut written) = ([0; PAGES / 64], 0, 0);
+        let mut patience = Patience::new(UNPIN_NS);
         while offset < range.bytes {
             let run = run_at(&wanted, range, offset);
             if run == 0 {
@@ -194,8 +196,9 @@ impl Runtime {
                     let _ = sys::write_back_in_place(range.start + offset);
                     written = offset + PAGE;
                 }
-                Err(_) if sys::now_ns() - begin > UNPIN_NS => self.fail(
-                    "somebody outside of this process writes to memory of it that is not writable, and does not come to an end",
+                Err(_) if patience.is_over() => self.fail(
+                    "another process or a device has held a page of memory that is not writable for 30 seconds: \
+                     the process is terminated, because going on could lose what is written to that page",
                 ),
                 Err(_) => sched::yield_now(),
             }

@@ -25,6 +25,8 @@ use crate::sched;
 use crate::sys::{self, PAGE, o};
 use crate::table::{BLOCK, Block};
 
+/// How the names of mappings begin that only processes have which may pin pages for long.
+const PINS: [&[u8]; 4] = [b"anon_inode:[io_uring]", b"/[aio]", b"/dev/infiniband/", b"/dev/vfio/"];
 /// Mappings smaller than this are left alone.
 const SMALLEST: usize = 16 * PAGE;
 /// Zero-initialised data of a program or library is left alone below this size.
@@ -59,8 +61,7 @@ impl Keeper {
             if mapping.inode != 0 {
                 file_end = end;
             }
-            let pins = mapping.name.starts_with(b"anon_inode:[io_uring]") || mapping.name == b"/[aio]";
-            if pins && !runtime.can_move.load(Relaxed) {
+            if PINS.iter().any(|start| mapping.name.starts_with(start)) {
                 runtime.pins_seen.store(true, Release);
             }
             if follows_file || end - start < SMALLEST {
