@@ -50,6 +50,8 @@ test: build test-unit test-capi test-torture test-checks test-probes test-disk t
 
 # With the preload library that `build` has made already.
 test-unit: build ## the tests of the crates
+	@command -v bwrap >/dev/null 2>&1 && command -v valgrind >/dev/null 2>&1 && command -v qemu-x86_64 >/dev/null 2>&1 || \
+	    scripts/setup.sh packages bubblewrap valgrind qemu-user
 	@scripts/setup.sh ncdu
 	MEMFOLD_PRELOAD_LIB=$(abspath $(PRELOAD)) cargo test --profile tests --quiet --workspace --exclude memfold-bench --features memfold/rayon,memfold/serde,memfold/spill
 

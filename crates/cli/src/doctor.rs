@@ -13,7 +13,7 @@ use crate::failure::{FAILED, Failure};
 use crate::machine::{Machine, setting, status_field};
 use crate::size::Human;
 use crate::uffd::{self, Kind, Verdict, Way};
-use crate::{preload, trials, userfault};
+use crate::{filters, preload, procfs, trials, userfault};
 
 /// All findings. Names are a contract: they are added to, never changed.
 #[derive(Debug, Serialize)]
@@ -81,6 +81,10 @@ struct RemedyFinding {
 
 /// Says whether `run` would work here. The result is the exit status.
 pub fn doctor(args: &DoctorArgs) -> Result<i32, Failure> {
+    // Without these nothing else can be tried.
+    if let Err(failure) = procfs::must_be_mounted().and_then(|()| filters::prove()) {
+        return Err(Failure::with(1, format!("memfold run does not work here: {}", failure.text)));
+    }
     let findings = Findings::new();
     let text = if args.json {
         let mut text = serde_json::to_string_pretty(&findings)
@@ -142,7 +146,7 @@ impl Findings {
             },
             no_new_privs: status_field(&status, "NoNewPrivs:") == Some("1"),
             container: machine.container.is_some(),
-            preload_library: library.ok().map(|path| path.display().to_string()),
+            preload_library: library.ok().map(|library| library.file.display().to_string()),
             problems,
             notes: notes(max_map_count),
             kernel: machine.kernel,

@@ -7,16 +7,25 @@
 //! 3. the copy inside the executable, written to a file once and used again
 //!    by every later run (`cargo install`).
 //!
+//! What programs are told is a path through a directory of links (see
+//! [`layout`]): `LD_PRELOAD=.../$PLATFORM/libmemfold_preload.so`. The loader puts
+//! the processor's name there, so 32-bit programs find a library that is empty
+//! instead of one of which they would complain on standard error. musl's loader
+//! knows no such words: it finds nothing, and says nothing.
+//!
 //! The loader of every program of the tree opens the path anew, long after
 //! this: as another user after `setuid`, or in a daemon that outlives the
 //! supervisor. So the file stays (a path like `/proc/PID/fd/N` would end with
 //! the supervisor, and another user may not look into it; a file removed at
 //! the end would make each later exec of a daemon complain), is readable by
-//! all, and lies, for root, where every user can get at it. Its name carries
+//! all, and lies, for root, where every user can get at it. The name of its directory carries
 //! a hash of its contents, it is replaced by rename only, and one that is
 //! there already is used only if it belongs to this user or root, nobody
 //! else may write it, and it is the same byte for byte.
 
+mod layout;
+
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -24,36 +33,61 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
-use crate::sys;
+use crate::{rlimits, sys};
 
 /// File name of the library.
 pub const NAME: &str = "libmemfold_preload.so";
 
 /// The library that was built with this executable.
 static EMBEDDED: &[u8] = include_bytes!(env!("MEMFOLD_PRELOAD"));
-/// File name of the written copy; holds a hash of its contents.
-const WRITTEN_NAME: &str = concat!("libmemfold_preload-", env!("MEMFOLD_PRELOAD_HASH"), ".so");
+/// Directory of the written copy; a hash of its contents.
+const WRITTEN: &str = env!("MEMFOLD_PRELOAD_HASH");
+
+/// The library, where programs can load it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Library {
+    /// The file.
+    pub file: PathBuf,
+    /// What the loader is told.
+    pub entry: OsString,
+}
 
 /// Finds the library, or writes it.
-pub fn find() -> Result<PathBuf, Failure> {
+pub fn find() -> Result<Library, Failure> {
     let is_root = nix::unistd::geteuid().is_root();
     let found = std::env::current_exe().ok().and_then(|executable| installed(&executable));
     // Root's programs become other users, and those must be able to load it too.
-    if let Some(found) = found.filter(|path| !is_root || is_open_to_all(path)) {
-        return Ok(found);
+    if let Some(file) = found.filter(|path| !is_root || is_open_to_all(path)) {
+        let through = places()
+            .iter()
+            .filter(|place| is_possible(place))
+            .find_map(|place| layout::of_file(place, &file).ok());
+        // Without the links 32-bit programs complain, and run.
+        let entry = through.unwrap_or_else(|| file.clone().into());
+        return Ok(Library { file, entry });
     }
     let mut refused = String::new();
     for directory in places() {
         if !is_possible(&directory) {
             continue;
         }
-        match extract(&directory, WRITTEN_NAME, EMBEDDED) {
-            Ok(path) => return Ok(path),
+        match layout::of_copy(&directory, WRITTEN, EMBEDDED) {
+            Ok(library) => return Ok(library),
             Err(e) => refused += &format!("; {}: {e}", directory.display()),
         }
     }
+    if let Some(hint) = rlimits::hint(EMBEDDED.len() as u64) {
+        return Err(Failure::new(format!(
+            "cannot write memfold's library to a file where programs can load it: {hint}; or install memfold with 'make install'"
+        )));
+    }
+    let other = if is_root {
+        "or mount one of these directories without noexec"
+    } else {
+        "or set XDG_CACHE_HOME to a directory that is not mounted noexec"
+    };
     Err(Failure::new(format!(
-        "cannot put memfold's library where programs can load it{refused}; install memfold with 'make install', or set XDG_CACHE_HOME to a directory that is not mounted noexec"
+        "cannot put memfold's library where programs can load it{refused}; install memfold with 'make install' on a file system that is not mounted noexec, {other}"
     )))
 }
 
@@ -96,11 +130,29 @@ fn places() -> Vec<PathBuf> {
     places
 }
 
+/// Makes a directory, and those on the way to it, whatever the umask is.
+fn make_directory(directory: &Path) -> std::io::Result<()> {
+    if std::fs::symlink_metadata(directory).is_err() {
+        directory.parent().map_or(Ok(()), make_directory)?;
+        match std::fs::DirBuilder::new().mode(0o755).create(directory) {
+            Ok(()) => std::fs::set_permissions(directory, Permissions::from_mode(0o755))?,
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// A directory that nobody else can have made, or can change.
+fn own_directory(directory: &Path) -> std::io::Result<()> {
+    make_directory(directory)?;
+    // Checked as it is, not where a link leads: in a directory for everybody, anybody could have put one.
+    trusted(&std::fs::symlink_metadata(directory)?)
+}
+
 /// Puts `bytes` into a file of `directory`, if it is not there yet.
 fn extract(directory: &Path, name: &str, bytes: &[u8]) -> std::io::Result<PathBuf> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
-    // Checked as it is, not where a link leads: in a directory for everybody, anybody could have put one.
-    trusted(&std::fs::symlink_metadata(directory)?)?;
+    own_directory(directory)?;
     let path = directory.join(name);
     if is_whole(&path, bytes) {
         return usable(path);
@@ -143,8 +195,8 @@ fn usable(path: PathBuf) -> std::io::Result<PathBuf> {
 }
 
 /// The value of LD_PRELOAD: ours before what the user has there.
-pub fn with_users_own(library: &Path, users: Option<&std::ffi::OsStr>) -> std::ffi::OsString {
-    let mut value = library.as_os_str().to_owned();
+pub fn with_users_own(library: &std::ffi::OsStr, users: Option<&std::ffi::OsStr>) -> OsString {
+    let mut value = library.to_owned();
     let entries = users.map(OsStrExt::as_bytes).unwrap_or_default();
     for entry in entries.split(|b| matches!(b, b':' | b' ')).filter(|entry| !entry.is_empty()) {
         // A memfold inside of a memfold: the inner one manages its program alone.
@@ -226,8 +278,8 @@ mod tests {
 
     #[test]
     fn the_users_own_libraries_stay() {
-        let value = |users: &str| with_users_own(Path::new("/x/m.so"), Some(OsStr::new(users)));
-        assert_eq!(with_users_own(Path::new("/x/m.so"), None), "/x/m.so");
+        let value = |users: &str| with_users_own(OsStr::new("/x/m.so"), Some(OsStr::new(users)));
+        assert_eq!(with_users_own(OsStr::new("/x/m.so"), None), "/x/m.so");
         assert_eq!(value(""), "/x/m.so");
         assert_eq!(value("/a.so b.so:/c.so"), "/x/m.so:/a.so:b.so:/c.so");
         assert_eq!(value("/old/libmemfold_preload-12.so:/a.so"), "/x/m.so:/a.so");

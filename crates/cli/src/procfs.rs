@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
+use crate::failure::Failure;
 use crate::sys::{Ending, PAGE};
 
 /// The fields of `/proc/PID/stat` that matter here.
@@ -57,6 +58,16 @@ fn read<const N: usize>(path: &str) -> Option<([u8; N], usize)> {
         }
     }
     Some((buffer, length))
+}
+
+/// Refuses to go on without `/proc`.
+pub fn must_be_mounted() -> Result<(), Failure> {
+    if std::path::Path::new("/proc/self/status").exists() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        "there is no /proc here, and memfold reads in it what processes use; mount it first (mount -t proc proc /proc)",
+    ))
 }
 
 /// Reads `/proc/PID/stat`.

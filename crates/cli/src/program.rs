@@ -95,9 +95,14 @@ pub fn cannot_execute(name: &str, errno: Errno) -> Failure {
     }
 }
 
-/// Refuses what cannot be managed.
-pub fn check(path: &Path) -> Result<(), Failure> {
-    check_to(path, path, DEEPEST)
+/// Refuses what cannot be managed. A static program may be there only to execute another one, which stands among its
+/// arguments (`gosu USER PROGRAM`): that can be managed, from there on.
+pub fn check(path: &Path, arguments: &[OsString]) -> Result<(), Failure> {
+    let Err(failure) = check_to(path, path, DEEPEST) else { return Ok(()) };
+    let is_static =
+        File::open(path).and_then(|file| elf::examine(&file)).is_ok_and(|what| what == Elf::Static);
+    let can_be = |word: &OsString| find(word).is_ok_and(|path| check_to(&path, &path, DEEPEST).is_ok());
+    if is_static && arguments.iter().any(can_be) { Ok(()) } else { Err(failure) }
 }
 
 fn check_to(asked: &Path, path: &Path, depth: u32) -> Result<(), Failure> {
@@ -118,7 +123,8 @@ fn check_to(asked: &Path, path: &Path, depth: u32) -> Result<(), Failure> {
         Elf::No | Elf::Broken => Ok(()),
         Elf::Static if is_loader(path) => Ok(()),
         Elf::Static => Err(Failure::new(format!(
-            "{about} is statically linked: the loader that would bring memfold into it never runs, so it cannot be managed; link it dynamically (without -static), or use the dynamically linked build of it"
+            "{about} is statically linked: the loader that would bring memfold into it never runs, so it cannot be managed; link it dynamically (without -static), or use the dynamically linked build of it; if it only starts another program, put memfold behind it ({name} ... memfold run -- PROGRAM)",
+            name = path.file_name().unwrap_or_default().to_string_lossy(),
         ))),
         Elf::Foreign(kind) => Err(Failure::new(format!(
             "{about} is a program for {kind}, and memfold here is for 64-bit {}: it cannot be managed; use a build of it for this machine",
@@ -179,6 +185,9 @@ fn interpreters(file: &mut File) -> Option<Vec<PathBuf>> {
     Some(found)
 }
 
+/// Nothing in its file stands in the way.
+pub const WITHOUT_ENVIRONMENT: &str = "started without memfold's environment";
+
 /// Why a running member cannot be managed, as far as its file tells.
 pub fn why_not_managed(executable: &Path) -> &'static str {
     let Ok(file) = File::open(executable) else { return "its file cannot be read" };
@@ -187,7 +196,7 @@ pub fn why_not_managed(executable: &Path) -> &'static str {
         Ok(Elf::Foreign(_)) => "made for another kind of machine",
         Ok(Elf::Dynamic(loader)) if loader.contains("ld-musl") => "linked with musl",
         Ok(Elf::Dynamic(_)) if check_privileges("", &file, executable).is_err() => "set-user-id or the like",
-        _ => "started without memfold's environment",
+        _ => WITHOUT_ENVIRONMENT,
     }
 }
 
@@ -236,15 +245,15 @@ mod tests {
         assert_eq!(ways("#!\n"), None);
         let own = script(here.path(), "loop", "", 0o755);
         fs::write(&own, format!("#!{}\n", own.display())).unwrap();
-        assert_eq!(check(&own), Ok(()));
+        assert_eq!(check(&own, &[]), Ok(()));
     }
 
     #[test]
     fn ordinary_programs_pass() {
-        check(Path::new("/bin/sh")).unwrap();
-        check(Path::new("/proc/self/exe")).unwrap();
+        check(Path::new("/bin/sh"), &[]).unwrap();
+        check(Path::new("/proc/self/exe"), &[]).unwrap();
         let file = File::open("/proc/self/exe").unwrap();
         let Elf::Dynamic(loader) = elf::examine(&file).unwrap() else { panic!() };
-        check(Path::new(&loader)).unwrap();
+        check(Path::new(&loader), &[]).unwrap();
     }
 }

@@ -2,11 +2,13 @@
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use memfold_runtime::shared;
 
 use crate::args::RunArgs;
+use crate::door::Door;
 use crate::failure::{Failure, say};
 use crate::group::Group;
 use crate::output::Output;
@@ -16,15 +18,20 @@ use crate::spawn::{self, Start};
 use crate::spill::{Service, Spill};
 use crate::stats::Stats;
 use crate::supervisor::Supervisor;
-use crate::{cgroup, preload, program, report, sys, userfault};
+use crate::witness::Witness;
+use crate::{cgroup, filters, preload, procfs, program, report, rlimits, sys, userfault};
 
 /// Runs the program. The result is the exit status.
 pub fn run(args: RunArgs) -> Result<i32, Failure> {
+    procfs::must_be_mounted()?;
+    let proven = filters::prove()?;
+    let limits = rlimits::Inherited::raise()
+        .map_err(|e| Failure::new(format!("cannot block a signal: {}", e.desc())))?;
     // Everything that can be refused is refused before anything is started.
     let settings = Settings::new(&args)?;
     let name = args.command.first().cloned().unwrap_or_default();
     let path = program::find(&name)?;
-    program::check(&path)?;
+    program::check(&path, args.command.get(1..).unwrap_or_default())?;
     userfault::must_work()?;
     let library = preload::find()?;
     if args.stats.is_some() && args.stats == args.report {
@@ -37,6 +44,7 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     // What is opened from here on must not become standard error, where words go. (The outputs are none of these three.)
     sys::provide_standard_descriptors().map_err(|e| Failure::new(format!("/dev/null: {e}")))?;
     let page = SharedPage::new(&settings)?;
+    page.page.proven_filters.store(proven.filters, Relaxed);
     // That may wait for long. Who ends memfold meanwhile ends it at once: there is nothing yet that would have to be ended with it.
     let before = sys::descriptors();
     let tier = settings.spill.as_ref().map(Spill::open).transpose()?;
@@ -45,17 +53,23 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     // Orphans of the tree become children of the supervisor, so that they stay known.
     nix::sys::prctl::set_child_subreaper(true).map_err(|e| failed("adopt orphans", e))?;
     let group = if args.cgroup { make_group() } else { None };
+    // Where there can be none, some programs are not managed, and are named.
+    let door = page.file().filter(|_| proven.may_listen).and_then(|file| Door::open(file).ok());
 
     let waiting = spawn::prepare(&Start {
         path: &path,
         words: &args.command,
-        environment: environment(&library, &page),
+        environment: environment(&library.entry, &page, door.as_ref()),
         signals: signals.inherited(),
+        limits,
         cgroup: group.as_ref().and_then(|group| group.entrance().ok()),
     })?;
+    // After the program's process, which is the first child.
+    let witness = Witness::start();
     let outputs = stats_file.iter().chain(&report_file).map(Output::descriptor);
-    let own = [2, page.file.as_raw_fd(), signals.as_fd().as_raw_fd()];
-    let own = own.into_iter().chain(waiting.descriptors());
+    let own = [2, signals.as_fd().as_raw_fd()];
+    let own = own.into_iter().chain(page.descriptor()).chain(waiting.descriptors());
+    let own = own.chain(door.iter().flat_map(Door::descriptors));
     let_go_of_inherited(&own.chain(outputs).chain(connections).collect::<Vec<_>>());
 
     let service = match (page.area, tier, &settings.spill) {
@@ -67,6 +81,9 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
         }
         _ => None,
     };
+    if let Some(Err(e)) = door.as_ref().map(Door::serve) {
+        say(&format!("programs that become another user are not managed: no thread can be started: {e}"));
+    }
     let begin = Instant::now();
     let program = match waiting.go() {
         Ok(program) => program,
@@ -80,7 +97,7 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     let wants_report = report_file.is_some();
     let supervisor =
         Supervisor::new(&page, program, begin, &signals, group.as_ref(), wants_report, service.as_ref());
-    let (ending, seen, records) = supervisor.watch();
+    let (ending, seen, records) = supervisor.watch(witness);
     drop(group);
 
     let words: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -92,6 +109,9 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     close(&stats, args.quiet);
     if let Some(service) = service {
         service.end();
+    }
+    if let Some(door) = door {
+        door.leave(page.page);
     }
     Ok(ending.status())
 }
@@ -109,7 +129,11 @@ fn make_group() -> Option<Group> {
 
 /// The program's environment: what memfold found, with the library and the
 /// shared page added.
-fn environment(library: &std::path::Path, page: &SharedPage) -> Vec<(OsString, OsString)> {
+fn environment(
+    library: &std::ffi::OsStr,
+    page: &SharedPage,
+    door: Option<&Door>,
+) -> Vec<(OsString, OsString)> {
     const PRELOAD: &str = "LD_PRELOAD";
     // A program with AddressSanitizer refuses to start after a library that was preloaded, unless told not to look.
     const ASAN: &str = "ASAN_OPTIONS";
@@ -117,13 +141,10 @@ fn environment(library: &std::path::Path, page: &SharedPage) -> Vec<(OsString, O
     asan.push(if asan.is_empty() { "" } else { ":" });
     asan.push("verify_asan_link_order=0");
     let preload = preload::with_users_own(library, std::env::var_os(PRELOAD).as_deref());
+    let place = door.map_or_else(|| page.path(), |door| format!("{};{}", page.path(), door.address()));
     std::env::vars_os()
         .filter(|(name, _)| name != PRELOAD && name != shared::ENV_SHARED && name != ASAN)
-        .chain([
-            (PRELOAD.into(), preload),
-            (shared::ENV_SHARED.into(), page.path().into()),
-            (ASAN.into(), asan),
-        ])
+        .chain([(PRELOAD.into(), preload), (shared::ENV_SHARED.into(), place.into()), (ASAN.into(), asan)])
         .collect()
 }
 

@@ -1,13 +1,14 @@
 //! What the user wants, checked, and the shared page that tells it to the
 //! processes of the tree.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use memfold_codec::cpu::Path;
 use memfold_runtime::shared::{self, Shared};
 use memfold_runtime::spill::area::{self, Area};
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
@@ -217,24 +218,54 @@ pub struct SharedPage {
     pub page: &'static Shared,
     /// What follows it if something is to be spilled.
     pub area: Option<&'static Area>,
-    /// Its file; closed at exec.
-    pub file: OwnedFd,
+    /// Where others find it.
+    place: Place,
+}
+
+/// What the page is.
+enum Place {
+    /// A file of memory; closed at exec.
+    File(OwnedFd),
+    /// A segment of System V, by its number, where the limit of file sizes allows no such file. Other users' programs can't open it.
+    Segment(i32),
+}
+
+impl Place {
+    fn make(bytes: usize) -> nix::Result<Self> {
+        let flags = MFdFlags::from_bits_retain(NOEXEC_SEAL) | MFdFlags::MFD_ALLOW_SEALING;
+        let file = memory_file(c"memfold-shared", flags)?;
+        match nix::unistd::ftruncate(&file, bytes as i64) {
+            Err(Errno::EFBIG) => return Ok(Self::Segment(sys::make_segment(bytes)?)),
+            other => other?,
+        }
+        // Whoever looks at it must not be ended because somebody made it shorter.
+        let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
+        fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
+        Ok(Self::File(file))
+    }
+
+    fn map<T: 'static>(&self) -> nix::Result<&'static T> {
+        match self {
+            Self::File(file) => sys::map_shared(file),
+            Self::Segment(number) => sys::attach_segment(*number),
+        }
+    }
 }
 
 impl SharedPage {
     /// Makes the page and writes the settings into it.
     pub fn new(settings: &Settings) -> Result<Self, Failure> {
-        let failed = |e: nix::errno::Errno| {
+        let failed = |e: Errno| {
             Failure::new(format!("cannot make the page that is shared with the program: {}", e.desc()))
         };
-        let flags = MFdFlags::from_bits_retain(NOEXEC_SEAL) | MFdFlags::MFD_ALLOW_SEALING;
-        let file = memory_file(c"memfold-shared", flags).map_err(failed)?;
         let bytes = if settings.spill.is_some() { size_of::<area::File>() } else { Shared::BYTES };
-        nix::unistd::ftruncate(&file, bytes as i64).map_err(failed)?;
-        // Whoever looks at it must not be ended because somebody made it shorter.
-        let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
-        fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).map_err(failed)?;
-        let page: &Shared = sys::map_shared(&file).map_err(failed)?;
+        let place = Place::make(bytes).map_err(failed)?;
+        let page = place.map();
+        if let Place::Segment(number) = place {
+            // Nothing is left behind, however this process ends. Linux lets others attach it all the same, as long as somebody has it.
+            sys::disown_segment(number);
+        }
+        let page: &Shared = page.map_err(failed)?;
         page.version.store(shared::VERSION, Relaxed);
         page.flags.store(settings.flags, Relaxed);
         page.limit_bytes.store(settings.limit, Relaxed);
@@ -257,19 +288,35 @@ impl SharedPage {
         }
         let area = match &settings.spill {
             Some(spill) => {
-                let whole: &area::File = sys::map_shared(&file).map_err(failed)?;
+                let whole: &area::File = place.map().map_err(failed)?;
                 prepare(&whole.area.0, spill, settings.limit)?;
                 Some(&whole.area.0)
             }
             None => None,
         };
         page.magic.store(shared::MAGIC, Release);
-        Ok(Self { page, area, file })
+        Ok(Self { page, area, place })
+    }
+
+    /// Its descriptor, if it has one.
+    pub fn descriptor(&self) -> Option<RawFd> {
+        match &self.place {
+            Place::File(file) => Some(file.as_raw_fd()),
+            Place::Segment(_) => None,
+        }
+    }
+
+    /// Another descriptor for it, if it has one.
+    pub fn file(&self) -> Option<OwnedFd> {
+        self.descriptor().and_then(|fd| sys::duplicate(fd).ok())
     }
 
     /// What to put into the environment.
     pub fn path(&self) -> String {
-        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+        match &self.place {
+            Place::File(file) => format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()),
+            Place::Segment(number) => format!("{}{number}", shared::SEGMENT),
+        }
     }
 }
 
@@ -301,7 +348,7 @@ pub fn memory_file(name: &std::ffi::CStr, wanted: MFdFlags) -> nix::Result<Owned
     // Kernels that do not know a flag refuse the call.
     let known_long = always | wanted & MFdFlags::MFD_ALLOW_SEALING;
     let file = memfd_create(name, always | wanted).or_else(|_| memfd_create(name, known_long))?;
-    sys::above_standard(file).map_err(|e| nix::errno::Errno::from_raw(e.raw_os_error().unwrap_or(0)))
+    sys::above_standard(file).map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)))
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 //! The program runs in the supervisor's process group. What the terminal
 //! sends (^C, ^\, hang-up) reaches both by itself, and the supervisor only
 //! has to survive it. What a process sends to the supervisor alone is passed
-//! on. The two are told apart by who sent it: the kernel or a process. A
-//! process that signals the whole group by `kill -TERM -GROUP` reaches the
-//! program twice; nobody can tell that apart from outside.
+//! on. The two are told apart by who sent it: the kernel or a process. What a
+//! process sends to the whole group has reached the program as well, and is not
+//! passed on: see `witness.rs`.
 //!
 //! All signals are blocked and read from a descriptor, so there are no
 //! handlers, and no dispositions that the program could inherit. Stop
@@ -60,8 +60,10 @@ pub struct Inherited {
 pub enum Event {
     /// A child has changed its state.
     Child,
-    /// To be passed on: its number.
-    PassOn(i32),
+    /// To be passed on, unless the program has got it too: its number, and who sent it.
+    PassOn(i32, i32),
+    /// From the kernel, which has sent it to the whole group.
+    ForAll(i32),
 }
 
 impl Signals {
@@ -98,16 +100,14 @@ impl Signals {
 
     /// The next signal that has come and matters.
     pub fn next(&self) -> Option<Event> {
-        loop {
-            let info = self.descriptor.read_signal().ok()??;
-            let number = info.ssi_signo as i32;
-            let from_process = info.ssi_code <= 0 && info.ssi_pid != std::process::id();
-            match number {
-                libc::SIGCHLD => return Some(Event::Child),
-                _ if from_process => return Some(Event::PassOn(number)),
-                _ => {}
-            }
-        }
+        let info = self.descriptor.read_signal().ok()??;
+        let number = info.ssi_signo as i32;
+        let from_process = info.ssi_code <= 0 && info.ssi_pid != std::process::id();
+        Some(match number {
+            libc::SIGCHLD => Event::Child,
+            _ if from_process => Event::PassOn(number, info.ssi_pid as i32),
+            _ => Event::ForAll(number),
+        })
     }
 }
 

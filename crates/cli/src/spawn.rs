@@ -18,6 +18,7 @@ use nix::unistd::Pid;
 
 use crate::failure::{FAILED, Failure};
 use crate::program::cannot_execute;
+use crate::rlimits;
 use crate::signals::Inherited;
 use crate::sys::{self, Fork};
 
@@ -31,6 +32,8 @@ pub struct Start<'a> {
     pub environment: Vec<(OsString, OsString)>,
     /// Signals as memfold found them.
     pub signals: Inherited,
+    /// Limits of resources as memfold found them.
+    pub limits: rlimits::Inherited,
     /// A cgroup to enter first: its `cgroup.procs`.
     pub cgroup: Option<File>,
 }
@@ -103,7 +106,7 @@ fn become_program(
         // Only measuring depends on it: a refusal is not the program's problem.
         let _ = group.write_all(b"0");
     }
-    if let Err(errno) = start.signals.restore() {
+    if let Err(errno) = start.signals.restore().and_then(|()| start.limits.restore()) {
         return errno;
     }
     let errno = sys::exec(path, words, environment);

@@ -8,6 +8,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde::Serialize;
 
+use crate::held::Held;
 use crate::settings::Settings;
 use crate::size::Human;
 use crate::spill::Figures;
@@ -104,6 +105,9 @@ pub struct Stats {
     /// Some of the tree was not managed, or not to its end.
     #[serde(skip)]
     pub is_partly_managed: bool,
+    /// Memory that is never managed, and kept the tree over the limit.
+    #[serde(skip)]
+    pub held: Option<Held>,
 }
 
 /// Times of faults in microseconds.
@@ -188,6 +192,7 @@ impl Stats {
             spill: seen.spill.clone(),
             is_full: count("full_looks") > 0,
             is_partly_managed: seen.stopped || seen.unmanaged > 0,
+            held: seen.held,
         }
     }
 
@@ -205,7 +210,12 @@ impl Stats {
 
     /// Whether the limit was passed by more than the contract allows.
     pub fn passed_limit(&self) -> bool {
-        self.over_limit_bytes > self.limit_bytes / 20 + (8 << 20)
+        self.over_limit_bytes > tolerance(self.limit_bytes)
+    }
+
+    /// What is never managed, if the limit would have been held without.
+    fn held(&self) -> Option<Held> {
+        self.held.filter(|held| held.bytes >= self.over_limit_bytes / 2)
     }
 
     /// The closing line.
@@ -217,9 +227,15 @@ impl Stats {
                 false => {
                     format!("nothing had to be compressed: {peak} at most were in use, of {limit} allowed")
                 }
-                true => format!(
-                    "the limit of {limit} was passed: {peak} were in use, and nothing could be compressed"
-                ),
+                true => match self.held() {
+                    Some(Held { bytes, what }) => format!(
+                        "the limit of {limit} was passed: {peak} were in use, of which {} {what}: such memory is never compressed",
+                        Human(bytes)
+                    ),
+                    None => format!(
+                        "the limit of {limit} was passed: {peak} were in use, and nothing could be compressed"
+                    ),
+                },
             };
         }
         let mut line = match self.stall_target {
@@ -233,10 +249,18 @@ impl Stats {
             ),
         };
         if self.passed_limit() {
-            line += match (self.is_full, self.is_partly_managed) {
-                (_, true) => ", which is more than the limit: not every process was managed all the time",
-                (true, _) => ", which is more than the limit: nothing more could be compressed",
-                _ => ", for a moment more than the limit: memory grew faster than it could be compressed",
+            line += &match (self.held(), self.is_full, self.is_partly_managed) {
+                (Some(Held { bytes, what }), _, false) => format!(
+                    ", which is more than the limit: {} {what}, and such memory is never compressed",
+                    Human(bytes)
+                ),
+                (_, _, true) => {
+                    ", which is more than the limit: not every process was managed all the time".into()
+                }
+                (_, true, _) => ", which is more than the limit: nothing more could be compressed".into(),
+                _ => String::from(
+                    ", for a moment more than the limit: memory grew faster than it could be compressed",
+                ),
             };
         }
         line += &format!("; {} pages compressed", grouped(self.pages_compressed));
@@ -261,6 +285,11 @@ impl Stats {
         }
         line + &format!(", {:.1} s in all", self.wall_seconds)
     }
+}
+
+/// By how much a limit may be passed.
+pub fn tolerance(limit: u64) -> u64 {
+    limit / 20 + (8 << 20)
 }
 
 /// Counters of processes that have ended and of those that have not.

@@ -23,12 +23,14 @@ use nix::unistd::Pid;
 use crate::dying::Dying;
 use crate::failure::say;
 use crate::group::Group;
+use crate::held::{self, Held};
 use crate::report::{Gauges, Records};
 use crate::settings::SharedPage;
 use crate::signals::{Event, Signals};
 use crate::spill::{Figures, Service};
 use crate::sys::{self, Ending};
 use crate::tree::Tree;
+use crate::witness::Witness;
 
 const FAR: Duration = Duration::from_millis(100);
 const NEAR: Duration = Duration::from_millis(10);
@@ -41,6 +43,11 @@ const CALLED: Duration = Duration::from_millis(2);
 const PATIENCE: u32 = 50;
 /// So long it may take until a lower limit is held.
 const SHRINKS: Duration = Duration::from_secs(5);
+/// Between two looks for memory that is not managed; and before the first.
+const LOOK: Duration = Duration::from_millis(150);
+/// One part of the time in this many, at most, is spent on them; and on processes of no more than this.
+const LOOK_SHARE: u32 = 50;
+const LOOKED_AT: u64 = 16 << 30;
 /// Between two looks at what ended processes have spilled.
 const SWEEP: Duration = Duration::from_secs(1);
 /// How fast memory is thought to grow, bytes a second.
@@ -76,6 +83,8 @@ pub struct Seen {
     pub wall: Duration,
     /// What the tier did, if there is one.
     pub spill: Option<Figures>,
+    /// While the limit was passed: what of the largest process is not managed.
+    pub held: Option<Held>,
 }
 
 /// Watches one tree.
@@ -101,6 +110,8 @@ pub struct Supervisor<'a> {
     service: Option<&'a Service>,
     swept: Instant,
     dying: Dying,
+    /// When it was last looked for what is not managed.
+    looked: Instant,
 }
 
 impl<'a> Supervisor<'a> {
@@ -134,13 +145,16 @@ impl<'a> Supervisor<'a> {
             service,
             swept: begin,
             dying: Dying::default(),
+            looked: begin,
         }
     }
 
     /// Stays until the program ends.
-    pub fn watch(mut self) -> (Ending, Seen, Option<Box<Records>>) {
+    pub fn watch(mut self, witness: Option<Witness>) -> (Ending, Seen, Option<Box<Records>>) {
         let calls = listen(self.shared);
-        let ending = self.wait_for_end(calls.as_ref());
+        self.tree.not_of_it = witness.as_ref().map(Witness::pid);
+        let ending = self.wait_for_end(calls.as_ref(), witness.as_ref());
+        drop(witness);
         self.seen.wall = self.begin.elapsed();
         self.seen.spill = self.service.map(Service::figures);
         let now = Instant::now();
@@ -159,17 +173,12 @@ impl<'a> Supervisor<'a> {
         (ending, self.seen, self.records)
     }
 
-    fn wait_for_end(&mut self, calls: Option<&EventFd>) -> Ending {
+    fn wait_for_end(&mut self, calls: Option<&EventFd>, witness: Option<&Witness>) -> Ending {
         let mut last = Instant::now();
         let mut interval = CALLED;
         loop {
             let called = self.wait(calls, (last + interval).saturating_duration_since(Instant::now()));
-            while let Some(event) = self.signals.next() {
-                match event {
-                    Event::PassOn(number) => sys::send_signal(self.program, number),
-                    Event::Child => {}
-                }
-            }
+            self.pass_on(witness);
             // Asked every time: one SIGCHLD can stand for several children.
             if let Some(ending) = self.reap() {
                 return ending;
@@ -185,6 +194,40 @@ impl<'a> Supervisor<'a> {
                 last = now;
             }
         }
+    }
+
+    /// Passes on what has come and the program has not got by itself, as a member of the process group.
+    fn pass_on(&self, witness: Option<&Witness>) {
+        let mut for_all = Vec::new();
+        let mut sent = self.read_signals(&mut for_all);
+        while !sent.is_empty() {
+            let numbers: Vec<i32> = sent.iter().map(|(number, _)| *number).collect();
+            let alone =
+                witness.map_or_else(|| numbers.clone(), |witness| witness.not_for_all(self.program, &sent));
+            alone.iter().for_each(|number| sys::send_signal(self.program, *number));
+            // What was for all has come here as well by now: once from who signalled this process before, and once with the others.
+            sent = self.read_signals(&mut for_all);
+            sent.retain(|(number, _)| !numbers.contains(number) || alone.contains(number));
+            if let Some(witness) = witness {
+                witness.forget(&numbers);
+            }
+        }
+        if let Some(witness) = witness.filter(|_| !for_all.is_empty()) {
+            witness.forget(&for_all);
+        }
+    }
+
+    /// Signals that processes have sent, and who did. Others go to `for_all`.
+    fn read_signals(&self, for_all: &mut Vec<i32>) -> Vec<(i32, i32)> {
+        let mut sent = Vec::new();
+        while let Some(event) = self.signals.next() {
+            match event {
+                Event::PassOn(number, sender) => sent.push((number, sender)),
+                Event::ForAll(number) => for_all.push(number),
+                Event::Child => {}
+            }
+        }
+        sent
     }
 
     /// Waits for a signal, a call, or the time. Returns whether there was a call.
@@ -295,6 +338,7 @@ impl<'a> Supervisor<'a> {
         }
         let logical = resident.saturating_sub(payload + overhead) + evicted + spilled;
         self.heed_limit(now, resident);
+        self.look_for_held(now, resident);
         let (at, resident_then, logical_then) = std::mem::replace(&mut self.last, (now, resident, logical));
         let seconds = now.duration_since(at).as_secs_f64();
         self.seen.resident_seconds += (resident_then + resident) as f64 / 2.0 * seconds;
@@ -307,6 +351,23 @@ impl<'a> Supervisor<'a> {
             let others = self.tree.unmanaged - self.tree.own;
             let parts = Gauges::parts(resident, others, overhead + self.tree.own, payload, standby);
             records.note(self.shared, &self.tree, now, Gauges { logical, limit: self.limit, ..parts });
+        }
+    }
+
+    /// The limit is passed: what of the largest process is not managed. The kernel walks its page tables for that, so it is looked for
+    /// seldom, and not at all where that would take seconds.
+    fn look_for_held(&mut self, now: Instant, resident: u64) {
+        let tolerated = self.limit + crate::stats::tolerance(self.limit);
+        if resident <= tolerated || now.duration_since(self.looked) < LOOK {
+            return;
+        }
+        let begin = Instant::now();
+        let largest = self.shared.live_slots().max_by_key(|slot| slot.resident.load(Relaxed));
+        let largest = largest.filter(|slot| slot.resident.load(Relaxed) < LOOKED_AT);
+        let held = largest.and_then(|slot| self.tree.pid_of(slot)).and_then(held::look);
+        self.looked = Instant::now() + begin.elapsed() * LOOK_SHARE;
+        if held.is_some_and(|held| held.bytes >= self.seen.held.map_or(0, |before| before.bytes)) {
+            self.seen.held = held;
         }
     }
 

@@ -103,6 +103,10 @@ pub fn now_ns() -> u64 {
 /// Sees to it that all three standard descriptors are in use, by /dev/null if need be; whether standard output was. The standard library takes what is written to a closed one for written.
 pub fn provide_standard_descriptors() -> io::Result<bool> {
     let mut has_output = true;
+    // SAFETY: the call copes with any number, and changes nothing.
+    if (0..3).all(|fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0) {
+        return Ok(true);
+    }
     loop {
         let file = std::fs::File::options().read(true).write(true).open("/dev/null")?;
         // The lowest one that is free: one of the three, or all of them are in use.
@@ -200,6 +204,184 @@ pub fn exit_now(status: c_int) -> ! {
     unsafe { libc::_exit(status) }
 }
 
+/// Zeroed memory that stays for ever, and that children of this process have as well.
+///
+/// `T` must be made of atomic numbers.
+pub fn shared_zeroes<T: 'static>() -> nix::Result<&'static T> {
+    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    let how = MapFlags::MAP_SHARED | MapFlags::MAP_ANONYMOUS;
+    let Some(bytes) = NonZeroUsize::new(size_of::<T>()) else { return Err(nix::errno::Errno::EINVAL) };
+    // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory that is in use.
+    let start = unsafe { nix::sys::mman::mmap_anonymous(None, bytes, access, how) }?;
+    // SAFETY: the mapping is aligned to a page, has the size of T, is zeroed, and stays for ever.
+    Ok(unsafe { start.cast::<T>().as_ref() })
+}
+
+/// This process is ended when its parent ends, which was this one.
+pub fn end_with_parent(parent: u32) {
+    // SAFETY: takes numbers only.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    if std::os::unix::process::parent_id() != parent {
+        exit_now(0);
+    }
+}
+
+/// Random bytes of the kernel's, at most 256.
+pub fn random(bytes: &mut [u8]) -> io::Result<()> {
+    loop {
+        // SAFETY: writes into the slice.
+        let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        if usize::try_from(got) == Ok(bytes.len()) {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if got >= 0 || error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Who is at the other end of a stream, as a process is known here.
+pub fn peer(stream: &std::os::unix::net::UnixStream) -> io::Result<i32> {
+    let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the structure and its size are live and fit together.
+    let done = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut found).cast(),
+            &raw mut bytes,
+        )
+    };
+    nix::errno::Errno::result(done)?;
+    Ok(found.pid)
+}
+
+/// Sends words and a descriptor.
+pub fn send_descriptor(
+    stream: &std::os::unix::net::UnixStream,
+    words: &[u8],
+    descriptor: &impl AsRawFd,
+) -> io::Result<()> {
+    let part = libc::iovec { iov_base: words.as_ptr().cast_mut().cast(), iov_len: words.len() };
+    // A header of 16 bytes, and the descriptor.
+    let mut control = [0u64; 3];
+    // SAFETY: all-zero bytes are a valid header without anything.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = (&raw const part).cast_mut();
+    message.msg_iovlen = 1;
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control) as _;
+    let fd = descriptor.as_raw_fd();
+    // SAFETY: there is room in `control` for one header and one descriptor, which these write; the kernel only reads what the message names.
+    let sent = unsafe {
+        let head = libc::CMSG_FIRSTHDR(&raw const message);
+        (*head).cmsg_level = libc::SOL_SOCKET;
+        (*head).cmsg_type = libc::SCM_RIGHTS;
+        (*head).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
+        libc::CMSG_DATA(head).cast::<RawFd>().write_unaligned(fd);
+        libc::sendmsg(stream.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
+    };
+    nix::errno::Errno::result(sent)?;
+    Ok(())
+}
+
+/// Takes off these signals, one bit each, which are blocked, as far as they are pending.
+pub fn take_pending_signals(signals: u64) {
+    let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut set = std::mem::MaybeUninit::uninit();
+    // SAFETY: the set is made before it is used; nothing is written but that.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for number in (1..=64).filter(|number| signals >> (number - 1) & 1 != 0) {
+            libc::sigaddset(set.as_mut_ptr(), number);
+        }
+        while libc::sigtimedwait(set.as_ptr(), std::ptr::null_mut(), &no_time) > 0 {}
+    }
+}
+
+/// Whether a child has ended; it stays to be waited for.
+pub fn has_ended_child(child: Pid) -> bool {
+    let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
+    let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: the structure is written, and zeroed before.
+    unsafe {
+        let done = libc::waitid(libc::P_PID, child.as_raw() as libc::id_t, info.as_mut_ptr(), how);
+        done != 0 || info.assume_init().si_pid() != 0
+    }
+}
+
+/// A number that a child writes and its parent reads, in memory that both have.
+pub struct Trial {
+    /// How far the child has come.
+    pub at: &'static AtomicU32,
+}
+
+impl Trial {
+    /// Makes it. It stays for ever: there are few.
+    pub fn new() -> nix::Result<Self> {
+        Ok(Self { at: shared_zeroes()? })
+    }
+
+    /// Runs `work` in a child. Whether that came to its end by itself, rather than by a signal. Only `clone` and `wait4` are called here.
+    pub fn run(&self, work: impl FnOnce(&AtomicU32)) -> nix::Result<bool> {
+        self.at.store(0, Ordering::Relaxed);
+        let child = match fork()? {
+            Fork::Parent(child) => child,
+            Fork::Child => {
+                work(self.at);
+                exit_now(0)
+            }
+        };
+        let mut status = 0;
+        // SAFETY: writes the status into a variable of ours.
+        while unsafe { libc::waitpid(child.as_raw(), &mut status, 0) } < 0 {
+            match nix::errno::Errno::last() {
+                nix::errno::Errno::EINTR => {}
+                errno => return Err(errno),
+            }
+        }
+        Ok(libc::WIFEXITED(status))
+    }
+}
+
+/// Whether `wait4` and `rt_sigaction` can be called: a child tries them, and this process watches without a call.
+pub fn can_wait_for_children() -> nix::Result<bool> {
+    const DONE: u32 = 1;
+    let trial = Trial::new()?;
+    let child = match fork()? {
+        Fork::Parent(child) => child,
+        Fork::Child => {
+            // SAFETY: nothing is written and nothing is changed; there is no child to wait for.
+            unsafe {
+                libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG);
+                libc::sigaction(libc::SIGCHLD, std::ptr::null(), std::ptr::null_mut());
+            }
+            trial.at.store(DONE, Ordering::Release);
+            exit_now(0)
+        }
+    };
+    // The clock is read without a call.
+    let begin = std::time::Instant::now();
+    while trial.at.load(Ordering::Acquire) != DONE {
+        if begin.elapsed() > Duration::from_secs(10) {
+            return Ok(false);
+        }
+        std::hint::spin_loop();
+    }
+    // SAFETY: nothing is written.
+    unsafe { libc::waitpid(child.as_raw(), std::ptr::null_mut(), 0) };
+    Ok(true)
+}
+
+/// Makes a system call for which nobody cares what it answers; with these arguments it changes nothing.
+pub fn try_call(number: usize, a: [usize; 6]) {
+    // SAFETY: the caller answers for the arguments: no call of the lists writes to memory with them.
+    unsafe { libc::syscall(number as libc::c_long, a[0], a[1], a[2], a[3], a[4], a[5]) };
+}
+
 /// Replaces this process by a program. Returns only when that failed.
 pub fn exec(path: &CStr, arguments: &[CString], environment: &[CString]) -> nix::errno::Errno {
     match nix::unistd::execve(path, arguments, environment) {
@@ -251,6 +433,56 @@ impl<T> Drop for Mapped<T> {
 /// The same, for good.
 pub fn map_shared<T: 'static>(file: &OwnedFd) -> nix::Result<&'static T> {
     Ok(Box::leak(Box::new(Mapped::new(file)?)))
+}
+
+/// Memory that other processes attach by its number, in the same namespace of IPC. Unlike a file of memory it is not bound by the limit of file sizes. It is
+/// marked to go with the last process that has it.
+pub fn make_segment(bytes: usize) -> nix::Result<c_int> {
+    // SAFETY: takes numbers only.
+    nix::errno::Errno::result(unsafe { libc::shmget(libc::IPC_PRIVATE, bytes, libc::IPC_CREAT | 0o600) })
+}
+
+/// See [`make_segment`]: from now on it goes with the last process that has it.
+pub fn disown_segment(number: c_int) {
+    // SAFETY: takes numbers, and no structure for this command.
+    unsafe { libc::shmctl(number, libc::IPC_RMID, std::ptr::null_mut()) };
+}
+
+impl<T> Mapped<T> {
+    /// Attaches a segment; for `T` see [`Mapped::new`].
+    pub fn attach(number: c_int) -> nix::Result<Self> {
+        let mut about = std::mem::MaybeUninit::<libc::shmid_ds>::uninit();
+        // SAFETY: the structure is written by the call, and read only if that succeeded.
+        let about = unsafe {
+            nix::errno::Errno::result(libc::shmctl(number, libc::IPC_STAT, about.as_mut_ptr()))?;
+            about.assume_init()
+        };
+        if about.shm_segsz < size_of::<T>() {
+            return Err(nix::errno::Errno::EINVAL);
+        }
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory that is in use. It is at least as large as a T, and
+        // stays so: a segment never changes its size.
+        let start = unsafe { libc::shmat(number, std::ptr::null(), 0) };
+        NonNull::new(start.cast::<T>())
+            .filter(|_| start as isize != -1)
+            .map(Self)
+            .ok_or_else(nix::errno::Errno::last)
+    }
+}
+
+/// The same, for good.
+pub fn attach_segment<T: 'static>(number: c_int) -> nix::Result<&'static T> {
+    Ok(Box::leak(Box::new(Mapped::attach(number)?)))
+}
+
+/// What the kernel calls the processor of this program, as the loader puts it for `$PLATFORM`.
+pub fn platform() -> Option<&'static str> {
+    // SAFETY: takes a number. The kernel has put the string, which ends with zero, on the first stack, where it stays.
+    let text = unsafe {
+        let place = libc::getauxval(libc::AT_PLATFORM) as *const std::ffi::c_char;
+        (!place.is_null()).then(|| CStr::from_ptr(place))
+    };
+    text?.to_str().ok()
 }
 
 /// Whether a file's contents may be mapped for execution: no on a `noexec` mount.

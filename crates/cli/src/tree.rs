@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use memfold_runtime::shared::{Shared, Slot, state};
 
 use crate::forks::Forks;
+use crate::machine::status_field;
 use crate::procfs::{self, Image};
 use crate::program;
 use crate::report::processes::{self, Sums};
@@ -122,6 +123,8 @@ pub struct Tree {
     pub unmanaged_least: u64,
     /// Members without a slot that have been counted.
     pub unmanaged_count: u64,
+    /// A child of the supervisor that is none of the program's.
+    pub not_of_it: Option<i32>,
     /// Processes that have ended, and their counters, if anybody wants to know.
     pub ended: Option<Vec<(u32, Sums)>>,
 }
@@ -144,6 +147,7 @@ impl Tree {
             unmanaged: 0,
             unmanaged_least: 0,
             unmanaged_count: 0,
+            not_of_it: None,
             ended: None,
         }
     }
@@ -240,7 +244,8 @@ impl Tree {
         for member in self.members.values_mut() {
             member.seen = false;
         }
-        for pid in self.descendants() {
+        let other = self.not_of_it;
+        for pid in self.descendants().into_iter().filter(|pid| Some(*pid) != other) {
             self.see(pid, now);
         }
         self.members.retain(|_, member| member.seen);
@@ -338,7 +343,14 @@ impl Tree {
             if !member.managed && !member.borrowed && old && !member.told {
                 member.told = true;
                 self.unmanaged_count += 1;
-                let why = why_not_managed(pid);
+                let is_copy = |parent: &Member| parent.managed && parent.image == member.image;
+                let why = match self.members.get(&member.parent) {
+                    // Made by a bare system call, most likely: it has no environment of its own.
+                    Some(parent) if member.image.is_known() && is_copy(parent) => {
+                        "a copy of its parent that could not be prepared"
+                    }
+                    _ => why_not_managed(pid),
+                };
                 let name = procfs::name(pid).unwrap_or_default();
                 news.push(Unmanaged { pid, name, why });
             }
@@ -411,10 +423,59 @@ fn free(shared: &Shared, slot: &Slot, ended: &mut Option<Vec<(u32, Sums)>>) {
 }
 
 fn why_not_managed(pid: i32) -> &'static str {
-    if procfs::user(pid).is_some_and(|user| user != nix::unistd::geteuid().as_raw()) {
-        return "runs as another user";
+    let by_file =
+        procfs::executable(pid).map_or("its file is not known", |file| program::why_not_managed(&file));
+    if by_file != program::WITHOUT_ENVIRONMENT {
+        return by_file;
     }
-    procfs::executable(pid).map_or("its file is not known", |file| program::why_not_managed(&file))
+    let own = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let filters =
+        |status: &str| status_field(status, "Seccomp_filters:").and_then(|text| text.parse::<u32>().ok());
+    if filters(&status) > filters(&own) {
+        return "started under a seccomp filter";
+    }
+    let root = format!("/proc/{pid}/root/");
+    if std::fs::metadata(&root).is_ok() && std::fs::metadata(format!("{root}proc/self")).is_err() {
+        return "there is no /proc in its root directory; mount one there";
+    }
+    let other_user = procfs::user(pid).is_some_and(|user| user != nix::unistd::geteuid().as_raw());
+    match environment(pid) {
+        None if other_user => "runs as another user; start memfold as that user",
+        None => by_file,
+        Some((false, _)) => by_file,
+        Some((true, None)) => {
+            "LD_PRELOAD was taken out of its environment; leave it there, or put memfold behind who does that"
+        }
+        Some((true, Some(preload))) if !preload.contains("libmemfold_preload") => {
+            "LD_PRELOAD was replaced; where it is set, write LD_PRELOAD=LIBRARY:$LD_PRELOAD"
+        }
+        Some((true, Some(preload))) => {
+            let ours =
+                preload.split([':', ' ']).find(|entry| entry.contains("libmemfold_preload")).unwrap_or("");
+            let path = ours.replace("$PLATFORM/", "");
+            match std::fs::symlink_metadata(format!("{root}{path}")) {
+                Err(_) => {
+                    "memfold's library is not in its root directory; make it visible there (a bind mount)"
+                }
+                Ok(_) if other_user => {
+                    "runs as another user, and memfold cannot be reached from there; start memfold as that user"
+                }
+                Ok(_) => "memfold cannot be reached from its namespaces; start memfold inside of them",
+            }
+        }
+    }
+}
+
+/// Whether a process was told where the shared page is, and what it is to preload.
+fn environment(pid: i32) -> Option<(bool, Option<String>)> {
+    let bytes = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let value = |name: &str| {
+        let mut entries = bytes.split(|byte| *byte == 0);
+        let rest = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+        rest.map(|rest| String::from_utf8_lossy(rest).into_owned())
+    };
+    Some((value(memfold_runtime::shared::ENV_SHARED).is_some(), value("LD_PRELOAD")))
 }
 
 /// Whether the process that took the slot still runs the program with which

@@ -151,3 +151,78 @@ fn stop_and_continue() {
     assert_eq!(line(&mut out), "done\n");
     assert_eq!(child.wait().unwrap().code(), Some(4));
 }
+
+/// Says each signal that it gets, for as long as it is told.
+const COUNTS: &str = "\
+import signal,sys,time
+def got(number,frame): print('got',signal.Signals(number).name,flush=True)
+for number in (signal.SIGTERM,signal.SIGUSR1): signal.signal(number,got)
+print('ready',flush=True)
+end=time.monotonic()+float(sys.argv[1])
+while time.monotonic()<end: time.sleep(0.01)
+";
+
+/// `timeout` signals memfold and then the whole group; so does `kill -TERM -GROUP`. The program gets one.
+#[test]
+fn signals_to_the_group_come_once() {
+    let Some(python) = common::python() else { return };
+    for _ in 0..5 {
+        let mut command = Command::new("timeout");
+        command.args([
+            "1.5",
+            common::MEMFOLD,
+            "run",
+            "-q",
+            "--limit",
+            "1G",
+            "--",
+            python,
+            "-c",
+            COUNTS,
+            "2.5",
+        ]);
+        let said = common::finish(command);
+        assert_eq!((said.status, said.out.as_str()), (124, "ready\ngot SIGTERM\n"), "{}", said.err);
+    }
+    let mut command = common::run(&[python, "-c", COUNTS, "3"]);
+    let mut child = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    assert_eq!(line(&mut out), "ready\n");
+    let (memfold, group) = (Pid::from_raw(child.id() as i32), Pid::from_raw(-(child.id() as i32)));
+    let pause = || std::thread::sleep(Duration::from_millis(150));
+    for (to, signal) in [
+        (group, Signal::SIGTERM),
+        (memfold, Signal::SIGTERM),
+        (group, Signal::SIGUSR1),
+        (memfold, Signal::SIGUSR1),
+    ] {
+        kill(to, signal).unwrap();
+        pause();
+    }
+    for _ in 0..3 {
+        kill(memfold, Signal::SIGTERM).unwrap();
+        pause();
+    }
+    let mut text = String::new();
+    out.read_to_string(&mut text).unwrap();
+    let count = |name: &str| text.lines().filter(|line| *line == format!("got {name}")).count();
+    assert_eq!((count("SIGTERM"), count("SIGUSR1")), (5, 2), "{text}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// A program in a group of its own does not get what the group of memfold gets: it is passed on.
+#[test]
+fn signals_to_the_group_are_passed_on_to_who_has_left_it() {
+    let Some(python) = common::python() else { return };
+    let mut command = common::run(&["setsid", python, "-c", COUNTS, "1"]);
+    let mut child = command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    if line(&mut out) != "ready\n" {
+        eprintln!("skipped: setsid (util-linux) is not installed");
+        child.wait().unwrap();
+        return;
+    }
+    kill(Pid::from_raw(-(child.id() as i32)), Signal::SIGTERM).unwrap();
+    assert_eq!(line(&mut out), "got SIGTERM\n");
+    child.wait().unwrap();
+}

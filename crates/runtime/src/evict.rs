@@ -241,9 +241,12 @@ impl Runtime {
         }
     }
 
-    /// Marks a mapping as not to be inherited: a fork that the runtime does not
-    /// know of then ends in a crash, and not in zeros where data was.
+    /// Where nobody fills a child that the runtime does not prepare (see `gate.rs`): marks
+    /// a mapping as not to be inherited. Such a child then ends in a crash, and not in zeros where data was.
     pub fn mark(&self, start: usize, end: usize) {
+        if self.gate.is_there() {
+            return;
+        }
         // SAFETY: advice that loses nothing; `fork.rs` takes it back around every fork it knows of.
         let _ = unsafe { sys::madvise(start, end - start, advice::DONTFORK) };
     }

@@ -145,12 +145,16 @@ impl Handler {
                 return None;
             }
             runtime.settle_late(order);
-            match runtime.uffd().next()? {
-                Message::Fault { page, touch, tid } => {
+            match runtime.uffd().next() {
+                Some(Message::Fault { page, touch, tid }) => {
                     runtime.follow.note(tid);
                     return Some(Fault { page, touch });
                 }
-                event => runtime.apply(order, event),
+                Some(event) => runtime.apply(order, event),
+                None => {
+                    runtime.gate.let_through();
+                    return None;
+                }
             }
         }
     }
@@ -242,8 +246,9 @@ impl Handler {
         let mut fds = [
             PollFd { fd: call, events: 1, revents: 0 },
             PollFd { fd: self.runtime.uffd().0, events: 1, revents: 0 },
+            PollFd { fd: self.runtime.gate.fd(), events: 1, revents: 0 },
         ];
-        let count = if follow.listens(self.worker.number) { 2 } else { 1 };
+        let count = if follow.listens(self.worker.number) { 3 } else { 1 };
         let _ = sys::poll(&mut fds[..count], None);
         if fds[0].revents != 0 {
             let _ = sys::read(call, &mut [0; 8]);

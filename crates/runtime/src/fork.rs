@@ -17,6 +17,7 @@
 
 use core::sync::atomic::Ordering::*;
 
+use crate::here;
 use crate::limits::{self, MoreDescriptors};
 use crate::runtime::{RUNTIME, Runtime};
 use crate::sched;
@@ -25,7 +26,7 @@ use crate::sys::{self, PAGE};
 use crate::table::{BLOCK, State};
 
 /// Before the fork, in the forking thread.
-pub fn prepare(touch: fn()) {
+pub fn prepare(touch: impl Fn()) {
     let runtime = &RUNTIME;
     if runtime.is_paging() && !limits::child_may_open() {
         // Without descriptors the child could not even bring its pages back.
@@ -41,6 +42,7 @@ pub fn prepare(touch: fn()) {
     // A handler that forks while this one is under way would wait for it for ever.
     let mask = sys::block_signals();
     core::mem::forget(runtime.life.lock());
+    here::set_prepared(true);
     runtime.fork_mask.store(mask, Relaxed);
     runtime.has_forked.store(true, Relaxed);
     runtime.spill.fork.store(0, Relaxed);
@@ -104,6 +106,7 @@ pub fn parent() {
         runtime.resume();
     }
     let mask = runtime.fork_mask.load(Relaxed);
+    here::set_prepared(false);
     // SAFETY: taken in `prepare` by this very thread.
     unsafe { runtime.life.release_forgotten() };
     sys::restore_signals(mask);
@@ -113,6 +116,7 @@ pub fn parent() {
 pub fn child() {
     let runtime = &RUNTIME;
     let paging = runtime.is_paging();
+    here::adopt_child();
     {
         // SAFETY: the parent's threads do not exist here, and `prepare` made
         // sure that none of them was changing anything.
@@ -149,13 +153,14 @@ pub fn child() {
     runtime.set_uffd(None);
     runtime.pagemap.store(-1, Relaxed);
     runtime.follow.after_fork();
+    runtime.gate.after_fork();
     runtime.worker_places.iter().for_each(|place| place.after_fork());
     let pid = sys::getpid();
     let parent = runtime.pid.swap(pid, Relaxed);
     runtime.claim_spilled(parent);
     // Some for the keeper, or for this thread to bring everything back: no other thread lives that could notice.
     let more = if paging { MoreDescriptors::allow() } else { None };
-    let Some(slot) = runtime.take_slot(runtime.shared(), pid) else {
+    let Some(slot) = runtime.take_slot(runtime.shared(), crate::reach::outer_pid(pid)) else {
         // More processes than can be managed: this one goes on without the runtime, and without its parent's slot.
         // SAFETY: a slot is made of atomic numbers.
         static NOBODY: Slot = unsafe { core::mem::zeroed() };
@@ -199,6 +204,7 @@ pub fn child() {
 }
 
 fn end_in_child() {
+    here::set_prepared(false);
     // SAFETY: taken in `prepare` by the thread that is this one's origin.
     unsafe { RUNTIME.life.reset_in_child() };
     sys::restore_signals(RUNTIME.fork_mask.load(Relaxed));
@@ -225,7 +231,12 @@ impl Runtime {
         let mut buffer = [0u8; 8192];
         // While mappings are listed one may move from where the list has not come to where it has been. Who moves
         // by the C library's function takes its mark away; `realloc` moves without: for that a second look.
-        for _ in 0..if self.is_threaded() { 2 } else { 1 } {
+        let looks = match (self.gate.is_there(), self.is_threaded()) {
+            // No mapping is marked.
+            (true, _) => 0,
+            (false, threaded) => 1 + usize::from(threaded),
+        };
+        for _ in 0..looks {
             self.for_each_marked(maps, &mut buffer, |start, end| {
                 crate::interpose::ranges::for_each_inherited(start, end, |from, to| self.unmark(from, to));
             });
@@ -233,12 +244,20 @@ impl Runtime {
         self.keeper_paused.store(true, SeqCst);
         self.pause_here();
         self.keeper_paused.store(false, SeqCst);
-        self.for_each_marked(maps, &mut buffer, |start, end| {
+        self.mark_registered(maps);
+        true
+    }
+
+    /// Marks what may have evicted pages, if that is needed: see `mark`.
+    pub fn mark_registered(&self, maps: sys::Fd) {
+        if self.gate.is_there() {
+            return;
+        }
+        self.for_each_marked(maps, &mut [0; 8192], |start, end| {
             if self.uffd().probe(start) == crate::uffd::Probe::Registered {
                 self.mark(start, end);
             }
         });
-        true
     }
 
     fn for_each_marked(&self, maps: sys::Fd, buffer: &mut [u8], mut visit: impl FnMut(usize, usize)) {

@@ -11,7 +11,7 @@
 //! Where to look: `preload` (how it gets in), `watch` (when to do
 //! something), `evict` (taking blocks away), `compress` (standby to store),
 //! `fault` (bringing pages back), `order` (what the kernel's events do),
-//! `fork`, `spill` (what goes beyond this machine's memory), and below them `table`, `standby`, `keep`, `arena`, `thread`,
+//! `fork`, `here` (is this process ours?), `gate` and `children` (those that nobody prepares), `spill` (what goes beyond this machine's memory), and below them `table`, `standby`, `keep`, `arena`, `thread`,
 //! `lock`, `uffd`, `maps`, `sys`.
 #![no_std]
 #![cfg_attr(not(feature = "preload"), allow(dead_code))]
@@ -19,6 +19,10 @@
 #[cfg(test)]
 extern crate std;
 
+#[cfg(target_os = "linux")]
+pub mod calls;
+#[cfg(target_os = "linux")]
+pub mod filters;
 #[cfg(target_os = "linux")]
 pub mod sched;
 pub mod shared;
@@ -28,6 +32,8 @@ pub mod trail;
 
 #[cfg(target_os = "linux")]
 mod arena;
+#[cfg(target_os = "linux")]
+mod children;
 #[cfg(target_os = "linux")]
 mod compress;
 #[cfg(target_os = "linux")]
@@ -42,6 +48,10 @@ mod fault;
 mod follow;
 #[cfg(target_os = "linux")]
 mod fork;
+#[cfg(target_os = "linux")]
+mod gate;
+#[cfg(target_os = "linux")]
+mod here;
 #[cfg(target_os = "linux")]
 mod hope;
 #[cfg(target_os = "linux")]
@@ -72,6 +82,8 @@ mod patience;
 mod pins;
 #[cfg(all(target_os = "linux", feature = "preload"))]
 mod preload;
+#[cfg(target_os = "linux")]
+mod reach;
 #[cfg(target_os = "linux")]
 mod runtime;
 #[cfg(target_os = "linux")]

@@ -271,7 +271,9 @@ impl Runtime {
             if here && matches!(event, Message::Unmap { .. } | Message::Remap { .. }) {
                 self.changes.fetch_add(1, Release);
             }
-            if order.forking {
+            if let Message::Fork { child } = event {
+                self.meet_child(order, child);
+            } else if order.forking {
                 order.journal.add(Record::Event(event));
             } else {
                 self.apply_now(order, event);
@@ -321,6 +323,7 @@ impl Runtime {
                 order.late.note_arrived(to, to + bytes);
                 self.settle_late(order);
             }
+            Message::Fork { child } => self.meet_child(order, child),
             Message::Fault { .. } | Message::Other => {}
         }
     }

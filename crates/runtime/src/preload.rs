@@ -3,29 +3,30 @@
 //! The dynamic loader calls [`start`] before the program's own constructors.
 //! Interposed is only what the runtime can't do without: see `interpose.rs`,
 //! and `threads.rs` for where threads' control blocks are. Everything is bound
-//! at load time.
+//! at load time. What only glibc has is looked up: with another C library this
+//! one must be loadable, where it then does nothing.
 
+mod emulator;
 mod threads;
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::Ordering::*;
+use core::sync::atomic::{AtomicPtr, Ordering::*};
 
+use crate::filters::{self, Status};
 use crate::fork;
+use crate::here;
+use crate::reach;
 use crate::runtime::RUNTIME;
-use crate::shared::{ENV_SHARED, Shared, state};
-use crate::spill::{self, area::Area};
-use crate::sys::{self, o};
+use crate::shared::{ENV_SHARED, state};
+use crate::spill;
+use crate::sys;
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-    fn __register_atfork(
-        prepare: extern "C" fn(),
-        parent: extern "C" fn(),
-        child: extern "C" fn(),
-        dso: *mut c_void,
-    ) -> c_int;
-    static _IO_list_all: *const u8;
 }
+
+/// The C library's `__register_atfork`: what is called before a fork, after it, and in the child; and whose this is.
+type RegisterAtFork = extern "C" fn(extern "C" fn(), extern "C" fn(), extern "C" fn(), *mut c_void) -> c_int;
 
 const NEXT: *mut c_void = -1isize as *mut c_void;
 
@@ -38,14 +39,40 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     if RUNTIME.pid.load(Relaxed) != 0 {
         return;
     }
+    // SAFETY: looks a name up.
+    let register = unsafe { dlsym(core::ptr::null_mut(), c"__register_atfork".as_ptr()) };
+    if register.is_null() {
+        // Not glibc: nothing that is known of the C library holds here.
+        return;
+    }
     // SAFETY: the loader hands over the environment: strings, ended by a null pointer.
     let Some(path) = (unsafe { find(environment, ENV_SHARED) }) else { return };
-    let Some((shared, area)) = map(path) else { return };
+    // So far this makes only calls that the loader has made before; what follows may be fatal under a filter.
+    let Some(status) = Status::own() else { return };
+    let Some(mut found) = reach::find(path, status) else { return };
+    if filters::allow(found.page(), status).is_none() {
+        found.page().say(status.pid, filters::WORDS);
+        return;
+    }
+    if found.complete().is_none() || !found.page().is_valid() {
+        return;
+    }
+    let (shared, area) = (found.page(), found.area());
     let pid = sys::getpid();
-    let Some(slot) = RUNTIME.take_slot(shared, pid) else { return };
+    // SAFETY: as above.
+    if unsafe { emulator::is_around(environment) } {
+        shared.say(
+            pid,
+            "it runs inside of an emulator, such as valgrind or qemu-user: memfold leaves it alone",
+        );
+        return;
+    }
+    found.settle(pid);
+    let Some(slot) = RUNTIME.take_slot(shared, found.outer_pid) else { return };
     let image = (argv as u64).wrapping_sub(8);
     RUNTIME.image.store(image, Relaxed);
     slot.image.store(image, Relaxed);
+    here::begin(&RUNTIME.arena);
     RUNTIME.pid.store(pid, Relaxed);
     RUNTIME.set_shared(shared, slot);
     RUNTIME.set_state(state::WATCHING);
@@ -57,6 +84,8 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
         Some(_) => RUNTIME.say(spill::FOREIGN_WORDS),
         None => {}
     }
+    // SAFETY: looks a name up.
+    STREAMS.store(unsafe { dlsym(core::ptr::null_mut(), c"_IO_list_all".as_ptr()) }.cast(), Relaxed);
     threads::keep_thread(8192);
     let of_library = [c"fork", c"pthread_create", c"_dl_get_tls_static_info"].map(|name| {
         // SAFETY: looks a name up.
@@ -66,8 +95,9 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     RUNTIME.sanitized.store(has_sanitizer(), Relaxed);
     threads::next_of(&threads::NEXT_CREATE, c"pthread_create".as_ptr());
     threads::next_of(&threads::NEXT_C11, c"thrd_create".as_ptr());
-    // SAFETY: registers functions that live as long as the process.
-    unsafe { __register_atfork(prepare, fork_parent, fork_child, core::ptr::null_mut()) };
+    // SAFETY: the C library's function of this type.
+    let register: RegisterAtFork = unsafe { core::mem::transmute(register) };
+    register(prepare, fork_parent, fork_child, core::ptr::null_mut());
     if RUNTIME.start_keeper(false).is_err() {
         RUNTIME.say("can't start a thread: this process is not managed");
         RUNTIME.set_state(state::STOPPED);
@@ -88,6 +118,11 @@ fn has_sanitizer() -> bool {
 }
 
 extern "C" fn prepare() {
+    if !here::is_managed() {
+        // A child that nobody has prepared forks: there is nothing to be prepared.
+        here::set_prepared(false);
+        return;
+    }
     threads::hold();
     fork::prepare(|| {
         touch_streams();
@@ -96,10 +131,19 @@ extern "C" fn prepare() {
     });
 }
 extern "C" fn fork_parent() {
-    fork::parent();
-    threads::let_go();
+    if here::is_managed() {
+        fork::parent();
+        threads::let_go();
+    }
 }
 extern "C" fn fork_child() {
+    if here::was_prepared() {
+        begin_child();
+    }
+}
+
+/// In a prepared child, whether the C library has made it or a bare clone.
+pub fn begin_child() {
     threads::after_fork();
     fork::child();
 }
@@ -126,21 +170,8 @@ unsafe fn find(environment: *const *const c_char, name: &str) -> Option<&'static
     None
 }
 
-/// The shared page, and the area behind it if there is one.
-fn map(path: &CStr) -> Option<(&'static Shared, Option<&'static Area>)> {
-    let fd = sys::open(path, o::RDWR | o::CLOEXEC).ok()?;
-    let size = sys::file_size(fd);
-    let spills = size >= Area::FILE_BYTES as u64;
-    let bytes = if spills { Area::FILE_BYTES } else { Shared::BYTES };
-    let mapped = (size >= Shared::BYTES as u64).then(|| sys::map_shared(fd, bytes));
-    sys::close(fd);
-    let start = mapped?.ok()?;
-    // SAFETY: the mapping is large enough and stays for ever; all fields are atomics.
-    let shared = unsafe { &*(start as *const Shared) };
-    // SAFETY: as above, and the file is as long as it has to be for that.
-    let area = spills.then(|| unsafe { &*(start.add(Area::OFFSET) as *const Area) });
-    shared.is_valid().then_some((shared, area))
-}
+/// Where the C library keeps its first open stream.
+static STREAMS: AtomicPtr<*const u8> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Touches what the C library touches in a forked child before any of the
 /// child's handlers: the locks of all open streams.
@@ -148,10 +179,14 @@ fn touch_streams() {
     // Offsets of the members in glibc's FILE, part of its binary interface.
     const CHAIN: usize = 104;
     const LOCK: usize = 136;
+    let list = STREAMS.load(Relaxed);
+    if list.is_null() {
+        return;
+    }
     // SAFETY: the list of streams is intact; a stream closed by another thread
     // at this moment stays readable as heap memory, and the number of steps is bounded.
     unsafe {
-        let mut stream = core::ptr::read_volatile(&raw const _IO_list_all);
+        let mut stream = core::ptr::read_volatile(list);
         for _ in 0..100_000 {
             if stream.is_null() {
                 break;

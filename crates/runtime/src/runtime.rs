@@ -9,6 +9,7 @@ use memfold::store::{Memory, Owners, Ref, Tiered};
 
 use crate::arena::Arena;
 use crate::follow::Follow;
+use crate::gate::Gate;
 use crate::inbox::Inbox;
 use crate::keep::KeepOut;
 use crate::lock::Lock;
@@ -156,6 +157,8 @@ pub struct Runtime {
     pub has_forked: AtomicBool,
     /// Which handlers listen.
     pub follow: Follow,
+    /// Holds children back until they have all of their memory.
+    pub gate: Gate,
     /// Pages whose entry says zero.
     pub zero_pages: AtomicI64,
     /// Bytes that this process must still make free; see `watch.rs`.
@@ -316,6 +319,7 @@ impl Runtime {
             unmapped_ns: AtomicU64::new(0),
             has_forked: AtomicBool::new(false),
             follow: Follow::new(),
+            gate: Gate::new(),
             zero_pages: AtomicI64::new(0),
             debt: AtomicI64::new(0),
             given_back: AtomicU32::new(0),

@@ -27,10 +27,12 @@ use crate::trail::Trail;
 
 /// Name of the environment variable that holds the path of the shared page.
 pub const ENV_SHARED: &str = "MEMFOLD_SHARED";
+/// What stands in [`ENV_SHARED`] before the number of a System V segment, where there can be no memory file.
+pub const SEGMENT: &str = "segment:";
 /// "memfold\0" read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memfold\0");
 /// Version of the layout of [`Shared`].
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// Processes of one tree that can be managed at the same time.
 pub const SLOTS: usize = 1024;
 /// Messages that processes can leave for the supervisor before one is lost.
@@ -120,6 +122,8 @@ pub struct Shared {
     pub codec_dense: [AtomicU8; CODEC_NAME_BYTES],
     /// Which instructions codecs use: a `memfold_codec::cpu::Path` as a number, 0 for the fastest there are.
     pub cpu_path: AtomicU64,
+    /// Seccomp filters of the supervisor, under which it has tried all that the runtime does: see `filters.rs`.
+    pub proven_filters: AtomicU32,
     /// Peak of the tree's sum of resident bytes, as the processes saw it.
     pub peak_resident: AtomicU64,
     /// Peak of the tree's logical bytes.
@@ -194,6 +198,9 @@ pub struct Slot {
     /// field 28 of `/proc/PID/stat`. An exec changes it, so the supervisor sees when a process has gone on
     /// as a program that does not load the library. 0 is unknown.
     pub image: AtomicU64,
+    /// Seccomp filters of the process that do the runtime no harm: see `filters.rs`. It keeps that when it
+    /// becomes another program.
+    pub filters: AtomicU32,
     /// Private anonymous memory, everything of memfold's own in it included, bytes.
     pub resident: AtomicU64,
     /// Uncompressed size of what the store holds, bytes.
@@ -288,6 +295,7 @@ impl Shared {
     pub fn free_slot(&self, slot: &Slot) {
         slot.counters.drain_into(&self.ended);
         slot.reset_gauges();
+        slot.filters.store(0, Relaxed);
         slot.pid.store(0, Release);
     }
 

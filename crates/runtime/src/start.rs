@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering::*;
 use memfold::store::{Tiered, Tuning};
 use memfold_codec::cpu::{self, Path};
 
+use crate::children;
 use crate::mounts::Notices;
 use crate::runtime::{Runtime, StoreMemory, WORKERS};
 use crate::sched;
@@ -25,7 +26,7 @@ const START_NS: u64 = 1_000_000_000;
 impl Runtime {
     /// Takes a slot for this process. Once the supervisor has ended, those of processes that have ended are free.
     pub fn take_slot(&self, shared: &'static Shared, pid: u32) -> Option<&'static Slot> {
-        shared.take_slot(pid).or_else(|| {
+        let slot = shared.take_slot(pid).or_else(|| {
             if !sys::is_gone(shared.supervisor.load(Relaxed)) {
                 return None;
             }
@@ -34,7 +35,8 @@ impl Runtime {
                 .filter(|slot| sys::is_gone(slot.pid.load(Relaxed)))
                 .for_each(|slot| shared.free_slot(slot));
             shared.take_slot(pid)
-        })
+        });
+        slot.inspect(|slot| crate::filters::note_in(slot))
     }
 
     /// At the start of a program: waits until paging has begun if it is to begin
@@ -72,7 +74,10 @@ impl Runtime {
     pub fn make_ready(&'static self) -> Result<()> {
         if !self.has_uffd() {
             let offered = kernel_features(None).unwrap_or(0);
-            let wanted = feature::NEEDED | offered & (feature::MOVE | feature::WRITE_PROTECT);
+            // Only for those with a certain right; others mark what is evicted: see `evict.rs`.
+            let tells_of_forks = offered & feature::EVENT_FORK != 0 && self.gate.open().is_ok();
+            let forks = if tells_of_forks { feature::EVENT_FORK } else { 0 };
+            let wanted = feature::NEEDED | forks | offered & (feature::MOVE | feature::WRITE_PROTECT);
             self.set_uffd(Some((Uffd::open(None, wanted)?, Uffd::open(None, 0)?)));
             let moves = wanted & feature::MOVE != 0;
             self.mounts.set_notices(Notices::of(moves));
@@ -118,7 +123,8 @@ impl Runtime {
     pub fn provide(&'static self, threads: usize) -> Result<()> {
         // What a forked child has inherited is there already.
         let first = self.table.visit_blocks(0, END, |_, _| ControlFlow::Break(())).is_continue();
-        let numbers = || (0..threads).chain([WORKERS - 1]);
+        let fills = if self.gate.is_there() { Some(children::WORKER) } else { None };
+        let numbers = || (0..threads).chain(fills).chain([WORKERS - 1]);
         let missing = numbers().map(|number| Worker::missing(self, number)).sum();
         // Before it is taken: the program would have that much less.
         if first && !self.leaves_data(missing) {
@@ -127,7 +133,9 @@ impl Runtime {
         self.arena.settle();
         for number in numbers() {
             Worker::prepare(self, number).ok_or(sys::Errno::NOMEM)?;
-            self.worker_places[number].prepare(&self.arena)?;
+            if Some(number) != fills {
+                self.worker_places[number].prepare(&self.arena)?;
+            }
         }
         self.order.lock().journal.init(&self.arena).ok_or(sys::Errno::NOMEM)?;
         if first && !self.leaves_data(0) { Err(sys::Errno::NOMEM) } else { Ok(()) }
@@ -140,6 +148,7 @@ impl Runtime {
             sys::close(self.witness().0);
             self.set_uffd(None);
         }
+        self.gate.close();
         self.follow.close();
         self.spill.direct.close();
     }

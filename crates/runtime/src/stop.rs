@@ -23,12 +23,15 @@ impl Runtime {
         if self.pid.load(Relaxed) == 0 || self.stopped.load(Acquire) {
             return;
         }
+        // A signal handler that forks would want the same lock.
+        let mask = sys::block_signals();
         let paging = {
             let _still = self.life.lock();
             let paging = self.is_paging();
             self.stop_wanted.store(true, Release);
             paging
         };
+        sys::restore_signals(mask);
         if paging {
             let mut text = sys::Text::new();
             let _ = write!(text, "{why}: all its memory is brought back, and it is not managed any more");
@@ -72,6 +75,7 @@ impl Runtime {
     }
 
     fn end_handlers(&self) {
+        self.gate.end();
         self.quit_handlers.store(true, Release);
         while self.handlers.load(Acquire) > 0 {
             self.follow.call_all();

@@ -36,6 +36,7 @@ pub type Result<T> = core::result::Result<T, Errno>;
 
 pub mod aio;
 pub mod nr;
+pub mod socket;
 
 /// Makes a system call.
 ///
@@ -204,6 +205,18 @@ pub fn map_shared(fd: Fd, bytes: usize) -> Result<*mut u8> {
     unsafe { syscall(nr::MMAP, args) }.map(|p| p as *mut u8)
 }
 
+/// Attaches a segment of System V's shared memory. Returns where it is, and its size.
+pub fn attach_segment(number: i32) -> Result<(*mut u8, usize)> {
+    const IPC_STAT: usize = 2;
+    // The kernel's structure is 112 bytes, and begins with one of 48 bytes; the size is next.
+    let mut about = [0usize; 32];
+    // SAFETY: the kernel writes its structure, for which there is room.
+    unsafe { syscall(nr::SHMCTL, [number as usize, IPC_STAT, about.as_mut_ptr() as usize, 0, 0, 0]) }?;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    let start = unsafe { syscall(nr::SHMAT, [number as usize, 0, 0, 0, 0, 0]) }?;
+    Ok((start as *mut u8, about[6]))
+}
+
 /// Changes protection.
 ///
 /// # Safety
@@ -230,6 +243,7 @@ pub mod advice {
     pub const DOFORK: usize = 11;
     pub const NOHUGEPAGE: usize = 15;
     pub const DONTDUMP: usize = 16;
+    pub const WIPEONFORK: usize = 18;
     pub const POPULATE_READ: usize = 22;
     pub const GUARD_INSTALL: usize = 102;
     pub const POPULATE_WRITE: usize = 23;
@@ -553,6 +567,14 @@ pub fn close_all() {
 pub fn leave_directory() {
     // SAFETY: the path is zero-terminated.
     let _ = unsafe { syscall(nr::CHDIR, [c"/".as_ptr() as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// A pipe: its end to read from, and that to write to.
+pub fn pipe() -> Result<[Fd; 2]> {
+    let mut ends = [-1i32; 2];
+    // SAFETY: the kernel writes two numbers.
+    unsafe { syscall(nr::PIPE2, [ends.as_mut_ptr() as usize, o::CLOEXEC as usize, 0, 0, 0, 0]) }?;
+    Ok(ends.map(Fd))
 }
 
 /// An eventfd, non-blocking.

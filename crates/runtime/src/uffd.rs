@@ -2,6 +2,7 @@
 
 use core::ffi::CStr;
 
+use crate::runtime::RUNTIME;
 use crate::sys::{self, Errno, Fd, PAGE, Result, o};
 use crate::table::END;
 
@@ -16,6 +17,7 @@ const ZEROPAGE: usize = 0xC020_AA04;
 const MOVE: usize = 0xC028_AA05;
 const WRITEPROTECT: usize = 0xC018_AA06;
 const CONTINUE: usize = 0xC020_AA07;
+const POISON: usize = 0xC020_AA08;
 /// Flags of a fault's message.
 const FLAG_WRITE: usize = 1;
 const FLAG_WP: usize = 2;
@@ -33,6 +35,7 @@ const HIGHEST: [usize; 4] = [END, END - PAGE, 1 << 42, (1 << 39) - PAGE];
 #[allow(missing_docs)]
 pub mod feature {
     pub const WRITE_PROTECT: u64 = 1 << 0;
+    pub const EVENT_FORK: u64 = 1 << 1;
     pub const EVENT_REMAP: u64 = 1 << 2;
     pub const EVENT_REMOVE: u64 = 1 << 3;
     pub const EVENT_UNMAP: u64 = 1 << 6;
@@ -87,6 +90,11 @@ pub enum Message {
         to: usize,
         /// Bytes.
         bytes: usize,
+    },
+    /// The memory has been copied by a fork; the forking thread waits until this is read.
+    Fork {
+        /// A userfaultfd for the child's memory, the reader's from now on.
+        child: Fd,
     },
     /// Something this code did not ask for.
     Other,
@@ -152,11 +160,13 @@ pub fn kernel_features(device: Option<Fd>) -> Result<u64> {
 
 fn open_raw(device: Option<Fd>) -> Result<Fd> {
     let flags = (o::CLOEXEC | o::NONBLOCK) as usize;
-    // Number 323 on x86-64; without USER_MODE_ONLY, so that system calls of the program are served too.
-    // SAFETY: makes a descriptor.
-    let by_call = unsafe { sys::syscall(sys::nr::USERFAULTFD, [flags, 0, 0, 0, 0, 0]) };
-    if let Ok(fd) = by_call {
-        return Ok(Fd(fd as i32));
+    if crate::filters::userfaultfd_may_be_called() {
+        // Without USER_MODE_ONLY, so that system calls of the program are served too.
+        // SAFETY: makes a descriptor.
+        let by_call = unsafe { sys::syscall(sys::nr::USERFAULTFD, [flags, 0, 0, 0, 0, 0]) };
+        if let Ok(fd) = by_call {
+            return Ok(Fd(fd as i32));
+        }
     }
     let own = match device {
         Some(_) => None,
@@ -277,6 +287,14 @@ impl Uffd {
         partial(unsafe { sys::ioctl(self.0, ZEROPAGE, &mut arg) }, arg.done)
     }
 
+    /// From now on touching these missing pages is an error (Linux 6.6).
+    pub fn poison(&self, start: usize, bytes: usize) -> Result<()> {
+        let range = RangeArg { start: start as u64, bytes: bytes as u64 };
+        let mut arg = ZeroArg { range, mode: 0, done: 0 };
+        // SAFETY: the structure is the one of UFFDIO_POISON; nothing is there.
+        unsafe { sys::ioctl(self.0, POISON, &mut arg) }.map(drop)
+    }
+
     /// Moves pages, without a copy; refuses pinned pages with EBUSY.
     ///
     /// # Safety
@@ -326,9 +344,13 @@ impl Uffd {
     /// Reads the next message; `None` if there is none.
     pub fn next(&self) -> Option<Message> {
         let mut bytes = [0u8; MESSAGE_BYTES];
-        match sys::read(self.0, &mut bytes) {
-            Ok(MESSAGE_BYTES) => Some(decode(&bytes)),
-            _ => None,
+        let mut _more = None;
+        loop {
+            match sys::read(self.0, &mut bytes) {
+                Ok(MESSAGE_BYTES) => return Some(decode(&bytes)),
+                Err(Errno::MFILE) => _more = RUNTIME.gate.make_room(),
+                _ => return None,
+            }
         }
     }
 }
@@ -367,6 +389,7 @@ fn decode(bytes: &[u8; MESSAGE_BYTES]) -> Message {
             };
             Message::Fault { page: word(1) & !(PAGE - 1), touch, tid: word(2) as u32 }
         }
+        0x13 => Message::Fork { child: Fd(word(0) as i32) },
         0x14 => Message::Remap { from: word(0), to: word(1), bytes: word(2) },
         0x15 => Message::Remove { start: word(0), end: word(1) },
         0x16 => Message::Unmap { start: word(0), end: word(1) },

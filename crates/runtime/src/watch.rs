@@ -137,6 +137,8 @@ struct Keeper {
 pub extern "C" fn keeper(paging: usize) -> ! {
     // The table was copied from the creator: nothing in it is ours. Nor is its directory, whose mount may have to go.
     sys::close_all();
+    // The first of all: it has the lowest number.
+    RUNTIME.gate.keep_spare();
     sys::leave_directory();
     let inherited = paging != 0;
     let place = RUNTIME.keeper_memory.load(Relaxed) as *mut (usize, usize);
@@ -394,6 +396,7 @@ impl Keeper {
             // Here, and not in the forking thread: this one's descriptor table has room.
             runtime.restore_in_place(limits::why_restored(error));
         } else {
+            runtime.mark_registered(self.maps);
             runtime.set_state(state::PAGING);
             // The first look protects what is shared, before the child goes on.
             self.tick();
@@ -455,7 +458,7 @@ impl Keeper {
                 spawn(count + compressors + number, fetcher, cpu)?;
                 runtime.handlers.fetch_add(1, AcqRel);
             }
-            Ok(())
+            runtime.gate.begin()
         };
         // All of them or none.
         start().inspect_err(|_| runtime.end_threads())

@@ -10,12 +10,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const DEFINED: &[&str] = &[
+    "_Fork",
+    "__clone",
     "__open64_2",
     "__open_2",
     "__openat64_2",
     "__openat_2",
     "aligned_alloc",
     "calloc",
+    "clone",
     "fcntl",
     "fcntl64",
     "fopen",
@@ -23,6 +26,7 @@ const DEFINED: &[&str] = &[
     "freopen",
     "freopen64",
     "initgroups",
+    "ioctl",
     "madvise",
     "malloc",
     "mlock",
@@ -63,10 +67,9 @@ const DEFINED: &[&str] = &[
     "vmsplice",
 ];
 
-/// Must be there: binding functions, knowing of forks, the streams that the C
-/// library touches in a forked child, where libraries lie, and `errno` for what is interposed.
-const NEEDED: &[&str] =
-    &["_IO_list_all", "__errno_location", "__register_atfork", "dl_iterate_phdr", "dlsym"];
+/// Must be there: binding functions, where libraries lie, and `errno` for what is interposed. Every C library
+/// has these: what only glibc has is looked up, or programs of another one could not be started.
+const NEEDED: &[&str] = &["__errno_location", "dl_iterate_phdr", "dlsym"];
 
 /// May be there: what compilers call, the hooks of the linker's start files,
 /// and the allocator that zstd refers to for contexts of its own making; the

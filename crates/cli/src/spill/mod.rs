@@ -5,7 +5,6 @@ mod left;
 mod service;
 mod who;
 
-use std::io::Read;
 use std::time::Duration;
 
 use memfold_spill::{Target, Terms, Tier};
@@ -13,6 +12,7 @@ use memfold_spill::{Target, Terms, Tier};
 use crate::args::RunArgs;
 use crate::failure::{Failure, say};
 use crate::size;
+use crate::sys;
 pub use service::{Figures, Service};
 
 /// Checked options.
@@ -76,9 +76,7 @@ impl Spill {
 /// Bytes that nobody can guess.
 pub fn random<const N: usize>() -> Result<[u8; N], Failure> {
     let mut bytes = [0; N];
-    std::fs::File::open("/dev/urandom")
-        .and_then(|mut file| file.read_exact(&mut bytes))
-        .map_err(|e| Failure::new(format!("cannot make a key: /dev/urandom: {e}")))?;
+    sys::random(&mut bytes).map_err(|e| Failure::new(format!("cannot make a key: {e}")))?;
     Ok(bytes)
 }
 

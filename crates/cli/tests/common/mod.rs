@@ -117,6 +117,14 @@ pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
+/// Whether the kernel tells a userfaultfd of this process of forks: for that it asks for CAP_SYS_PTRACE.
+pub fn may_trace_all() -> bool {
+    const SYS_PTRACE: u64 = 1 << 19;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+    u64::from_str_radix(effective.trim(), 16).unwrap() & SYS_PTRACE != 0
+}
+
 /// Reads a statistics file.
 pub fn stats(path: &Path) -> serde_json::Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()

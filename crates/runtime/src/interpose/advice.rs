@@ -18,7 +18,6 @@ use super::ranges::{self, PROGRAM_DONTFORK, PROGRAM_WIPED};
 use crate::runtime::RUNTIME;
 use crate::sys::{self, PAGE, advice};
 
-const WIPEONFORK: usize = 18;
 const KEEPONFORK: usize = 19;
 const FREE: usize = 8;
 const DONTNEED_LOCKED: usize = 24;
@@ -36,7 +35,7 @@ pub static ALL: [&Next; 2] = [&MADVISE, &MUNMAP];
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: c_int) -> c_int {
     let advice = advice as usize;
-    let about_fork = matches!(advice, WIPEONFORK | KEEPONFORK | advice::DONTFORK | advice::DOFORK);
+    let about_fork = matches!(advice, advice::WIPEONFORK | KEEPONFORK | advice::DONTFORK | advice::DOFORK);
     let discards = matches!(advice, advice::DONTNEED | FREE | DONTNEED_LOCKED | advice::GUARD_INSTALL);
     if discards {
         RUNTIME.discarding.fetch_add(1, SeqCst);
@@ -74,7 +73,7 @@ pub unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: c_int) -> c
 #[cold]
 fn note(start: usize, end: usize, advice: usize) {
     match advice {
-        WIPEONFORK => {
+        advice::WIPEONFORK => {
             PROGRAM_WIPED.add(start, end);
             if is_paging() {
                 desk::let_evictions_end();

@@ -17,7 +17,7 @@
 //! - Fault handlers never wait for the lock: its holder may be a thread of the
 //!   program, that waits for its own stack.
 
-use core::sync::atomic::{AtomicU32, Ordering::*};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
 use crate::lock::{Guard, Lock};
 use crate::runtime::RUNTIME;
@@ -79,6 +79,8 @@ static STATE: Lock<State> = Lock::new(State {
     threads: [NOBODY; THREADS],
 });
 
+/// Said that a thread could not follow.
+static TOLD: AtomicBool = AtomicBool::new(false);
 /// See the module.
 static LATE: AtomicU32 = AtomicU32::new(0);
 
@@ -107,6 +109,15 @@ pub fn join(tid: u32) {
         *thread = Thread { tid, generation };
     }
     state.count_late();
+}
+
+/// How many threads of the runtime there are.
+pub fn count() -> u64 {
+    let mask = sys::block_signals();
+    forget_dead();
+    let count = STATE.lock().threads.iter().filter(|thread| thread.tid != 0).count();
+    sys::restore_signals(mask);
+    count as u64
 }
 
 /// Empties the list in a forked child.
@@ -160,6 +171,8 @@ fn take_on(state: &Guard<'_, State>) {
         // Was root and may be again: needed for what follows.
         let _ = call(nr::SETRESUID, [usize::MAX, 0, usize::MAX]);
     }
+    // The program may have taken up again what it had kept (PR_SET_KEEPCAPS) by a call of its own.
+    set_capabilities(&identity().capabilities.map(|half| Capabilities { effective: half.permitted, ..half }));
     // Refused to those who have no right to it; then the program has not changed them either.
     if state.groups != 0 {
         let _ = call(nr::SETGROUPS, [state.group_count, state.groups, 0]);
@@ -182,7 +195,9 @@ fn take_on(state: &Guard<'_, State>) {
     if kept_root {
         RUNTIME.fail("a thread of memfold could not give up root together with the program");
     }
-    RUNTIME.say("a thread of memfold could not take on the program's new identity, and keeps the one it had");
+    if !TOLD.swap(true, Relaxed) {
+        RUNTIME.say("it has changed its user or groups, and a thread of memfold could not follow and keeps the old ones; memfold works on");
+    }
 }
 
 /// Writes down what the calling thread of the program is now, and waits until
@@ -257,14 +272,14 @@ fn identity() -> Identity {
     let _ = call(nr::GETRESUID, places(&mut found.uids));
     let _ = call(nr::GETRESGID, places(&mut found.gids));
     let mut header = CAPABILITY_HEADER;
-    let _ = call(CAPGET, [&raw mut header as usize, found.capabilities.as_mut_ptr() as usize, 0]);
+    let _ = call(nr::CAPGET, [&raw mut header as usize, found.capabilities.as_mut_ptr() as usize, 0]);
     found
 }
 
 fn set_capabilities(wanted: &[Capabilities; 2]) {
     let mut header = CAPABILITY_HEADER;
     // Only refused when more is asked for than this thread may have: giving up is always allowed.
-    let _ = call(CAPSET, [&raw mut header as usize, wanted.as_ptr() as usize, 0]);
+    let _ = call(nr::CAPSET, [&raw mut header as usize, wanted.as_ptr() as usize, 0]);
 }
 
 fn set_keep_capabilities(keep: bool) {
@@ -274,12 +289,3 @@ fn set_keep_capabilities(keep: bool) {
 
 /// Version 3 of the interface, and the calling thread.
 const CAPABILITY_HEADER: [u32; 2] = [0x2008_0522, 0];
-
-#[cfg(target_arch = "x86_64")]
-const CAPGET: usize = 125;
-#[cfg(target_arch = "x86_64")]
-const CAPSET: usize = 126;
-#[cfg(target_arch = "aarch64")]
-const CAPGET: usize = 90;
-#[cfg(target_arch = "aarch64")]
-const CAPSET: usize = 91;

@@ -19,8 +19,10 @@
 //! | `remap` | `mremap`: a registration must not be seen |
 //! | `pins` | what makes the kernel hold on to pages |
 //! | `namespaces` | `unshare`, `setns`: only for processes with one thread |
+//! | `own_uffd` | `ioctl`: the runtime ends before the program registers memory with a userfaultfd |
 //! | `advice` | `madvise` and `munmap`: what a forked child gets |
 //! | `limits` | `setrlimit`, `prlimit`: what is only reserved goes first |
+//! | `bare` | `_Fork`, `clone`, `syscall`: children that no handler of the C library prepares |
 //! | `growth` | `mmap`, `malloc` and their relatives: much memory at once near the limit |
 //!
 //! The runtime's own side of it is in `credentials`, `desk`, `leaving` and `ranges`.
@@ -35,6 +37,8 @@ pub use leaving::leaves_behind;
 #[cfg(feature = "preload")]
 mod advice;
 #[cfg(feature = "preload")]
+mod bare;
+#[cfg(feature = "preload")]
 mod growth;
 #[cfg(feature = "preload")]
 mod identity;
@@ -46,6 +50,8 @@ mod locked;
 mod namespaces;
 #[cfg(feature = "preload")]
 mod next;
+#[cfg(feature = "preload")]
+mod own_uffd;
 #[cfg(feature = "preload")]
 mod pins;
 #[cfg(feature = "preload")]

@@ -73,6 +73,24 @@ impl Next {
         function(a[0], a[1], a[2], a[3], a[4], a[5])
     }
 
+    /// Calls one that takes up to seven arguments.
+    ///
+    /// # Safety
+    /// As the C library's function.
+    pub unsafe fn call_with(&self, a: [usize; 7]) -> isize {
+        type Function = extern "C" fn(usize, usize, usize, usize, usize, usize, usize) -> isize;
+        let at = match self.at.load(Acquire) {
+            0 => self.bind(),
+            at => at,
+        };
+        if at == 0 {
+            return result(Err(Errno::NOSYS));
+        }
+        // SAFETY: as in `call`; the seventh lies where a variadic function looks for it, too.
+        let function: Function = unsafe { core::mem::transmute(at) };
+        function(a[0], a[1], a[2], a[3], a[4], a[5], a[6])
+    }
+
     /// # Safety
     /// As the C library's function.
     #[cold]
@@ -119,11 +137,7 @@ pub fn set_errno(error: i32) {
     unsafe { *__errno_location() = error };
 }
 
-/// Whether this process is managed.
-#[inline(always)]
-pub fn is_managed() -> bool {
-    RUNTIME.pid.load(Relaxed) != 0
-}
+pub use crate::here::is_managed;
 
 /// Whether this process is managed, and is not a child of `vfork` that only
 /// borrows a managed process's memory.
@@ -151,8 +165,8 @@ static BIND: extern "C" fn() = bind_all;
 
 /// Called by the loader.
 extern "C" fn bind_all() {
-    use super::{advice, growth, identity, limits, locked, namespaces, pins, remap, seccomp};
-    let all: [&[&Next]; 9] = [
+    use super::{advice, bare, growth, identity, limits, locked, namespaces, own_uffd, pins, remap, seccomp};
+    let all: [&[&Next]; 11] = [
         &identity::ALL,
         &limits::ALL,
         &locked::ALL,
@@ -162,6 +176,8 @@ extern "C" fn bind_all() {
         &namespaces::ALL,
         &advice::ALL,
         &growth::ALL,
+        &own_uffd::ALL,
+        &bare::ALL,
     ];
     for next in all.into_iter().flatten() {
         next.bind();

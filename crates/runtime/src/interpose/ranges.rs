@@ -52,10 +52,10 @@ pub fn for_each_inherited(start: usize, end: usize, mut visit: impl FnMut(usize,
 /// All that the program has said, of ranges that it owns.
 pub static ALL: [&Ranges; 3] = [&PROGRAM_DONTFORK, &PROGRAM_WIPED, &PROGRAM_LOCKED];
 
-/// Whether the program has said anything.
+/// Whether the program has said anything. In an unprepared child nobody asks for it any more.
 #[inline(always)]
 pub fn is_any() -> bool {
-    ALL.iter().any(|set| !set.is_empty())
+    ALL.iter().any(|set| !set.is_empty()) && crate::here::is_own()
 }
 
 /// The range has been unmapped.

@@ -152,7 +152,7 @@ fn start(
     full: c_int,
     create: impl FnOnce(usize, *mut c_void) -> c_int,
 ) -> c_int {
-    if RUNTIME.pid.load(Relaxed) == 0 {
+    if !crate::here::is_managed() {
         return create(routine, argument as *mut c_void);
     }
     begin_start();

@@ -21,6 +21,8 @@ mod numbers {
     pub const GETPID: usize = 39;
     pub const GETPPID: usize = 110;
     pub const CLONE: usize = 56;
+    pub const CLONE3: usize = 435;
+    pub const PIPE2: usize = 293;
     pub const EXIT: usize = 60;
     pub const EXIT_GROUP: usize = 231;
     pub const FCNTL: usize = 72;
@@ -59,6 +61,13 @@ mod numbers {
     pub const IO_GETEVENTS: usize = 208;
     pub const IO_SUBMIT: usize = 209;
     pub const IOPRIO_GET: usize = 252;
+    pub const SHMAT: usize = 30;
+    pub const SHMCTL: usize = 31;
+    pub const SOCKET: usize = 41;
+    pub const CONNECT: usize = 42;
+    pub const RECVMSG: usize = 47;
+    pub const CAPGET: usize = 125;
+    pub const CAPSET: usize = 126;
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -82,6 +91,8 @@ mod numbers {
     pub const GETPID: usize = 172;
     pub const GETPPID: usize = 173;
     pub const CLONE: usize = 220;
+    pub const CLONE3: usize = 435;
+    pub const PIPE2: usize = 59;
     pub const EXIT: usize = 93;
     pub const EXIT_GROUP: usize = 94;
     pub const FCNTL: usize = 25;
@@ -119,6 +130,13 @@ mod numbers {
     pub const IO_DESTROY: usize = 1;
     pub const IO_SUBMIT: usize = 2;
     pub const IOPRIO_GET: usize = 31;
+    pub const SHMAT: usize = 196;
+    pub const SHMCTL: usize = 195;
+    pub const SOCKET: usize = 198;
+    pub const CONNECT: usize = 203;
+    pub const RECVMSG: usize = 212;
+    pub const CAPGET: usize = 90;
+    pub const CAPSET: usize = 91;
     pub const IO_GETEVENTS: usize = 4;
 }
 

@@ -1,0 +1,121 @@
+//! Where processes get the shared page that cannot open it by its path: another user's, those in a pid namespace
+//! with a `/proc` of its own, and those that begin after the supervisor has ended.
+//!
+//! It is an abstract socket. Its name and a secret stand in the environment of the tree, which only the tree's own
+//! users can read; a process of the tree that sends the secret gets a descriptor of the page, and its process id as it is known here.
+//! When the program has ended and others of its tree live on, a process is left behind that answers for as long.
+
+use std::io::{Read, Result};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use memfold_runtime::shared::Shared;
+use nix::poll::{PollFd, PollFlags, PollTimeout};
+
+use crate::failure::Failure;
+use crate::{namespace, procfs, spill, sys};
+
+/// Who connects and says nothing is waited for this long.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// Who is left behind looks this often whether it is still needed, and stays at least this long after the last who came.
+const LOOK: Duration = Duration::from_secs(1);
+const STAYS: Duration = Duration::from_secs(5);
+
+/// See the module.
+#[derive(Clone)]
+pub struct Door {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    listener: UnixListener,
+    name: String,
+    secret: String,
+    page: OwnedFd,
+}
+
+impl Door {
+    /// Opens it, for this file.
+    pub fn open(page: OwnedFd) -> std::result::Result<Self, Failure> {
+        let hex = |bytes: [u8; 16]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let name = format!("memfold-{}-{}", std::process::id(), &hex(spill::random()?)[..8]);
+        let secret = hex(spill::random()?);
+        let listen = || {
+            let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+            Ok::<_, std::io::Error>(UnixListener::from(sys::above_standard(listener.into())?))
+        };
+        let listener =
+            listen().map_err(|e| Failure::new(format!("cannot listen for processes of the tree: {e}")))?;
+        Ok(Self { inner: Arc::new(Inner { listener, name, secret, page }) })
+    }
+
+    /// What the environment says of it.
+    pub fn address(&self) -> String {
+        format!("{};{}", self.inner.name, self.inner.secret)
+    }
+
+    /// What it has open.
+    pub fn descriptors(&self) -> [RawFd; 2] {
+        [self.inner.listener.as_raw_fd(), self.inner.page.as_raw_fd()]
+    }
+
+    /// Answers from now on, in a thread.
+    pub fn serve(&self) -> Result<()> {
+        let inner = self.inner.clone();
+        sys::start_thread(move || {
+            loop {
+                match inner.listener.accept() {
+                    Ok((stream, _)) => _ = inner.answer(stream, Some(std::process::id() as i32)),
+                    // No descriptors are left, or the like.
+                    Err(_) => std::thread::sleep(PATIENCE),
+                }
+            }
+        })
+    }
+
+    /// The program has ended. If others of its tree live on, a process is left behind that answers.
+    pub fn leave(self, page: &'static Shared) {
+        if !sys::has_children() || !matches!(sys::fork_aside(), Ok(sys::Fork::Child)) {
+            return;
+        }
+        sys::become_daemon();
+        sys::close_all_but(&self.descriptors());
+        let mut last = Instant::now();
+        let is_alive = || {
+            page.live_slots()
+                .any(|slot| !procfs::has_ended(slot.pid.load(std::sync::atomic::Ordering::Relaxed) as i32))
+        };
+        while last.elapsed() < STAYS || is_alive() {
+            let mut wait = [PollFd::new(self.inner.listener.as_fd(), PollFlags::POLLIN)];
+            let limit = PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::MAX);
+            if nix::poll::poll(&mut wait, limit).unwrap_or(0) == 0 {
+                continue;
+            }
+            if let Ok((stream, _)) = self.inner.listener.accept() {
+                let _ = self.inner.answer(stream, None);
+                last = Instant::now();
+            }
+        }
+        sys::exit_now(0)
+    }
+}
+
+impl Inner {
+    /// As long as there is a supervisor, those it has started are known.
+    fn answer(&self, mut stream: UnixStream, supervisor: Option<i32>) -> Result<()> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut said = vec![0; self.secret.len()];
+        stream.read_exact(&mut said)?;
+        if said != self.secret.as_bytes() {
+            return Ok(());
+        }
+        let pid = sys::peer(&stream)?;
+        if supervisor.is_some_and(|supervisor| !namespace::is(pid, pid, supervisor)) {
+            return Ok(());
+        }
+        sys::send_descriptor(&stream, &pid.to_le_bytes(), &self.page)
+    }
+}

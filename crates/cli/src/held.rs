@@ -1,0 +1,95 @@
+//! What keeps a process over the limit: memory that is private and counts, and that is not managed. Looked for by
+//! the kernel's list of its mappings, seldom, and only while the limit is passed.
+
+use std::io::{BufRead, BufReader};
+
+/// Mappings smaller than this are left alone by the runtime.
+const SMALLEST: u64 = 64 << 10;
+
+/// Bytes that are not managed, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// Bytes.
+    pub bytes: u64,
+    /// What they are.
+    pub what: &'static str,
+}
+
+/// Kinds of such memory. The text follows a size.
+const KINDS: [&str; 5] = [
+    "are changed pages of files (private mappings)",
+    "are the main thread's stack",
+    "lie in mappings of less than 64 KiB",
+    "are sealed (mseal)",
+    "are locked (mlock)",
+];
+const FILES: usize = 0;
+const STACK: usize = 1;
+const SMALL: usize = 2;
+const SEALED: usize = 3;
+const LOCKED: usize = 4;
+
+/// The largest kind in a process.
+pub fn look(pid: i32) -> Option<Held> {
+    parse(BufReader::new(std::fs::File::open(format!("/proc/{pid}/smaps")).ok()?))
+}
+
+fn parse(text: impl BufRead) -> Option<Held> {
+    let mut sums = [0u64; KINDS.len()];
+    let (mut kind, mut bytes) = (None, 0);
+    for line in text.lines().map_while(Result::ok) {
+        if let Some(rest) = line.strip_prefix("Anonymous:") {
+            bytes = rest.trim().trim_end_matches(" kB").parse::<u64>().map_or(0, |kib| kib << 10);
+        } else if let Some(flags) = line.strip_prefix("VmFlags:") {
+            let has = |flag: &str| flags.split_whitespace().any(|found| found == flag);
+            let kind = match kind {
+                Some(kind) => Some(kind),
+                None if has("sl") => Some(SEALED),
+                None => has("lo").then_some(LOCKED),
+            };
+            if let Some(kind) = kind {
+                sums[kind] += bytes;
+            }
+            bytes = 0;
+        } else if let Some(head) = kind_of(&line) {
+            kind = head;
+        }
+    }
+    let (kind, bytes) = sums.into_iter().enumerate().max_by_key(|(_, bytes)| *bytes)?;
+    Some(Held { bytes, what: KINDS[kind] })
+}
+
+/// What a mapping is by its first line; none if that is another line.
+fn kind_of(line: &str) -> Option<Option<usize>> {
+    let mut words = line.split_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let size = u64::from_str_radix(end, 16).ok()?.checked_sub(u64::from_str_radix(start, 16).ok()?)?;
+    Some(match words.nth(4) {
+        Some(path) if path.starts_with('/') => Some(FILES),
+        Some("[stack]") => Some(STACK),
+        _ => (size < SMALLEST).then_some(SMALL),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds() {
+        let entry = |head: &str, kib: u32, flags: &str| {
+            format!("{head}\nSize: 4 kB\nAnonymous:  {kib} kB\nAnonHugePages: 9 kB\nVmFlags: rd {flags}\n")
+        };
+        let found = |text: &str| parse(text.as_bytes()).map(|held| (held.bytes >> 10, held.what));
+        let heap = entry("5000-900000 rw-p 00000000 00:00 0    [heap]", 900, "wr");
+        assert_eq!(found(&heap), Some((0, KINDS[LOCKED])));
+        let file = entry("7000-900000 rw-p 00000000 fe:00 12   /tmp/a b", 70, "wr");
+        let stack = entry("7f00-900000 rw-p 00000000 00:00 0   [stack]", 50, "wr gd");
+        assert_eq!(found(&(heap.clone() + &file + &stack)), Some((70, KINDS[FILES])));
+        let small = entry("1000-3000 rw-p 00000000 00:00 0 ", 8, "wr").repeat(20);
+        assert_eq!(found(&(file + &small)), Some((160, KINDS[SMALL])));
+        assert_eq!(found(&(heap + &stack)), Some((50, KINDS[STACK])));
+        let sealed = entry("100000-300000 rw-p 00000000 00:00 0 ", 300, "wr sl");
+        assert_eq!(found(&(sealed + &small)), Some((300, KINDS[SEALED])));
+    }
+}

@@ -1,0 +1,150 @@
+//! Children that nobody has prepared: made by an instruction of the program's
+//! own, past the C library. Before such a child begins (see `gate.rs`), everything
+//! that is evicted is put into its memory; the runtime does nothing in it (see `here.rs`).
+//!
+//! All of it happens under the order lock, when the message about the fork is read.
+//! Since the memory was copied the kernel has refused to put pages in place here, so nothing
+//! was brought back since that the child lacks. What was taken away since, the child has:
+//! the kernel says so (EEXIST), and its page is the truth. What another thread discards or
+//! unmaps in the same moment may have been discarded before or after, as without memfold.
+//!
+//! A prepared fork (`fork.rs`) causes the same message. Its child has a runtime of its own, which
+//! registers everything anew: the child's registration is only given up.
+
+use core::sync::atomic::{AtomicBool, Ordering::*};
+
+use crate::lock::Guard;
+use crate::order::Order;
+use crate::runtime::{RUNTIME, Runtime, WORKERS};
+use crate::sched;
+use crate::sys::{self, Errno, Fd, PAGE};
+use crate::table::{BLOCK, Entry, PAGES, State, page_number};
+use crate::uffd::Uffd;
+use crate::worker::{RUN, Worker};
+
+/// Number of the worker that fills children: there is one at a time.
+pub const WORKER: usize = WORKERS - 2;
+/// How often a page is tried that the kernel can't take just now.
+const AGAIN: usize = 10_000;
+
+static TOLD: AtomicBool = AtomicBool::new(false);
+
+impl Runtime {
+    /// The message about a fork was read; `child` is a userfaultfd for the child's memory.
+    pub fn meet_child(&self, order: &mut Guard<'_, Order>, child: Fd) {
+        // If two threads fork at once, one of them unprepared, its child is taken for the other's.
+        if !order.forking {
+            self.fill(Uffd(child));
+            self.has_forked.store(true, Relaxed);
+            self.standby.all_shared();
+        }
+        sys::close(child);
+        self.gate.keep_spare();
+    }
+
+    fn fill(&self, child: Uffd) {
+        // SAFETY: nobody else has this number, and the caller holds the order lock.
+        let Some(mut worker) = (unsafe { Worker::new(&RUNTIME, WORKER) }) else {
+            self.fail("no memory is left to bring evicted pages back in a child");
+        };
+        let mut given = 0;
+        self.set_reading(WORKER, true);
+        self.table.for_each_block(0, crate::table::END, |base, block| {
+            if block.evicted.load(Relaxed) == 0 {
+                return;
+            }
+            let mut count = 0;
+            for index in 0..=PAGES {
+                let entry = block.entries.get(index);
+                let page = base + index * PAGE;
+                if entry.is_some_and(|entry| self.read_evicted(&mut worker, page, entry, count)) {
+                    count += 1;
+                }
+                let ends = entry.is_none_or(|entry| entry.load() == State::Empty) || count == RUN;
+                if ends && count > 0 {
+                    let first = if count == RUN { page + PAGE - RUN * PAGE } else { page - count * PAGE };
+                    give(child, first, &worker.pages[..count * PAGE]);
+                    given += count;
+                    count = 0;
+                }
+            }
+            // Who has met a pin of ours waits to be woken.
+            self.uffd().wake(base, BLOCK);
+        });
+        self.set_reading(WORKER, false);
+        if given > 0 && !TOLD.swap(true, Relaxed) {
+            self.say(
+                "it makes a child by a system call of its own, past the C library: all evicted memory is \
+                 brought back in the child, which is not managed",
+            );
+        }
+    }
+
+    /// Reads what an entry stands for to place `index` of the worker. `false` if the page is not evicted.
+    fn read_evicted(&self, worker: &mut Worker, page: usize, entry: &Entry, index: usize) -> bool {
+        loop {
+            let state = entry.load();
+            let into = &mut worker.pages[index * PAGE..(index + 1) * PAGE];
+            match state {
+                State::Empty => return false,
+                State::Zero => into.fill(0),
+                State::Standby(id) => {
+                    let from = self.standby.page_address(id) as *const u8;
+                    // SAFETY: the entry says that the page is on standby: it stays so under the order lock.
+                    into.copy_from_slice(unsafe { core::slice::from_raw_parts(from, PAGE) });
+                }
+                State::Stored(name) if !entry.replace(state, State::Pinned(name)) => continue,
+                State::Stored(name) | State::Pinned(name) => {
+                    let owner = page_number(page);
+                    // SAFETY: pinned, by this thread or another one that does not free it without the order lock.
+                    if unsafe { self.store().load(name, owner, into, &mut worker.decode) }.is_err() {
+                        self.fail_corrupt();
+                    }
+                    if state == State::Stored(name) {
+                        entry.replace(State::Pinned(name), state);
+                    }
+                }
+                State::Spilled(_) => {
+                    // It comes to the worker's first page.
+                    let mut first = [0u8; PAGE];
+                    first.copy_from_slice(&worker.pages[..PAGE]);
+                    self.fetch_alone(worker, page);
+                    worker.pages.copy_within(..PAGE, index * PAGE);
+                    if index > 0 {
+                        worker.pages[..PAGE].copy_from_slice(&first);
+                    }
+                }
+            }
+            return true;
+        }
+    }
+}
+
+/// Puts pages into a child that lacks them.
+fn give(child: Uffd, to: usize, contents: &[u8]) {
+    let (mut done, mut tries) = (0, 0);
+    let mut step = contents.len();
+    while done < contents.len() {
+        let bytes = step.min(contents.len() - done);
+        // SAFETY: what the child's page holds; the child has not begun.
+        match unsafe { child.copy(to + done, contents[done..].as_ptr(), bytes) } {
+            Ok(copied) => done += copied,
+            Err(Errno::EXIST) => done += PAGE,
+            // The run leaves a mapping: page by page. A page that is not mapped there is not inherited.
+            Err(Errno::NOENT) if bytes > PAGE => step = PAGE,
+            Err(Errno::NOENT) => done += PAGE,
+            Err(Errno::AGAIN) if tries < AGAIN => {
+                tries += 1;
+                sched::yield_now();
+            }
+            // There is no child: its parent is being ended.
+            Err(Errno::SRCH) => return,
+            Err(_) if child.poison(to + done, PAGE).is_ok() => {
+                RUNTIME.say("no memory is left for a child that was made past the C library: it ends where it touches what it lacks");
+                done += PAGE;
+            }
+            Err(_) => RUNTIME
+                .fail("evicted pages could not be brought back in a child that was made past the C library"),
+        }
+    }
+}

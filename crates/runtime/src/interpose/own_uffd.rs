@@ -1,0 +1,44 @@
+//! A userfaultfd of the program's own. The kernel lets each piece of memory be
+//! registered with one only, and the runtime has registered nearly all of it near the
+//! limit. So the program gets its memory back, registered with none, before it registers
+//! any itself. To open one, and to ask what the kernel can do, changes nothing yet.
+
+use core::ffi::c_int;
+
+use super::next::{Next, is_managed_here, keeping_errno};
+use crate::runtime::RUNTIME;
+use crate::sys;
+
+/// UFFDIO_REGISTER.
+pub const REGISTER: usize = 0xc020_aa00;
+
+static IOCTL: Next = Next::call_of(c"ioctl", sys::nr::IOCTL);
+
+/// All of them; `syscall` is in `seccomp.rs`.
+pub static ALL: [&Next; 1] = [&IOCTL];
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's. The variable argument is taken as a declared one would be: it
+/// comes in the same register.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ioctl(file: c_int, request: usize, argument: usize) -> c_int {
+    // Some callers declare the request as an `int`.
+    if request as u32 as usize == REGISTER {
+        registers();
+    }
+    // SAFETY: passed on to the caller.
+    unsafe { IOCTL.call([file as usize, request, argument]) as c_int }
+}
+
+/// The program registers memory.
+#[cold]
+#[inline(never)]
+pub fn registers() {
+    if is_managed_here() {
+        keeping_errno(|| {
+            RUNTIME.stop("the program registers memory with a userfaultfd of its own, and the kernel lets only one have it")
+        });
+    }
+}
