@@ -98,6 +98,8 @@ pub struct Stats {
     pub pages_spilled: u64,
     /// Pages that came back from there.
     pub pages_fetched: u64,
+    /// Times that a page was left where it is because no codec makes it smaller.
+    pub pages_incompressible: u64,
     /// What the tier did; null without one.
     pub spill: Option<Figures>,
     /// The limit was passed, and nothing was left to be compressed.
@@ -189,6 +191,7 @@ impl Stats {
             blocks_evicted: count("blocks_evicted"),
             pages_spilled: count("pages_spilled"),
             pages_fetched: count("pages_fetched"),
+            pages_incompressible: count("pages_incompressible"),
             spill: seen.spill.clone(),
             is_full: count("full_looks") > 0,
             is_partly_managed: seen.stopped || seen.unmanaged > 0,

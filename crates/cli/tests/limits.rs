@@ -118,8 +118,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Fills 4 MiB of noise and then far more of what compresses; looks for those
-/// pages of noise that are away, flips a bit in each copy of one outside of
+/// Fills 4 MiB of pages of which three quarters are noise, which LZ4 keeps as it is, and then far more of what
+/// compresses; looks for those pages of noise that are away, flips a bit in each copy of one outside of
 /// its own memory, and reads it.
 const DAMAGE: &str = r#"
 #define _GNU_SOURCE
@@ -135,6 +135,8 @@ const DAMAGE: &str = r#"
 static uint64_t page_word(size_t page, size_t i)
 {
     uint64_t z = page * 512 + i + 0x9e3779b97f4a7c15;
+    if (i >= 384)
+        return 1;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
     z = (z ^ z >> 27) * 0x94d049bb133111eb;
     return z ^ z >> 31;
@@ -367,7 +369,7 @@ fn a_damaged_block_is_never_handed_out() {
     let _alone = alone();
     let here = tempfile::tempdir().unwrap();
     let Some(damage) = compile(here.path(), "damage", DAMAGE, &[]) else { return };
-    let said = finish(run_with(&["--limit", "48M", "--"], &[damage.to_str().unwrap()]));
+    let said = finish(run_with(&["--limit", "48M", "--codec", "lz4", "--"], &[damage.to_str().unwrap()]));
     assert_eq!((said.status, said.out.as_str()), (128 + 6, ""), "{}", said.err);
     assert!(said.err.contains("copies") && said.err.contains("damaged"), "{}", said.err);
 }

@@ -94,7 +94,7 @@ fn a_member_of_another_user_that_cannot_be_reached_is_named_so() {
     let script = "exec unshare --net setpriv --reuid 65534 --clear-groups sleep 3";
     let said = finish(run_with(&["--limit", "1G", "--"], &["sh", "-c", script]));
     assert_eq!(said.status, 0, "{}", said.err);
-    assert!(said.err.contains("cannot be managed (runs as another user)"), "{}", said.err);
+    assert!(said.err.contains("cannot be managed (runs as another user, and"), "{}", said.err);
 }
 
 /// Between vfork and exec a child shares its parent's memory.

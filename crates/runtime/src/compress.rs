@@ -11,17 +11,21 @@ use core::sync::atomic::Ordering::*;
 use memfold::probe;
 use memfold::store::{Ref, Tier};
 
+use crate::incompressible::Back;
 use crate::runtime::{Entries, RUNTIME, Runtime};
 use crate::sched;
 use crate::standby::page_id;
 use crate::sys::{self, PAGE, advice};
-use crate::table::{BLOCK, PAGES, State};
+use crate::table::{BLOCK, PAGES, State, index_in_block};
 use crate::thread;
 use crate::trail::{self, Run};
 use crate::worker::Worker;
 
 /// Pages between two times that memory is given back.
 const GROUP: usize = 32;
+
+/// Times that a page is tried to be put back.
+const TRIES: u32 = 8;
 
 /// Between two looks for the answer to a batch that was sent, ns.
 const ANSWER_NS: u64 = 1_000_000;
@@ -63,8 +67,9 @@ pub extern "C" fn compressor(argument: usize) -> ! {
         if RUNTIME.free_condemned() {
             continue;
         }
-        RUNTIME.store().store().maintain(&Entries, MAINTAIN);
-        if RUNTIME.squeeze.load(Relaxed) && RUNTIME.densify_some(&mut worker) {
+        let maintained = RUNTIME.store().store().maintain(&Entries, MAINTAIN);
+        // What is made denser goes to other classes, and leaves holes in those it comes from.
+        if RUNTIME.squeeze.load(Relaxed) && (maintained.more || RUNTIME.densify_some(&mut worker)) {
             continue;
         }
         let least = if helps { RUNTIME.margin.load(Relaxed) / 2 } else { 0 };
@@ -132,10 +137,23 @@ struct Size {
     bytes: u16,
 }
 
+/// What is to become of a page.
+#[derive(Clone, Copy)]
+enum Fate {
+    /// Its entry says this from now on.
+    Kept(State),
+    /// It does not get smaller, and goes back.
+    Back,
+}
+
 /// What came of compressing some pages.
 struct Done {
     /// Pages to do again since they got another owner meanwhile.
     again: u64,
+    /// Of these, pages to be kept as they are.
+    whole: u64,
+    /// Pages that went back, and are as large as before.
+    back: u32,
     /// The store got no more memory: not all were done.
     full: bool,
     /// Bytes that the store took.
@@ -249,15 +267,22 @@ impl Runtime {
     fn compress_group(&self, worker: &mut Worker, slot: u32, pages: &mut Pages) -> bool {
         let held = self.standby.slot(slot);
         let Pages { index, count } = core::mem::replace(pages, Pages::new());
-        let mut todo = u64::MAX >> (64 - count);
-        let mut used = 0i64;
+        let (mut todo, mut whole) = (u64::MAX >> (64 - count), 0);
+        let (mut used, mut back, mut tries) = (0i64, 0, 0);
         while todo != 0 {
-            let done = self.compress_pages(worker, slot, &index, todo);
+            let done = self.compress_pages(worker, slot, &index, (todo, whole));
             todo = done.again;
             used += done.stored_bytes;
+            back += i64::from(done.back);
             if self.note_store_full(done.full) {
                 self.change_debt(used);
                 return false;
+            }
+            tries += 1;
+            // What can't go back by then is kept in the store.
+            whole = if tries < TRIES { done.whole } else { u64::MAX };
+            if todo & !whole != 0 {
+                sched::yield_now();
             }
         }
         for index in &index[..count] {
@@ -277,7 +302,7 @@ impl Runtime {
             self.shared().unshared.fetch_add(bytes, Relaxed);
             self.change_debt(used);
         } else {
-            self.change_debt(used - bytes as i64);
+            self.change_debt(used + back * PAGE as i64 - bytes as i64);
         }
         true
     }
@@ -294,11 +319,19 @@ impl Runtime {
         full
     }
 
-    /// Compresses the pages in `todo`, a bit for each of `pages`, and writes their entries.
-    fn compress_pages(&self, worker: &mut Worker, slot: u32, pages: &[u16; GROUP], todo: u64) -> Done {
+    /// Compresses the pages in `todo`, a bit for each of `pages`, and writes their entries. Those in `whole` are kept as they are if they
+    /// don't get smaller; others go back then.
+    fn compress_pages(
+        &self,
+        worker: &mut Worker,
+        slot: u32,
+        pages: &[u16; GROUP],
+        (todo, whole): (u64, u64),
+    ) -> Done {
         let held = self.standby.slot(slot);
-        let mut made: [(u64, Option<State>); GROUP] = [(0, None); GROUP];
+        let mut made: [(u64, Option<Fate>); GROUP] = [(0, None); GROUP];
         let mut sizes = [Size::default(); GROUP];
+        let whole = if self.leaves_incompressible() { whole } else { u64::MAX };
         let (mut same_filled, mut full) = (0, false);
         let tier = self.tier(held.shared.load(Relaxed));
         for (number, made) in made.iter_mut().enumerate().filter(|(number, _)| todo >> number & 1 != 0) {
@@ -313,24 +346,25 @@ impl Runtime {
             let at = self.standby.address(slot) + index * PAGE;
             // SAFETY: the page lies in a slot that this thread holds, readable, and is changed by nobody.
             let page = unsafe { core::slice::from_raw_parts(at as *const u8, PAGE) };
-            let Some((state, size)) = self.compress_page(worker, tier, owner, page) else {
+            let is_whole = whole >> number & 1 != 0;
+            let Some((fate, size)) = self.compress_page(worker, tier, owner, page, is_whole) else {
                 full = true;
                 break;
             };
-            *made = (owner, Some(state));
+            *made = (owner, Some(fate));
             sizes[number] = size;
-            same_filled += u64::from(made.1 == Some(State::Zero));
+            same_filled += u64::from(matches!(fate, Fate::Kept(State::Zero)));
         }
-        let mut again = 0;
+        let (mut again, mut never, mut back) = (0, 0, 0);
         let mut useless: [Option<(Ref, u64)>; GROUP] = [None; GROUP];
         let mut compressed = 0;
         let trail = self.shared().trail();
         let mut run = trail.map(|trail| Run::new(trail, self.slot().pid.load(Relaxed)));
-        let order = self.order.lock();
-        for (number, (owner, state)) in made.iter().enumerate() {
+        let mut order = self.order.lock();
+        for (number, (owner, fate)) in made.iter().enumerate() {
             let index = usize::from(pages[number]);
             let id = page_id(slot, index);
-            let Some(state) = *state else {
+            let Some(fate) = *fate else {
                 // It seemed void; but perhaps its mapping was just being moved.
                 let owner = held.owners[index].load(Relaxed);
                 let entry = self.table.entry(owner as usize * PAGE);
@@ -340,6 +374,26 @@ impl Runtime {
                 continue;
             };
             let entry = self.table.entry(*owner as usize * PAGE);
+            let Fate::Kept(state) = fate else {
+                if entry.is_some_and(|entry| entry.load() == State::Standby(id)) {
+                    let run = made[number..]
+                        .iter()
+                        .zip(&pages[number..])
+                        .enumerate()
+                        .take_while(|(more, ((_, fate), at))| {
+                            matches!(fate, Some(Fate::Back)) && usize::from(**at) == index + more
+                        })
+                        .count();
+                    match self.put_back_incompressible(&mut order, slot, index, run) {
+                        Back::Done(pages) => back += pages as u32,
+                        Back::Later => again |= 1 << number,
+                        Back::Never => (again, never) = (again | 1 << number, never | 1 << number),
+                    }
+                } else if held.owners[index].load(Relaxed) != *owner {
+                    again |= 1 << number;
+                }
+                continue;
+            };
             if entry.is_some_and(|entry| entry.replace(State::Standby(id), state)) {
                 self.standby.forget(id);
                 compressed += 1;
@@ -372,24 +426,37 @@ impl Runtime {
             run.end();
         }
         counters.pages_same_filled.fetch_add(same_filled, Relaxed);
-        Done { again, full, stored_bytes: compressed as i64 * PAGE as i64 / 3 }
+        Done { again, whole: never, back, full, stored_bytes: compressed as i64 * PAGE as i64 / 3 }
     }
 
-    /// `None` if the store gets no memory for it.
+    /// `None` if the store gets no memory for it. `whole`: the page is kept even if it does not get smaller.
     fn compress_page(
         &self,
         worker: &mut Worker,
         tier: Tier,
         owner: u64,
         page: &[u8],
-    ) -> Option<(State, Size)> {
+        whole: bool,
+    ) -> Option<(Fate, Size)> {
         let word = memfold_codec::same_filled(page);
         if word == Some(0) {
-            return Some((State::Zero, Size::default()));
+            return Some((Fate::Kept(State::Zero), Size::default()));
         }
-        let (name, bytes) = self.store().insert_sized(tier, owner, page, &mut worker.space).ok()?;
+        let address = owner as usize * PAGE;
+        let is_marked =
+            || self.table.block(address).is_some_and(|block| block.marks.has(index_in_block(address)));
+        let (name, bytes) = if whole {
+            self.store().insert_sized(tier, owner, page, &mut worker.space).ok()?
+        } else if is_marked() {
+            return Some((Fate::Back, Size::default()));
+        } else {
+            match self.store().insert_if_smaller(tier, owner, page, &mut worker.space).ok()? {
+                Some(kept) => kept,
+                None => return Some((Fate::Back, Size::default())),
+            }
+        };
         let class = if word.is_some() { trail::REPEATED } else { trail::size_class(bytes) };
-        Some((State::Stored(name), Size { class: class as u8, bytes: bytes as u16 }))
+        Some((Fate::Kept(State::Stored(name)), Size { class: class as u8, bytes: bytes as u16 }))
     }
 
     /// Stops here while a fork is prepared.

@@ -57,6 +57,8 @@ mod hope;
 #[cfg(target_os = "linux")]
 mod inbox;
 #[cfg(target_os = "linux")]
+mod incompressible;
+#[cfg(target_os = "linux")]
 mod interpose;
 #[cfg(target_os = "linux")]
 mod journal;

@@ -304,10 +304,12 @@ impl Runtime {
         match event {
             Message::Remove { start, end } => {
                 order.note_removed(start, end);
+                self.forget_marks(start, end);
                 self.drop_range(order, start, end);
             }
             Message::Unmap { start, end } => {
                 self.unmapped_ns.store(sys::now_ns(), Relaxed);
+                self.forget_marks(start, end);
                 self.drop_unmapped(order, start, end);
                 self.table.for_each_block(start, end, |_, block| block.stale.store(true, Relaxed));
                 self.settle_late(order);
@@ -317,6 +319,8 @@ impl Runtime {
                     return;
                 }
                 self.unmapped_ns.store(sys::now_ns(), Relaxed);
+                self.forget_marks(from, from + bytes);
+                self.forget_marks(to, to + bytes);
                 self.let_late_first(order, to, to + bytes);
                 self.drop_range(order, to, to + bytes);
                 self.move_range(order, from, to, bytes);
@@ -456,6 +460,7 @@ impl Runtime {
                 self.drop_page(block, base + index * PAGE);
             }
         }
+        self.unmark_all_but(block, &[0; PAGES / 64]);
         self.order.lock().spare.put(block);
         true
     }

@@ -161,6 +161,10 @@ pub struct Runtime {
     pub gate: Gate,
     /// Pages whose entry says zero.
     pub zero_pages: AtomicI64,
+    /// Marked pages of all blocks: see `incompressible.rs`.
+    pub incompressible: AtomicI64,
+    /// Where the keeper compresses samples.
+    pub sample_memory: AtomicUsize,
     /// Bytes that this process must still make free; see `watch.rs`.
     pub debt: AtomicI64,
     /// Times that memory was given back.
@@ -321,6 +325,8 @@ impl Runtime {
             follow: Follow::new(),
             gate: Gate::new(),
             zero_pages: AtomicI64::new(0),
+            incompressible: AtomicI64::new(0),
+            sample_memory: AtomicUsize::new(0),
             debt: AtomicI64::new(0),
             given_back: AtomicU32::new(0),
             vain: AtomicU32::new(u32::MAX),

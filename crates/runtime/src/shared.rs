@@ -185,6 +185,8 @@ pub struct Counters {
     pub pages_spilled: AtomicU64,
     /// Pages that came back from there.
     pub pages_fetched: AtomicU64,
+    /// Pages that were left where they are because no codec makes them smaller; again each time that it was tried anew.
+    pub pages_incompressible: AtomicU64,
 }
 
 /// One process.
@@ -351,7 +353,7 @@ impl Slot {
 
 impl Counters {
     /// Names and values, for statistics.
-    pub fn each(&self) -> [(&'static str, &AtomicU64); 14] {
+    pub fn each(&self) -> [(&'static str, &AtomicU64); 15] {
         [
             ("pages_compressed", &self.pages_compressed),
             ("pages_same_filled", &self.pages_same_filled),
@@ -367,6 +369,7 @@ impl Counters {
             ("fault_ns", &self.fault_ns),
             ("pages_spilled", &self.pages_spilled),
             ("pages_fetched", &self.pages_fetched),
+            ("pages_incompressible", &self.pages_incompressible),
         ]
     }
 

@@ -9,6 +9,7 @@ use memfold::store::{Tiered, Tuning};
 use memfold_codec::cpu::{self, Path};
 
 use crate::children;
+use crate::incompressible::THRESHOLD;
 use crate::mounts::Notices;
 use crate::runtime::{Runtime, StoreMemory, WORKERS};
 use crate::sched;
@@ -109,6 +110,7 @@ impl Runtime {
             let no_reserve = shared.flags.load(Relaxed) & shared::flags::NO_RESERVE != 0;
             let fill_ratio = if no_reserve { 64 } else { shared.fill_ratio.load(Relaxed).clamp(1, 64) as u8 };
             self.store().store().set_tuning(Tuning { fill_ratio, ..Tuning::DEFAULT });
+            self.store().set_threshold(THRESHOLD);
         }
         if self.shared().flags.load(Relaxed) & shared::flags::PARANOID != 0 {
             self.proxy.lock().keep_few();

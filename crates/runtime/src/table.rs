@@ -25,6 +25,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsiz
 use memfold::store::Ref;
 
 use crate::arena::Arena;
+use crate::incompressible::Marks;
 use crate::spill::Spot;
 use crate::sys::PAGE;
 
@@ -125,6 +126,8 @@ pub struct Block {
     pub heat: AtomicU32,
     /// Rounds of the hand for which it is left alone.
     pub rest: AtomicU32,
+    /// Pages that were seen not to get smaller: see `incompressible.rs`.
+    pub marks: Marks,
     /// Some of it was unmapped since it was last registered: what lies there now may be new. A hint.
     pub stale: AtomicBool,
     /// Where it was, once it is condemned.
@@ -300,6 +303,7 @@ impl SpareBlocks {
         block.heat.store(0, Relaxed);
         block.rest.store(0, Relaxed);
         block.stale.store(false, Relaxed);
+        debug_assert!(!block.marks.any());
         block.next.store(self.first, Relaxed);
         self.first = block as *const Block as *mut Block;
     }

@@ -10,11 +10,15 @@
 mod ahead;
 mod hand;
 mod proactive;
+mod samples;
+mod spare;
 
 use core::sync::atomic::Ordering::*;
 
 use ahead::Ahead;
 use proactive::Proactive;
+use samples::Samples;
+use spare::Spare;
 
 use crate::compress::compressor;
 use crate::fault::handler;
@@ -39,9 +43,6 @@ const COMPRESSORS: usize = 2;
 pub const CANDIDATES: usize = 65_536;
 /// The fastest that one CPU can fill memory, bytes a ms: with huge pages.
 const GROWTH_PER_MS: u64 = 10 << 20;
-/// A process keeps this part of the limit resident whatever happens: with
-/// less it would do nothing but fault.
-const FLOOR: u64 = 32;
 /// Counting what the store holds takes longer than a tick should.
 const PUBLISH_NS: u64 = 10_000_000;
 /// Paging starts when there is less room than this for each CPU, bytes: starting takes some milliseconds.
@@ -50,6 +51,8 @@ pub const START_ROOM: i64 = 32 << 20;
 const WATCH_ROOM: u64 = 24 << 20;
 /// Processes for which room is left to grow, at most.
 const GROWING: usize = 4;
+/// After a round in vain, growth by this part of what does not compress is worth another: rounds go over all of that.
+const SEARCHED: u64 = 32;
 /// A limit is held when it is passed by no more than 5 % and this.
 const TOLERANCE: u64 = 8 << 20;
 /// It may be passed by more for so long before the process is ended, if it is to be.
@@ -93,6 +96,8 @@ struct Keeper {
     at: (usize, usize),
     ahead: Ahead,
     proactive: Proactive,
+    samples: Samples,
+    spare: Spare,
     listed_ns: u64,
     published_ns: u64,
     /// When it was last looked whether the supervisor is there.
@@ -182,6 +187,8 @@ impl Keeper {
             at: (0, 0),
             ahead: Ahead::new(),
             proactive: Proactive::new(),
+            samples: Samples::new(),
+            spare: Spare::default(),
             listed_ns: 0,
             published_ns: 0,
             server_seen_ns: 0,
@@ -279,10 +286,8 @@ impl Keeper {
         }
         if paging {
             self.look_ahead_of_need(now, own, tree);
-            // What the program has resident besides what the runtime uses.
-            let overhead = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
-            let floor = (limit / FLOOR).clamp(2 << 20, 64 << 20);
-            let spare = own.saturating_sub(overhead) as i64 - floor as i64;
+            self.look_at_spare(own, limit);
+            let spare = self.spare.at_most();
             let share = if over > 0 && tree > 0 && !paranoid {
                 (over as i128 * i128::from(own) / i128::from(tree)) as i64
             } else if paranoid {
@@ -292,19 +297,23 @@ impl Keeper {
                 over / sharers as i64
             };
             // There is something new to be taken away.
-            if self.fruitless && self.takable() > self.fruitless_takable + margin / 4 {
+            let more = (margin / 4).max(self.spare.kept() / SEARCHED);
+            if self.fruitless && self.takable() > self.fruitless_takable + more {
                 self.fruitless = false;
                 self.next_round_ns = 0;
             }
             let full = share > spare || self.fruitless && runtime.standby.queued() == 0;
-            let can_shrink = runtime.can_densify() || runtime.can_spill();
+            // A few pages of the fast tier are not worth waiting for: where little compresses there are always some.
+            let is_worth = slot.payload.load(Relaxed) > margin;
+            let can_shrink = runtime.can_densify() && is_worth || runtime.can_spill();
             let squeeze = full && !paranoid && share > margin as i64 && can_shrink;
             if squeeze && !runtime.squeeze.load(Relaxed) {
                 runtime.work.ring();
             }
             runtime.squeeze.store(squeeze, Relaxed);
             // While there is something to spill or to densify, waiting for room is not in vain: between two looks too, or a millisecond's growth passes by.
-            let exhausted = paranoid || runtime.store_full.load(Relaxed) || full && !can_shrink;
+            let nothing_left = self.fruitless && runtime.standby.queued() == 0;
+            let exhausted = paranoid || runtime.store_full.load(Relaxed) || nothing_left && !can_shrink;
             let passed = tree > limit + limit / 20 + TOLERANCE;
             if full && passed && !paranoid {
                 slot.counters.full_looks.fetch_add(1, Relaxed);
@@ -313,7 +322,7 @@ impl Keeper {
             if runtime.exhausted.swap(exhausted, Relaxed) != exhausted {
                 runtime.room.ring();
             }
-            let share = share.min(spare.max(0));
+            let share = self.spare.owed(share, can_shrink);
             runtime.margin.store(margin as i64, Relaxed);
             let before = runtime.debt.load(Acquire);
             runtime.change_debt(share - before);

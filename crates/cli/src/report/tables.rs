@@ -69,7 +69,7 @@ pub fn figures(numbers: &Numbers) -> String {
         Some(dense) => format!("{}, then {dense}", stats.codec_fast),
         None => stats.codec_fast.clone(),
     };
-    let rows: [(&str, String); 34] = [
+    let rows: [(&str, String); 35] = [
         ("Limit at the end", b("limit_bytes", stats.limit_bytes)),
         ("Most that was resident", b("peak_resident_bytes", stats.peak_resident_bytes)),
         ("above the limit", b("over_limit_bytes", stats.over_limit_bytes)),
@@ -87,6 +87,7 @@ pub fn figures(numbers: &Numbers) -> String {
         ("Pages compressed", n("pages_compressed", stats.pages_compressed)),
         ("of which zeros", n("pages_same_filled", stats.pages_same_filled)),
         ("Pages compressed again, denser", n("pages_densified", stats.pages_densified)),
+        ("Pages that no codec makes smaller", n("pages_incompressible", stats.pages_incompressible)),
         ("Blocks evicted", n("blocks_evicted", stats.blocks_evicted)),
         ("Faults on compressed pages", n("pages_faulted", stats.pages_faulted)),
         ("Pages that came back from standby", n("pages_rescued", stats.pages_rescued)),

@@ -155,6 +155,45 @@ impl<M: Memory> Tiered<M> {
         Ok((self.store.put(owner, id.0 | mark, payload)?, payload.len()))
     }
 
+    /// As [`Tiered::insert_sized`], but a block that neither of the codecs makes smaller is not kept: `None`. What the fast codec can't, the
+    /// dense one is asked for.
+    pub fn insert_if_smaller(
+        &self,
+        tier: Tier,
+        owner: u64,
+        block: &[u8],
+        work: &mut Workspace<'_>,
+    ) -> Result<Option<(Ref, usize)>, Full> {
+        if same_filled(block).is_some() {
+            return self.insert_sized(tier, owner, block, work).map(Some);
+        }
+        match self.shrink(tier, owner, block, work) {
+            Some((tag, n)) => Ok(Some((self.store.put(owner, tag, &work.out[..n])?, n))),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether [`Tiered::insert_if_smaller`] would keep a block.
+    pub fn gets_smaller(&self, owner: u64, block: &[u8], work: &mut Workspace<'_>) -> bool {
+        same_filled(block).is_some() || self.shrink(Tier::Fast, owner, block, work).is_some()
+    }
+
+    /// Compresses a block into the workspace; its tag and length, if that is less than the threshold.
+    fn shrink(&self, tier: Tier, owner: u64, block: &[u8], work: &mut Workspace<'_>) -> Option<(u8, usize)> {
+        let threshold = block.len() * usize::from(self.threshold.load(Ordering::Relaxed)) / 64;
+        if tier == Tier::Fast || self.dense.is_none() {
+            let fits = compress(self.fast, owner, block, work.out, threshold, &mut work.fast);
+            if let Compressed::Fits(n) = fits {
+                return Some((self.fast.id().0, n));
+            }
+        }
+        let dense = self.dense?;
+        match compress(dense, owner, block, work.out, threshold, &mut work.dense) {
+            Compressed::Fits(n) => Some((dense.id().0 | DENSE, n)),
+            Compressed::Incompressible => None,
+        }
+    }
+
     /// The bytes that [`Tiered::insert`] would keep of a block in the fast tier.
     pub fn compressed_len(&self, block: &[u8], work: &mut Workspace<'_>) -> usize {
         if same_filled(block).is_some() {

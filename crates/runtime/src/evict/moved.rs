@@ -57,6 +57,13 @@ impl Runtime {
             let own = pagemap.exclusive(range.start, range.pages(), range.first());
             wanted = wanted.map(|present| present.only(&own.bits));
         }
+        // What did not get smaller when it was last tried stays where it is.
+        if let Some(marks) = self.table.block(range.start).map(|block| &block.marks)
+            && marks.any()
+            && self.leaves_incompressible()
+        {
+            wanted = wanted.map(|present| present.only(&marks.bits().map(|word| !word)));
+        }
         if let (true, Some(wanted)) = (self.open_place(self.uffd(), range), wanted) {
             answer = self.move_runs(pagemap, range, &wanted);
         }

@@ -120,7 +120,7 @@ impl Keeper {
                 self.at = (self.at.0 + 1, 0);
                 continue;
             };
-            if present < self.worth_of(from, to) {
+            if present < self.worth_of(from, to) || self.all_marked(from, to, present) {
                 self.at.1 = to;
                 continue;
             }
@@ -155,7 +155,7 @@ impl Keeper {
     }
 
     /// Pages of a range that must be there to make it worth taking.
-    fn worth_of(&self, start: usize, end: usize) -> usize {
+    pub(super) fn worth_of(&self, start: usize, end: usize) -> usize {
         let all = (end - start) / PAGE;
         if self.few_too { 1 } else { WORTH.min(all) }
     }
@@ -206,6 +206,9 @@ impl Keeper {
                 self.round_rested += 1;
                 continue;
             }
+            let (range, next) = self.without_incompressible((start, end));
+            self.at.1 = next;
+            let Some((start, end)) = range else { continue };
             let worth = self.worth_of(start, end);
             match runtime.evict(self.maps, &self.pagemap, (start, end), worth, self.shared_too) {
                 Taken::Pages(pages) if pages > 0 => {
@@ -273,7 +276,9 @@ impl Keeper {
             return true;
         }
         self.nothing_left();
-        self.next_round_ns = now + took_ns.saturating_mul(4).clamp(FRUITLESS_NS, 20 * FRUITLESS_NS);
+        // Where most of it does not compress there is no hurry.
+        let pauses = if self.spare.kept() > self.runtime.slot().resident.load(Relaxed) / 2 { 32 } else { 4 };
+        self.next_round_ns = now + took_ns.saturating_mul(pauses).clamp(FRUITLESS_NS, 20 * FRUITLESS_NS);
         false
     }
 
@@ -283,6 +288,7 @@ impl Keeper {
         self.next_round_ns = sys::now_ns() + FRUITLESS_NS;
         self.fruitless = true;
         self.fruitless_takable = self.takable();
+        self.spare.nothing_taken();
         // As long as there is something to be made denser or to be spilled, that is waited for: `tick` decides.
         let can_shrink = runtime.can_densify() || runtime.can_spill();
         if runtime.standby.queued() == 0 && runtime.debt.load(Relaxed) > 0 && !can_shrink {

@@ -73,6 +73,41 @@ fn same_filled_blocks_take_eight_bytes_and_incompressible_ones_no_more_than_them
 }
 
 #[test]
+fn only_what_gets_smaller_is_kept_if_so_asked() {
+    // Text of a few letters: too much for lz4 in so short blocks, not for Zstandard.
+    let letters: Vec<u8> = (0..BLOCK).map(|i| b'a' + (Random(i as u64).next() >> 20) as u8 % 16).collect();
+    for (dense, keeps_letters) in [(None, false), (Some("zstd:3"), true)] {
+        let tiers = tiered("lz4", dense);
+        tiers.set_threshold(56);
+        let mut memory = std::vec![0; tiers.workspace_bytes(BLOCK)];
+        let mut work = tiers.workspace(BLOCK, &mut memory);
+        for tier in [Tier::Fast, Tier::Dense] {
+            for (number, (block, keeps)) in [
+                (block(3), true),
+                (std::vec![7; BLOCK], true),
+                (letters.clone(), keeps_letters),
+                (payload(1, BLOCK), false),
+            ]
+            .into_iter()
+            .enumerate()
+            {
+                let before = tiers.store().stats().blobs;
+                assert_eq!(tiers.gets_smaller(5, &block, &mut work), keeps, "{dense:?}, {number}");
+                let kept = tiers.insert_if_smaller(tier, 5, &block, &mut work).unwrap();
+                assert_eq!(kept.is_some(), keeps, "{dense:?}, {tier:?}, {number}");
+                assert_eq!(tiers.store().stats().blobs - before, u64::from(keeps));
+                let Some((name, bytes)) = kept else { continue };
+                assert!(bytes <= BLOCK * 56 / 64);
+                let mut back = std::vec![0; BLOCK];
+                // SAFETY: one thread only.
+                unsafe { tiers.load(name, 5, &mut back, &mut work.decode) }.unwrap();
+                assert!(back == block, "{dense:?}, {tier:?}, {number}");
+            }
+        }
+    }
+}
+
+#[test]
 fn the_tag_finds_the_decoder_whatever_the_codecs_are() {
     let old = tiered("zstd:1", None);
     let mut memory = std::vec![0; old.workspace_bytes(BLOCK)];
