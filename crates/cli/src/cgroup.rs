@@ -29,6 +29,26 @@ fn of(process: &str) -> Option<Cgroup> {
     find(&groups, &mounts)
 }
 
+/// Directories of the cgroups in which this process's tasks are counted: its own and those above it.
+pub fn of_pids() -> impl Iterator<Item = PathBuf> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let path_of = |wanted: &dyn Fn(&str) -> bool| {
+        groups.lines().find_map(|line| {
+            let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+            wanted(controllers).then(|| path.to_owned())
+        })
+    };
+    let version1 = path_of(&|controllers| controllers.split(',').any(|c| c == "pids"))
+        .zip(mount_of(&mounts, "cgroup", "pids"));
+    let found = version1.or_else(|| path_of(&str::is_empty).zip(mount_of(&mounts, "cgroup2", "")));
+    let found = found.map(|(path, mount)| (directory_of(&mount, &path), mount.point));
+    found.into_iter().flat_map(|(directory, top)| {
+        let below = move |path: &PathBuf| path.starts_with(&top);
+        directory.ancestors().map(Path::to_path_buf).take_while(below).collect::<Vec<_>>()
+    })
+}
+
 struct Mount {
     root: String,
     point: PathBuf,

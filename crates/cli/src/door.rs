@@ -9,7 +9,7 @@ use std::io::{Read, Result};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use memfold_runtime::shared::Shared;
@@ -35,6 +35,8 @@ struct Inner {
     name: String,
     secret: String,
     page: OwnedFd,
+    /// Held by who answers, from taking a connection to the answer; true once nobody is to take one any more: it waits for who is left behind.
+    has_ended: Mutex<bool>,
 }
 
 impl Door {
@@ -49,7 +51,7 @@ impl Door {
         };
         let listener =
             listen().map_err(|e| Failure::new(format!("cannot listen for processes of the tree: {e}")))?;
-        Ok(Self { inner: Arc::new(Inner { listener, name, secret, page }) })
+        Ok(Self { inner: Arc::new(Inner { listener, name, secret, page, has_ended: Mutex::new(false) }) })
     }
 
     /// What the environment says of it.
@@ -67,6 +69,11 @@ impl Door {
         let inner = self.inner.clone();
         sys::start_thread(move || {
             loop {
+                _ = inner.is_asked(PollTimeout::NONE);
+                let has_ended = inner.has_ended.lock().unwrap_or_else(PoisonError::into_inner);
+                if *has_ended {
+                    return;
+                }
                 match inner.listener.accept() {
                     Ok((stream, _)) => _ = inner.answer(stream, Some(std::process::id() as i32)),
                     // No descriptors are left, or the like.
@@ -78,6 +85,7 @@ impl Door {
 
     /// The program has ended. If others of its tree live on, a process is left behind that answers.
     pub fn leave(self, page: &'static Shared) {
+        *self.inner.has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
         if !sys::has_children() || !matches!(sys::fork_aside(), Ok(sys::Fork::Child)) {
             return;
         }
@@ -89,9 +97,7 @@ impl Door {
                 .any(|slot| !procfs::has_ended(slot.pid.load(std::sync::atomic::Ordering::Relaxed) as i32))
         };
         while last.elapsed() < STAYS || is_alive() {
-            let mut wait = [PollFd::new(self.inner.listener.as_fd(), PollFlags::POLLIN)];
-            let limit = PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::MAX);
-            if nix::poll::poll(&mut wait, limit).unwrap_or(0) == 0 {
+            if !self.inner.is_asked(PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::MAX)) {
                 continue;
             }
             if let Ok((stream, _)) = self.inner.listener.accept() {
@@ -104,6 +110,12 @@ impl Door {
 }
 
 impl Inner {
+    /// Waits until somebody connects, or for so long.
+    fn is_asked(&self, limit: PollTimeout) -> bool {
+        let mut wait = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
+        nix::poll::poll(&mut wait, limit).unwrap_or(0) != 0
+    }
+
     /// As long as there is a supervisor, those it has started are known.
     fn answer(&self, mut stream: UnixStream, supervisor: Option<i32>) -> Result<()> {
         stream.set_read_timeout(Some(PATIENCE))?;

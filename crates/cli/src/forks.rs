@@ -154,6 +154,11 @@ impl Forks {
         self.next_if_doubtful = now + (cost * DOUBTFUL_SHARE).max(Duration::from_millis(20));
     }
 
+    /// Whether a process was among those of the last measurement.
+    pub fn has_measured(&self, pid: i32) -> bool {
+        self.then.contains_key(&pid)
+    }
+
     /// Whether a measurement is due.
     pub fn is_due(&self, now: Instant) -> bool {
         !self.then.is_empty() && now >= self.next

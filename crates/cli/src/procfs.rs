@@ -107,11 +107,32 @@ pub fn anonymous(pid: i32) -> Option<u64> {
 }
 
 fn parse_statm(bytes: &[u8]) -> Option<u64> {
+    parse_memory(bytes).map(|memory| memory.anonymous)
+}
+
+/// Private memory of a process, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// What is resident and anonymous.
+    pub anonymous: u64,
+    /// What it may write to, whether it was touched or not.
+    pub writable: u64,
+}
+
+/// Parses what `statm` says.
+pub fn parse_memory(bytes: &[u8]) -> Option<Memory> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut words = text.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
     let resident = words.next()?.ok()?;
     let shared = words.next()?.ok()?;
-    Some(resident.saturating_sub(shared) * PAGE)
+    let writable = words.nth(2)?.ok()?;
+    Some(Memory { anonymous: resident.saturating_sub(shared) * PAGE, writable: writable * PAGE })
+}
+
+/// R, S, D ... of a thread.
+pub fn thread_state(pid: i32, tid: i32) -> Option<u8> {
+    let (buffer, length) = read::<1024>(&format!("/proc/{pid}/task/{tid}/stat"))?;
+    parse_stat(&buffer[..length]).map(|stat| stat.state)
 }
 
 /// How a process has ended that nobody has asked yet, as the kernel will say it then; None where it does not tell.

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
@@ -11,6 +12,7 @@ use crate::args::RunArgs;
 use crate::door::Door;
 use crate::failure::{Failure, say};
 use crate::group::Group;
+use crate::lookout::{self, Known, Lookout};
 use crate::output::Output;
 use crate::settings::{Settings, SharedPage};
 use crate::signals::Signals;
@@ -81,6 +83,8 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
         }
         _ => None,
     };
+    let known = Known::new();
+    let lookout = look_out(&page, &settings, waiting.pid().as_raw(), &known);
     if let Some(Err(e)) = door.as_ref().map(Door::serve) {
         say(&format!("programs that become another user are not managed: no thread can be started: {e}"));
     }
@@ -97,7 +101,10 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     let wants_report = report_file.is_some();
     let supervisor =
         Supervisor::new(&page, program, begin, &signals, group.as_ref(), wants_report, service.as_ref());
-    let (ending, seen, records) = supervisor.watch(witness);
+    let (ending, seen, records) = supervisor.telling(known).watch(witness);
+    if let Some(lookout) = lookout {
+        lookout.end();
+    }
     drop(group);
 
     let words: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -114,6 +121,13 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
         door.leave(page.page);
     }
     Ok(ending.status())
+}
+
+/// Watches processes from outside as long as they have no thread of memfold, if that can be done. Otherwise each has one from the start; so it has if
+/// everything is to be evicted all the time.
+fn look_out(page: &SharedPage, settings: &Settings, child: i32, known: &Arc<Known>) -> Option<Lookout> {
+    let can = settings.flags & shared::flags::PARANOID == 0 && lookout::are_possible(child);
+    can.then(|| Lookout::start(page.page, known.clone())).flatten()
 }
 
 fn make_group() -> Option<Group> {

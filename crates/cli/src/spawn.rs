@@ -53,6 +53,11 @@ impl Waiting {
         [self.go.as_raw_fd(), self.said.as_raw_fd()]
     }
 
+    /// Its number.
+    pub fn pid(&self) -> Pid {
+        self.child
+    }
+
     /// Lets it begin, or says why it cannot be executed.
     pub fn go(mut self) -> Result<Pid, Failure> {
         // If it is gone, nothing comes back either.

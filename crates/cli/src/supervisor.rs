@@ -7,10 +7,11 @@
 //! that what could fill the room fills it no faster than it is seen.
 //!
 //! Its own memory counts towards the limit, so it has little: no thread but
-//! a tiny one that waits for calls, and no list that grows but the members.
+//! tiny ones that wait for calls and look out for processes without a keeper (`lookout`), and no list that grows but the members.
 //! With `--spill` there are the threads and lists of that (`spill/`).
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,8 @@ use crate::dying::Dying;
 use crate::failure::say;
 use crate::group::Group;
 use crate::held::{self, Held};
+use crate::lookout::Known;
+use crate::pids::Pids;
 use crate::report::{Gauges, Records};
 use crate::settings::SharedPage;
 use crate::signals::{Event, Signals};
@@ -112,6 +115,7 @@ pub struct Supervisor<'a> {
     dying: Dying,
     /// When it was last looked for what is not managed.
     looked: Instant,
+    pids: Pids,
 }
 
 impl<'a> Supervisor<'a> {
@@ -146,7 +150,14 @@ impl<'a> Supervisor<'a> {
             swept: begin,
             dying: Dying::default(),
             looked: begin,
+            pids: Pids::new(begin),
         }
+    }
+
+    /// Has the lookout told what it is to know.
+    pub fn telling(mut self, known: Arc<Known>) -> Self {
+        self.tree.known = Some(known);
+        self
     }
 
     /// Stays until the program ends.
@@ -313,6 +324,7 @@ impl<'a> Supervisor<'a> {
         shared.resident_correction.store(correction, Relaxed);
         shared.doubt.store(if self.group.is_some() { 0 } else { self.tree.forks.doubt() }, Relaxed);
         shared.copied_seen.store(copied, Relaxed);
+        shared.tasks_wanted.store(u32::from(self.pids.are_near(now)), Relaxed);
         shared.note_peaks();
         self.note(now, certain);
         self.print_messages();

@@ -15,6 +15,9 @@ use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags};
 use nix::unistd::{ForkResult, Pid};
 
+#[cfg(target_arch = "x86_64")]
+pub mod ptrace;
+
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
 
@@ -33,6 +36,21 @@ static HAS_THREADS: AtomicBool = AtomicBool::new(false);
 pub fn start_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     HAS_THREADS.store(true, Ordering::Relaxed);
     std::thread::Builder::new().stack_size(64 << 10).spawn(work).map(drop)
+}
+
+/// Starts a thread that ends some time, with a small stack.
+pub fn start_thread_that_ends(
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<std::thread::JoinHandle<()>> {
+    HAS_THREADS.store(true, Ordering::Relaxed);
+    std::thread::Builder::new().stack_size(64 << 10).spawn(work)
+}
+
+/// Prefers the calling thread to others, if this user may do that.
+pub fn hurry_this_thread() {
+    const NICE: c_int = -10;
+    // SAFETY: takes numbers only; 0 is the calling thread, to Linux.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
 /// Forks a process that has no other threads.
@@ -163,7 +181,7 @@ impl Ending {
 }
 
 /// Collects a child that has ended, if there is one. (`nix` has no names for
-/// real-time signals and would lose the child.)
+/// real-time signals and would lose the child. Threads that the lookout has stopped for a moment are passed over.)
 pub fn reap() -> Option<(Pid, Ending)> {
     loop {
         let mut status = 0;

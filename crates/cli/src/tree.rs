@@ -16,12 +16,14 @@
 //! parent's memory and counts nothing.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use memfold_runtime::shared::{Shared, Slot, state};
 
 use crate::forks::Forks;
+use crate::lookout::Known;
 use crate::machine::status_field;
 use crate::procfs::{self, Image};
 use crate::program;
@@ -127,6 +129,8 @@ pub struct Tree {
     pub not_of_it: Option<i32>,
     /// Processes that have ended, and their counters, if anybody wants to know.
     pub ended: Option<Vec<(u32, Sums)>>,
+    /// What the lookout is to know, if there is one.
+    pub known: Option<Arc<Known>>,
 }
 
 impl Tree {
@@ -149,6 +153,7 @@ impl Tree {
             unmanaged_count: 0,
             not_of_it: None,
             ended: None,
+            known: None,
         }
     }
 
@@ -257,7 +262,21 @@ impl Tree {
         self.earliest_scan = now + (cost * FORCED_SCAN_SHARE).max(Duration::from_millis(5));
         let unshared = self.shared.unshared.load(Relaxed);
         self.forks.measure(&self.families(), unshared, Instant::now());
+        self.tell_lookout();
         news
+    }
+
+    /// Tells whose slots are; and what was measured of forked processes counts no page twice any more.
+    fn tell_lookout(&self) {
+        for (number, slot) in self.shared.used().iter().enumerate() {
+            let Some((pid, member)) = self.member_of(slot) else { continue };
+            if let Some(known) = &self.known {
+                known.note(number, slot, pid, member.managed);
+            }
+            if slot.inherited.load(Relaxed) != 0 && self.forks.has_measured(pid) {
+                slot.inherited.store(0, Relaxed);
+            }
+        }
     }
 
     /// Slots of processes that came and went between two scans.

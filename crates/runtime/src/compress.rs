@@ -37,6 +37,8 @@ const MAINTAIN: usize = 1 << 20;
 const AWAKE_NS: u64 = 100_000;
 /// And if a page is being fetched from a tier, ns: near ones answer within it.
 const FETCH_NS: u64 = 300_000;
+/// The second compressor ends when it has had nothing to do for so long, ns.
+const IDLE_NS: u64 = 2_000_000_000;
 /// Looks for work between two looks at the clock, a few microseconds.
 const SPINS: usize = 200;
 /// If these take so long, somebody else wants the CPU, ns: it is left to him for a while.
@@ -55,9 +57,10 @@ pub extern "C" fn compressor(argument: usize) -> ! {
     RUNTIME.stoppable.fetch_add(1, AcqRel);
     let mut cpu = sys::thread_cpu_ns();
     let (allowed, mut kept_off) = (sched::allowed_cpus(), None);
+    let (mut worked_ns, mut leaves) = (sys::now_ns(), false);
     loop {
         RUNTIME.pause_here();
-        if RUNTIME.quit_compressors.load(Acquire) {
+        if RUNTIME.quit_compressors.load(Acquire) || leaves {
             RUNTIME.stoppable.fetch_sub(1, AcqRel);
             RUNTIME.compressors.fetch_sub(1, AcqRel);
             thread::exit();
@@ -77,6 +80,16 @@ pub extern "C" fn compressor(argument: usize) -> ! {
             || RUNTIME.debt.load(Acquire) > least && RUNTIME.compress_oldest(&mut worker, u64::MAX)
             || !helps && RUNTIME.compress_idle(&mut worker)
             || !helps && RUNTIME.densify_some(&mut worker);
+        if helps {
+            // It ends when it is not needed any more: see `watch/retire.rs`.
+            let now = sys::now_ns();
+            worked_ns = if worked { now } else { worked_ns };
+            let is_wanted = RUNTIME.shared().tasks_wanted.load(Relaxed) != 0;
+            leaves = !worked && (is_wanted || now - worked_ns > IDLE_NS);
+            if leaves {
+                continue;
+            }
+        }
         if !worked {
             let now = sys::thread_cpu_ns();
             RUNTIME.slot().counters.runtime_cpu_ns.fetch_add(now - cpu, Relaxed);

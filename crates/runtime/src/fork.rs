@@ -17,6 +17,7 @@
 
 use core::sync::atomic::Ordering::*;
 
+use crate::door;
 use crate::here;
 use crate::limits::{self, MoreDescriptors};
 use crate::runtime::{RUNTIME, Runtime};
@@ -28,6 +29,7 @@ use crate::table::{BLOCK, State};
 /// Before the fork, in the forking thread.
 pub fn prepare(touch: impl Fn()) {
     let runtime = &RUNTIME;
+    runtime.begin_before_fork();
     if runtime.is_paging() && !limits::child_may_open() {
         // Without descriptors the child could not even bring its pages back.
         runtime.stop("it forks, and its children may open too few files (ulimit -n) to be managed");
@@ -115,7 +117,6 @@ pub fn parent() {
 /// After the fork, in the child.
 pub fn child() {
     let runtime = &RUNTIME;
-    let paging = runtime.is_paging();
     here::adopt_child();
     {
         // SAFETY: the parent's threads do not exist here, and `prepare` made
@@ -133,6 +134,12 @@ pub fn child() {
         runtime.proxy.lock().clear_faults();
         runtime.deferred.store(0, Relaxed);
         runtime.replay(&mut order);
+    }
+    // A small process that has nothing evicted begins as one whose parent never began to page.
+    let paging = runtime.is_paging() && !(runtime.is_small() && runtime.has_nothing_away());
+    if !paging {
+        runtime.watches_growth.store(false, Relaxed);
+        runtime.paging_wanted.store(false, Relaxed);
     }
     runtime.standby.all_shared();
     runtime.forget_readers();
@@ -157,6 +164,11 @@ pub fn child() {
     runtime.worker_places.iter().for_each(|place| place.after_fork());
     let pid = sys::getpid();
     let parent = runtime.pid.swap(pid, Relaxed);
+    if !runtime.stopped.load(Relaxed) {
+        door::release();
+    }
+    // It may be another's by now: what is read there is a bound, and nothing depends on it.
+    let inherited = runtime.slot().resident.load(Relaxed);
     runtime.claim_spilled(parent);
     // Some for the keeper, or for this thread to bring everything back: no other thread lives that could notice.
     let more = if paging { MoreDescriptors::allow() } else { None };
@@ -178,6 +190,7 @@ pub fn child() {
         return;
     };
     slot.image.store(runtime.image.load(Relaxed), Relaxed);
+    slot.inherited.store(inherited, Relaxed);
     runtime.set_shared(runtime.shared(), slot);
     runtime.set_state(state::WATCHING);
     runtime.leave_spill();
@@ -186,7 +199,10 @@ pub fn child() {
     runtime.handlers.store(0, Relaxed);
     if runtime.stopped.load(Relaxed) {
         runtime.set_state(state::STOPPED);
-    } else if let Err(error) = runtime.start_keeper(paging) {
+    } else if runtime.open_door().is_ok() && !paging && runtime.is_watched() {
+        // The supervisor watches it.
+    } else if let Err(error) = runtime.ensure_keeper(paging) {
+        door::forbid();
         runtime.restore_in_place(limits::why_restored(error));
         runtime.set_state(state::STOPPED);
         // Nobody is there who could stop it later.

@@ -21,8 +21,10 @@ extern crate std;
 
 #[cfg(target_os = "linux")]
 pub mod calls;
+pub mod door;
 #[cfg(target_os = "linux")]
 pub mod filters;
+pub mod near;
 #[cfg(target_os = "linux")]
 pub mod sched;
 pub mod shared;
@@ -32,6 +34,8 @@ pub mod trail;
 
 #[cfg(target_os = "linux")]
 mod arena;
+#[cfg(target_os = "linux")]
+mod begin;
 #[cfg(target_os = "linux")]
 mod children;
 #[cfg(target_os = "linux")]

@@ -131,6 +131,16 @@ pub fn anonymous_pages(fd: Fd) -> Result<u64> {
     Ok(resident.saturating_sub(shared))
 }
 
+/// Bytes that this process may write to and has not touched yet, about: from `fd`, an open `/proc/self/statm`.
+pub fn untouched_bytes(fd: Fd) -> Result<u64> {
+    let mut buffer = [0u8; 128];
+    let length = sys::pread(fd, &mut buffer, 0)?;
+    let mut fields = buffer[..length].split(|b| *b == b' ').map(|field| decimal(field).unwrap_or(0));
+    let resident = fields.nth(1).unwrap_or(0).saturating_sub(fields.next().unwrap_or(0));
+    let writable = fields.nth(2).unwrap_or(0);
+    Ok(writable.saturating_sub(resident) * sys::PAGE as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -98,13 +98,11 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     // SAFETY: the C library's function of this type.
     let register: RegisterAtFork = unsafe { core::mem::transmute(register) };
     register(prepare, fork_parent, fork_child, core::ptr::null_mut());
-    if RUNTIME.start_keeper(false).is_err() {
-        RUNTIME.say("can't start a thread: this process is not managed");
-        RUNTIME.set_state(state::STOPPED);
-        RUNTIME.stopped.store(true, Release);
-        return;
+    if RUNTIME.open_door().is_ok() && RUNTIME.is_watched() {
+        RUNTIME.begin_if_it_may_grow();
+    } else {
+        RUNTIME.begin();
     }
-    RUNTIME.wait_for_start();
 }
 
 /// Whether a sanitizer of gcc or clang is in the program. Those stand in front of `memcpy` and the like, which the

@@ -210,6 +210,14 @@ pub struct Runtime {
     pub serving: AtomicU32,
     /// Whether a thread of the program waits, and since when.
     pub stall: Stall,
+    /// What the supervisor says (`shared::call`): in the slot once there is one.
+    pub call: AtomicPtr<AtomicU32>,
+    /// The supervisor's look at which `much` was last set to zero, as long as there is no keeper.
+    pub looks_seen: AtomicU32,
+    /// Paging is to start at once: a thread has got what could fill the room that is left.
+    pub paging_wanted: AtomicBool,
+    /// It was said that there can be no keeper.
+    pub told_no_keeper: AtomicBool,
     /// Where the keeper keeps its list of mappings.
     pub keeper_memory: AtomicUsize,
     /// Where the keeper lives.
@@ -294,6 +302,9 @@ pub struct Runtime {
     pub image: AtomicU64,
 }
 
+/// What the supervisor says before there is a slot: nothing.
+static SILENCE: AtomicU32 = AtomicU32::new(0);
+
 /// The one runtime of this process.
 pub static RUNTIME: Runtime = Runtime::new();
 
@@ -349,6 +360,10 @@ impl Runtime {
             deferred: AtomicU32::new(0),
             serving: AtomicU32::new(0),
             stall: Stall::new(),
+            call: AtomicPtr::new((&raw const SILENCE).cast_mut()),
+            looks_seen: AtomicU32::new(0),
+            paging_wanted: AtomicBool::new(false),
+            told_no_keeper: AtomicBool::new(false),
             keeper_memory: AtomicUsize::new(0),
             keeper_place: Place::new(),
             worker_places: [const { Place::new() }; WORKERS],

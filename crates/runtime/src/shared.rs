@@ -17,8 +17,8 @@
 //!   process of the tree can write here. Nothing in it is an address or an
 //!   index that is used unchecked.
 //! - a slot belongs to the process whose id is in `pid`; only that process
-//!   writes its gauges. The supervisor frees it when the process has ended,
-//!   after it has added the counters to the totals.
+//!   writes its gauges, except that the supervisor writes `resident` as long as the process has no keeper. The supervisor frees
+//!   the slot when the process has ended, after it has added the counters to the totals.
 //! - the layout never changes under the same [`VERSION`].
 
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
@@ -32,7 +32,7 @@ pub const SEGMENT: &str = "segment:";
 /// "memfold\0" read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memfold\0");
 /// Version of the layout of [`Shared`].
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// Processes of one tree that can be managed at the same time.
 pub const SLOTS: usize = 1024;
 /// Messages that processes can leave for the supervisor before one is lost.
@@ -66,6 +66,18 @@ pub mod flags {
     pub const REPORT: u32 = 2;
     /// The store asks for memory when it has none left, not before (to measure what the reserve is good for).
     pub const NO_RESERVE: u32 = 4;
+    /// The supervisor watches processes that have no thread of memfold, and can give them one: see `door.rs`.
+    pub const OUTSIDE: u32 = 8;
+}
+
+/// What the supervisor tells a process that it watches from outside: [`Slot::call`].
+pub mod call {
+    /// The tree is far from its limit, or the process is too small to matter.
+    pub const FAR: u32 = 0;
+    /// The tree is near its limit: whoever gets memory that would make the process large enough to matter starts its keeper.
+    pub const NEAR: u32 = 1;
+    /// Whoever calls any function of the library starts it.
+    pub const NOW: u32 = 2;
 }
 
 /// State of a slot's process.
@@ -116,6 +128,20 @@ pub struct Shared {
     pub doubt: AtomicU64,
     /// What one process has given back and others have, bytes; counts up.
     pub unshared: AtomicU64,
+    /// Slots from this number on were never used.
+    pub used_slots: AtomicU32,
+    /// The tree is near its limit, for a process that is just beginning (supervisor writes).
+    pub near: AtomicU32,
+    /// What was left of the limit at that look, bytes (supervisor writes).
+    pub room: AtomicU64,
+    /// When it last looked at the processes that it watches from outside, ns of the monotonic clock.
+    pub looked_ns: AtomicU64,
+    /// How often it has done so.
+    pub looks: AtomicU32,
+    /// Times that a thread of the tree could not be started for want of tasks (`pids.max`, `ulimit -u`).
+    pub tasks_wanted: AtomicU32,
+    /// Forked processes whose shared pages were not measured yet count them too: bytes (supervisor writes).
+    pub unmeasured: AtomicU64,
     /// Name of the fast codec, zero-terminated.
     pub codec_fast: [AtomicU8; CODEC_NAME_BYTES],
     /// Name of the dense codec, zero-terminated; empty means none.
@@ -215,6 +241,14 @@ pub struct Slot {
     pub standby: AtomicU64,
     /// Uncompressed size of what was spilled, bytes.
     pub spilled: AtomicU64,
+    /// One of [`call`] (supervisor writes).
+    pub call: AtomicU32,
+    /// 1 once the process has a keeper, which watches it from inside.
+    pub keeper: AtomicU32,
+    /// Where in the process the supervisor can make a thread start the keeper: see `door.rs`. 0: nowhere.
+    pub door: AtomicU64,
+    /// What its parent had resident when it was forked: so much of its own may be shared with it, bytes.
+    pub inherited: AtomicU64,
     /// Counters that only grow.
     pub counters: Counters,
 }
@@ -265,6 +299,11 @@ impl Shared {
         self.tree_resident().saturating_sub(self.doubt.load(Relaxed) + copied)
     }
 
+    /// The same, where forked processes whose pages were not measured yet count no page of their parents'.
+    pub fn tree_resident_least(&self) -> u64 {
+        self.tree_resident_certain().saturating_sub(self.unmeasured.load(Relaxed))
+    }
+
     /// What it would be if no page were shared any more, in bytes.
     pub fn tree_resident_unshared(&self) -> u64 {
         let managed: u64 = self.live_slots().map(|s| s.resident.load(Relaxed)).sum();
@@ -278,16 +317,25 @@ impl Shared {
 
     /// The slots that belong to a process.
     pub fn live_slots(&self) -> impl Iterator<Item = &Slot> {
-        self.slots.iter().filter(|s| s.pid.load(Acquire) != 0)
+        self.used().iter().filter(|s| s.pid.load(Acquire) != 0)
+    }
+
+    /// The slots that were ever used: the first ones.
+    pub fn used(&self) -> &[Slot] {
+        &self.slots[..(self.used_slots.load(Acquire) as usize).min(SLOTS)]
     }
 
     /// Takes a slot for `pid`: the one it has from before an exec, or a free one.
     pub fn take_slot(&self, pid: u32) -> Option<&Slot> {
-        if let Some(own) = self.slots.iter().find(|s| s.pid.load(Acquire) == pid) {
+        if let Some(own) = self.used().iter().find(|s| s.pid.load(Acquire) == pid) {
             own.reset_gauges();
             return Some(own);
         }
-        let free = self.slots.iter().find(|s| s.pid.compare_exchange(0, pid, AcqRel, Relaxed).is_ok())?;
+        let is_free = |slot: &Slot| slot.pid.load(Relaxed) == 0;
+        let take = |slot: &Slot| is_free(slot) && slot.pid.compare_exchange(0, pid, AcqRel, Relaxed).is_ok();
+        let number = self.slots.iter().position(take)?;
+        self.used_slots.fetch_max(number as u32 + 1, AcqRel);
+        let free = &self.slots[number];
         free.reset_gauges();
         self.processes.fetch_add(1, Relaxed);
         Some(free)
@@ -343,6 +391,10 @@ impl Slot {
     fn reset_gauges(&self) {
         self.state.store(0, Relaxed);
         self.image.store(0, Relaxed);
+        self.door.store(0, Relaxed);
+        self.keeper.store(0, Relaxed);
+        self.call.store(call::FAR, Relaxed);
+        self.inherited.store(0, Relaxed);
         for gauge in
             [&self.resident, &self.evicted, &self.payload, &self.overhead, &self.standby, &self.spilled]
         {

@@ -1,6 +1,6 @@
 //! How the runtime begins in a process: its slot in the shared page, its
-//! keeper, and what paging needs. Nothing of the last is made before the limit
-//! comes near.
+//! keeper, and what paging needs. Nothing of the last two is made before the limit
+//! comes near (`begin.rs`).
 
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::*;
@@ -12,17 +12,13 @@ use crate::children;
 use crate::incompressible::THRESHOLD;
 use crate::mounts::Notices;
 use crate::runtime::{Runtime, StoreMemory, WORKERS};
-use crate::sched;
-use crate::shared::{self, Shared, Slot, state};
+use crate::shared::{self, Shared, Slot};
 use crate::sys::{self, PAGE, Result};
 use crate::table::END;
 use crate::thread::{self, Descriptors};
 use crate::uffd::{Uffd, feature, kernel_features};
-use crate::watch::{CANDIDATES, START_ROOM, keeper};
+use crate::watch::{CANDIDATES, keeper};
 use crate::worker::Worker;
-
-/// A program waits no longer than this for paging to begin, ns.
-const START_NS: u64 = 1_000_000_000;
 
 impl Runtime {
     /// Takes a slot for this process. Once the supervisor has ended, those of processes that have ended are free.
@@ -40,27 +36,18 @@ impl Runtime {
         slot.inspect(|slot| crate::filters::note_in(slot))
     }
 
-    /// At the start of a program: waits until paging has begun if it is to begin
-    /// at once, because the limit is small or near.
-    pub fn wait_for_start(&self) {
-        let (shared, begin) = (self.shared(), sys::now_ns());
-        let cpus: u32 = sched::allowed_cpus().iter().map(|word| word.count_ones()).sum();
-        let early = START_ROOM as u64 * u64::from(cpus.min(4));
-        if shared.tree_resident() + early <= shared.limit_bytes.load(Relaxed) {
-            return;
-        }
-        while self.state() < state::PAGING && sys::now_ns() - begin < START_NS {
-            let seen = self.room.now();
-            self.room.wait(seen, 100_000);
-        }
-    }
-
-    /// Starts the keeper thread; `inherited` as for [`keeper`].
-    pub fn start_keeper(&'static self, inherited: bool) -> Result<()> {
+    /// Takes the memory in which the keeper lists mappings; once.
+    pub fn prepare_keeper(&self) -> Result<()> {
         if self.keeper_memory.load(Relaxed) == 0 {
             let place = self.arena.reserve(CANDIDATES * 16, PAGE).ok_or(sys::Errno::NOMEM)?;
             self.keeper_memory.store(place as usize, Relaxed);
         }
+        Ok(())
+    }
+
+    /// Starts the keeper thread, by whoever has claimed it (`door.rs`); `inherited` as for [`keeper`].
+    pub fn start_keeper(&'static self, inherited: bool) -> Result<()> {
+        self.prepare_keeper()?;
         thread::spawn(&self.arena, &self.keeper_place, Descriptors::Own, keeper, usize::from(inherited))
             .map(drop)
     }

@@ -6,6 +6,7 @@
 use core::fmt::Write;
 use core::sync::atomic::Ordering::*;
 
+use crate::door;
 use crate::fault::Handler;
 use crate::maps;
 use crate::order::Fault;
@@ -32,6 +33,9 @@ impl Runtime {
             paging
         };
         sys::restore_signals(mask);
+        if self.stop_without_keeper() {
+            return;
+        }
         if paging {
             let mut text = sys::Text::new();
             let _ = write!(text, "{why}: all its memory is brought back, and it is not managed any more");
@@ -41,7 +45,19 @@ impl Runtime {
             let seen = self.room.now();
             self.keeper.ring();
             self.room.wait(seen, 10_000_000);
+            // Another thread was about to start the keeper, and could not.
+            self.stop_without_keeper();
         }
+    }
+
+    /// Where there is no keeper nothing is evicted, and there is nothing to do but to see that there never is one.
+    fn stop_without_keeper(&self) -> bool {
+        let alone = door::forbid();
+        if alone {
+            self.set_state(state::STOPPED);
+            self.stopped.store(true, Release);
+        }
+        alone
     }
 
     /// The keeper's part of [`Runtime::stop`].
@@ -66,7 +82,7 @@ impl Runtime {
         self.room.ring();
     }
 
-    fn end_compressors(&self) {
+    pub(crate) fn end_compressors(&self) {
         self.quit_compressors.store(true, Release);
         while self.compressors.load(Acquire) > 0 {
             self.work.ring();
@@ -93,6 +109,20 @@ impl Runtime {
         self.worker_places.iter().for_each(|place| place.wait_until_left(pid));
         self.quit_compressors.store(false, Release);
         self.quit_handlers.store(false, Release);
+    }
+
+    /// Brings back what is evicted now, as far as it does not move meanwhile. By the keeper; the runtime goes on.
+    pub(crate) fn bring_back_once(&'static self) {
+        // SAFETY: only the keeper has the last number, here and in `bring_all_back`, after which it ends.
+        let Some(mut handler) = (unsafe { Handler::new(self, WORKERS - 1) }) else { return };
+        self.table.for_each_block(0, END, |base, block| {
+            if block.evicted.load(Relaxed) == 0 {
+                return;
+            }
+            for index in (0..PAGES).filter(|index| block.entries[*index].load() != State::Empty) {
+                handler.serve(Fault { page: base + index * PAGE, touch: Touch::Read });
+            }
+        });
     }
 
     fn bring_all_back(&'static self) {

@@ -49,6 +49,14 @@ impl Place {
         Ok(())
     }
 
+    /// Where the stack of the next who lives here begins, and the control block, which is ready for it.
+    pub fn furnish(&self) -> (usize, usize) {
+        let control_block = self.memory.load(Relaxed) + PAGE + STACK;
+        // SAFETY: memory of our own that nobody uses; the control block begins with a pointer to itself.
+        unsafe { *(control_block as *mut usize) = control_block };
+        (control_block - 64, control_block)
+    }
+
     /// In a forked child: nobody lives there.
     pub fn after_fork(&self) {
         self.tid.store(0, Relaxed);
@@ -69,6 +77,19 @@ impl Default for Place {
     }
 }
 
+const VM: usize = 0x100;
+const FS: usize = 0x200;
+const FILES: usize = 0x400;
+const SIGHAND: usize = 0x800;
+const THREAD: usize = 0x10000;
+const SYSVSEM: usize = 0x40000;
+const SETTLS: usize = 0x80000;
+// A tracer that follows new threads would stop handlers at their system calls, and may itself be waiting for
+// one of them: it reads the traced thread's memory (`strace -f`).
+const UNTRACED: usize = 0x80_0000;
+/// With [`Descriptors::Own`].
+pub const OWN_FLAGS: usize = VM | SIGHAND | THREAD | SYSVSEM | SETTLS | UNTRACED;
+
 /// Starts a thread that runs `entry(argument)`, which never returns. Nobody
 /// may live in its place.
 pub fn spawn(
@@ -78,27 +99,14 @@ pub fn spawn(
     entry: extern "C" fn(usize) -> !,
     argument: usize,
 ) -> Result<u32> {
-    const VM: usize = 0x100;
-    const FS: usize = 0x200;
-    const FILES: usize = 0x400;
-    const SIGHAND: usize = 0x800;
-    const THREAD: usize = 0x10000;
-    const SYSVSEM: usize = 0x40000;
-    const SETTLS: usize = 0x80000;
-    // A tracer that follows new threads would stop handlers at their system calls, and may itself be waiting for
-    // one of them: it reads the traced thread's memory (`strace -f`).
-    const UNTRACED: usize = 0x80_0000;
-    let mut flags = VM | SIGHAND | THREAD | SYSVSEM | SETTLS | UNTRACED;
+    let mut flags = OWN_FLAGS;
     if descriptors == Descriptors::Shared {
         flags |= FILES | FS;
     }
     place.prepare(arena)?;
-    let control_block = place.memory.load(Relaxed) + PAGE + STACK;
-    let top = control_block - 64;
-    // SAFETY: all of it is memory of our own that nobody uses; the control block begins
-    // with a pointer to itself, the new stack with what the new thread pops.
+    let (top, control_block) = place.furnish();
+    // SAFETY: memory of our own that nobody uses; the new stack begins with what the new thread pops.
     unsafe {
-        *(control_block as *mut usize) = control_block;
         *(top as *mut usize) = entry as usize;
         *((top + 8) as *mut usize) = argument;
     }

@@ -1,5 +1,5 @@
-//! The keeper: one thread a process. It watches how much is resident, starts
-//! the paging when the limit comes near, and takes blocks away (`hand.rs`).
+//! The keeper: one thread in a process that is large enough and whose limit is near (`begin.rs`). It watches how much is resident, starts
+//! the paging, and takes blocks away (`hand.rs`).
 //!
 //! `debt` is what the process still has to make free, in bytes, and may be
 //! negative. Each tick sets it anew from what the kernel says is resident;
@@ -10,8 +10,12 @@
 mod ahead;
 mod hand;
 mod proactive;
+mod retire;
 mod samples;
 mod spare;
+
+#[cfg(feature = "preload")]
+pub use retire::give_tasks_back;
 
 use core::sync::atomic::Ordering::*;
 
@@ -27,6 +31,7 @@ use crate::interpose::{credentials, desk};
 use crate::limits;
 use crate::maps;
 use crate::mounts::Mounts;
+use crate::near::{self, FASTEST_LOOK, QUIET, QUIET_LOOK, QUIET_LOOKS, SLOWEST_LOOK};
 use crate::pagemap::Pagemap;
 use crate::patience::Patience;
 use crate::runtime::{RUNTIME, Runtime};
@@ -41,12 +46,8 @@ use crate::uffd::Probe;
 const COMPRESSORS: usize = 2;
 /// Mappings that are looked at at most.
 pub const CANDIDATES: usize = 65_536;
-/// The fastest that one CPU can fill memory, bytes a ms: with huge pages.
-const GROWTH_PER_MS: u64 = 10 << 20;
 /// Counting what the store holds takes longer than a tick should.
 const PUBLISH_NS: u64 = 10_000_000;
-/// Paging starts when there is less room than this for each CPU, bytes: starting takes some milliseconds.
-pub const START_ROOM: i64 = 32 << 20;
 /// New mappings are registered when there is less room than this, bytes.
 const WATCH_ROOM: u64 = 24 << 20;
 /// Processes for which room is left to grow, at most.
@@ -60,15 +61,6 @@ const FULL_NS: u64 = 500_000_000;
 /// Touched pages between two decisions what room is worth, and which part of them must have been on standby.
 const JUDGED: u64 = 1024;
 const PAYS: u64 = 32;
-/// Ticks are this far apart at most and at least, ns.
-const SLOWEST_TICK: u64 = 100_000_000;
-const FASTEST_TICK: u64 = 1_000_000;
-/// As long as the tree's resident memory stays as it is, for so many ticks, they are never closer than this, ns: looking a thousand times a second
-/// takes time from a program that fits. Growth that nobody tells of fills less than 20 MiB meanwhile, unless the kernel gives it huge pages.
-const QUIET_TICK: u64 = 4_000_000;
-const QUIET_TICKS: u32 = 64;
-/// It stays as it is if it changes by less than this, bytes.
-const QUIET: u64 = 64 << 10;
 /// Protecting shared pages may take this part of the time.
 const PROTECT_SHARE: u64 = 32;
 const PROTECT_LONGEST_NS: u64 = 1_000_000_000;
@@ -135,6 +127,11 @@ struct Keeper {
     /// The tree's resident memory at the last tick, bytes, and for how many ticks it has been the same.
     tree_before: u64,
     quiet_ticks: u32,
+    /// The number of the second compressor, 0 if there is to be none; and until when it is not tried to start it.
+    helper: usize,
+    no_helper_ns: u64,
+    /// Since when the process could do without threads.
+    far_ns: u64,
 }
 
 /// Entry of the keeper thread. `paging` is 1 in a forked child whose parent
@@ -146,6 +143,12 @@ pub extern "C" fn keeper(paging: usize) -> ! {
     RUNTIME.gate.keep_spare();
     sys::leave_directory();
     let inherited = paging != 0;
+    // From here on the supervisor leaves it to this thread.
+    RUNTIME.slot().keeper.store(1, Release);
+    RUNTIME.slot().call.store(shared::call::FAR, Relaxed);
+    if RUNTIME.prepare_keeper().is_err() {
+        RUNTIME.fail("no memory is left for the thread that watches this process");
+    }
     let place = RUNTIME.keeper_memory.load(Relaxed) as *mut (usize, usize);
     // SAFETY: memory of the arena, made for the one keeper of this process; pairs of numbers may be zero.
     let candidates = unsafe { core::slice::from_raw_parts_mut(place, CANDIDATES) };
@@ -212,6 +215,9 @@ impl Keeper {
             full: None,
             tree_before: 0,
             quiet_ticks: 0,
+            helper: 0,
+            no_helper_ns: 0,
+            far_ns: sys::now_ns(),
         })
     }
 
@@ -235,6 +241,7 @@ impl Keeper {
             credentials::adopt();
             desk::serve(self.maps, || self.watch_growth());
             let wait = self.tick();
+            self.retire_if_far();
             let paging = runtime.is_paging();
             if runtime.call_wanted.swap(false, AcqRel) {
                 runtime.follow.call_all();
@@ -253,7 +260,7 @@ impl Keeper {
     fn tick(&mut self) -> u64 {
         let runtime = self.runtime;
         let (shared, slot) = (runtime.shared(), runtime.slot());
-        let Ok(pages) = maps::anonymous_pages(self.statm) else { return SLOWEST_TICK };
+        let Ok(pages) = maps::anonymous_pages(self.statm) else { return SLOWEST_LOOK };
         let own = pages * PAGE as u64;
         slot.resident.store(own, Relaxed);
         runtime.much.store(0, Relaxed);
@@ -279,9 +286,10 @@ impl Keeper {
         let headroom = margin * sharers.min(GROWING) as u64;
         let over = if paranoid { own as i64 / 2 } else { tree as i64 - (limit - headroom.min(limit)) as i64 };
         let paging = runtime.is_paging();
-        let early = START_ROOM * self.cpus.min(4) as i64;
-        let proactive = proactive::is_wanted(shared) && own > proactive::SMALLEST;
-        if (over > -early || proactive) && !paging {
+        let early = near::start_room(self.cpus) as i64;
+        let proactive = proactive::is_wanted(shared) && own > near::SMALLEST_PROACTIVE;
+        let wanted = proactive || runtime.paging_wanted.load(Relaxed);
+        if (over > -early || wanted) && !paging {
             self.start_paging();
         }
         if paging {
@@ -330,11 +338,12 @@ impl Keeper {
                 self.hopeless_rounds = 0;
                 runtime.hopeless.store(false, Relaxed);
             }
+            self.call_helper(now);
             // Faults on what is registered are slower than those on fresh memory: not before it is needed.
             let near = over > -(room(limit) as i64);
             runtime.watches_growth.store(near, Relaxed);
             let grown = own > self.watched_resident + margin / 2;
-            if near && grown && now - self.listed_ns > FASTEST_TICK {
+            if near && grown && now - self.listed_ns > FASTEST_LOOK {
                 self.watch_growth();
             }
             // Writes to all that is shared, which nobody would tell of, could pass the limit.
@@ -346,9 +355,8 @@ impl Keeper {
         let quiet = over <= 0 && tree.abs_diff(self.tree_before) < QUIET;
         self.tree_before = tree;
         self.quiet_ticks = if quiet { self.quiet_ticks.saturating_add(1) } else { 0 };
-        let fastest = if self.quiet_ticks > QUIET_TICKS { QUIET_TICK } else { FASTEST_TICK };
-        let room = (-over).max(0) as u64;
-        (room / (GROWTH_PER_MS * self.cpus) * 1_000_000).clamp(fastest, SLOWEST_TICK)
+        let fastest = if self.quiet_ticks > QUIET_LOOKS { QUIET_LOOK } else { FASTEST_LOOK };
+        near::next_look((-over).max(0) as u64, self.cpus, fastest)
     }
 
     /// Grows with what there is to be taken away: pages of its own that the process has got, by whatever way, bytes.
@@ -419,12 +427,6 @@ impl Keeper {
         if self.told {
             return;
         }
-        if runtime.sanitized.load(Relaxed) {
-            self.told = true;
-            runtime.set_state(state::STOPPED);
-            runtime.say("it is built with a sanitizer (-fsanitize=address, leak, thread ...): this process is not managed");
-            return;
-        }
         let Some(_alive) = runtime.life.try_lock() else { return };
         if let Err(error) = runtime.make_ready().and_then(|()| self.start_threads()) {
             self.told = true;
@@ -459,16 +461,16 @@ impl Keeper {
                 runtime.handlers.fetch_add(1, AcqRel);
                 count += 1;
             }
-            for number in 0..compressors {
-                spawn(count + number, compressor, number)?;
-                runtime.compressors.fetch_add(1, AcqRel);
-            }
+            // The second is started when it is needed: see `retire.rs`.
+            spawn(count, compressor, 0)?;
+            runtime.compressors.fetch_add(1, AcqRel);
             for (number, cpu) in numbers.clone().cycle().take(fetchers).enumerate() {
                 spawn(count + compressors + number, fetcher, cpu)?;
                 runtime.handlers.fetch_add(1, AcqRel);
             }
             runtime.gate.begin()
         };
+        self.helper = if compressors > 1 { handlers + 1 } else { 0 };
         // All of them or none.
         start().inspect_err(|_| runtime.end_threads())
     }

@@ -89,6 +89,11 @@ impl State {
         self.threads.iter_mut().find(|thread| thread.tid == tid)
     }
 
+    fn is_late(&mut self, tid: u32) -> bool {
+        let newest = self.generation;
+        self.find(tid).is_some_and(|thread| thread.generation != newest)
+    }
+
     /// Counts the threads that are late, for all to see.
     fn count_late(&self) {
         let late = self.threads.iter().filter(|t| t.tid != 0 && t.generation != self.generation).count();
@@ -118,6 +123,22 @@ pub fn count() -> u64 {
     let count = STATE.lock().threads.iter().filter(|thread| thread.tid != 0).count();
     sys::restore_signals(mask);
     count as u64
+}
+
+/// Lists the calling thread, which nobody has listed when it was made: if the identity has ever changed, it takes it on
+/// now, since it may have been made just before.
+pub fn join_late() {
+    {
+        let mut state = STATE.lock();
+        let generation = state.generation.wrapping_sub(u32::from(state.generation != 0));
+        if let Some(thread) = state.find(0) {
+            *thread = Thread { tid: sys::gettid(), generation };
+        }
+        state.count_late();
+    }
+    while is_pending() && STATE.lock().is_late(sys::gettid()) {
+        adopt_now();
+    }
 }
 
 /// Empties the list in a forked child.

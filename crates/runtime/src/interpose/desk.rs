@@ -11,6 +11,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
+use crate::door;
 use crate::lock::Lock;
 use crate::maps;
 use crate::runtime::{RUNTIME, Runtime};
@@ -54,10 +55,20 @@ pub fn unsplit(start: usize, end: usize) -> bool {
 /// the program's memory is limited to so much. `false` if the keeper does not
 /// answer.
 pub fn make_way(limit: usize) -> bool {
+    if !door::has_keeper() {
+        let mask = sys::block_signals();
+        RUNTIME.make_way(limit);
+        sys::restore_signals(mask);
+        return true;
+    }
     ask(usize::MAX - 1, limit)
 }
 
 fn ask(start: usize, end: usize) -> bool {
+    if !door::has_keeper() {
+        // Nothing was ever evicted.
+        return false;
+    }
     let mask = sys::block_signals();
     let answered = {
         let _desk = DESK.lock();
@@ -85,7 +96,8 @@ fn wait() -> bool {
         }
         // While a fork is under way it evicts nothing, and the fork may wait for locks that the asker holds.
         // A keeper that has ended evicts nothing either, and answers nobody.
-        let held_up = RUNTIME.keeper_paused.load(SeqCst) || RUNTIME.stopped.load(Acquire);
+        let ended = RUNTIME.stopped.load(Acquire) || !door::has_keeper();
+        let held_up = RUNTIME.keeper_paused.load(SeqCst) || ended;
         if (held_up || sys::now_ns() - begin > PATIENCE)
             && STATE.compare_exchange(ASKED, IDLE, AcqRel, Relaxed).is_ok()
         {

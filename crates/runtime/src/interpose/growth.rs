@@ -19,7 +19,7 @@ use super::next::{Next, is_managed, is_paging, keeping_errno};
 use super::ranges;
 use crate::hope::Waiting;
 use crate::runtime::RUNTIME;
-use crate::shared::state;
+use crate::shared::{call, state};
 use crate::sys::{self, PAGE, advice};
 use crate::table::{BLOCK, Block};
 use crate::watch;
@@ -98,12 +98,31 @@ fn got(at: usize, bytes: usize) {
         }
     } else if bytes >= MUCH {
         got_much(at, bytes);
+    } else if RUNTIME.call() != call::FAR {
+        got_unwatched(at, bytes);
     }
+}
+
+/// The same in a process that has no keeper: it may be the time to start it.
+#[cold]
+fn got_unwatched(at: usize, bytes: usize) {
+    if !is_managed() || bytes < LARGE && RUNTIME.call() != call::NOW || !RUNTIME.is_to_begin(bytes) {
+        return;
+    }
+    keeping_errno(|| {
+        if RUNTIME.begin() {
+            watch(at, bytes);
+            wait_for_room();
+        }
+    });
 }
 
 #[cold]
 fn got_much(at: usize, bytes: usize) {
-    if !is_paging() || was_watched(at, bytes) {
+    if !is_paging() {
+        return got_unwatched(at, bytes);
+    }
+    if was_watched(at, bytes) {
         return;
     }
     let shared = RUNTIME.shared();
@@ -193,6 +212,8 @@ macro_rules! maps {
                         got_near_limit(at, bytes);
                     } else if bytes >= MUCH {
                         got_much(at, bytes);
+                    } else if RUNTIME.call() != call::FAR {
+                        got_unwatched(at, bytes);
                     }
                 }
                 if fresh && at != FAILED && flags & LOCKED != 0 && is_managed() {
@@ -224,12 +245,15 @@ fn passes_limit(bytes: usize) -> bool {
 /// MAP_POPULATE does, which the kernel would do all at once. As there, nobody
 /// is told when it fails.
 fn populate(at: usize, bytes: usize, protection: c_int) {
+    if !is_paging() {
+        RUNTIME.begin();
+    }
     let advice = if protection & WRITABLE != 0 { advice::POPULATE_WRITE } else { advice::POPULATE_READ };
     for start in (at..at + bytes).step_by(PIECE) {
         // SAFETY: the mapping was made just now for the caller, who does not have it yet.
         let _ = unsafe { sys::madvise(start, PIECE.min(at + bytes - start), advice) };
         // The keeper has a look after each piece, however busy the machine is.
-        if RUNTIME.state() != state::STOPPED {
+        if RUNTIME.is_paging() {
             desk::watch_growth();
         }
         wait_for_room();

@@ -7,6 +7,7 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
 
 use super::next::{Next, errno, is_managed_here, set_errno};
+use crate::door;
 use crate::runtime::RUNTIME;
 use crate::sched;
 use crate::sys::{self, Errno};
@@ -44,7 +45,8 @@ fn try_alone(change: impl Fn() -> isize, minds_threads: impl FnOnce() -> bool) -
     if first == 0 || !matches!(errno(), Errno::INVAL | USERS) || !is_managed_here() {
         return first;
     }
-    if RUNTIME.stopped.load(Acquire) {
+    // Without a keeper the kernel counts threads of the program only.
+    if RUNTIME.stopped.load(Acquire) || !door::has_keeper() {
         return first;
     }
     let refusal = errno();

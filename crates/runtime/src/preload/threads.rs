@@ -16,9 +16,11 @@ use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use super::{NEXT, dlsym};
+use crate::door;
 use crate::runtime::{RUNTIME, Start, Starts};
 use crate::sys;
 use crate::table::END;
+use crate::watch::give_tasks_back;
 
 /// Threads that are being started: they are in the lists, and not yet kept.
 static STARTING: AtomicU32 = AtomicU32::new(0);
@@ -97,6 +99,8 @@ pub static NEXT_C11: AtomicUsize = AtomicUsize::new(0);
 static STATIC_TLS: AtomicUsize = AtomicUsize::new(0);
 static CONTROL_BLOCK: AtomicUsize = AtomicUsize::new(0);
 
+const AGAIN: c_int = 11;
+
 type Create = extern "C" fn(*mut c_void, *const c_void, usize, *mut c_void) -> c_int;
 type CreateC11 = extern "C" fn(*mut c_void, usize, *mut c_void) -> c_int;
 
@@ -111,7 +115,6 @@ pub unsafe extern "C" fn pthread_create(
     routine: usize,
     argument: usize,
 ) -> c_int {
-    const AGAIN: c_int = 11;
     let next = next_of(&NEXT_CREATE, c"pthread_create".as_ptr());
     // SAFETY: the C library's function of this type.
     let create: Create = unsafe { core::mem::transmute(next) };
@@ -150,7 +153,7 @@ fn start(
     routine: usize,
     argument: usize,
     full: c_int,
-    create: impl FnOnce(usize, *mut c_void) -> c_int,
+    create: impl Fn(usize, *mut c_void) -> c_int,
 ) -> c_int {
     if !crate::here::is_managed() {
         return create(routine, argument as *mut c_void);
@@ -164,7 +167,12 @@ fn start(
     unsafe { (*cell).routine = routine };
     // SAFETY: as above.
     unsafe { (*cell).argument = argument };
-    let result = create(memfold_thread_start as *const () as usize, cell as *mut c_void);
+    let mut result = create(memfold_thread_start as *const () as usize, cell as *mut c_void);
+    if result == AGAIN && door::has_keeper() {
+        // Threads of memfold may have taken the place of this one.
+        give_tasks_back(&RUNTIME);
+        result = create(memfold_thread_start as *const () as usize, cell as *mut c_void);
+    }
     if result != 0 {
         give_start_back(cell);
         end_start();

@@ -25,6 +25,7 @@ mod numbers {
     pub const PIPE2: usize = 293;
     pub const EXIT: usize = 60;
     pub const EXIT_GROUP: usize = 231;
+    pub const SET_TID_ADDRESS: usize = 218;
     pub const FCNTL: usize = 72;
     pub const GETTID: usize = 186;
     pub const FUTEX: usize = 202;
@@ -95,6 +96,7 @@ mod numbers {
     pub const PIPE2: usize = 59;
     pub const EXIT: usize = 93;
     pub const EXIT_GROUP: usize = 94;
+    pub const SET_TID_ADDRESS: usize = 96;
     pub const FCNTL: usize = 25;
     pub const GETTID: usize = 178;
     pub const FUTEX: usize = 98;

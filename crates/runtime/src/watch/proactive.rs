@@ -19,6 +19,7 @@
 use core::sync::atomic::Ordering::*;
 
 use super::Keeper;
+use crate::near::SMALLEST_PROACTIVE as SMALLEST;
 use crate::shared::Shared;
 use crate::sys;
 use crate::table::BLOCK;
@@ -26,8 +27,6 @@ use crate::table::BLOCK;
 /// Looks are at least so far apart, ns.
 const STEP_NS: u64 = 50_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
-/// Smaller processes are left alone, bytes: the threads and tables that paging needs would outweigh what is saved.
-pub(super) const SMALLEST: u64 = 32 << 20;
 /// So much stays resident, bytes.
 const FLOOR: u64 = 2 << 20;
 /// Adaptive: what lies on standby for so long is compressed, ns.

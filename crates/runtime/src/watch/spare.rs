@@ -13,10 +13,9 @@
 use core::sync::atomic::Ordering::*;
 
 use super::Keeper;
+use crate::near;
 use crate::sys::PAGE;
 
-/// A process keeps this part of the limit resident whatever happens: with less it would do nothing but fault.
-const FLOOR: u64 = 32;
 /// Where the limit can't be held it keeps this part of its store too, at most.
 const FLOOR_OF_STORE: i64 = 24;
 
@@ -37,7 +36,7 @@ impl Spare {
     pub fn look(&mut self, own: u64, store: u64, kept: u64, standby: u64, limit: u64) {
         self.rest = own as i64 - store as i64 - kept as i64;
         (self.store, self.kept) = (store as i64, kept);
-        self.floor = (limit / FLOOR).clamp(2 << 20, 64 << 20) as i64;
+        self.floor = near::floor(limit) as i64;
         // What is on standby was taken.
         self.stuck = self.stuck.min(self.rest - standby as i64);
     }

@@ -1,0 +1,354 @@
+//! The lookout: a thread of the supervisor that watches processes which have no thread of memfold. It reads what each has resident, writes that
+//! into its slot, tells it how near the limit is, and gives it a keeper when it grows by touching alone (`doors`).
+//!
+//! It sleeps for as long as it would take to fill the room that is left, as keepers do (`memfold_runtime::near`): 1 to 100 ms. A process that has a keeper
+//! watches itself. When the supervisor ends before its tree, those that are left get a keeper each.
+//!
+//! ```text
+//!  slots without a keeper ──(statm)──> resident ──> room ──> call: FAR, NEAR, NOW ──> hooks of the library (`begin.rs`)
+//!                                                                        └──────────> doors
+//! ```
+
+#[cfg_attr(not(target_arch = "x86_64"), path = "lookout/none.rs")]
+mod doors;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::*, fence};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use memfold_runtime::shared::{SLOTS, Shared, Slot, call, flags, state};
+use memfold_runtime::{door, near};
+
+use crate::procfs;
+use crate::sys;
+
+pub use doors::are_possible;
+use doors::{Doors, Sent};
+
+/// A look may take one part in this many of the time.
+const SHARE: u32 = 12;
+/// Processes that can grow by no more than this without a call of the library need no closer look than every few ms, bytes.
+const LITTLE: u64 = 4 << 20;
+/// One that may grow much by touching alone is given a keeper near the limit if it is older than this: short-lived ones are left alone.
+const YOUNG: Duration = Duration::from_millis(50);
+/// After a thread was sent through a door, or none may be: so long it is not tried again.
+const AFTER: Duration = Duration::from_millis(100);
+const BETWEEN: Duration = Duration::from_millis(2);
+/// Looks in vain for a thread that runs, after which one that sleeps will do.
+const IN_VAIN: u32 = 16;
+/// The peaks are noted so often.
+const PEAKS: Duration = Duration::from_millis(10);
+/// When the supervisor ends: so long it tries to give keepers to those that are left.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// What the walker of the tree knows of slots, for the lookout.
+pub struct Known {
+    /// The process of a slot, as this process knows it: one in a pid namespace of its own writes the id that it has there.
+    outer: [AtomicI32; SLOTS],
+    /// The program image with which a slot is not its process's any more: that one goes on as a program that is not managed.
+    left: [AtomicU64; SLOTS],
+}
+
+impl Known {
+    /// Nothing.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            outer: [const { AtomicI32::new(0) }; SLOTS],
+            left: [const { AtomicU64::new(0) }; SLOTS],
+        })
+    }
+
+    /// Notes whose a slot is, and whether that one still runs the program that took it.
+    pub fn note(&self, number: usize, slot: &Slot, pid: i32, managed: bool) {
+        self.outer[number].store(pid, Relaxed);
+        self.left[number].store(if managed { 0 } else { slot.image.load(Relaxed) }, Relaxed);
+    }
+
+    fn has_left(&self, number: usize, image: u64) -> bool {
+        image != 0 && self.left[number].load(Relaxed) == image
+    }
+}
+
+/// The thread, as its maker has it.
+pub struct Lookout {
+    ends: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Lookout {
+    /// Starts it; processes are told that they are watched once it has looked for the first time. None if there can be no thread.
+    pub fn start(shared: &'static Shared, known: Arc<Known>) -> Option<Self> {
+        let ends = Arc::new(AtomicBool::new(false));
+        let seen = ends.clone();
+        let mut watcher = Watcher::new(shared, known);
+        watcher.look();
+        let thread = sys::start_thread_that_ends(move || watcher.run(&seen)).ok()?;
+        shared.flags.fetch_or(flags::OUTSIDE, Relaxed);
+        Some(Self { ends, thread })
+    }
+
+    /// Ends it: whoever is left of the tree watches itself from now on.
+    pub fn end(self) {
+        self.ends.store(true, Release);
+        self.thread.thread().unpark();
+        let _ = self.thread.join();
+    }
+}
+
+/// One process without a keeper.
+struct Watched {
+    said: u32,
+    image: u64,
+    pid: i32,
+    /// Its `statm`, kept open as long as there are descriptors.
+    statm: Option<File>,
+    since: Instant,
+    resident: u64,
+    /// What it may write to and has not touched.
+    untouched: u64,
+    /// It may not be traced: its own threads are to start its keeper.
+    refuses: bool,
+    /// No thread of it is sent through a door before; and for how many looks none was found that could be.
+    next_try: Instant,
+    in_vain: u32,
+}
+
+struct Watcher {
+    shared: &'static Shared,
+    known: Arc<Known>,
+    watched: HashMap<usize, Watched>,
+    doors: Doors,
+    cpus: u64,
+    tree_before: u64,
+    quiet_looks: u32,
+    noted: Instant,
+}
+
+impl Watcher {
+    fn new(shared: &'static Shared, known: Arc<Known>) -> Self {
+        Self {
+            shared,
+            known,
+            watched: HashMap::new(),
+            doors: Doors::new(),
+            cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
+            tree_before: 0,
+            quiet_looks: 0,
+            noted: Instant::now(),
+        }
+    }
+
+    fn run(&mut self, ends: &AtomicBool) {
+        // Others wait for it, in a way: it must run when its time has come.
+        memfold_runtime::sched::shorten_slice();
+        sys::hurry_this_thread();
+        while !ends.load(Acquire) {
+            let begin = sys::cpu_time();
+            let next = self.look();
+            let cost = sys::cpu_time().saturating_sub(begin);
+            std::thread::park_timeout(next.max(cost * SHARE));
+        }
+        self.say_farewell();
+    }
+
+    /// Looks once. Returns when to look again.
+    fn look(&mut self) -> Duration {
+        self.read_all();
+        let shared = self.shared;
+        let limit = shared.limit_bytes.load(Relaxed);
+        let room = limit.saturating_sub(shared.tree_resident_least());
+        shared.room.store(room, Relaxed);
+        shared.near.store(u32::from(room < near::near_room(self.cpus)), Relaxed);
+        shared.looked_ns.store(sys::now_ns(), Relaxed);
+        shared.looks.fetch_add(1, Relaxed);
+        let now = Instant::now();
+        if now.duration_since(self.noted) >= PEAKS {
+            self.noted = now;
+            shared.note_peaks();
+        }
+        self.doors.go_on();
+        // What forked processes share may become pages of their own, and no count of theirs changes by it.
+        let copies = shared.tree_resident_unshared().saturating_sub(shared.tree_resident_least());
+        let mut may_grow = 0u64;
+        for (number, one) in &mut self.watched {
+            let slot = &shared.slots[*number];
+            let unseen = one.untouched.saturating_add(copies.min(one.resident));
+            let wanted = wanted(shared, one, unseen, room, self.cpus, now);
+            slot.call.store(wanted.call, Relaxed);
+            may_grow = may_grow.saturating_add(unseen);
+            if wanted.call == call::NOW {
+                one.send(shared, &mut self.doors, slot, now, !wanted.is_urgent);
+            }
+        }
+        self.next_look(room, may_grow)
+    }
+
+    fn next_look(&mut self, room: u64, may_grow: u64) -> Duration {
+        let tree = self.shared.tree_resident();
+        let quiet = tree.abs_diff(self.tree_before) < near::QUIET;
+        self.tree_before = tree;
+        self.quiet_looks = if quiet { self.quiet_looks.saturating_add(1) } else { 0 };
+        let is_slow = self.quiet_looks > near::QUIET_LOOKS || may_grow < LITTLE;
+        let fastest = if is_slow && self.doors.is_idle() { near::QUIET_LOOK } else { near::FASTEST_LOOK };
+        Duration::from_nanos(near::next_look(room, self.cpus, fastest))
+    }
+
+    /// Reads what each process has that does not watch itself.
+    fn read_all(&mut self) {
+        let (shared, now) = (self.shared, Instant::now());
+        let mut unmeasured = 0;
+        for (number, slot) in shared.used().iter().enumerate() {
+            let said = slot.pid.load(Acquire);
+            if said == 0 {
+                self.watched.remove(&number);
+                continue;
+            }
+            let inherited = slot.inherited.load(Relaxed);
+            if self.watches(number, slot, said, now) && !self.read(number, slot) {
+                self.watched.remove(&number);
+            }
+            unmeasured += inherited.min(slot.resident.load(Relaxed));
+        }
+        shared.unmeasured.store(unmeasured, Relaxed);
+    }
+
+    /// Whether the process of a slot is to be watched; then it is known.
+    fn watches(&mut self, number: usize, slot: &Slot, said: u32, now: Instant) -> bool {
+        let image = slot.image.load(Relaxed);
+        let alone = slot.keeper.load(Acquire) != 0
+            || slot.state.load(Relaxed) != state::WATCHING
+            || self.known.has_left(number, image);
+        if alone {
+            self.watched.remove(&number);
+            return false;
+        }
+        if self.watched.get(&number).is_some_and(|one| one.said == said && one.image == image) {
+            return true;
+        }
+        self.watched.remove(&number);
+        let runs = |pid: i32| procfs::stat(pid).is_some_and(|stat| stat.image.stack == image);
+        let outer = self.known.outer[number].load(Relaxed);
+        let (pid, refuses) = match () {
+            () if image == 0 => return false,
+            () if runs(said as i32) => (said as i32, false),
+            () if outer > 0 && runs(outer) => (outer, false),
+            // The kernel does not tell what it runs, so it may not be traced either: its own threads are to start its keeper.
+            () if outer > 0 => (outer, true),
+            () => {
+                slot.call.store(call::NOW, Relaxed);
+                return false;
+            }
+        };
+        let statm = File::open(format!("/proc/{pid}/statm")).ok();
+        let (next_try, in_vain) = (now, 0);
+        let one = Watched {
+            said,
+            image,
+            pid,
+            statm,
+            since: now,
+            resident: 0,
+            untouched: 0,
+            refuses,
+            next_try,
+            in_vain,
+        };
+        self.watched.insert(number, one);
+        true
+    }
+
+    /// Reads what a process has; false if it is gone.
+    fn read(&mut self, number: usize, slot: &Slot) -> bool {
+        let Some(one) = self.watched.get_mut(&number) else { return false };
+        let mut text = [0; 128];
+        let length = match &one.statm {
+            Some(file) => file.read_at(&mut text, 0).ok(),
+            None => File::open(format!("/proc/{}/statm", one.pid)).and_then(|f| f.read_at(&mut text, 0)).ok(),
+        };
+        let Some(memory) = length.and_then(|length| procfs::parse_memory(&text[..length])) else {
+            return false;
+        };
+        if memory.anonymous == 0 {
+            return false;
+        }
+        (one.resident, one.untouched) =
+            (memory.anonymous, memory.writable.saturating_sub(memory.anonymous + near::OWN_UNTOUCHED));
+        // It may have got a keeper just now, which says it itself.
+        if slot.keeper.load(Acquire) == 0 && slot.pid.load(Relaxed) == one.said {
+            slot.resident.store(memory.anonymous, Relaxed);
+        }
+        true
+    }
+
+    fn say_farewell(&mut self) {
+        let shared = self.shared;
+        shared.flags.fetch_and(!flags::OUTSIDE, Relaxed);
+        // Who begins just now sees that, or is seen here (`Runtime::is_watched`).
+        fence(SeqCst);
+        let begin = Instant::now();
+        loop {
+            self.read_all();
+            self.doors.go_on();
+            for (number, one) in &mut self.watched {
+                let slot = &shared.slots[*number];
+                slot.call.store(call::NOW, Relaxed);
+                one.send(shared, &mut self.doors, slot, Instant::now(), true);
+            }
+            let done = self.watched.values().all(|one| one.refuses) && self.doors.is_idle();
+            if done || begin.elapsed() > FAREWELL {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Watched {
+    /// Gives it a keeper, if it is time to try.
+    fn send(&mut self, shared: &Shared, doors: &mut Doors, slot: &Slot, now: Instant, may_sleep: bool) {
+        if self.refuses || now < self.next_try {
+            return;
+        }
+        if slot.door.load(Acquire) == door::SANITIZER {
+            // Its threads may never call the library, which would say it.
+            if slot.state.swap(state::STOPPED, Relaxed) != state::STOPPED {
+                shared.say(self.said, door::SANITIZED);
+            }
+            return;
+        }
+        match doors.send(self.pid, slot, may_sleep || self.in_vain > IN_VAIN) {
+            Sent::Yes => (self.in_vain, self.next_try) = (0, now + AFTER),
+            Sent::NotNow => {
+                self.in_vain = self.in_vain.saturating_add(1);
+                // Those that were stopped in vain must come to run in between.
+                self.next_try = now + BETWEEN;
+            }
+            Sent::No => self.next_try = now + AFTER,
+        }
+    }
+}
+
+struct Wanted {
+    call: u32,
+    /// It grows, or will: in a thread that runs. Otherwise one that sleeps will do too.
+    is_urgent: bool,
+}
+
+/// What a process is to be told that can grow by so many bytes without a call of the library.
+fn wanted(shared: &Shared, one: &Watched, unseen: u64, room: u64, cpus: u64, now: Instant) -> Wanted {
+    let limit = shared.limit_bytes.load(Relaxed);
+    let may_grow = one.untouched >= near::START_ROOM && now.duration_since(one.since) >= YOUNG;
+    let matters = one.resident >= near::floor(limit) || may_grow;
+    if matters && room < near::start_room_of(unseen, cpus) {
+        return Wanted { call: call::NOW, is_urgent: true };
+    }
+    if shared.stall_ppm.load(Relaxed) != 0 && one.resident > near::SMALLEST_PROACTIVE {
+        return Wanted { call: call::NOW, is_urgent: false };
+    }
+    let call = if room < near::near_room(cpus) { call::NEAR } else { call::FAR };
+    Wanted { call, is_urgent: false }
+}

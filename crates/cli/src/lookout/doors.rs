@@ -1,0 +1,307 @@
+//! Sends threads through the doors of their processes (`memfold_runtime::door`): the side of the supervisor.
+//!
+//! A thread that runs is chosen, so that no system call is interrupted. Where none runs, the process does not grow; if it is to have its keeper
+//! all the same, a thread is taken that sleeps in a call which the kernel begins anew by itself after an interruption.
+
+use std::mem::{offset_of, size_of};
+use std::sync::atomic::Ordering::Acquire;
+use std::time::{Duration, Instant};
+
+use memfold_runtime::door::{Area, DOORS, Door, MAGIC, NOBODY, packed_flags};
+use memfold_runtime::shared::Slot;
+
+use crate::procfs;
+use crate::sys::ptrace::{self, Registers, Stop, Tracee};
+
+/// A thread that runs stops within microseconds; on a busy machine when it has a CPU again. Then it is let go later.
+const STOPS: Duration = Duration::from_millis(2);
+const POLL: Duration = Duration::from_micros(20);
+/// Threads of a process that are asked at the same time: fewer than there are doors.
+const AT_ONCE: usize = 4;
+/// Threads of a process that are looked at.
+const THREADS: usize = 64;
+/// The code segment of 64-bit programs.
+const USER_CODE: u64 = 0x33;
+/// System calls that go on after an interruption for which no handler ran, as if nothing had been: `read`, `write`, `poll`, `select`, `pause`, `nanosleep`,
+/// `wait4`, `rt_sigsuspend`, `futex`, `restart_syscall`, `clock_nanosleep`, `waitid`, `pselect6`, `ppoll`.
+const RESTARTED: [u64; 14] = [0, 1, 7, 23, 34, 35, 61, 130, 202, RESTART_SYSCALL, 230, 247, 270, 271];
+const RESTART_SYSCALL: u64 = 219;
+
+/// What became of a try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// A thread goes through the door.
+    Yes,
+    /// No thread was at a place where that could be done.
+    NotNow,
+    /// There is no door (yet), or the process may not be traced: by this one, or because another traces it.
+    No,
+}
+
+/// A thread that was asked to stop, and is to be sent through a door of its process.
+struct Asked {
+    tracee: Tracee,
+    pid: i32,
+    /// Where the process has its [`Door`].
+    at: u64,
+}
+
+/// See the module.
+pub struct Doors {
+    /// They have not stopped yet: they can't be let go before.
+    waiting: Vec<Asked>,
+    next: usize,
+}
+
+impl Doors {
+    /// Nobody was sent.
+    pub fn new() -> Self {
+        Self { waiting: Vec::new(), next: 0 }
+    }
+
+    /// Whether nobody is still to be let go.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Goes on with those that have stopped meanwhile.
+    pub fn go_on(&mut self) {
+        for asked in std::mem::take(&mut self.waiting) {
+            self.finish(asked);
+        }
+    }
+
+    /// Sends a thread of a process through one of its doors: one that runs, or one that sleeps if it may.
+    pub fn send(&mut self, pid: i32, slot: &Slot, may_sleep: bool) -> Sent {
+        let at = slot.door.load(Acquire);
+        let Some(door) = read(pid, at) else { return Sent::No };
+        if door.claim != NOBODY
+            || door.busy.contains(&true)
+            || self.waiting.iter().any(|asked| asked.pid == pid)
+        {
+            return Sent::NotNow;
+        }
+        let mut is_refused = false;
+        let seize = |tid| match Tracee::seize(tid) {
+            Ok(tracee) => tracee.interrupt().is_ok().then_some(Asked { tracee, pid, at }),
+            Err(error) => {
+                is_refused |= error.raw_os_error() == Some(nix::libc::EPERM);
+                None
+            }
+        };
+        let mut asked: Vec<Asked> = choose(pid, may_sleep).into_iter().filter_map(seize).collect();
+        if asked.is_empty() {
+            return if is_refused { Sent::No } else { Sent::NotNow };
+        }
+        let (begin, mut sent) = (Instant::now(), false);
+        while !asked.is_empty() && begin.elapsed() < STOPS {
+            let (stopped, still): (Vec<_>, Vec<_>) =
+                asked.into_iter().partition(|one| one.tracee.registers().is_some());
+            asked = still;
+            for one in stopped {
+                sent |= self.finish(one);
+            }
+            std::thread::sleep(POLL);
+        }
+        self.waiting.append(&mut asked);
+        if sent { Sent::Yes } else { Sent::NotNow }
+    }
+
+    /// Sends a thread through a door if it has stopped, and lets it go. Whether it goes through.
+    fn finish(&mut self, asked: Asked) -> bool {
+        let Asked { tracee, pid, at } = asked;
+        let Some((there, why)) = tracee.registers().and_then(|there| Some((there, tracee.stop()?))) else {
+            // Were it let go unseen, it could stop before that for a signal, which would be lost.
+            if is_alive(&tracee) {
+                self.waiting.push(Asked { tracee, pid, at });
+            }
+            return false;
+        };
+        if let Stop::Signal(number) = why {
+            tracee.let_go(number);
+            return false;
+        }
+        // The process may have got a keeper meanwhile, or have become another program.
+        let door = read(pid, at).filter(|door| door.claim == NOBODY && !is_at_door(&door.doors, there.rip));
+        let sent = door.is_some_and(|door| {
+            self.next = (self.next + 1) % DOORS;
+            // Of the threads that were asked together each goes through a door of its own.
+            if door.busy[self.next] {
+                return false;
+            }
+            let area = at + Door::area_offset(self.next) as u64;
+            redirect(&tracee, pid, there, door.doors[self.next], area)
+        });
+        tracee.let_go(0);
+        sent
+    }
+}
+
+/// What matters of a process's [`Door`].
+struct Found {
+    claim: u32,
+    doors: [u64; DOORS],
+    /// A thread is on its way through it.
+    busy: [bool; DOORS],
+}
+
+/// Whether a thread that goes on there is in one of the doors: they lie side by side, and are equally long.
+fn is_at_door(doors: &[u64; DOORS], rip: u64) -> bool {
+    let last = doors[DOORS - 1];
+    (doors[0]..=last + (last - doors[DOORS - 2])).contains(&rip)
+}
+
+/// Reads it; None if there is none, or the process goes on as another program by now.
+fn read(pid: i32, at: u64) -> Option<Found> {
+    let mut bytes = [0u8; size_of::<Door>()];
+    if at == 0 || !ptrace::read_memory(pid, at, &mut bytes) {
+        return None;
+    }
+    let word = |offset: usize| {
+        bytes.get(offset..offset + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
+    };
+    (word(offset_of!(Door, magic)) == MAGIC).then(|| Found {
+        claim: word(offset_of!(Door, claim)) as u32,
+        doors: std::array::from_fn(|number| word(offset_of!(Door, doors) + number * 8)),
+        busy: std::array::from_fn(|number| word(Door::area_offset(number) + offset_of!(Area, busy)) != 0),
+    })
+}
+
+/// Threads that run, or wait for a CPU: which of them has one is not known, and whoever comes to his door first starts the keeper. If there is none, and it may be one that
+/// sleeps, one in a call that begins anew.
+fn choose(pid: i32, may_sleep: bool) -> Vec<i32> {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let (mut running, mut sleeper) = (Vec::new(), None);
+    for task in tasks.flatten().take(THREADS) {
+        let Some(tid) = task.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        match procfs::thread_state(pid, tid) {
+            Some(b'R') if running.len() < AT_ONCE => running.push(tid),
+            Some(b'S') if may_sleep && sleeper.is_none() && sleeps_well(pid, tid) => sleeper = Some(tid),
+            _ => {}
+        }
+    }
+    if running.is_empty() { sleeper.into_iter().collect() } else { running }
+}
+
+fn sleeps_well(pid: i32, tid: i32) -> bool {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
+    let number = text.split(' ').next().and_then(|word| word.parse().ok());
+    number.is_some_and(|number| RESTARTED.contains(&number))
+}
+
+/// Whether it may still stop.
+fn is_alive(tracee: &Tracee) -> bool {
+    procfs::stat(tracee.tid()).is_some_and(|stat| !matches!(stat.state, b'Z' | b'X'))
+}
+
+/// Changes where a stopped thread goes on, if it is at a place where that can be done.
+fn redirect(tracee: &Tracee, pid: i32, mut registers: Registers, door: u64, area: u64) -> bool {
+    if registers.cs != USER_CODE || !is_outside_sequence(tracee, pid) {
+        return false;
+    }
+    let Some(then) = goes_on(&registers) else { return false };
+    // What the door needs is there before the thread can come to it.
+    if !ptrace::write_memory(pid, area, &bytes_of(&then)) {
+        return false;
+    }
+    registers.rip = door;
+    // The kernel begins no system call anew: the thread does it, behind the door.
+    registers.orig_rax = u64::MAX;
+    let sent = tracee.set_registers(registers).is_ok();
+    if !sent {
+        ptrace::write_memory(pid, area, &[0; size_of::<Area>()]);
+    }
+    sent
+}
+
+fn bytes_of(then: &Area) -> [u8; size_of::<Area>()] {
+    let Area { rip, flags, rax, rcx, rdx, rsi, rdi, r8, r10, r11, mask, busy } = *then;
+    let mut bytes = [0; size_of::<Area>()];
+    let words = [rip, flags, rax, rcx, rdx, rsi, rdi, r8, r10, r11, mask, busy];
+    for (to, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+        *to = word.to_le_bytes();
+    }
+    bytes
+}
+
+/// Where it goes on behind the door: as the kernel would let it go on after this stop.
+fn goes_on(registers: &Registers) -> Option<Area> {
+    const SYSCALL_BYTES: u64 = 2;
+    let mut then = Area {
+        rip: registers.rip,
+        flags: packed_flags(registers.eflags),
+        rax: registers.rax,
+        rcx: registers.rcx,
+        rdx: registers.rdx,
+        rsi: registers.rsi,
+        rdi: registers.rdi,
+        r8: registers.r8,
+        r10: registers.r10,
+        r11: registers.r11,
+        mask: 0,
+        busy: 1,
+    };
+    if registers.orig_rax as i64 >= 0 {
+        match (registers.rax as i64).wrapping_neg() {
+            // ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND.
+            512..=514 => (then.rax, then.rip) = (registers.orig_rax, registers.rip - SYSCALL_BYTES),
+            // ERESTART_RESTARTBLOCK.
+            516 => (then.rax, then.rip) = (RESTART_SYSCALL, registers.rip - SYSCALL_BYTES),
+            515 => return None,
+            // It is done.
+            _ => {}
+        }
+    }
+    Some(then)
+}
+
+/// Whether it is in no restartable sequence: the kernel would not know that it was interrupted there.
+fn is_outside_sequence(tracee: &Tracee, pid: i32) -> bool {
+    const CURRENT: u64 = 8;
+    let mut current = [0; 8];
+    match tracee.restartable_sequence() {
+        None => false,
+        Some(0) => true,
+        Some(at) => ptrace::read_memory(pid, at + CURRENT, &mut current) && current == [0; 8],
+    }
+}
+
+/// Whether threads can be sent through doors: tried with a child that waits for something.
+pub fn are_possible(child: i32) -> bool {
+    let Ok(tracee) = Tracee::seize(child) else { return false };
+    if tracee.interrupt().is_err() {
+        return false;
+    }
+    // However busy the machine is: it could not be let go before.
+    while tracee.registers().is_none() {
+        if !is_alive(&tracee) {
+            return false;
+        }
+        std::thread::sleep(POLL);
+    }
+    let works = tracee.restartable_sequence().is_some() && tracee.stop() == Some(Stop::Asked);
+    tracee.let_go(0);
+    works
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_goes_on_as_the_kernel_would_let_it() {
+        let registers = |rax: i64, orig_rax: u64| {
+            // SAFETY: made of numbers.
+            let mut registers: Registers = unsafe { std::mem::zeroed() };
+            (registers.rip, registers.rax, registers.orig_rax) = (1000, rax as u64, orig_rax);
+            goes_on(&registers).map(|then| (then.rip, then.rax))
+        };
+        // Not in a system call, whatever is in the register; in one that is done; in one that failed.
+        assert_eq!(registers(-512, u64::MAX), Some((1000, -512i64 as u64)));
+        assert_eq!(registers(7, 61), Some((1000, 7)));
+        assert_eq!(registers(-4, 61), Some((1000, -4i64 as u64)));
+        for (error, rax) in [(512, 61), (513, 61), (514, 61), (516, RESTART_SYSCALL)] {
+            assert_eq!(registers(-error, 61), Some((998, rax)));
+        }
+    }
+}

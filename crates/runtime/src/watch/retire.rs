@@ -1,0 +1,157 @@
+//! Giving threads back: the second compressor is started only when the first falls behind, and ends when it has had nothing to do for a while; and the
+//! keeper itself ends, with all others, in a process that is far from its limit and has next to nothing evicted, which comes back; or when the program's own threads and
+//! processes find no room (`pids.max`, `ulimit -u`). The supervisor watches the process again from then on, as it did before there was a keeper.
+
+use core::ops::ControlFlow;
+use core::sync::atomic::Ordering::*;
+
+use super::Keeper;
+use crate::compress::compressor;
+use crate::door;
+use crate::interpose::ranges;
+use crate::maps;
+use crate::near;
+use crate::runtime::Runtime;
+use crate::shared::{flags, state};
+use crate::sys::{self, Fd};
+use crate::table::{Block, END};
+use crate::thread::{self, Descriptors};
+
+/// A process must have been far from its limit for so long, ns.
+const FAR_NS: u64 = 2_000_000_000;
+/// Far is with this much more room than paging starts with.
+const FAR: u64 = 2;
+/// What is still evicted then comes back, if it is no more than this, bytes.
+const REST: u64 = 8 << 20;
+/// Until it is tried again, ns: somebody forks just now.
+const AGAIN_NS: u64 = 10_000_000;
+/// A second compressor that could not be started is not tried again for so long, ns.
+const REFUSED_NS: u64 = 100_000_000;
+
+impl Keeper {
+    /// Starts the second compressor if the first falls behind.
+    pub(super) fn call_helper(&mut self, now: u64) {
+        let runtime = self.runtime;
+        let behind = runtime.debt.load(Relaxed) > runtime.margin.load(Relaxed) / 2;
+        let wanted = runtime.shared().tasks_wanted.load(Relaxed) != 0;
+        if !behind
+            || wanted
+            || self.helper == 0
+            || runtime.compressors.load(Acquire) != 1
+            || now < self.no_helper_ns
+        {
+            return;
+        }
+        // Where it lives another may have lived, who has said that it ends.
+        let place = &runtime.worker_places[self.helper];
+        place.wait_until_left(runtime.pid.load(Relaxed));
+        runtime.compressors.fetch_add(1, AcqRel);
+        let argument = 1 << 8 | self.helper;
+        if thread::spawn(&runtime.arena, place, Descriptors::Shared, compressor, argument).is_err() {
+            runtime.compressors.fetch_sub(1, AcqRel);
+            self.no_helper_ns = now + REFUSED_NS;
+        }
+    }
+
+    /// Ends all threads of memfold in this process if it can do without. Does not return then.
+    pub(super) fn retire_if_far(&mut self) {
+        let (runtime, now) = (self.runtime, sys::now_ns());
+        let shared = runtime.shared();
+        let (own, tree) = (runtime.slot().resident.load(Relaxed), shared.tree_resident());
+        let limit = shared.limit_bytes.load(Relaxed);
+        let proactive = shared.stall_ppm.load(Relaxed) != 0 && own > near::SMALLEST_PROACTIVE;
+        let far = tree.saturating_add(FAR * near::start_room(self.cpus)) < limit;
+        let small = shared.tasks_wanted.load(Relaxed) != 0 && own < near::floor(limit);
+        let may = shared.flags.load(Relaxed) & (flags::OUTSIDE | flags::PARANOID) == flags::OUTSIDE;
+        let has_door = runtime.slot().door.load(Relaxed) != 0;
+        let can = may && has_door && !proactive && runtime.spill.area().is_none();
+        let is_far = far && runtime.slot().evicted.load(Relaxed) <= REST;
+        if !can || !(is_far || small && runtime.has_nothing_away()) {
+            self.far_ns = now;
+            return;
+        }
+        let wait = if shared.tasks_wanted.load(Relaxed) != 0 { 0 } else { FAR_NS };
+        if now - self.far_ns < wait || !runtime.is_watched() {
+            return;
+        }
+        self.far_ns = now.saturating_sub(wait) + AGAIN_NS;
+        // A child that is made meanwhile would inherit half of it.
+        let Some(no_fork) = runtime.life.try_lock() else { return };
+        if runtime.is_paging() {
+            runtime.bring_back_once();
+            if !runtime.has_nothing_away() {
+                return;
+            }
+            runtime.stop_paging(self.maps);
+        }
+        runtime.stoppable.fetch_sub(1, AcqRel);
+        runtime.slot().keeper.store(0, Release);
+        drop(no_fork);
+        door::leave()
+    }
+}
+
+impl Runtime {
+    /// Whether nothing is away, on standby, or beyond this machine.
+    pub fn has_nothing_away(&self) -> bool {
+        let none = |_, block: &Block| match block.evicted.load(Acquire) {
+            0 => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        };
+        self.spill.area().is_none() && self.table.visit_blocks(0, END, none).is_continue()
+    }
+
+    /// By the keeper of a process that has nothing evicted, with `life` held: as if paging had never begun.
+    fn stop_paging(&'static self, maps: Fd) {
+        self.watches_growth.store(false, Relaxed);
+        self.paging_wanted.store(false, Relaxed);
+        // From here on nobody waits for the keeper (`desk.rs`), or for room.
+        self.exhausted.store(true, Relaxed);
+        self.room.ring();
+        self.end_compressors();
+        let mut buffer = [0u8; 8192];
+        let _ = maps::for_each(maps, &mut buffer, |mapping| {
+            let (start, end) = (mapping.start, mapping.end);
+            if mapping.is_private_anonymous() && !self.arena.overlaps(start, end) {
+                // Whoever waits for a page goes on: the kernel gives it to him.
+                let _ = self.uffd().unregister(start, end - start);
+                ranges::for_each_inherited(start, end, |from, to| self.unmark(from, to));
+            }
+        });
+        self.gate.end();
+        self.end_threads();
+        {
+            let _order = self.lock_order();
+            self.proxy.lock().clear_faults();
+            self.deferred.store(0, Relaxed);
+        }
+        self.close_uffd();
+        self.pagemap.store(-1, Relaxed);
+        self.changes.fetch_add(1, Relaxed);
+        self.set_state(state::WATCHING);
+        self.debt.store(0, Relaxed);
+        self.exhausted.store(false, Relaxed);
+        self.squeeze.store(false, Relaxed);
+        self.hopeless.store(false, Relaxed);
+    }
+}
+
+/// By a thread of the program that could not start another, or a process: threads of memfold are to end, as far as they can. Waits a moment for that.
+#[cfg(feature = "preload")]
+pub fn give_tasks_back(runtime: &'static Runtime) {
+    const WAIT_NS: u64 = 100_000_000;
+    let shared = runtime.shared();
+    shared.tasks_wanted.store(1, Relaxed);
+    let begin = sys::now_ns();
+    loop {
+        runtime.keeper.ring();
+        runtime.work.ring();
+        let seen = runtime.room.now();
+        runtime.room.wait(seen, 1_000_000);
+        let helped = !door::has_keeper() || runtime.compressors.load(Acquire) <= 1;
+        let waited = sys::now_ns() - begin;
+        if helped && waited > WAIT_NS / 10 || waited > WAIT_NS {
+            return;
+        }
+    }
+}
