@@ -343,7 +343,7 @@ fn wanted(shared: &Shared, one: &Watched, unseen: u64, room: u64, cpus: u64, now
     let limit = shared.limit_bytes.load(Relaxed);
     let may_grow = one.untouched >= near::START_ROOM && now.duration_since(one.since) >= YOUNG;
     let matters = one.resident >= near::floor(limit) || may_grow;
-    if matters && room < near::start_room_of(unseen, cpus) {
+    if matters && room < near::start_room_of(unseen, cpus, limit) {
         return Wanted { call: call::NOW, is_urgent: true };
     }
     if shared.stall_ppm.load(Relaxed) != 0 && one.resident > near::SMALLEST_PROACTIVE {

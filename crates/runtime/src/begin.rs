@@ -70,7 +70,9 @@ impl Runtime {
         let untouched = maps::untouched_bytes(statm).unwrap_or(0).saturating_sub(near::OWN_UNTOUCHED);
         sys::close(statm);
         let limit = shared.limit_bytes.load(Relaxed);
-        if untouched >= near::floor(limit) && near::must_start(untouched, shared.room.load(Relaxed), cpus()) {
+        if untouched >= near::floor(limit)
+            && near::must_start(untouched, shared.room.load(Relaxed), cpus(), limit)
+        {
             self.paging_wanted.store(true, Relaxed);
             self.begin();
         }
@@ -97,11 +99,11 @@ impl Runtime {
                     self.much.store(0, Relaxed);
                 }
                 let unseen = self.much.fetch_add(bytes, AcqRel).saturating_add(bytes) as u64;
-                let large = self.slot().resident.load(Relaxed) + unseen
-                    >= near::floor(shared.limit_bytes.load(Relaxed));
+                let limit = shared.limit_bytes.load(Relaxed);
+                let large = self.slot().resident.load(Relaxed) + unseen >= near::floor(limit);
                 // A child of vfork must leave its parent's memory as it is.
                 let own = || self.pid.load(Relaxed) == sys::getpid();
-                if large && near::must_start(unseen, shared.room.load(Relaxed), cpus()) && own() {
+                if large && near::must_start(unseen, shared.room.load(Relaxed), cpus(), limit) && own() {
                     self.paging_wanted.store(true, Relaxed);
                     return true;
                 }
@@ -139,9 +141,8 @@ impl Runtime {
         let Ok(statm) = sys::open_own(c"/proc/self/statm", sys::o::RDONLY) else { return };
         let own = maps::anonymous_pages(statm).unwrap_or(0) * sys::PAGE as u64;
         sys::close(statm);
-        if own >= near::floor(shared.limit_bytes.load(Relaxed))
-            && near::must_start(own, shared.room.load(Relaxed), cpus())
-        {
+        let limit = shared.limit_bytes.load(Relaxed);
+        if own >= near::floor(limit) && near::must_start(own, shared.room.load(Relaxed), cpus(), limit) {
             self.paging_wanted.store(true, Relaxed);
             self.begin();
         }

@@ -7,8 +7,11 @@ pub const GROWTH_PER_MS: u64 = 10 << 20;
 pub const START_ROOM: u64 = 32 << 20;
 /// CPUs that count for that, at most.
 const STARTING: u64 = 4;
-/// As much room is needed to start in a process that can't grow without calling the library, bytes: that call waits until it has started.
-const TOLD_ROOM: u64 = 16 << 20;
+/// As much room is needed to start in a process that can't grow without calling the library, bytes, and as that part of the limit: that call waits until it
+/// has started. A build of short-lived compilers at a limit that it fits into takes half the time if that is no more.
+const TOLD_ROOM: (u64, u64) = (4 << 20, 16 << 20);
+/// See [`TOLD_ROOM`].
+const TOLD_PART: u64 = 8;
 /// Looks are this far apart at most and at least, ns.
 pub const SLOWEST_LOOK: u64 = 100_000_000;
 /// See [`SLOWEST_LOOK`].
@@ -43,14 +46,14 @@ pub fn near_room(cpus: u64) -> u64 {
 }
 
 /// Whether paging is to start in a process that has just got so many bytes, which it may fill before anybody looks, when there is so much room.
-pub fn must_start(got: u64, room: u64, cpus: u64) -> bool {
-    room < start_room_of(got, cpus)
+pub fn must_start(got: u64, room: u64, cpus: u64, limit: u64) -> bool {
+    room < start_room_of(got, cpus, limit)
 }
 
 /// As `start_room`, for a process that has mapped so many bytes that it has not touched yet: it can grow by so much without calling the library.
 /// On a busy machine it may be long until its keeper has a CPU.
-pub fn start_room_of(untouched: u64, cpus: u64) -> u64 {
-    TOLD_ROOM.saturating_add(untouched).min(near_room(cpus))
+pub fn start_room_of(untouched: u64, cpus: u64, limit: u64) -> u64 {
+    (limit / TOLD_PART).clamp(TOLD_ROOM.0, TOLD_ROOM.1).saturating_add(untouched).min(near_room(cpus))
 }
 
 /// How long to sleep until the next look, ns.
@@ -62,20 +65,23 @@ pub fn next_look(room: u64, cpus: u64, fastest: u64) -> u64 {
 mod tests {
     use super::*;
 
+    const GIB: u64 = 1 << 30;
+
     #[test]
     fn who_can_grow_unseen_is_given_more_room() {
         assert_eq!(start_room(2), 64 << 20);
         assert_eq!(start_room(64), 128 << 20);
-        assert_eq!(start_room_of(0, 2), 16 << 20);
-        assert_eq!(start_room_of(8 << 20, 2), 24 << 20);
-        assert_eq!(start_room_of(u64::MAX, 2), 128 << 20);
+        assert_eq!(start_room_of(0, 2, GIB), 16 << 20);
+        assert_eq!(start_room_of(0, 2, 40 << 20), 5 << 20);
+        assert_eq!(start_room_of(8 << 20, 2, GIB), 24 << 20);
+        assert_eq!(start_room_of(u64::MAX, 2, GIB), 128 << 20);
     }
 
     #[test]
     fn a_request_that_could_fill_what_is_left_starts_paging_near_the_limit() {
-        assert!(must_start(200 << 20, 100 << 20, 2) && must_start(90 << 20, 100 << 20, 2));
-        assert!(!must_start(10 << 20, 100 << 20, 2) && must_start(10 << 20, 20 << 20, 2));
-        assert!(!must_start(1 << 40, 200 << 20, 2));
+        assert!(must_start(200 << 20, 100 << 20, 2, GIB) && must_start(90 << 20, 100 << 20, 2, GIB));
+        assert!(!must_start(10 << 20, 100 << 20, 2, GIB) && must_start(10 << 20, 20 << 20, 2, GIB));
+        assert!(!must_start(1 << 40, 200 << 20, 2, GIB));
     }
 
     #[test]
