@@ -1,24 +1,33 @@
 # The few commands that everyone needs; `make help` lists them.
 
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
-MEMFOLD := $(TARGET)/release/memfold
-PRELOAD := $(TARGET)/release/libmemfold_preload.so
-PLUGIN  := $(TARGET)/release/nbdkit-memfold-plugin.so
+# `make test` builds all that it needs once, in the profile `tests`; what is installed is built in `release`, and what C calls in `capi`.
+PROFILE := release
+MEMFOLD := $(TARGET)/$(PROFILE)/memfold
+PRELOAD := $(TARGET)/$(PROFILE)/libmemfold_preload.so
+PLUGIN  := $(TARGET)/$(PROFILE)/nbdkit-memfold-plugin.so
 PREFIX  := /usr/local
 DESTDIR :=
 PYTHON  := python3
+# What the tests of spilling talk to.
+SERVERS := nbdkit libnbd0 redis-server redis-tools
 TORTURE := $(abspath $(TARGET))/torture
 # Of the C library: its version, and the part of it that says whether programs still fit.
-CAPI := $(TARGET)/capi
+CAPI_PROFILE := $(PROFILE:release=capi)
+CAPI := $(TARGET)/$(CAPI_PROFILE)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 INTERFACE := $(shell echo $(VERSION) | sed 's/^0\.\([0-9]*\)\..*/0.\1/; t; s/\..*//')
-# Those that are done within a minute each, on an idle machine.
-SMALL := python-json python-numpy sqlite g++ make-j2 redis sort node java-default pipeline
+# Those that are done within ten seconds each, on an idle machine; and within a minute.
+SMALL := python-numpy sqlite g++ make-j2
+MORE := python-json redis sort node java-default pipeline
+# Of all test programs and of what they test: with the same features nothing is compiled twice.
+FEATURES := memfold/rayon,memfold/serde,memfold/spill,memfold-cli/servers,memfold-spill/servers
+TESTED := --workspace --exclude memfold-bench --features $(FEATURES)
 PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build capi pages demo test test-unit test-capi test-torture test-checks test-probes test-disk test-spill test-small test-programs lint soak soak-disk plugin fuzz bench plots install install-capi clean
+.PHONY: help setup build capi pages demo test test-all test-servers test-unit test-capi test-torture test-checks test-probes test-disk test-spill test-small test-programs lint soak soak-disk plugin fuzz bench plots install install-capi clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || grep '##' $(MAKEFILE_LIST)
@@ -27,15 +36,23 @@ setup:
 	@scripts/setup.sh build
 
 build: setup ## the command and its preload library, in release
+ifeq ($(PROFILE),release)
 	@cargo build --release --quiet -p memfold-cli
+else
+	@cargo build --profile $(PROFILE) --quiet $(TESTED) --lib --bins --tests --examples
+endif
 
 # Panics in it are errors of one request: it has an unwinder, as the C library.
-plugin: setup ## the plugin of nbdkit
+plugin: $(if $(filter release,$(PROFILE)),setup,build) ## the plugin of nbdkit
+ifeq ($(PROFILE),release)
 	@cargo build --profile capi --quiet -p memfold-nbdkit
-	@ln -f $(TARGET)/capi/libnbdkit_memfold_plugin.so $(PLUGIN)
+endif
+	@ln -f $(CAPI)/libnbdkit_memfold_plugin.so $(PLUGIN)
 
-capi: setup ## the C library, shared and static
+capi: $(if $(filter release,$(PROFILE)),setup,build) ## the C library, shared and static
+ifeq ($(PROFILE),release)
 	@cargo build --profile capi --quiet -p memfold-capi
+endif
 	@crates/capi/link.sh $(CAPI)/libmemfold_capi.a $(CAPI)/lib $(INTERFACE)
 
 # They are made of the definition of the command line, by a program of their own.
@@ -46,14 +63,23 @@ pages: setup ## man pages and completions, in target/share
 demo: build ## a Python program plainly and in a third of its memory
 	@$(PYTHON) tests/programs/demo.py --memfold $(MEMFOLD)
 
-test: build test-unit test-capi test-torture test-checks test-probes test-disk test-spill test-small ## every test that fits into a few minutes
+test: ## every test that fits into a quarter of an hour
+	@$(MAKE) --no-print-directory PROFILE=tests test-unit test-capi test-torture test-checks test-disk test-small
 
-# With the preload library that `build` has made already.
-test-unit: build ## the tests of the crates
-	@command -v bwrap >/dev/null 2>&1 && command -v valgrind >/dev/null 2>&1 && command -v qemu-x86_64 >/dev/null 2>&1 || \
-	    scripts/setup.sh packages bubblewrap valgrind qemu-user
+test-all: test ## those, and the slow ones: servers, more programs, the probes of what is installed
+	@$(MAKE) --no-print-directory PROFILE=tests test-servers test-spill test-small SMALL="$(MORE)"
+	@$(MAKE) --no-print-directory test-probes
+
+# Tests of spilling to servers are slow: they wait for what time decides.
+test-unit: ## the tests of the crates
 	@scripts/setup.sh ncdu
-	MEMFOLD_PRELOAD_LIB=$(abspath $(PRELOAD)) cargo test --profile tests --quiet --workspace --exclude memfold-bench --features memfold/rayon,memfold/serde,memfold/spill
+	@scripts/setup.sh packages bubblewrap valgrind qemu-user musl-tools $(SERVERS)
+	@$(MAKE) --no-print-directory PROFILE=tests build
+	cargo test --profile tests --quiet $(TESTED) -- --skip servers::
+
+test-servers: ## the tests of spilling to real servers
+	@scripts/setup.sh packages $(SERVERS)
+	cargo test --profile tests --quiet $(TESTED) --test spill -- servers:: --test-threads 3
 
 # Two trees are installed; the second one is made for /opt/memfold.
 test-capi: capi ## the C interface, of installed trees: C and C++, valgrind and sanitizers
@@ -74,20 +100,18 @@ test-checks:
 
 test-probes: build capi ## the tracing probes: their notes, and what bpftrace and gdb count where they may
 	@scripts/setup.sh probes
+ifeq ($(PROFILE),release)
 	@cargo build --release --quiet -p memfold --example probes
-	$(PYTHON) -B tests/probes/run.py --program $(TARGET)/release/examples/probes --library $(CAPI)/lib/libmemfold.so \
+endif
+	$(PYTHON) -B tests/probes/run.py --program $(TARGET)/$(PROFILE)/examples/probes --library $(CAPI)/lib/libmemfold.so \
 	    --preload $(PRELOAD) --memfold $(MEMFOLD)
 
 test-disk: build plugin ## the RAM disk: file systems, databases, swap, nbdcopy, qemu, fio (root, for most of it)
 	@scripts/setup.sh packages nbdkit $$($(PYTHON) tests/disk/run.py --missing-packages)
 	$(PYTHON) -B tests/disk/run.py --memfold $(MEMFOLD) --plugin $(PLUGIN)
 
-test-spill: build ## the tiers that spilled blocks go to, with real servers: nbdkit, redis-server, a cluster of three
-	@scripts/setup.sh packages nbdkit libnbd0 redis-server redis-tools
-	@nbdkit --version && redis-server --version
-# Most of these wait for servers: more of them at once.
-	cargo test --profile tests --quiet -p memfold-spill --features servers --test servers -- --test-threads 8
-	MEMFOLD_PRELOAD_LIB=$(abspath $(PRELOAD)) cargo test --profile tests --quiet -p memfold-cli --features servers --test spill -- --test-threads 3
+test-spill: build ## the torture program with real servers that spilled blocks go to: nbdkit, redis-server, a cluster of three
+	@scripts/setup.sh packages $(SERVERS)
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
 	scripts/torture-spill.sh $(MEMFOLD) $(TORTURE)/torture 24
 
