@@ -133,7 +133,8 @@ fn no_program_begins_before_somebody_serves() {
         std::thread::sleep(Duration::from_millis(50));
         // Children that try something out come and go.
         let is_program = |child: &str| {
-            std::fs::read_link(format!("/proc/{child}/exe")).is_ok_and(|exe| exe != Path::new(common::MEMFOLD))
+            std::fs::read_link(format!("/proc/{child}/exe"))
+                .is_ok_and(|exe| exe != Path::new(common::MEMFOLD))
         };
         let has_begun = || child().split_whitespace().any(is_program);
         assert!(!has_begun() || threads() > 4, "{} threads", threads());
