@@ -75,7 +75,7 @@ test-unit: ## the tests of the crates
 	@scripts/setup.sh ncdu
 	@scripts/setup.sh packages bubblewrap valgrind qemu-user musl-tools $(SERVERS)
 	@$(MAKE) --no-print-directory PROFILE=tests build
-	cargo test --profile tests --quiet $(TESTED) -- --skip servers::
+	cargo test --profile tests --quiet --no-fail-fast $(TESTED) -- --skip servers::
 
 test-servers: ## the tests of spilling to real servers
 	@scripts/setup.sh packages $(SERVERS)
