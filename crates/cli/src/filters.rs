@@ -52,7 +52,7 @@ fn own() -> Vec<Call> {
     ]
 }
 
-/// What the door needs (`door.rs`).
+/// What the page server needs (`page_server.rs`).
 fn door() -> Vec<Call> {
     let call =
         |name, number: libc::c_long| Call { name, number: number as usize, arguments: [NO, 0, 0, 0, 0, 0] };

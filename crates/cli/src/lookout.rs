@@ -1,12 +1,14 @@
-//! The lookout: a thread of the supervisor that watches processes which have no thread of memfold. It reads what each has resident, writes that
-//! into its slot, tells it how near the limit is, and gives it a keeper when it grows by touching alone (`doors`).
+//! The lookout: a thread of the supervisor that watches processes which have no thread of memfold. It reads
+//! what each has resident, writes that into its slot, tells it how near the limit is, and gives it a keeper
+//! when it grows by touching alone (`doors`).
 //!
-//! It sleeps for as long as it would take to fill the room that is left, as keepers do (`memfold_runtime::near`): 1 to 100 ms. A process that has a keeper
-//! watches itself. When the supervisor ends before its tree, those that are left get a keeper each.
+//! It sleeps for as long as it would take to fill the room that is left, as keepers do
+//! (`memfold_runtime::near`): 1 to 100 ms. A process that has a keeper watches itself. When the supervisor
+//! ends before its tree, those that are left get a keeper each.
 //!
 //! ```text
-//!  slots without a keeper ──(statm)──> resident ──> room ──> call: FAR, NEAR, NOW ──> hooks of the library (`begin.rs`)
-//!                                                                        └──────────> doors
+//!  slots without a keeper ──(statm)──> resident ──> room ──> call: FAR, NEAR, NOW ──> hooks of the library
+//! (`begin.rs`) └──────────> doors
 //! ```
 
 #[cfg_attr(not(target_arch = "x86_64"), path = "lookout/none.rs")]
@@ -31,12 +33,15 @@ use doors::{Doors, Sent};
 
 /// A look may take one part in this many of the time.
 const SHARE: u32 = 12;
-/// Processes that can grow by no more than this without a call of the library need no closer look than every few ms, bytes.
+/// Processes that can grow by no more than this without a call of the library need no closer look than every
+/// few ms, bytes.
 const LITTLE: u64 = 4 << 20;
-/// One that may grow much by touching alone is given a keeper near the limit if it is older than this: short-lived ones are left alone.
+/// One that may grow much by touching alone is given a keeper near the limit if it is older than this:
+/// short-lived ones are left alone.
 const YOUNG: Duration = Duration::from_millis(50);
-/// After a thread was sent through a door, or none may be: so long it is not tried again.
+/// The next try comes this long after a thread was sent through a door, or was refused.
 const AFTER: Duration = Duration::from_millis(100);
+/// And this long after all threads that could be sent were stopped in vain: they must get to run in between.
 const BETWEEN: Duration = Duration::from_millis(2);
 /// Looks in vain for a thread that runs, after which one that sleeps will do.
 const IN_VAIN: u32 = 16;
@@ -47,9 +52,11 @@ const FAREWELL: Duration = Duration::from_millis(500);
 
 /// What the walker of the tree knows of slots, for the lookout.
 pub struct Known {
-    /// The process of a slot, as this process knows it: one in a pid namespace of its own writes the id that it has there.
+    /// The process of a slot, as this process knows it: one in a pid namespace of its own writes the id that
+    /// it has there.
     outer: [AtomicI32; SLOTS],
-    /// The program image with which a slot is not its process's any more: that one goes on as a program that is not managed.
+    /// The program image with which a slot is not its process's any more: that one goes on as a program that
+    /// is not managed.
     left: [AtomicU64; SLOTS],
 }
 
@@ -80,7 +87,8 @@ pub struct Lookout {
 }
 
 impl Lookout {
-    /// Starts it; processes are told that they are watched once it has looked for the first time. None if there can be no thread.
+    /// Starts it; processes are told that they are watched once it has looked for the first time. None if
+    /// there can be no thread.
     pub fn start(shared: &'static Shared, known: Arc<Known>) -> Option<Self> {
         let ends = Arc::new(AtomicBool::new(false));
         let seen = ends.clone();
@@ -236,7 +244,8 @@ impl Watcher {
             () if image == 0 => return false,
             () if runs(said as i32) => (said as i32, false),
             () if outer > 0 && runs(outer) => (outer, false),
-            // The kernel does not tell what it runs, so it may not be traced either: its own threads are to start its keeper.
+            // The kernel does not tell what it runs, so it may not be traced either: its own threads are to
+            // start its keeper.
             () if outer > 0 => (outer, true),
             () => {
                 slot.call.store(call::NOW, Relaxed);
@@ -324,7 +333,6 @@ impl Watched {
             Sent::Yes => (self.in_vain, self.next_try) = (0, now + AFTER),
             Sent::NotNow => {
                 self.in_vain = self.in_vain.saturating_add(1);
-                // Those that were stopped in vain must come to run in between.
                 self.next_try = now + BETWEEN;
             }
             Sent::No => self.next_try = now + AFTER,

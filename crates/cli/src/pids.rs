@@ -1,4 +1,5 @@
-//! How many more tasks the tree may have: `pids.max` of its cgroup and of those above it. When it comes near, memfold's own threads give way.
+//! How many more tasks the tree may have: `pids.max` of its cgroup and of those above it. When it comes near,
+//! memfold's own threads give way.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

@@ -95,8 +95,8 @@ pub fn cannot_execute(name: &str, errno: Errno) -> Failure {
     }
 }
 
-/// Refuses what cannot be managed. A static program may be there only to execute another one, which stands among its
-/// arguments (`gosu USER PROGRAM`): that can be managed, from there on.
+/// Refuses what cannot be managed. A static program may be there only to execute another one, which stands
+/// among its arguments (`gosu USER PROGRAM`): that can be managed, from there on.
 pub fn check(path: &Path, arguments: &[OsString]) -> Result<(), Failure> {
     let Err(failure) = check_to(path, path, DEEPEST) else { return Ok(()) };
     let is_static =

@@ -9,11 +9,11 @@ use std::time::Instant;
 use memfold_runtime::shared;
 
 use crate::args::RunArgs;
-use crate::door::Door;
 use crate::failure::{Failure, say};
 use crate::group::Group;
 use crate::lookout::{self, Known, Lookout};
 use crate::output::Output;
+use crate::page_server::PageServer;
 use crate::settings::{Settings, SharedPage};
 use crate::signals::Signals;
 use crate::spawn::{self, Start};
@@ -56,12 +56,12 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     nix::sys::prctl::set_child_subreaper(true).map_err(|e| failed("adopt orphans", e))?;
     let group = if args.cgroup { make_group() } else { None };
     // Where there can be none, some programs are not managed, and are named.
-    let door = page.file().filter(|_| proven.may_listen).and_then(|file| Door::open(file).ok());
+    let server = page.file().filter(|_| proven.may_listen).and_then(|file| PageServer::open(file).ok());
 
     let waiting = spawn::prepare(&Start {
         path: &path,
         words: &args.command,
-        environment: environment(&library.entry, &page, door.as_ref()),
+        environment: environment(&library.entry, &page, server.as_ref()),
         signals: signals.inherited(),
         limits,
         cgroup: group.as_ref().and_then(|group| group.entrance().ok()),
@@ -71,7 +71,7 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     let outputs = stats_file.iter().chain(&report_file).map(Output::descriptor);
     let own = [2, signals.as_fd().as_raw_fd()];
     let own = own.into_iter().chain(page.descriptor()).chain(waiting.descriptors());
-    let own = own.chain(door.iter().flat_map(Door::descriptors));
+    let own = own.chain(server.iter().flat_map(PageServer::descriptors));
     let_go_of_inherited(&own.chain(outputs).chain(connections).collect::<Vec<_>>());
 
     let service = match (page.area, tier, &settings.spill) {
@@ -85,7 +85,7 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     };
     let known = Known::new();
     let lookout = look_out(&page, &settings, waiting.pid().as_raw(), &known);
-    if let Some(Err(e)) = door.as_ref().map(Door::serve) {
+    if let Some(Err(e)) = server.as_ref().map(PageServer::serve) {
         say(&format!("programs that become another user are not managed: no thread can be started: {e}"));
     }
     let begin = Instant::now();
@@ -117,14 +117,14 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     if let Some(service) = service {
         service.end();
     }
-    if let Some(door) = door {
-        door.leave(page.page);
+    if let Some(server) = server {
+        server.leave(page.page);
     }
     Ok(ending.status())
 }
 
-/// Watches processes from outside as long as they have no thread of memfold, if that can be done. Otherwise each has one from the start; so it has if
-/// everything is to be evicted all the time.
+/// Watches processes from outside as long as they have no thread of memfold, if that can be done. Otherwise
+/// each has one from the start; so it has if everything is to be evicted all the time.
 fn look_out(page: &SharedPage, settings: &Settings, child: i32, known: &Arc<Known>) -> Option<Lookout> {
     let can = settings.flags & shared::flags::PARANOID == 0 && lookout::are_possible(child);
     can.then(|| Lookout::start(page.page, known.clone())).flatten()
@@ -146,7 +146,7 @@ fn make_group() -> Option<Group> {
 fn environment(
     library: &std::ffi::OsStr,
     page: &SharedPage,
-    door: Option<&Door>,
+    server: Option<&PageServer>,
 ) -> Vec<(OsString, OsString)> {
     const PRELOAD: &str = "LD_PRELOAD";
     // A program with AddressSanitizer refuses to start after a library that was preloaded, unless told not to look.
@@ -155,7 +155,7 @@ fn environment(
     asan.push(if asan.is_empty() { "" } else { ":" });
     asan.push("verify_asan_link_order=0");
     let preload = preload::with_users_own(library, std::env::var_os(PRELOAD).as_deref());
-    let place = door.map_or_else(|| page.path(), |door| format!("{};{}", page.path(), door.address()));
+    let place = server.map_or_else(|| page.path(), |server| format!("{};{}", page.path(), server.address()));
     std::env::vars_os()
         .filter(|(name, _)| name != PRELOAD && name != shared::ENV_SHARED && name != ASAN)
         .chain([(PRELOAD.into(), preload), (shared::ENV_SHARED.into(), place.into()), (ASAN.into(), asan)])

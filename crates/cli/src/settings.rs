@@ -226,7 +226,8 @@ pub struct SharedPage {
 enum Place {
     /// A file of memory; closed at exec.
     File(OwnedFd),
-    /// A segment of System V, by its number, where the limit of file sizes allows no such file. Other users' programs can't open it.
+    /// A segment of System V, by its number, where the limit of file sizes allows no such file. Other users'
+    /// programs can't open it.
     Segment(i32),
 }
 
@@ -262,7 +263,8 @@ impl SharedPage {
         let place = Place::make(bytes).map_err(failed)?;
         let page = place.map();
         if let Place::Segment(number) = place {
-            // Nothing is left behind, however this process ends. Linux lets others attach it all the same, as long as somebody has it.
+            // Nothing is left behind, however this process ends. Linux lets others attach it all the same, as
+            // long as somebody has it.
             sys::disown_segment(number);
         }
         let page: &Shared = page.map_err(failed)?;

@@ -7,8 +7,8 @@
 //! that what could fill the room fills it no faster than it is seen.
 //!
 //! Its own memory counts towards the limit, so it has little: no thread but
-//! tiny ones that wait for calls and look out for processes without a keeper (`lookout`), and no list that grows but the members.
-//! With `--spill` there are the threads and lists of that (`spill/`).
+//! tiny ones that wait for calls and look out for processes without a keeper (`lookout`), and no list that
+//! grows but the members. With `--spill` there are the threads and lists of that (`spill/`).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -216,7 +216,8 @@ impl<'a> Supervisor<'a> {
             let alone =
                 witness.map_or_else(|| numbers.clone(), |witness| witness.not_for_all(self.program, &sent));
             alone.iter().for_each(|number| sys::send_signal(self.program, *number));
-            // What was for all has come here as well by now: once from who signalled this process before, and once with the others.
+            // What was for all has come here as well by now: once from who signalled this process before, and
+            // once with the others.
             sent = self.read_signals(&mut for_all);
             sent.retain(|(number, _)| !numbers.contains(number) || alone.contains(number));
             if let Some(witness) = witness {
@@ -366,8 +367,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The limit is passed: what of the largest process is not managed. The kernel walks its page tables for that, so it is looked for
-    /// seldom, and not at all where that would take seconds.
+    /// The limit is passed: what of the largest process is not managed. The kernel walks its page tables for
+    /// that, so it is looked for seldom, and not at all where that would take seconds.
     fn look_for_held(&mut self, now: Instant, resident: u64) {
         let tolerated = self.limit + crate::stats::tolerance(self.limit);
         if resident <= tolerated || now.duration_since(self.looked) < LOOK {

@@ -181,7 +181,8 @@ impl Ending {
 }
 
 /// Collects a child that has ended, if there is one. (`nix` has no names for
-/// real-time signals and would lose the child. Threads that the lookout has stopped for a moment are passed over.)
+/// real-time signals and would lose the child. Threads that the lookout has stopped for a moment are passed
+/// over.)
 pub fn reap() -> Option<(Pid, Ending)> {
     loop {
         let mut status = 0;
@@ -293,7 +294,8 @@ pub fn send_descriptor(
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control) as _;
     let fd = descriptor.as_raw_fd();
-    // SAFETY: there is room in `control` for one header and one descriptor, which these write; the kernel only reads what the message names.
+    // SAFETY: there is room in `control` for one header and one descriptor, which these write; the kernel
+    // only reads what the message names.
     let sent = unsafe {
         let head = libc::CMSG_FIRSTHDR(&raw const message);
         (*head).cmsg_level = libc::SOL_SOCKET;
@@ -343,7 +345,8 @@ impl Trial {
         Ok(Self { at: shared_zeroes()? })
     }
 
-    /// Runs `work` in a child. Whether that came to its end by itself, rather than by a signal. Only `clone` and `wait4` are called here.
+    /// Runs `work` in a child. Whether that came to its end by itself, rather than by a signal. Only `clone`
+    /// and `wait4` are called here.
     pub fn run(&self, work: impl FnOnce(&AtomicU32)) -> nix::Result<bool> {
         self.at.store(0, Ordering::Relaxed);
         let child = match fork()? {
@@ -453,8 +456,8 @@ pub fn map_shared<T: 'static>(file: &OwnedFd) -> nix::Result<&'static T> {
     Ok(Box::leak(Box::new(Mapped::new(file)?)))
 }
 
-/// Memory that other processes attach by its number, in the same namespace of IPC. Unlike a file of memory it is not bound by the limit of file sizes. It is
-/// marked to go with the last process that has it.
+/// Memory that other processes attach by its number, in the same namespace of IPC. Unlike a file of memory it
+/// is not bound by the limit of file sizes. It is marked to go with the last process that has it.
 pub fn make_segment(bytes: usize) -> nix::Result<c_int> {
     // SAFETY: takes numbers only.
     nix::errno::Errno::result(unsafe { libc::shmget(libc::IPC_PRIVATE, bytes, libc::IPC_CREAT | 0o600) })
@@ -478,8 +481,8 @@ impl<T> Mapped<T> {
         if about.shm_segsz < size_of::<T>() {
             return Err(nix::errno::Errno::EINVAL);
         }
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory that is in use. It is at least as large as a T, and
-        // stays so: a segment never changes its size.
+        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory that is in use. It
+        // is at least as large as a T, and stays so: a segment never changes its size.
         let start = unsafe { libc::shmat(number, std::ptr::null(), 0) };
         NonNull::new(start.cast::<T>())
             .filter(|_| start as isize != -1)
@@ -495,7 +498,8 @@ pub fn attach_segment<T: 'static>(number: c_int) -> nix::Result<&'static T> {
 
 /// What the kernel calls the processor of this program, as the loader puts it for `$PLATFORM`.
 pub fn platform() -> Option<&'static str> {
-    // SAFETY: takes a number. The kernel has put the string, which ends with zero, on the first stack, where it stays.
+    // SAFETY: takes a number. The kernel has put the string, which ends with zero, on the first stack, where
+    // it stays.
     let text = unsafe {
         let place = libc::getauxval(libc::AT_PLATFORM) as *const std::ffi::c_char;
         (!place.is_null()).then(|| CStr::from_ptr(place))

@@ -74,7 +74,8 @@ impl Witness {
         self.pid.as_raw()
     }
 
-    /// Of signals that the supervisor has got, those that the program has not got by itself; with each is who sent it. Waits a moment for that.
+    /// Of signals that the supervisor has got, those that the program has not got by itself; with each is who
+    /// sent it. Waits a moment for that.
     pub fn not_for_all(&self, program: Pid, signals: &[(i32, i32)]) -> Vec<i32> {
         let group = getpgrp();
         let is_member = |pid| getpgid(Some(pid)) == Ok(group);

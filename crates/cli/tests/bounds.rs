@@ -1,4 +1,5 @@
-//! Never more than without memfold: what becomes of memory that does not get smaller, and of limits that the data don't allow.
+//! Never more than without memfold: what becomes of memory that does not get smaller, and of limits that the
+//! data don't allow.
 
 mod common;
 
@@ -10,8 +11,9 @@ use common::{Said, compile, finish, run_with, stats};
 
 const MIB: u64 = 1 << 20;
 
-/// Memory of `argv[1]` MiB in three kinds, as `argv[2]` says of each of 16 pages in turn: `r` random, `h` a half of it random, `t` a
-/// third. Written `argv[3]` times, each time with other contents; two threads check every word after each time.
+/// Memory of `argv[1]` MiB in three kinds, as `argv[2]` says of each of 16 pages in turn: `r` random, `h` a
+/// half of it random, `t` a third. Written `argv[3]` times, each time with other contents; two threads check
+/// every word after each time.
 const KINDS: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -118,7 +120,8 @@ impl Group {
         fs::write(self.0.join(file), value.to_string()).unwrap();
     }
 
-    /// Without the page cache, which counts too but can go: so it is looked at before the files are read for the first time.
+    /// Without the page cache, which counts too but can go: so it is looked at before the files are read for
+    /// the first time.
     fn peak(&self) -> u64 {
         let text = fs::read_to_string(self.0.join("memory.max_usage_in_bytes")).unwrap();
         text.trim().parse().unwrap()
@@ -188,7 +191,8 @@ fn what_does_not_compress_takes_no_more_than_plainly() {
     }
 }
 
-/// Half of it can be put into the store, a page here and one there, or many together: the limit is held, and what can't be stays.
+/// Half of it can be put into the store, a page here and one there, or many together: the limit is held, and
+/// what can't be stays.
 #[test]
 fn what_compresses_beside_what_does_not() {
     let (here, _alone) = (tempfile::tempdir().unwrap(), alone());

@@ -159,7 +159,8 @@ fn a_filter_that_ends_processes_ends_none_for_calls_of_memfold() {
             assert_eq!(is_said, call.number != USERFAULTFD.number, "{}: {}", call.name, said.err);
         }
     }
-    // Neither a call that nobody needs nor an error stands in the way. 165 is mount on one architecture, getrusage on the other.
+    // Neither a call that nobody needs nor an error stands in the way. 165 is mount on one architecture,
+    // getrusage on the other.
     for (action, number) in [("kill", 165), ("error", 165), ("error", libc::SYS_mincore)] {
         is_managed(&finish(run_with(&SMALL, &[text(&filter), action, &number.to_string(), text(&program)])));
     }

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::process::Command;
+
 use common::{compile, finish, run_with, stats};
 
 /// Allocates so many MiB, writes to every page, forks so many children, and
@@ -90,7 +92,11 @@ fn a_member_of_another_user_that_cannot_be_reached_is_named_so() {
         eprintln!("skipped: only root can become somebody else");
         return;
     }
-    // The socket that has the shared page for other users is in another network.
+    // Abstract sockets belong to a network namespace: in a new one nobody hands out the shared page.
+    if !Command::new("unshare").args(["--net", "true"]).status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no network namespace can be made here");
+        return;
+    }
     let script = "exec unshare --net setpriv --reuid 65534 --clear-groups sleep 3";
     let said = finish(run_with(&["--limit", "1G", "--"], &["sh", "-c", script]));
     assert_eq!(said.status, 0, "{}", said.err);

@@ -1,5 +1,6 @@
-//! When the keeper comes into being. A process that is far from its limit has no thread of memfold, nor has one that is too small to matter
-//! (`near.rs`): the supervisor watches it from outside, and says in its slot how near the limit is.
+//! When the keeper comes into being. A process that is far from its limit has no thread of memfold, nor has
+//! one that is too small to matter (`near.rs`): the supervisor watches it from outside, and says in its slot
+//! how near the limit is.
 //!
 //! | who starts it | when |
 //! | --- | --- |
@@ -16,7 +17,8 @@ use crate::shared::{call, flags, state};
 use crate::sys;
 use crate::{door, maps, near, sched};
 
-/// The supervisor looks more often than this, ns, unless it has ended; or, on however busy a machine, was stopped.
+/// The supervisor looks more often than this, ns, unless it has ended; or, on however busy a machine, was
+/// stopped.
 const LOOKS_NS: u64 = 500_000_000;
 const LOOKS_BUSY_NS: u64 = 10 * LOOKS_NS;
 /// A program waits no longer than this for paging to begin, ns.
@@ -45,7 +47,8 @@ impl Runtime {
         self.slot().resident.load(Relaxed) < near::floor(shared.limit_bytes.load(Relaxed)) && !paranoid
     }
 
-    /// Makes ready what a door needs, and lets the supervisor use it. By the only thread of a process that begins.
+    /// Makes ready what a door needs, and lets the supervisor use it. By the only thread of a process that
+    /// begins.
     pub fn open_door(&self) -> sys::Result<()> {
         self.keeper_place.prepare(&self.arena)?;
         let (stack, control_block) = self.keeper_place.furnish();
@@ -113,8 +116,8 @@ impl Runtime {
         }
     }
 
-    /// Starts the keeper if there is none, by a thread of the program, and waits until paging has begun if it is to begin at once. Returns
-    /// whether it has.
+    /// Starts the keeper if there is none, by a thread of the program, and waits until paging has begun if it
+    /// is to begin at once. Returns whether it has.
     #[cold]
     pub fn begin(&'static self) -> bool {
         // A child of vfork, or of a clone that nobody knows of, is another process.
@@ -131,8 +134,8 @@ impl Runtime {
         self.is_paging()
     }
 
-    /// Before a fork: its child could fill what is left of the limit by writing to the pages that both share, which nobody sees from
-    /// outside. Both page then; a small process forks as it is.
+    /// Before a fork: its child could fill what is left of the limit by writing to the pages that both share,
+    /// which nobody sees from outside. Both page then; a small process forks as it is.
     pub fn begin_before_fork(&'static self) {
         let shared = self.shared();
         if shared.near.load(Relaxed) == 0 || self.state() != state::WATCHING {

@@ -332,8 +332,8 @@ impl Runtime {
         full
     }
 
-    /// Compresses the pages in `todo`, a bit for each of `pages`, and writes their entries. Those in `whole` are kept as they are if they
-    /// don't get smaller; others go back then.
+    /// Compresses the pages in `todo`, a bit for each of `pages`, and writes their entries. Those in `whole`
+    /// are kept as they are if they don't get smaller; others go back then.
     fn compress_pages(
         &self,
         worker: &mut Worker,

@@ -1,9 +1,10 @@
 //! The door: by which the supervisor gives a process its keeper.
 //!
-//! A process that is far from its limit has no thread of memfold, and may come near it by touching memory alone, which calls no function of
-//! the library. So the supervisor, which watches it from outside, stops one of its threads for a moment (ptrace), writes down where that one
-//! was, and lets it go on at one of the doors: code that starts the keeper by a raw `clone` and then goes on where the thread was, with
-//! all its registers as they were.
+//! A process that is far from its limit has no thread of memfold, and may come near it by touching memory
+//! alone, which calls no function of the library. So the supervisor, which watches it from outside, stops one
+//! of its threads for a moment (ptrace), writes down where that one was, and lets it go on at one of the
+//! doors: code that starts the keeper by a raw `clone` and then goes on where the thread was, with all its
+//! registers as they were.
 //!
 //! ```text
 //!  thread of the program ── ptrace stop ──┐                     ┌── goes on, as if nothing had been
@@ -11,15 +12,18 @@
 //!                            (registers are in areas[i])        └── keeper
 //! ```
 //!
-//! Why no signal: it would wait while it is blocked, the program may have a handler of its own (Go has, for every signal), and it would
-//! make system calls return `EINTR`.
+//! Why no signal: it would wait while it is blocked, the program may have a handler of its own (Go has, for
+//! every signal), and it would make system calls return `EINTR`.
 //!
 //! Invariants:
-//! - Once the supervisor has changed where the thread goes on, it is not needed any more: it may end at any moment.
-//! - A door uses no stack, so a signal may come in the middle of it. It leaves all but the registers in its area as they are.
-//! - Nobody is sent while another is on his way through, however long that one waits for a CPU: one that was sent from inside of a door would
-//!   come back into it, for ever once it is the same door. Doors are used in turn, so that a thread which is held up at its last jump is
-//!   through before its area is written again.
+//! - Once the supervisor has changed where the thread goes on, it is not needed any more: it may end at any
+//!   moment.
+//! - A door uses no stack, so a signal may come in the middle of it. It leaves all but the registers in its
+//!   area as they are.
+//! - A thread is sent through a door that no other is in, and never from inside of one: it would come back into
+//!   it, for ever once it is the same door. Threads that are stopped at the same time go through different doors.
+//! - A door's last instruction reads where to go on from its area, after it has said that the area is free. A
+//!   thread can be held up right there. So an area is not written again for ten seconds after a thread was sent.
 //! - Whoever starts the keeper has changed `claim` from [`NOBODY`] to [`TAKEN`], a door too.
 
 use core::mem::offset_of;
@@ -29,7 +33,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 pub const DOORS: usize = 8;
 /// [`Door::magic`] once the doors may be used.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"mf door1");
-/// In the place of a door's address, for a process that is built with a sanitizer: no thread of memfold may live there.
+/// In the place of a door's address, for a process that is built with a sanitizer: no thread of memfold may
+/// live there.
 pub const SANITIZER: u64 = 1;
 /// What is said of such a process when its limit comes near.
 pub const SANITIZED: &str =
@@ -69,6 +74,8 @@ pub struct Area {
     pub mask: u64,
     /// A thread was sent through, and has not read the last of this yet; the door clears it.
     pub busy: u64,
+    /// When that was, ns of the monotonic clock; the door leaves it as it is.
+    pub sent_ns: u64,
 }
 
 /// What the supervisor reads and writes in a process. All fields are plain numbers.
@@ -120,7 +127,8 @@ impl Default for Door {
     }
 }
 
-/// The flags of the processor that a door changes, as it sets them again: AH is what `sahf` takes, AL makes the overflow flag.
+/// The flags of the processor that a door changes, as it sets them again: AH is what `sahf` takes, AL makes
+/// the overflow flag.
 pub fn packed_flags(rflags: u64) -> u64 {
     const OVERFLOW: u64 = 1 << 11;
     (rflags & 0xff) << 8 | u64::from(rflags & OVERFLOW != 0)
@@ -162,7 +170,8 @@ mod inside {
         DOOR.claim.load(Acquire) == TAKEN
     }
 
-    /// Ends the calling thread, the keeper. Another can be started as soon as it is gone, and uses its stack no more: the kernel says so.
+    /// Ends the calling thread, the keeper. Another can be started as soon as it is gone, and uses its stack
+    /// no more: the kernel says so.
     pub fn leave() -> ! {
         const SET_TID_ADDRESS: usize = crate::sys::nr::SET_TID_ADDRESS;
         // SAFETY: when the thread is gone the kernel writes a zero there, which is `NOBODY`.
@@ -171,8 +180,8 @@ mod inside {
         crate::thread::exit()
     }
 
-    /// Opens the doors: a thread that comes through one lives with this stack and control block. The address for the slot; 0 where
-    /// there are no doors.
+    /// Opens the doors: a thread that comes through one lives with this stack and control block. The address
+    /// for the slot; 0 where there are no doors.
     pub fn open(stack: usize, control_block: usize) -> u64 {
         #[cfg(target_arch = "x86_64")]
         {
@@ -208,7 +217,8 @@ mod inside {
         crate::watch::keeper(0)
     }
 
-    // Block all signals; claim; clone; unblock; go on. The flags are restored without a stack: `add` makes the overflow flag, `sahf` the others.
+    // Block all signals; claim; clone; unblock; go on. The flags are restored without a stack: `add` makes
+    // the overflow flag, `sahf` the others.
     #[cfg(target_arch = "x86_64")]
     core::arch::global_asm!(
         ".macro memfold_door i",
@@ -359,7 +369,7 @@ mod tests {
 
     #[test]
     fn areas_lie_beside_each_other() {
-        assert_eq!(Door::area_offset(1) - Door::area_offset(0), 96);
+        assert_eq!(Door::area_offset(1) - Door::area_offset(0), 104);
         assert_eq!(Door::area_offset(DOORS), size_of::<Door>());
     }
 }

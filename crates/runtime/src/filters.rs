@@ -90,7 +90,8 @@ static KNOWN: AtomicU32 = AtomicU32::new(0);
 /// See [`is_free`].
 static IS_FREE: AtomicBool = AtomicBool::new(false);
 
-/// At the start of a program: whether the runtime's calls do no harm; and whether the call `userfaultfd` is among them.
+/// At the start of a program: whether the runtime's calls do no harm; and whether the call `userfaultfd` is
+/// among them.
 pub fn allow(shared: &Shared, status: Status) -> Option<bool> {
     if status.mode == 0 {
         IS_FREE.store(true, Relaxed);

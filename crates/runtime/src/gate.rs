@@ -130,8 +130,9 @@ impl Gate {
         self.spare.store(-1, Relaxed);
     }
 
-    /// A message can't be read because no descriptor is left for it: gives up the spare one, or raises the limit for as
-    /// long as what is returned lives. The thread that forks would wait for ever, so otherwise the process ends.
+    /// A message can't be read because no descriptor is left for it: gives up the spare one, or raises the
+    /// limit for as long as what is returned lives. The thread that forks would wait for ever, so otherwise
+    /// the process ends.
     #[cold]
     pub fn make_room(&self) -> Option<MoreDescriptors> {
         let spare = self.spare.swap(-1, AcqRel);

@@ -207,7 +207,8 @@ impl Runtime {
             }
         }
         let from = self.standby.address(slot) + index * PAGE;
-        // SAFETY: the entries say that the program's pages are these, on standby, and the order lock keeps that so.
+        // SAFETY: the entries say that the program's pages are these, on standby, and the order lock keeps
+        // that so.
         let done = match unsafe { self.uffd().copy(page, from as *const u8, run * PAGE) } {
             Ok(bytes) if bytes >= PAGE => bytes / PAGE,
             // In a forked child a page may be present although its entry says otherwise: the page is the truth.

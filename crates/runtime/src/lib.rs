@@ -11,8 +11,9 @@
 //! Where to look: `preload` (how it gets in), `watch` (when to do
 //! something), `evict` (taking blocks away), `compress` (standby to store),
 //! `fault` (bringing pages back), `order` (what the kernel's events do),
-//! `fork`, `here` (is this process ours?), `gate` and `children` (those that nobody prepares), `spill` (what goes beyond this machine's memory), and below them `table`, `standby`, `keep`, `arena`, `thread`,
-//! `lock`, `uffd`, `maps`, `sys`.
+//! `fork`, `here` (is this process ours?), `gate` and `children` (those that nobody prepares), `spill` (what
+//! goes beyond this machine's memory), and below them `table`, `standby`, `keep`, `arena`, `thread`, `lock`,
+//! `uffd`, `maps`, `sys`.
 #![no_std]
 #![cfg_attr(not(feature = "preload"), allow(dead_code))]
 

@@ -1,5 +1,5 @@
-//! What is near: when a process needs threads of memfold, and how often somebody has to look. The keeper decides by it for
-//! its own process, and the supervisor for those that have none.
+//! What is near: when a process needs threads of memfold, and how often somebody has to look. The keeper
+//! decides by it for its own process, and the supervisor for those that have none.
 
 /// The fastest that one CPU can fill memory, bytes a ms: with huge pages.
 pub const GROWTH_PER_MS: u64 = 10 << 20;
@@ -7,8 +7,9 @@ pub const GROWTH_PER_MS: u64 = 10 << 20;
 pub const START_ROOM: u64 = 32 << 20;
 /// CPUs that count for that, at most.
 const STARTING: u64 = 4;
-/// As much room is needed to start in a process that can't grow without calling the library, bytes, and as that part of the limit: that call waits until it
-/// has started. A build of short-lived compilers at a limit that it fits into takes half the time if that is no more.
+/// As much room is needed to start in a process that can't grow without calling the library, bytes, and as
+/// that part of the limit: that call waits until it has started. A build of short-lived compilers at a limit
+/// that it fits into takes half the time if that is no more.
 const TOLD_ROOM: (u64, u64) = (4 << 20, 16 << 20);
 /// See [`TOLD_ROOM`].
 const TOLD_PART: u64 = 8;
@@ -16,21 +17,25 @@ const TOLD_PART: u64 = 8;
 pub const SLOWEST_LOOK: u64 = 100_000_000;
 /// See [`SLOWEST_LOOK`].
 pub const FASTEST_LOOK: u64 = 1_000_000;
-/// As long as the tree's resident memory stays as it is, for so many looks, they are never closer than this, ns: looking a thousand times a second
-/// takes time from a program that fits. Growth that nobody tells of fills less than 20 MiB meanwhile, unless the kernel gives it huge pages.
+/// As long as the tree's resident memory stays as it is, for so many looks, they are never closer than this,
+/// ns: looking a thousand times a second takes time from a program that fits. Growth that nobody tells of
+/// fills less than 20 MiB meanwhile, unless the kernel gives it huge pages.
 pub const QUIET_LOOK: u64 = 4_000_000;
 /// See [`QUIET_LOOK`].
 pub const QUIET_LOOKS: u32 = 64;
 /// It stays as it is if it changes by less than this, bytes.
 pub const QUIET: u64 = 64 << 10;
-/// Smaller processes are left alone as long as there is room, bytes: the threads and tables that paging needs would outweigh what is saved.
+/// Smaller processes are left alone as long as there is room, bytes: the threads and tables that paging needs
+/// would outweigh what is saved.
 pub const SMALLEST_PROACTIVE: u64 = 32 << 20;
-/// Of what a process may write to and has not touched, so much is the library's own before paging begins, at most, bytes.
+/// Of what a process may write to and has not touched, so much is the library's own before paging begins, at
+/// most, bytes.
 pub const OWN_UNTOUCHED: u64 = 2 << 20;
 /// A process keeps this part of the limit resident whatever happens: with less it would do nothing but fault.
 const FLOOR: u64 = 32;
 
-/// What a process keeps resident whatever happens, bytes. One that has less gives nothing back, so it needs no thread: the larger ones make room for it.
+/// What a process keeps resident whatever happens, bytes. One that has less gives nothing back, so it needs
+/// no thread: the larger ones make room for it.
 pub fn floor(limit: u64) -> u64 {
     (limit / FLOOR).clamp(2 << 20, 64 << 20)
 }
@@ -40,18 +45,20 @@ pub fn start_room(cpus: u64) -> u64 {
     START_ROOM * cpus.min(STARTING)
 }
 
-/// With less room than this, bytes, a process is told that the limit is near: what it gets then may be more than is left.
+/// With less room than this, bytes, a process is told that the limit is near: what it gets then may be more
+/// than is left.
 pub fn near_room(cpus: u64) -> u64 {
     2 * start_room(cpus)
 }
 
-/// Whether paging is to start in a process that has just got so many bytes, which it may fill before anybody looks, when there is so much room.
+/// Whether paging is to start in a process that has just got so many bytes, which it may fill before anybody
+/// looks, when there is so much room.
 pub fn must_start(got: u64, room: u64, cpus: u64, limit: u64) -> bool {
     room < start_room_of(got, cpus, limit)
 }
 
-/// As `start_room`, for a process that has mapped so many bytes that it has not touched yet: it can grow by so much without calling the library.
-/// On a busy machine it may be long until its keeper has a CPU.
+/// As `start_room`, for a process that has mapped so many bytes that it has not touched yet: it can grow by
+/// so much without calling the library. On a busy machine it may be long until its keeper has a CPU.
 pub fn start_room_of(untouched: u64, cpus: u64, limit: u64) -> u64 {
     (limit / TOLD_PART).clamp(TOLD_ROOM.0, TOLD_ROOM.1).saturating_add(untouched).min(near_room(cpus))
 }

@@ -25,7 +25,8 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// The C library's `__register_atfork`: what is called before a fork, after it, and in the child; and whose this is.
+/// The C library's `__register_atfork`: what is called before a fork, after it, and in the child; and whose
+/// this is.
 type RegisterAtFork = extern "C" fn(extern "C" fn(), extern "C" fn(), extern "C" fn(), *mut c_void) -> c_int;
 
 const NEXT: *mut c_void = -1isize as *mut c_void;

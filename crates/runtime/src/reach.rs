@@ -10,8 +10,8 @@
 //! has ended.
 //!
 //! A slot carries the process's id as the supervisor knows it. In a pid namespace a process does not
-//! know that: `/proc/self/status` says it where the path could be opened, because then `/proc` is the supervisor's;
-//! otherwise who listens does.
+//! know that: `/proc/self/status` says it where the path could be opened, because then `/proc` is the
+//! supervisor's; otherwise who listens does.
 //!
 //! [`ENV_SHARED`]: crate::shared::ENV_SHARED
 
@@ -82,8 +82,8 @@ fn is_long_enough(file: Fd) -> bool {
     is_it
 }
 
-/// Under a filter: whether a file is a page of this version, and so as long as that. Its length is not asked for: of the calls for
-/// that loaders make the one or the other.
+/// Under a filter: whether a file is a page of this version, and so as long as that. Its length is not asked
+/// for: of the calls for that loaders make the one or the other.
 fn is_page(file: Fd) -> bool {
     let mut head = [0u8; 12];
     let is_it = sys::read(file, &mut head) == Ok(head.len())
@@ -133,8 +133,8 @@ impl Found {
 pub fn outer_pid(own: u32) -> u32 {
     let outer = match WAY.load(Relaxed) {
         SAME if sys::getppid() != 0 => return own,
-        // The first process of a new namespace: its parent is in none that it could name. It has its parent's /proc still;
-        // its children will not.
+        // The first process of a new namespace: its parent is in none that it could name. It has its parent's
+        // /proc still; its children will not.
         SAME => {
             WAY.store(BY_ASKING, Relaxed);
             Status::own().map(|status| status.pid)

@@ -17,8 +17,8 @@
 //!   process of the tree can write here. Nothing in it is an address or an
 //!   index that is used unchecked.
 //! - a slot belongs to the process whose id is in `pid`; only that process
-//!   writes its gauges, except that the supervisor writes `resident` as long as the process has no keeper. The supervisor frees
-//!   the slot when the process has ended, after it has added the counters to the totals.
+//!   writes its gauges, except that the supervisor writes `resident` as long as the process has no keeper.
+//! The supervisor frees the slot when the process has ended, after it has added the counters to the totals.
 //! - the layout never changes under the same [`VERSION`].
 
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
@@ -74,7 +74,8 @@ pub mod flags {
 pub mod call {
     /// The tree is far from its limit, or the process is too small to matter.
     pub const FAR: u32 = 0;
-    /// The tree is near its limit: whoever gets memory that would make the process large enough to matter starts its keeper.
+    /// The tree is near its limit: whoever gets memory that would make the process large enough to matter
+    /// starts its keeper.
     pub const NEAR: u32 = 1;
     /// Whoever calls any function of the library starts it.
     pub const NOW: u32 = 2;
@@ -211,7 +212,8 @@ pub struct Counters {
     pub pages_spilled: AtomicU64,
     /// Pages that came back from there.
     pub pages_fetched: AtomicU64,
-    /// Pages that were left where they are because no codec makes them smaller; again each time that it was tried anew.
+    /// Pages that were left where they are because no codec makes them smaller; again each time that it was
+    /// tried anew.
     pub pages_incompressible: AtomicU64,
 }
 

@@ -89,8 +89,8 @@ pub struct Standby {
     lost: [AtomicU64; SLOTS / 64],
 }
 
-/// Addresses that are only reserved are nothing for a core dump. The kernel's own leaves them out as it is; gdb's writes
-/// gigabytes of zeros.
+/// Addresses that are only reserved are nothing for a core dump. The kernel's own leaves them out as it is;
+/// gdb's writes gigabytes of zeros.
 fn keep_out_of_dumps(start: usize, bytes: usize) {
     // SAFETY: advice that loses nothing.
     let _ = unsafe { sys::madvise(start, bytes, advice::DONTDUMP) };

@@ -50,7 +50,8 @@ impl Runtime {
         }
     }
 
-    /// Where there is no keeper nothing is evicted, and there is nothing to do but to see that there never is one.
+    /// Where there is no keeper nothing is evicted, and there is nothing to do but to see that there never is
+    /// one.
     fn stop_without_keeper(&self) -> bool {
         let alone = door::forbid();
         if alone {

@@ -1,5 +1,5 @@
-//! The keeper: one thread in a process that is large enough and whose limit is near (`begin.rs`). It watches how much is resident, starts
-//! the paging, and takes blocks away (`hand.rs`).
+//! The keeper: one thread in a process that is large enough and whose limit is near (`begin.rs`). It watches
+//! how much is resident, starts the paging, and takes blocks away (`hand.rs`).
 //!
 //! `debt` is what the process still has to make free, in bytes, and may be
 //! negative. Each tick sets it anew from what the kernel says is resident;
@@ -52,7 +52,8 @@ const PUBLISH_NS: u64 = 10_000_000;
 const WATCH_ROOM: u64 = 24 << 20;
 /// Processes for which room is left to grow, at most.
 const GROWING: usize = 4;
-/// After a round in vain, growth by this part of what does not compress is worth another: rounds go over all of that.
+/// After a round in vain, growth by this part of what does not compress is worth another: rounds go over all
+/// of that.
 const SEARCHED: u64 = 32;
 /// A limit is held when it is passed by no more than 5 % and this.
 const TOLERANCE: u64 = 8 << 20;
@@ -311,7 +312,8 @@ impl Keeper {
                 self.next_round_ns = 0;
             }
             let full = share > spare || self.fruitless && runtime.standby.queued() == 0;
-            // A few pages of the fast tier are not worth waiting for: where little compresses there are always some.
+            // A few pages of the fast tier are not worth waiting for: where little compresses there are
+            // always some.
             let is_worth = slot.payload.load(Relaxed) > margin;
             let can_shrink = runtime.can_densify() && is_worth || runtime.can_spill();
             let squeeze = full && !paranoid && share > margin as i64 && can_shrink;

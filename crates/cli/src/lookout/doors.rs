@@ -1,7 +1,8 @@
 //! Sends threads through the doors of their processes (`memfold_runtime::door`): the side of the supervisor.
 //!
-//! A thread that runs is chosen, so that no system call is interrupted. Where none runs, the process does not grow; if it is to have its keeper
-//! all the same, a thread is taken that sleeps in a call which the kernel begins anew by itself after an interruption.
+//! A thread that runs is chosen, so that no system call is interrupted. Where none runs, the process does not
+//! grow; if it is to have its keeper all the same, a thread is taken that sleeps in a call which the kernel
+//! begins anew by itself after an interruption.
 
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::Acquire;
@@ -11,19 +12,24 @@ use memfold_runtime::door::{Area, DOORS, Door, MAGIC, NOBODY, packed_flags};
 use memfold_runtime::shared::Slot;
 
 use crate::procfs;
+use crate::sys;
 use crate::sys::ptrace::{self, Registers, Stop, Tracee};
 
-/// A thread that runs stops within microseconds; on a busy machine when it has a CPU again. Then it is let go later.
+/// A thread that runs stops within microseconds; on a busy machine when it has a CPU again. Then it is let go
+/// later.
 const STOPS: Duration = Duration::from_millis(2);
 const POLL: Duration = Duration::from_micros(20);
+/// A door is not used again before this time has passed, ns: a thread may be held up at its last instruction.
+const REUSED_NS: u64 = 10_000_000_000;
 /// Threads of a process that are asked at the same time: fewer than there are doors.
 const AT_ONCE: usize = 4;
 /// Threads of a process that are looked at.
 const THREADS: usize = 64;
 /// The code segment of 64-bit programs.
 const USER_CODE: u64 = 0x33;
-/// System calls that go on after an interruption for which no handler ran, as if nothing had been: `read`, `write`, `poll`, `select`, `pause`, `nanosleep`,
-/// `wait4`, `rt_sigsuspend`, `futex`, `restart_syscall`, `clock_nanosleep`, `waitid`, `pselect6`, `ppoll`.
+/// System calls that go on after an interruption for which no handler ran, as if nothing had been: `read`,
+/// `write`, `poll`, `select`, `pause`, `nanosleep`, `wait4`, `rt_sigsuspend`, `futex`, `restart_syscall`,
+/// `clock_nanosleep`, `waitid`, `pselect6`, `ppoll`.
 const RESTARTED: [u64; 14] = [0, 1, 7, 23, 34, 35, 61, 130, 202, RESTART_SYSCALL, 230, 247, 270, 271];
 const RESTART_SYSCALL: u64 = 219;
 
@@ -50,13 +56,12 @@ struct Asked {
 pub struct Doors {
     /// They have not stopped yet: they can't be let go before.
     waiting: Vec<Asked>,
-    next: usize,
 }
 
 impl Doors {
     /// Nobody was sent.
     pub fn new() -> Self {
-        Self { waiting: Vec::new(), next: 0 }
+        Self { waiting: Vec::new() }
     }
 
     /// Whether nobody is still to be let go.
@@ -124,13 +129,10 @@ impl Doors {
         // The process may have got a keeper meanwhile, or have become another program.
         let door = read(pid, at).filter(|door| door.claim == NOBODY && !is_at_door(&door.doors, there.rip));
         let sent = door.is_some_and(|door| {
-            self.next = (self.next + 1) % DOORS;
-            // Of the threads that were asked together each goes through a door of its own.
-            if door.busy[self.next] {
-                return false;
-            }
-            let area = at + Door::area_offset(self.next) as u64;
-            redirect(&tracee, pid, there, door.doors[self.next], area)
+            // Of the threads that were stopped together each goes through a door of its own.
+            let Some(number) = door.free(sys::now_ns()) else { return false };
+            let area = at + Door::area_offset(number) as u64;
+            redirect(&tracee, pid, there, door.doors[number], area)
         });
         tracee.let_go(0);
         sent
@@ -143,6 +145,16 @@ struct Found {
     doors: [u64; DOORS],
     /// A thread is on its way through it.
     busy: [bool; DOORS],
+    /// When a thread was last sent through it; 0: never.
+    sent_ns: [u64; DOORS],
+}
+
+impl Found {
+    /// A door whose area nobody can be about to read.
+    fn free(&self, now: u64) -> Option<usize> {
+        let is_over = |sent: u64| sent == 0 || now.saturating_sub(sent) > REUSED_NS;
+        (0..DOORS).find(|number| !self.busy[*number] && is_over(self.sent_ns[*number]))
+    }
 }
 
 /// Whether a thread that goes on there is in one of the doors: they lie side by side, and are equally long.
@@ -164,11 +176,12 @@ fn read(pid: i32, at: u64) -> Option<Found> {
         claim: word(offset_of!(Door, claim)) as u32,
         doors: std::array::from_fn(|number| word(offset_of!(Door, doors) + number * 8)),
         busy: std::array::from_fn(|number| word(Door::area_offset(number) + offset_of!(Area, busy)) != 0),
+        sent_ns: std::array::from_fn(|number| word(Door::area_offset(number) + offset_of!(Area, sent_ns))),
     })
 }
 
-/// Threads that run, or wait for a CPU: which of them has one is not known, and whoever comes to his door first starts the keeper. If there is none, and it may be one that
-/// sleeps, one in a call that begins anew.
+/// Threads that run, or wait for a CPU: which of them has one is not known, and whoever comes to his door
+/// first starts the keeper. If there is none, and it may be one that sleeps, one in a call that begins anew.
 fn choose(pid: i32, may_sleep: bool) -> Vec<i32> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let (mut running, mut sleeper) = (Vec::new(), None);
@@ -215,9 +228,9 @@ fn redirect(tracee: &Tracee, pid: i32, mut registers: Registers, door: u64, area
 }
 
 fn bytes_of(then: &Area) -> [u8; size_of::<Area>()] {
-    let Area { rip, flags, rax, rcx, rdx, rsi, rdi, r8, r10, r11, mask, busy } = *then;
+    let Area { rip, flags, rax, rcx, rdx, rsi, rdi, r8, r10, r11, mask, busy, sent_ns } = *then;
     let mut bytes = [0; size_of::<Area>()];
-    let words = [rip, flags, rax, rcx, rdx, rsi, rdi, r8, r10, r11, mask, busy];
+    let words = [rip, flags, rax, rcx, rdx, rsi, rdi, r8, r10, r11, mask, busy, sent_ns];
     for (to, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
         *to = word.to_le_bytes();
     }
@@ -240,6 +253,7 @@ fn goes_on(registers: &Registers) -> Option<Area> {
         r11: registers.r11,
         mask: 0,
         busy: 1,
+        sent_ns: sys::now_ns(),
     };
     if registers.orig_rax as i64 >= 0 {
         match (registers.rax as i64).wrapping_neg() {
@@ -287,6 +301,19 @@ pub fn are_possible(child: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_door_is_used_again_when_nobody_can_be_in_it_any_more() {
+        let mut found = Found { claim: NOBODY, doors: [0; DOORS], busy: [false; DOORS], sent_ns: [0; DOORS] };
+        let now = 5 * REUSED_NS;
+        assert_eq!(found.free(now), Some(0));
+        found.busy[0] = true;
+        found.sent_ns[1] = now - REUSED_NS;
+        assert_eq!(found.free(now), Some(2));
+        found.sent_ns = [now; DOORS];
+        assert_eq!(found.free(now), None);
+        assert_eq!(found.free(now + REUSED_NS + 1), Some(1));
+    }
 
     #[test]
     fn a_thread_goes_on_as_the_kernel_would_let_it() {

@@ -23,7 +23,8 @@ use crate::sys;
 /// What the loader replaces.
 const WORD: &str = "$PLATFORM";
 
-/// A kind of program, by what the loader calls its processor; the first is a directory, the others are links to it.
+/// A kind of program, by what the loader calls its processor; the first is a directory, the others are links
+/// to it.
 type Names = &'static [&'static str];
 
 #[cfg(target_arch = "x86_64")]

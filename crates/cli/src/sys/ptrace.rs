@@ -1,7 +1,7 @@
 //! Stopping a thread of another process for a moment, and changing where it goes on.
 //!
-//! Nothing is waited for with `waitpid`: a thread is stopped when the kernel lets its registers be read. The notes about it come to
-//! whoever collects ended children (`sys::reap`), who passes over them.
+//! Nothing is waited for with `waitpid`: a thread is stopped when the kernel lets its registers be read. The
+//! notes about it come to whoever collects ended children (`sys::reap`), who passes over them.
 
 use std::ffi::c_void;
 use std::io;

@@ -18,7 +18,8 @@ fn most(limit_mib: u64) -> u64 {
     (limit_mib << 20) + (limit_mib << 20) / 20 + (8 << 20)
 }
 
-/// Runs it at this limit. Each process is right, had `threads` threads of its own before it grew, and the limit was held.
+/// Runs it at this limit. Each process is right, had `threads` threads of its own before it grew, and the
+/// limit was held.
 fn holds(limit_mib: u64, words: &[&str]) {
     let here = tempfile::tempdir().unwrap();
     let Some(program) = grow(&here) else { return };
@@ -90,7 +91,8 @@ fn growth_of_a_program_that_handles_all_signals_is_held_and_it_gets_none() {
     holds(170, &["250", "handlers"]);
 }
 
-/// 300 subshells near the limit: what each costs more than plainly is CPU time, so that others on the machine don't matter.
+/// 300 subshells near the limit: what each costs more than plainly is CPU time, so that others on the machine
+/// don't matter.
 #[test]
 fn a_child_that_uses_next_to_nothing_costs_little_near_the_limit() {
     const SCRIPT: &str = "i=0; while [ $i -lt 300 ]; do x=$(echo $i); i=$((i+1)); done; times";

@@ -155,8 +155,8 @@ impl<M: Memory> Tiered<M> {
         Ok((self.store.put(owner, id.0 | mark, payload)?, payload.len()))
     }
 
-    /// As [`Tiered::insert_sized`], but a block that neither of the codecs makes smaller is not kept: `None`. What the fast codec can't, the
-    /// dense one is asked for.
+    /// As [`Tiered::insert_sized`], but a block that neither of the codecs makes smaller is not kept: `None`.
+    /// What the fast codec can't, the dense one is asked for.
     pub fn insert_if_smaller(
         &self,
         tier: Tier,

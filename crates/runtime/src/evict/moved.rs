@@ -32,7 +32,8 @@ use crate::uffd::Uffd;
 
 /// After refused pages in a row, so many bytes at most are passed over before the next try.
 const LONGEST_STEP: usize = 32 * PAGE;
-/// How long a page may stay pinned that was pinned while `mremap` took it, ns. Copying takes microseconds, but on a busy machine whoever copies may wait long for a CPU.
+/// How long a page may stay pinned that was pinned while `mremap` took it, ns. Copying takes microseconds,
+/// but on a busy machine whoever copies may wait long for a CPU.
 const UNPIN_NS: u64 = 30_000_000_000;
 
 /// What came of moving.
@@ -149,9 +150,11 @@ impl Runtime {
         }
     }
 
-    /// Takes away pages of a mapping that the kernel does not move, for example because it is not writable: by `mremap` to `range.to`, and from there,
-    /// where the rights are those of standby, by a move to `check.to`, another slot. If the move is refused, another process pinned the page while it was
-    /// writable. The page may not be copied before the pin is gone, so this waits for it. Not for processes that pin pages for long.
+    /// Takes away pages of a mapping that the kernel does not move, for example because it is not writable:
+    /// by `mremap` to `range.to`, and from there, where the rights are those of standby, by a move to
+    /// `check.to`, another slot. If the move is refused, another process pinned the page while it was
+    /// writable. The page may not be copied before the pin is gone, so this waits for it. Not for processes
+    /// that pin pages for long.
     pub(super) fn take_unmovable(
         &self,
         order: &mut Guard<'_, Order>,
@@ -166,7 +169,8 @@ impl Runtime {
         }
         self.take(order, pagemap, range, |order, bits| {
             let from = Range { start: range.to, to: check.to, ..check };
-            // A page that another process shares cannot be pinned for writing (`take_shared`), nor can a swapped one.
+            // A page that another process shares cannot be pinned for writing (`take_shared`), nor can a
+            // swapped one.
             let own = pagemap.exclusive(range.to, range.pages(), range.first());
             let checked = self.move_all(from, core::array::from_fn(|word| bits[word] & own.bits[word]));
             let _ = self.witness().unregister(check.to, check.bytes);

@@ -236,10 +236,11 @@ extern "C" fn leave_with(status: c_int) -> ! {
     leave(status as usize)
 }
 
-/// Ends the calling thread as the system call `exit` does; and the process, if no other thread of the program is left:
-/// the runtime's would go on for ever.
+/// Ends the calling thread as the system call `exit` does; and the process, if no other thread of the program
+/// is left: the runtime's would go on for ever.
 pub fn leave(status: usize) -> ! {
-    // In this order: where it has stopped the program may have a filter, under which nothing else may be asked for.
+    // In this order: where it has stopped the program may have a filter, under which nothing else may be
+    // asked for.
     let is_last = !RUNTIME.stopped.load(Acquire) && is_managed_here() && is_last_thread();
     let number = if is_last { sys::nr::EXIT_GROUP } else { sys::nr::EXIT };
     loop {

@@ -125,8 +125,8 @@ pub fn count() -> u64 {
     count as u64
 }
 
-/// Lists the calling thread, which nobody has listed when it was made: if the identity has ever changed, it takes it on
-/// now, since it may have been made just before.
+/// Lists the calling thread, which nobody has listed when it was made: if the identity has ever changed, it
+/// takes it on now, since it may have been made just before.
 pub fn join_late() {
     {
         let mut state = STATE.lock();

@@ -1,6 +1,8 @@
-//! Giving threads back: the second compressor is started only when the first falls behind, and ends when it has had nothing to do for a while; and the
-//! keeper itself ends, with all others, in a process that is far from its limit and has next to nothing evicted, which comes back; or when the program's own threads and
-//! processes find no room (`pids.max`, `ulimit -u`). The supervisor watches the process again from then on, as it did before there was a keeper.
+//! Giving threads back: the second compressor is started only when the first falls behind, and ends when it
+//! has had nothing to do for a while; and the keeper itself ends, with all others, in a process that is far
+//! from its limit and has next to nothing evicted, which comes back; or when the program's own threads and
+//! processes find no room (`pids.max`, `ulimit -u`). The supervisor watches the process again from then on,
+//! as it did before there was a keeper.
 
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::*;
@@ -136,7 +138,8 @@ impl Runtime {
     }
 }
 
-/// By a thread of the program that could not start another, or a process: threads of memfold are to end, as far as they can. Waits a moment for that.
+/// By a thread of the program that could not start another, or a process: threads of memfold are to end, as
+/// far as they can. Waits a moment for that.
 #[cfg(feature = "preload")]
 pub fn give_tasks_back(runtime: &'static Runtime) {
     const WAIT_NS: u64 = 100_000_000;

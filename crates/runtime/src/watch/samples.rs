@@ -1,8 +1,10 @@
-//! Before a block is taken away, some of its pages are compressed where they lie: if none of them gets smaller, the block stays
-//! (`incompressible.rs`). To take it, compress all of it and put it back would cost a hundred times as much.
+//! Before a block is taken away, some of its pages are compressed where they lie: if none of them gets
+//! smaller, the block stays (`incompressible.rs`). To take it, compress all of it and put it back would cost
+//! a hundred times as much.
 //!
-//! Samples are read through `/proc/PID/mem`, which answers with an error where a page is away or unmapped: a plain read would make this thread wait
-//! for a handler, or end the process. What the program writes meanwhile makes a sample wrong and nothing else.
+//! Samples are read through `/proc/PID/mem`, which answers with an error where a page is away or unmapped: a
+//! plain read would make this thread wait for a handler, or end the process. What the program writes
+//! meanwhile makes a sample wrong and nothing else.
 
 use core::sync::atomic::Ordering::*;
 
@@ -60,7 +62,8 @@ impl Samples {
         }
     }
 
-    /// Whether one of some pages of a block compresses, taken by chance from those in `among`. What can't be read seems to.
+    /// Whether one of some pages of a block compresses, taken by chance from those in `among`. What can't be
+    /// read seems to.
     fn any_compresses(&mut self, runtime: &'static Runtime, base: usize, among: &Bits) -> bool {
         let all = count(among);
         for _ in 0..SAMPLES.min(all) {
@@ -112,8 +115,8 @@ fn and(a: &Bits, b: &Bits) -> Bits {
     core::array::from_fn(|word| a[word] & b[word])
 }
 
-/// The first part of a range, as pages of its block, that holds pages that are there and not marked, up to where many
-/// marked ones follow. `None` if there are none.
+/// The first part of a range, as pages of its block, that holds pages that are there and not marked, up to
+/// where many marked ones follow. `None` if there are none.
 fn first_part(present: &Bits, marked: &Bits, first: usize, end: usize) -> Option<(usize, usize)> {
     let wanted = |index: &usize| has(present, *index) && !has(marked, *index);
     let from = (first..end).find(wanted)?;
@@ -140,8 +143,8 @@ impl Keeper {
         })
     }
 
-    /// What of a range, which lies in one block, is to be taken away: not what does not get smaller. `None` if nothing is.
-    /// The second number is where to go on.
+    /// What of a range, which lies in one block, is to be taken away: not what does not get smaller. `None`
+    /// if nothing is. The second number is where to go on.
     pub(super) fn without_incompressible(
         &mut self,
         (start, end): (usize, usize),
@@ -196,7 +199,8 @@ impl Keeper {
         (None, range.1)
     }
 
-    /// Forgets marks of pages of a range that are not there, and when they are due those of all if one that is there compresses by now.
+    /// Forgets marks of pages of a range that are not there, and when they are due those of all if one that
+    /// is there compresses by now.
     fn look_at_marks(&mut self, base: usize, block: &Block, range: &Bits, present: &Bits) {
         let (runtime, now) = (self.runtime, now_ms());
         let outside = range.map(|word| !word);

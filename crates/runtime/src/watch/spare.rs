@@ -4,10 +4,11 @@
 //!  own │ store │ does not compress │ floor │ spare │      what of it is owed: no more than the spare part
 //! ```
 //!
-//! A limit below that can't be held. To fight for it all the same would cost the program nearly all of its time and then be given
-//! up, fault by fault, until everything is resident. So the process settles at the least that its data allow: it owes the spare
-//! part and no more, and who makes more resident waits until as much is given back, as with a limit that just fits. The **floor** is what it keeps
-//! resident to work with: a part of the limit, and the more the further the limit is out of reach, up to a part of the store. And
+//! A limit below that can't be held. To fight for it all the same would cost the program nearly all of its
+//! time and then be given up, fault by fault, until everything is resident. So the process settles at the
+//! least that its data allow: it owes the spare part and no more, and who makes more resident waits until as
+//! much is given back, as with a limit that just fits. The **floor** is what it keeps resident to work with:
+//! a part of the limit, and the more the further the limit is out of reach, up to a part of the store. And
 //! what a whole round of the hand could not take.
 
 use core::sync::atomic::Ordering::*;

@@ -1,15 +1,17 @@
-//! Where processes get the shared page that cannot open it by its path: another user's, those in a pid namespace
+//! Hands the shared page to processes that cannot open it by its path: another user's, those in a pid namespace
 //! with a `/proc` of its own, and those that begin after the supervisor has ended.
 //!
-//! It is an abstract socket. Its name and a secret stand in the environment of the tree, which only the tree's own
-//! users can read; a process of the tree that sends the secret gets a descriptor of the page, and its process id as it is known here.
-//! When the program has ended and others of its tree live on, a process is left behind that answers for as long.
+//! It listens on an abstract socket. The name and a secret stand in the environment of the tree, which only the
+//! tree's own users can read. A process that sends the secret gets a descriptor of the page, and its process
+//! id as it is known here. When the program has ended and others of its tree live on, a process is left
+//! behind that goes on answering as long as they live.
 
 use std::io::{Read, Result};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use memfold_runtime::shared::Shared;
@@ -18,15 +20,16 @@ use nix::poll::{PollFd, PollFlags, PollTimeout};
 use crate::failure::Failure;
 use crate::{namespace, procfs, spill, sys};
 
-/// Who connects and says nothing is waited for this long.
+/// A client that connects and sends nothing is dropped after this time.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// Who is left behind looks this often whether it is still needed, and stays at least this long after the last who came.
+/// The process that is left behind checks this often whether it is still needed.
 const LOOK: Duration = Duration::from_secs(1);
+/// It stays at least this long after the last client.
 const STAYS: Duration = Duration::from_secs(5);
 
 /// See the module.
 #[derive(Clone)]
-pub struct Door {
+pub struct PageServer {
     inner: Arc<Inner>,
 }
 
@@ -35,11 +38,13 @@ struct Inner {
     name: String,
     secret: String,
     page: OwnedFd,
-    /// Held by who answers, from taking a connection to the answer; true once nobody is to take one any more: it waits for who is left behind.
-    has_ended: Mutex<bool>,
+    /// Held from the moment a connection is accepted until it is answered.
+    answering: Mutex<()>,
+    /// The supervisor is about to end: new connections are left to the process that stays behind.
+    ends: AtomicBool,
 }
 
-impl Door {
+impl PageServer {
     /// Opens it, for this file.
     pub fn open(page: OwnedFd) -> std::result::Result<Self, Failure> {
         let hex = |bytes: [u8; 16]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -51,7 +56,16 @@ impl Door {
         };
         let listener =
             listen().map_err(|e| Failure::new(format!("cannot listen for processes of the tree: {e}")))?;
-        Ok(Self { inner: Arc::new(Inner { listener, name, secret, page, has_ended: Mutex::new(false) }) })
+        Ok(Self {
+            inner: Arc::new(Inner {
+                listener,
+                name,
+                secret,
+                page,
+                answering: Mutex::new(()),
+                ends: AtomicBool::new(false),
+            }),
+        })
     }
 
     /// What the environment says of it.
@@ -70,8 +84,8 @@ impl Door {
         sys::start_thread(move || {
             loop {
                 _ = inner.is_asked(PollTimeout::NONE);
-                let has_ended = inner.has_ended.lock().unwrap_or_else(PoisonError::into_inner);
-                if *has_ended {
+                let _answering = inner.answering.lock();
+                if inner.ends.load(SeqCst) {
                     return;
                 }
                 match inner.listener.accept() {
@@ -85,7 +99,10 @@ impl Door {
 
     /// The program has ended. If others of its tree live on, a process is left behind that answers.
     pub fn leave(self, page: &'static Shared) {
-        *self.inner.has_ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        // A connection that was accepted is answered by this process, all others by the next. The flag comes
+        // first, so that a crowd of clients cannot keep the lock from this thread.
+        self.inner.ends.store(true, SeqCst);
+        drop(self.inner.answering.lock());
         if !sys::has_children() || !matches!(sys::fork_aside(), Ok(sys::Fork::Child)) {
             return;
         }
@@ -110,7 +127,7 @@ impl Door {
 }
 
 impl Inner {
-    /// Waits until somebody connects, or for so long.
+    /// Waits for a connection, at most this long. Whether there is one.
     fn is_asked(&self, limit: PollTimeout) -> bool {
         let mut wait = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
         nix::poll::poll(&mut wait, limit).unwrap_or(0) != 0
