@@ -18,7 +18,7 @@
 //!   index that is used unchecked.
 //! - a slot belongs to the process whose id is in `pid`; only that process
 //!   writes its gauges, except that the supervisor writes `resident` as long as the process has no keeper.
-//! The supervisor frees the slot when the process has ended, after it has added the counters to the totals.
+//!   The supervisor frees the slot when the process has ended, after it has added the counters to the totals.
 //! - the layout never changes under the same [`VERSION`].
 
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
