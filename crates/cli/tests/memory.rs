@@ -243,6 +243,69 @@ int main(void)
 }
 
 /// Near the limit a place that the allocator hands out again and again is watched once, not each time.
+/// A forked child registers again what is evicted: never what is shared and lies between, never half of a mapping.
+#[test]
+fn shared_memory_between_data_after_a_fork() {
+    let here = tempfile::tempdir().unwrap();
+    let source = r#"
+#include <sys/wait.h>
+#define DATA (3 * MIB)
+#define SHARED (64 * 1024)
+#define N 40
+static uint64_t *piece(char *all, int i) { return (uint64_t *)(all + i * (DATA + SHARED)); }
+static void none_shared_is_registered(void)
+{
+    char line[1024], how[5] = "";
+    unsigned long start, end;
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
+        if (sscanf(line, "%lx-%lx %4s", &start, &end, how) < 3 && strstr(line, "VmFlags:") != NULL && how[3] == 's'
+            && (strstr(line, " um") != NULL || strstr(line, " uw") != NULL)) {
+            printf("shared, and registered: %lx-%lx\n", start, end);
+            exit(1);
+        }
+    fclose(maps);
+}
+int main(void)
+{
+    char *all = map(N * (DATA + SHARED), MAP_PRIVATE);
+    for (int i = 0; i < N; i++)
+        if (mmap((char *)piece(all, i) + DATA, SHARED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+            return 1;
+    for (int i = 0; i < N; i++)
+        fill(piece(all, i), DATA, i * 1000);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        none_shared_is_registered();
+        for (int i = 0; i < N; i++) {
+            memset((char *)piece(all, i) + DATA, i + 1, SHARED);
+            uint64_t *moved = mremap(piece(all, i), DATA, DATA + MIB, MREMAP_MAYMOVE);
+            if (moved == MAP_FAILED) {
+                printf("piece %d: %s\n", i, strerror(errno));
+                exit(1);
+            }
+            check(moved, DATA, i * 1000);
+        }
+        none_shared_is_registered();
+        _exit(0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    for (int i = 0; i < N; i++) {
+        check(piece(all, i), DATA, i * 1000);
+        for (int at = 0; at < SHARED; at++)
+            if (((char *)piece(all, i) + DATA)[at] != i + 1)
+                return 2;
+    }
+    if (status == 0)
+        printf("right\n");
+    return status != 0;
+}
+"#;
+    runs(here.path(), "between", source);
+}
+
 #[test]
 fn the_same_place_again_and_again() {
     let here = tempfile::tempdir().unwrap();

@@ -15,6 +15,7 @@
 //! Handlers can't stop, because after the prepare handlers the C library
 //! still takes the locks of its arenas, whose holders may wait for pages.
 
+use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::*;
 
 use crate::door;
@@ -24,7 +25,7 @@ use crate::runtime::{RUNTIME, Runtime};
 use crate::sched;
 use crate::shared::{Slot, state};
 use crate::sys::{self, PAGE};
-use crate::table::{BLOCK, State};
+use crate::table::{BLOCK, State, index_in_block};
 
 /// Before the fork, in the forking thread.
 pub fn prepare(touch: impl Fn()) {
@@ -318,50 +319,50 @@ impl Runtime {
         self.drop_range(&mut order, end, crate::table::END);
     }
 
-    /// In the child, by its keeper: registers everything that has evicted pages.
-    pub fn register_evicted(&self) -> sys::Result<()> {
-        let mut failed = false;
-        let (mut start, mut end) = (0, 0);
-        let register = |start: usize, end: usize| start == end || self.register_pages(start, end);
-        self.table.for_each_block(0, crate::table::END, |base, block| {
-            if block.evicted.load(Relaxed) == 0 {
-                return;
+    /// In the child, by its keeper: registers the mappings that have evicted pages.
+    ///
+    /// Each as a whole, so that none is split, and nothing beside them: memory that is shared lies in the same
+    /// blocks of the table, memfold's own too, and nobody could serve a fault in that.
+    pub fn register_evicted(&self, maps: sys::Fd) -> sys::Result<()> {
+        let (mut buffer, mut failed) = ([0u8; 8192], false);
+        crate::maps::for_each(maps, &mut buffer, |mapping| {
+            let (start, end) = (mapping.start, mapping.end.min(crate::table::END));
+            if mapping.is_private_anonymous() && self.has_evicted(start, end) {
+                failed |= self.register(start, end - start).is_err() && !self.register_runs(start, end);
             }
-            // The runtime's own memory must not be registered: nobody could serve it.
-            if self.arena.overlaps(base, base + BLOCK) || self.standby.overlaps(base, base + BLOCK) {
-                failed |= !self.register_runs(base, base + BLOCK);
-                return;
-            }
-            if base != end {
-                failed |= !register(start, end);
-                start = base;
-            }
-            end = base + BLOCK;
-        });
-        failed |= !register(start, end);
+        })?;
         if failed { Err(sys::Errno::INVAL) } else { Ok(()) }
     }
 
-    /// Registers a range of blocks; if it is not all private anonymous
-    /// memory, those runs of pages in it that are evicted.
-    fn register_pages(&self, start: usize, end: usize) -> bool {
-        self.register(start, end - start).is_ok() || self.register_runs(start, end)
+    /// Whether a page of a range is evicted.
+    fn has_evicted(&self, start: usize, end: usize) -> bool {
+        let found = self.table.visit_blocks(start, end, |base, block| {
+            let (from, to) = (start.max(base), end.min(base + BLOCK));
+            let any = block.evicted.load(Relaxed) > 0
+                && (from..to)
+                    .step_by(PAGE)
+                    .any(|page| block.entries[index_in_block(page)].load() != State::Empty);
+            if any { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        found.is_break()
     }
 
+    /// Of a mapping that can't be registered as a whole, because something of memfold's own has become one with it:
+    /// the runs of evicted pages.
     fn register_runs(&self, start: usize, end: usize) -> bool {
-        let mut ok = true;
-        let (mut from, mut to) = (0, 0);
-        for page in (start..end).step_by(PAGE) {
-            let evicted = self.table.entry(page).is_some_and(|entry| entry.load() != State::Empty);
-            if !evicted {
-                continue;
+        let (mut from, mut to, mut ok) = (0, 0, true);
+        self.table.for_each_block(start, end, |base, block| {
+            for page in (start.max(base)..end.min(base + BLOCK)).step_by(PAGE) {
+                if block.entries[index_in_block(page)].load() == State::Empty {
+                    continue;
+                }
+                if page != to {
+                    ok &= self.register_run(from, to);
+                    from = page;
+                }
+                to = page + PAGE;
             }
-            if page != to {
-                ok &= self.register_run(from, to);
-                from = page;
-            }
-            to = page + PAGE;
-        }
+        });
         ok & self.register_run(from, to)
     }
 
@@ -369,7 +370,7 @@ impl Runtime {
         if from == to || self.register(from, to - from).is_ok() {
             return true;
         }
-        // Unmapped in the parent while the fork was under way, or several mappings: page by page.
+        let mut ok = true;
         let mut order = self.order.lock();
         for page in (from..to).step_by(PAGE) {
             match self.register(page, PAGE) {
@@ -377,10 +378,14 @@ impl Runtime {
                 Err(sys::Errno::NOMEM) => self.fail(
                     "a forked process can't have so many mappings (vm.max_map_count) as its evicted pages need",
                 ),
-                Err(_) => self.drop_range(&mut order, page, page + PAGE),
+                // What was evicted from there is gone since memfold has put its own there.
+                Err(_) if self.arena.overlaps(page, page + PAGE) => {
+                    self.drop_range(&mut order, page, page + PAGE);
+                }
+                Err(_) => ok = false,
             }
         }
-        true
+        ok
     }
 
     /// Brings every evicted page back for good: no userfaultfd serves this process.

@@ -407,7 +407,7 @@ impl Keeper {
         let ready = runtime
             .make_ready()
             .and_then(|()| self.start_threads())
-            .and_then(|()| runtime.register_evicted());
+            .and_then(|()| runtime.register_evicted(self.maps));
         if let Err(error) = ready {
             self.told = true;
             runtime.end_threads();
