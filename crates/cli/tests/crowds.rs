@@ -5,6 +5,7 @@ mod common;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use common::{MEMFOLD, Said, compile, said, stats};
@@ -197,6 +198,33 @@ int main(int argc, char **argv)
 }
 "#;
 
+/// Children one after another, near the limit: each looks at two pages and changes them.
+const FORKERS: &str = r#"
+int main(int count, char **words)
+{
+    size_t bytes = (size_t)56 << 20, pages = bytes / PAGE;
+    char *p = filled(bytes, 1);
+    for (int i = 0; i < atoi(words[1]); i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            for (int k = 0; k < 2; k++) {
+                size_t page = mix(i * 2 + k) % pages;
+                if (!is_right((uint64_t *)(p + page * PAGE), 1 + page))
+                    _exit(1);
+                p[page * PAGE] ^= 1;
+            }
+            _exit(0);
+        }
+        int status;
+        if (child < 0 || waitpid(child, &status, 0) != child || status != 0)
+            return printf("child %d: %d\n", i, status), 1;
+    }
+    check(p, bytes, 1);
+    puts("right");
+    return 0;
+}
+"#;
+
 /// Runs a program to its end under memfold; it is ended after so long, and that is a failure.
 #[track_caller]
 fn run_within(seconds: u64, options: &[&str], at: &Path, program: &Path, words: &[&str]) -> Said {
@@ -298,4 +326,23 @@ fn after_thousands_of_threads_memory_is_still_taken_away() {
     if is_right(&said) {
         held(here.path(), 140 * MIB);
     }
+}
+
+/// The supervisor may give a child its keeper while the fork is still under way in it; a machine that has other things
+/// to do makes that likely.
+#[test]
+fn hundreds_of_children_while_the_machine_is_busy() {
+    let here = tempfile::tempdir().unwrap();
+    let Some(program) = program(here.path(), FORKERS) else { return };
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| while !ends.load(Relaxed) {});
+        }
+        let said = std::panic::catch_unwind(|| {
+            run_within(100, &["--limit", "60M"], here.path(), &program, &["600"])
+        });
+        ends.store(true, Relaxed);
+        is_right(&said.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+    });
 }

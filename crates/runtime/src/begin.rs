@@ -124,7 +124,7 @@ impl Runtime {
         if self.pid.load(Relaxed) != sys::getpid() || self.state() == state::STOPPED {
             return false;
         }
-        if let Err(error) = self.ensure_keeper(false) {
+        if let Err(error) = self.ensure_keeper() {
             if !self.told_no_keeper.swap(true, Relaxed) {
                 self.say(crate::limits::why_unmanaged(error));
             }
@@ -151,8 +151,8 @@ impl Runtime {
         }
     }
 
-    /// Starts the keeper if there is none; `inherited` as for [`crate::watch::keeper`].
-    pub fn ensure_keeper(&'static self, inherited: bool) -> sys::Result<()> {
+    /// Starts the keeper if there is none.
+    pub fn ensure_keeper(&'static self) -> sys::Result<()> {
         if self.sanitized.load(Relaxed) {
             // A thread of memfold would call functions of the sanitizer's, which know nothing of it.
             door::forbid();
@@ -168,7 +168,7 @@ impl Runtime {
         if !door::claim() {
             return Ok(());
         }
-        self.start_keeper(inherited).inspect_err(|_| door::release())
+        self.start_keeper().inspect_err(|_| door::release())
     }
 
     /// Waits until paging has begun if it is to begin at once, because the limit is small or near.

@@ -165,6 +165,9 @@ pub fn child() {
     runtime.worker_places.iter().for_each(|place| place.after_fork());
     let pid = sys::getpid();
     let parent = runtime.pid.swap(pid, Relaxed);
+    runtime.child_ready.store(0, Relaxed);
+    runtime.inherits.store(paging, Relaxed);
+    // From here on a keeper may come through the door.
     if !runtime.stopped.load(Relaxed) {
         door::release();
     }
@@ -195,20 +198,21 @@ pub fn child() {
     runtime.set_shared(runtime.shared(), slot);
     runtime.set_state(state::WATCHING);
     runtime.leave_spill();
-    runtime.child_ready.store(0, Relaxed);
     runtime.compressors.store(0, Relaxed);
     runtime.handlers.store(0, Relaxed);
     if runtime.stopped.load(Relaxed) {
         runtime.set_state(state::STOPPED);
     } else if runtime.open_door().is_ok() && !paging && runtime.is_watched() {
         // The supervisor watches it.
-    } else if let Err(error) = runtime.ensure_keeper(paging) {
-        door::forbid();
+    } else if let Err(error) = runtime.ensure_keeper()
+        && door::forbid()
+    {
         runtime.restore_in_place(limits::why_restored(error));
         runtime.set_state(state::STOPPED);
         // Nobody is there who could stop it later.
         runtime.stopped.store(true, Release);
     } else if paging {
+        // By this thread's keeper, or one that has come through the door.
         while runtime.child_ready.load(Acquire) == 0 {
             let _ = sys::futex_wait(&runtime.child_ready, 0, None, false);
         }

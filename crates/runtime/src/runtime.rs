@@ -234,6 +234,8 @@ pub struct Runtime {
     pub heeded_limit: AtomicUsize,
     /// Handlers are to be called: the keeper does it.
     pub call_wanted: AtomicBool,
+    /// In a forked child: its keeper is to serve what the parent had evicted, whoever starts it.
+    pub inherits: AtomicBool,
     /// In a forked child: 1 when its pages are served, 2 when they can't be.
     pub child_ready: AtomicU32,
     /// While the keeper is inside `mremap`: where the pages go.
@@ -372,6 +374,7 @@ impl Runtime {
             told_full: AtomicBool::new(false),
             heeded_limit: AtomicUsize::new(usize::MAX),
             call_wanted: AtomicBool::new(false),
+            inherits: AtomicBool::new(false),
             child_ready: AtomicU32::new(0),
             moving_to: AtomicUsize::new(0),
             move_seen: AtomicBool::new(false),

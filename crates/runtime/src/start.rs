@@ -45,11 +45,10 @@ impl Runtime {
         Ok(())
     }
 
-    /// Starts the keeper thread, by whoever has claimed it (`door.rs`); `inherited` as for [`keeper`].
-    pub fn start_keeper(&'static self, inherited: bool) -> Result<()> {
+    /// Starts the keeper thread, by whoever has claimed it (`door.rs`).
+    pub fn start_keeper(&'static self) -> Result<()> {
         self.prepare_keeper()?;
-        thread::spawn(&self.arena, &self.keeper_place, Descriptors::Own, keeper, usize::from(inherited))
-            .map(drop)
+        thread::spawn(&self.arena, &self.keeper_place, Descriptors::Own, keeper, 0).map(drop)
     }
 
     /// Tells the forking thread, in the child, whether its pages are served.

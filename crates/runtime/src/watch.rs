@@ -135,15 +135,13 @@ struct Keeper {
     far_ns: u64,
 }
 
-/// Entry of the keeper thread. `paging` is 1 in a forked child whose parent
-/// has evicted pages.
-pub extern "C" fn keeper(paging: usize) -> ! {
+/// Entry of the keeper thread.
+pub extern "C" fn keeper(_: usize) -> ! {
     // The table was copied from the creator: nothing in it is ours. Nor is its directory, whose mount may have to go.
     sys::close_all();
     // The first of all: it has the lowest number.
     RUNTIME.gate.keep_spare();
     sys::leave_directory();
-    let inherited = paging != 0;
     // From here on the supervisor leaves it to this thread.
     RUNTIME.slot().keeper.store(1, Release);
     RUNTIME.slot().call.store(shared::call::FAR, Relaxed);
@@ -158,7 +156,7 @@ pub extern "C" fn keeper(paging: usize) -> ! {
             RUNTIME.pagemap.store(keeper.pagemap.fd().0, Relaxed);
             // Before the forking thread goes on: it may fork again at once, and must wait for this one.
             RUNTIME.stoppable.fetch_add(1, AcqRel);
-            if inherited {
+            if RUNTIME.inherits.swap(false, AcqRel) {
                 keeper.take_up();
             }
             keeper.run()
