@@ -9,8 +9,9 @@
 //! - a first write to a shared page makes a copy: at most one page for every
 //!   fault that the process has had since;
 //! - a shared page that one process gives back is still there for the other:
-//!   at most as much as the process has become smaller, or as much as was
-//!   evicted of such pages: evicted ones come back in runs, several a fault.
+//!   at most as much as the process was seen smaller, though it may have grown
+//!   again, or as much as was evicted of such pages: evicted ones come back in
+//!   runs, several a fault.
 //!
 //! So what is taken off the tree's sum is never more than what is really
 //! counted twice, and the limit is never passed in silence.
@@ -50,6 +51,8 @@ pub struct Forks {
 struct Then {
     faults: u64,
     bytes: u64,
+    /// The least that it was seen to have since then: what has grown again is none of what was shared.
+    least: u64,
 }
 
 impl Forks {
@@ -100,12 +103,13 @@ impl Forks {
         }
         self.eroded = 0;
         let mut smaller = 0;
-        for (pid, then) in &self.then {
+        for (pid, then) in &mut self.then {
             match (procfs::stat(*pid), procfs::anonymous(*pid)) {
                 (Some(stat), Some(bytes)) if bytes > 0 => {
                     let copied = stat.faults.saturating_sub(then.faults) * PAGE;
                     self.eroded += copied;
-                    smaller += then.bytes.saturating_sub(bytes);
+                    then.least = then.least.min(bytes);
+                    smaller += then.bytes - then.least;
                 }
                 _ => {
                     self.whole = false;
@@ -130,8 +134,8 @@ impl Forks {
         let before: Vec<(i32, Then)> = members
             .iter()
             .filter_map(|pid| {
-                let faults = procfs::stat(*pid)?.faults;
-                Some((*pid, Then { faults, bytes: procfs::anonymous(*pid)? }))
+                let (faults, bytes) = (procfs::stat(*pid)?.faults, procfs::anonymous(*pid)?);
+                Some((*pid, Then { faults, bytes, least: bytes }))
             })
             .collect();
         let all: u64 = before.iter().map(|(_, then)| then.bytes).sum();
@@ -140,9 +144,14 @@ impl Forks {
         self.whole = before.len() == members.len();
         // However it is shared, the largest member's pages are there once.
         if all - largest >= SMALL {
-            for (pid, _) in &before {
+            let drift = counter_drift();
+            for (pid, then) in &before {
                 match procfs::anonymous_shared(*pid) {
-                    Some((full, share)) => self.measured += full.saturating_sub(share),
+                    Some((full, share)) => {
+                        self.measured += full.saturating_sub(share);
+                        // A mapping that is being unmapped is no more, but its pages count until each is given back.
+                        self.whole &= then.bytes <= full + SMALL + drift;
+                    }
                     None => self.whole = false,
                 }
             }
@@ -152,6 +161,9 @@ impl Forks {
         let cost = sys::cpu_time().saturating_sub(begin);
         self.next = now + (cost * SHARE).max(Duration::from_millis(250));
         self.next_if_doubtful = now + (cost * DOUBTFUL_SHARE).max(Duration::from_millis(20));
+        if !self.whole {
+            self.next = self.next_if_doubtful;
+        }
     }
 
     /// Whether a process was among those of the last measurement.
@@ -163,4 +175,11 @@ impl Forks {
     pub fn is_due(&self, now: Instant) -> bool {
         !self.then.is_empty() && now >= self.next
     }
+}
+
+/// By how much the kernel's counters of a process may differ from its page tables: each CPU keeps a batch of pages to
+/// itself (`lib/percpu_counter.c`).
+fn counter_drift() -> u64 {
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
+    cpus * (2 * cpus).max(32) * PAGE
 }

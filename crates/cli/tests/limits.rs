@@ -240,6 +240,60 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A forked child gives all of `argv[1]` MiB back that it shares with its parent, and fills as much of its own, four times.
+const ANEW: &str = r#"
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static size_t words;
+static uint64_t word(size_t i, uint64_t seed)
+{
+    uint64_t z = i + seed + 0x9e3779b97f4a7c15;
+    if (i % 64 >= 10)
+        return seed + i / 512;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+static uint64_t *filled(uint64_t seed)
+{
+    uint64_t *at = mmap(NULL, words * 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED)
+        abort();
+    for (size_t i = 0; i < words; i++)
+        at[i] = word(i, seed);
+    return at;
+}
+static int is_wrong(const uint64_t *at, uint64_t seed)
+{
+    for (size_t i = 0; i < words; i++)
+        if (at[i] != word(i, seed))
+            return 1;
+    return 0;
+}
+int main(int argc, char **argv)
+{
+    words = strtoull(argv[1], NULL, 0) << 17;
+    uint64_t *own = filled(argc);
+    int status = 0;
+    for (uint64_t round = 1; round <= 4; round++) {
+        if (fork() == 0) {
+            munmap(own, words * 8);
+            _exit(is_wrong(filled(round * 1000), round * 1000));
+        }
+        int one;
+        wait(&one);
+        status |= one;
+    }
+    if (status == 0 && !is_wrong(own, argc))
+        puts("right");
+    return 0;
+}
+"#;
+
 /// Private anonymous memory of all below a process, bytes, each page once.
 fn resident_below(pid: u32) -> u64 {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
@@ -307,6 +361,17 @@ fn copies_after_a_fork() {
         let samples =
             holds(64 * MIB, start(&["--limit", "64M", "--"], &[share.to_str().unwrap(), "40", "3"]));
         assert!(samples > 10, "round {round}: {samples} samples");
+    }
+}
+
+/// What it gives back is still its parent's, and what it takes then is more.
+#[test]
+fn what_a_forked_child_gives_back_and_takes_anew() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let Some(anew) = compile(here.path(), "anew", ANEW, &[]) else { return };
+    for _ in 0..3 {
+        holds(64 * MIB, start(&["--limit", "64M", "--"], &[anew.to_str().unwrap(), "50"]));
     }
 }
 
