@@ -14,7 +14,7 @@ set -u
 memfold=$1 torture=$2 seconds=$3
 passed=0 failed=0
 
-# limit, memory of the torture program, threads, options of memfold
+# limit, memory of the torture program, threads, options of memfold, and behind a bar those of the program
 rows="40M 160M 3 --spill ${SPILL_TO:-/var/tmp}
 1G 96M 3 --paranoid --spill ${SPILL_TO:-/var/tmp}"
 if [ "${4:-}" != spill ]; then
@@ -24,12 +24,14 @@ if [ "${4:-}" != spill ]; then
 128M 160M 3
 96M 128M 4 --paranoid
 1G 128M 3 --proactive=0.1 --stall=50%
+80M 128M 4 | --random 70
+64M 128M 3 | --only outside,rawfork,crowd,fork,random --random 40
 $rows"
 fi
 if [ "${4:-}" = quick ]; then
     for case in malloc madvise random protect shared threads crowd io context signals spawn exec brk code filemap eintr fuse daemon,random; do
         rows="$rows
-60M 100M 3 --only $case"
+60M 100M 3 | --only $case"
     done
 fi
 each=$((seconds / $(echo "$rows" | wc -l)))
@@ -37,10 +39,10 @@ each=$((seconds / $(echo "$rows" | wc -l)))
 
 while read -r limit size threads options; do
     echo "torture: limit $limit, memory $size, $threads threads${options:+, $options}, $each s"
-    case $options in --only*) only=$options options= ;; *) only= ;; esac
+    case $options in *"|"*) more=${options#*|} options=${options%%|*} ;; *) more= ;; esac
     # shellcheck disable=SC2086 # options are words
     if "$memfold" run --quiet --limit "$limit" $options -- \
-        "$torture" --seconds "$each" --memory "$size" --threads "$threads" $only </dev/null; then
+        "$torture" --seconds "$each" --memory "$size" --threads "$threads" $more </dev/null; then
         passed=$((passed + 1))
     else
         echo "torture: FAILED with status $? (limit $limit)"
