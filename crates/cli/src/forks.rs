@@ -13,8 +13,10 @@
 //!   again, or as much as was evicted of such pages: evicted ones come back in
 //!   runs, several a fault.
 //!
-//! So what is taken off the tree's sum is never more than what is really
-//! counted twice, and the limit is never passed in silence.
+//! So what is taken off the tree's sum is not more than what is really counted
+//! twice, but for who gives back, takes and gives back again between two looks:
+//! that is seen with the next measurement, which is near once an eighth of the
+//! last one is doubtful.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
