@@ -337,7 +337,11 @@ fn hundreds_of_children_while_the_machine_is_busy() {
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..3 {
-            scope.spawn(|| while !ends.load(Relaxed) {});
+            scope.spawn(|| {
+                while !ends.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
         }
         let said = std::panic::catch_unwind(|| {
             run_within(100, &["--limit", "60M"], here.path(), &program, &["600"])
