@@ -8,18 +8,20 @@
 //!
 //! - a first write to a shared page makes a copy: at most one page for every
 //!   fault that the process has had since;
-//! - a shared page that one process gives back is still there for the other:
-//!   at most as much as the process was seen smaller, though it may have grown
-//!   again, or as much as was evicted of such pages: evicted ones come back in
-//!   runs, several a fault.
+//! - a process that frees a shared page leaves it to the other: at most as
+//!   much as the smallest size the process was seen with lies below the
+//!   measured one, or as much as was evicted of such pages, since a fault may
+//!   restore several.
 //!
-//! So what is taken off the tree's sum is not more than what is really counted
-//! twice, but for who gives back, takes and gives back again between two looks:
-//! that is seen with the next measurement, which is near once an eighth of the
-//! last one is doubtful.
+//! So memfold takes off no more than what is really counted twice, with one
+//! exception: a process that frees, grows and frees again between two samples
+//! hides the first part until the next measurement, which comes soon once an
+//! eighth of the last one is doubtful.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
+
+use nix::unistd::{SysconfVar, sysconf};
 
 use crate::procfs;
 use crate::sys::{self, PAGE};
@@ -45,6 +47,8 @@ pub struct Forks {
     next_if_doubtful: Instant,
     /// Every member that was measured over is still there.
     whole: bool,
+    /// See [`counter_drift`].
+    drift: u64,
     /// Whether it was ever measured.
     pub used: bool,
 }
@@ -53,7 +57,7 @@ pub struct Forks {
 struct Then {
     faults: u64,
     bytes: u64,
-    /// The least that it was seen to have since then: what has grown again is none of what was shared.
+    /// The smallest size it was seen with since then: memory it has allocated after that is not shared.
     least: u64,
 }
 
@@ -69,6 +73,7 @@ impl Forks {
             next: now,
             next_if_doubtful: now,
             whole: true,
+            drift: counter_drift(),
             used: false,
         }
     }
@@ -146,13 +151,12 @@ impl Forks {
         self.whole = before.len() == members.len();
         // However it is shared, the largest member's pages are there once.
         if all - largest >= SMALL {
-            let drift = counter_drift();
             for (pid, then) in &before {
                 match procfs::anonymous_shared(*pid) {
                     Some((full, share)) => {
                         self.measured += full.saturating_sub(share);
-                        // A mapping that is being unmapped is no more, but its pages count until each is given back.
-                        self.whole &= then.bytes <= full + SMALL + drift;
+                        // During munmap the mapping is already gone, but its pages count until each is freed.
+                        self.whole &= then.bytes <= full + SMALL + self.drift;
                     }
                     None => self.whole = false,
                 }
@@ -179,9 +183,10 @@ impl Forks {
     }
 }
 
-/// By how much the kernel's counters of a process may differ from its page tables: each CPU keeps a batch of pages to
-/// itself (`lib/percpu_counter.c`).
+/// By how many bytes the kernel's counters of a process may differ from its page tables: each CPU keeps back a batch of
+/// up to `max(32, 2 * CPUs)` pages (`lib/percpu_counter.c`).
 fn counter_drift() -> u64 {
-    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
+    let online = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
+    let cpus = online.and_then(|cpus| u64::try_from(cpus).ok()).unwrap_or(1);
     cpus * (2 * cpus).max(32) * PAGE
 }

@@ -328,8 +328,7 @@ fn after_thousands_of_threads_memory_is_still_taken_away() {
     }
 }
 
-/// The supervisor may give a child its keeper while the fork is still under way in it; a machine that has other things
-/// to do makes that likely.
+/// The supervisor may give a child its keeper while the child is still inside `fork`; a busy machine makes that likely.
 #[test]
 fn hundreds_of_children_while_the_machine_is_busy() {
     let here = tempfile::tempdir().unwrap();
@@ -348,5 +347,7 @@ fn hundreds_of_children_while_the_machine_is_busy() {
         });
         ends.store(true, Relaxed);
         is_right(&said.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let stats = stats(&here.path().join("stats.json"));
+        assert!(stats["pages_compressed"].as_u64() > Some(1000), "{stats:#}");
     });
 }

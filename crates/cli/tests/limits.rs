@@ -240,7 +240,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A forked child gives all of `argv[1]` MiB back that it shares with its parent, and fills as much of its own, four times.
+/// Four times, a forked child unmaps the `argv[1]` MiB that it shares with its parent and fills as much of its own.
 const ANEW: &str = r#"
 #include <stdint.h>
 #include <stdio.h>
@@ -364,9 +364,9 @@ fn copies_after_a_fork() {
     }
 }
 
-/// What it gives back is still its parent's, and what it takes then is more.
+/// The parent still has what the child unmaps, so what the child fills afterwards comes on top.
 #[test]
-fn what_a_forked_child_gives_back_and_takes_anew() {
+fn a_forked_child_unmaps_what_it_shares_and_fills_as_much() {
     let _alone = alone();
     let here = tempfile::tempdir().unwrap();
     let Some(anew) = compile(here.path(), "anew", ANEW, &[]) else { return };

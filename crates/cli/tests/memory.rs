@@ -242,8 +242,7 @@ int main(void)
     runs(here.path(), "over", source);
 }
 
-/// Near the limit a place that the allocator hands out again and again is watched once, not each time.
-/// A forked child registers again what is evicted: never what is shared and lies between, never half of a mapping.
+/// A forked child registers the mappings with evicted pages again: no shared memory between them, and each as a whole.
 #[test]
 fn shared_memory_between_data_after_a_fork() {
     let here = tempfile::tempdir().unwrap();
@@ -258,7 +257,11 @@ static void none_shared_is_registered(void)
     char line[1024], how[5] = "";
     unsigned long start, end;
     FILE *maps = fopen("/proc/self/smaps", "r");
-    while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
+    if (maps == NULL) {
+        printf("smaps: %s\n", strerror(errno));
+        exit(1);
+    }
+    while (fgets(line, sizeof line, maps) != NULL)
         if (sscanf(line, "%lx-%lx %4s", &start, &end, how) < 3 && strstr(line, "VmFlags:") != NULL && how[3] == 's'
             && (strstr(line, " um") != NULL || strstr(line, " uw") != NULL)) {
             printf("shared, and registered: %lx-%lx\n", start, end);
@@ -269,8 +272,9 @@ static void none_shared_is_registered(void)
 int main(void)
 {
     char *all = map(N * (DATA + SHARED), MAP_PRIVATE);
+    const int flags = MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED;
     for (int i = 0; i < N; i++)
-        if (mmap((char *)piece(all, i) + DATA, SHARED, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+        if (mmap((char *)piece(all, i) + DATA, SHARED, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED)
             return 1;
     for (int i = 0; i < N; i++)
         fill(piece(all, i), DATA, i * 1000);
@@ -306,6 +310,7 @@ int main(void)
     runs(here.path(), "between", source);
 }
 
+/// Near the limit a place that the allocator hands out again and again is watched once, not each time.
 #[test]
 fn the_same_place_again_and_again() {
     let here = tempfile::tempdir().unwrap();

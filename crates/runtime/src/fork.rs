@@ -212,7 +212,7 @@ pub fn child() {
         // Nobody is there who could stop it later.
         runtime.stopped.store(true, Release);
     } else if paging {
-        // By this thread's keeper, or one that has come through the door.
+        // The keeper serves the child, whether this thread started it or it came through the door.
         while runtime.child_ready.load(Acquire) == 0 {
             let _ = sys::futex_wait(&runtime.child_ready, 0, None, false);
         }
@@ -325,14 +325,15 @@ impl Runtime {
 
     /// In the child, by its keeper: registers the mappings that have evicted pages.
     ///
-    /// Each as a whole, so that none is split, and nothing beside them: memory that is shared lies in the same
-    /// blocks of the table, memfold's own too, and nobody could serve a fault in that.
+    /// It registers each of them as a whole, so that none is split, and nothing else: the same blocks of the table
+    /// may hold shared memory, memfold's own too, and nobody could serve a fault there.
     pub fn register_evicted(&self, maps: sys::Fd) -> sys::Result<()> {
         let (mut buffer, mut failed) = ([0u8; 8192], false);
         crate::maps::for_each(maps, &mut buffer, |mapping| {
             let (start, end) = (mapping.start, mapping.end.min(crate::table::END));
             if mapping.is_private_anonymous() && self.has_evicted(start, end) {
-                failed |= self.register(start, end - start).is_err() && !self.register_runs(start, end);
+                let whole = !self.standby.overlaps(start, end) && self.register(start, end - start).is_ok();
+                failed |= !whole && !self.register_runs(start, end);
             }
         })?;
         if failed { Err(sys::Errno::INVAL) } else { Ok(()) }
@@ -351,8 +352,8 @@ impl Runtime {
         found.is_break()
     }
 
-    /// Of a mapping that can't be registered as a whole, because something of memfold's own has become one with it:
-    /// the runs of evicted pages.
+    /// Registers the runs of evicted pages in a mapping that can't be registered as a whole, because memory of
+    /// memfold's own has been merged with it.
     fn register_runs(&self, start: usize, end: usize) -> bool {
         let (mut from, mut to, mut ok) = (0, 0, true);
         self.table.for_each_block(start, end, |base, block| {
@@ -382,7 +383,7 @@ impl Runtime {
                 Err(sys::Errno::NOMEM) => self.fail(
                     "a forked process can't have so many mappings (vm.max_map_count) as its evicted pages need",
                 ),
-                // What was evicted from there is gone since memfold has put its own there.
+                // memfold has mapped memory of its own here since: the program no longer has this page.
                 Err(_) if self.arena.overlaps(page, page + PAGE) => {
                     self.drop_range(&mut order, page, page + PAGE);
                 }
