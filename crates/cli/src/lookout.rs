@@ -165,8 +165,9 @@ impl Watcher {
 
     /// Looks once. Returns when to look again.
     fn look(&mut self) -> Duration {
-        self.read_all();
         let shared = self.shared;
+        shared.got.store(0, Relaxed);
+        self.read_all();
         let limit = shared.limit_bytes.load(Relaxed);
         let room = limit.saturating_sub(shared.tree_resident_least());
         shared.room.store(room, Relaxed);
@@ -189,7 +190,7 @@ impl Watcher {
             slot.call.store(wanted.call, Relaxed);
             may_grow = may_grow.saturating_add(unseen);
             if wanted.call == call::NOW {
-                one.send(shared, &mut self.doors, slot, now, !wanted.is_urgent);
+                one.send(shared, &mut self.doors, slot, now, wanted.is_urgent);
             }
         }
         self.next_look(room, may_grow)
@@ -305,7 +306,7 @@ impl Watcher {
             for (number, one) in &mut self.watched {
                 let slot = &shared.slots[*number];
                 slot.call.store(call::NOW, Relaxed);
-                one.send(shared, &mut self.doors, slot, Instant::now(), true);
+                one.send(shared, &mut self.doors, slot, Instant::now(), false);
             }
             let done = self.watched.values().all(|one| one.refuses) && self.doors.is_idle();
             if done || begin.elapsed() > FAREWELL {
@@ -318,7 +319,7 @@ impl Watcher {
 
 impl Watched {
     /// Gives it a keeper, if it is time to try.
-    fn send(&mut self, shared: &Shared, doors: &mut Doors, slot: &Slot, now: Instant, may_sleep: bool) {
+    fn send(&mut self, shared: &Shared, doors: &mut Doors, slot: &Slot, now: Instant, is_urgent: bool) {
         if self.refuses || now < self.next_try {
             return;
         }
@@ -329,7 +330,7 @@ impl Watched {
             }
             return;
         }
-        match doors.send(self.pid, slot, may_sleep || self.in_vain > IN_VAIN) {
+        match doors.send(self.pid, slot, !is_urgent || self.in_vain > IN_VAIN, is_urgent) {
             Sent::Yes => (self.in_vain, self.next_try) = (0, now + AFTER),
             Sent::NotNow => {
                 self.in_vain = self.in_vain.saturating_add(1);

@@ -102,11 +102,13 @@ impl Runtime {
                     self.much.store(0, Relaxed);
                 }
                 let unseen = self.much.fetch_add(bytes, AcqRel).saturating_add(bytes) as u64;
+                let got = shared.got.fetch_add(bytes as u64, AcqRel).saturating_add(bytes as u64);
+                let room = shared.room.load(Relaxed).saturating_sub(got.saturating_sub(unseen));
                 let limit = shared.limit_bytes.load(Relaxed);
                 let large = self.slot().resident.load(Relaxed) + unseen >= near::floor(limit);
                 // A child of vfork must leave its parent's memory as it is.
                 let own = || self.pid.load(Relaxed) == sys::getpid();
-                if large && near::must_start(unseen, shared.room.load(Relaxed), cpus(), limit) && own() {
+                if large && near::must_start(unseen, room, cpus(), limit) && own() {
                     self.paging_wanted.store(true, Relaxed);
                     return true;
                 }

@@ -15,6 +15,10 @@
 //! Why no signal: it would wait while it is blocked, the program may have a handler of its own (Go has, for
 //! every signal), and it would make system calls return `EINTR`.
 //!
+//! Starting takes a millisecond or two of the keeper's CPU time, on a busy machine many more of any clock. Near
+//! the limit the thread would fill memory meanwhile that nobody takes away yet. So it waits behind the door until
+//! the keeper has had its first look, 100 ms at most: it may hold a lock that the keeper wants.
+//!
 //! Invariants:
 //! - Once the supervisor has changed where the thread goes on, it is not needed any more: it may end at any
 //!   moment.
@@ -32,7 +36,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 /// Doors of a process.
 pub const DOORS: usize = 8;
 /// [`Door::magic`] once the doors may be used.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"mf door1");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"mf door2");
 /// In the place of a door's address, for a process that is built with a sanitizer: no thread of memfold may
 /// live there.
 pub const SANITIZER: u64 = 1;
@@ -76,6 +80,8 @@ pub struct Area {
     pub busy: u64,
     /// When that was, ns of the monotonic clock; the door leaves it as it is.
     pub sent_ns: u64,
+    /// 1: it waits until the keeper has had its first look; 0: it goes on at once.
+    pub waits: u64,
 }
 
 /// What the supervisor reads and writes in a process. All fields are plain numbers.
@@ -87,6 +93,8 @@ pub struct Door {
     pub claim: AtomicU32,
     /// The last error of a door's `clone`, negative.
     pub error: AtomicU32,
+    /// 1 until a keeper that was started by a door has had its first look: a futex of threads behind doors.
+    pub begins: AtomicU32,
     /// Where the keeper's stack begins, and its control block.
     pub stack: AtomicUsize,
     /// See `stack`.
@@ -108,6 +116,7 @@ impl Door {
             magic: AtomicU64::new(0),
             claim: AtomicU32::new(NOBODY),
             error: AtomicU32::new(0),
+            begins: AtomicU32::new(0),
             stack: AtomicUsize::new(0),
             control_block: AtomicUsize::new(0),
             doors: [const { AtomicU64::new(0) }; DOORS],
@@ -165,6 +174,13 @@ mod inside {
         DOOR.claim.store(NOBODY, Release);
     }
 
+    /// Lets those go on who wait behind doors: the keeper has had its first look, or ends.
+    pub fn let_go() {
+        if DOOR.begins.swap(0, AcqRel) != 0 {
+            crate::sys::futex_wake(&DOOR.begins, crate::sys::ALL, false);
+        }
+    }
+
     /// Whether there is a keeper, or somebody starts one just now.
     pub fn has_keeper() -> bool {
         DOOR.claim.load(Acquire) == TAKEN
@@ -193,6 +209,7 @@ mod inside {
                 to.store(door, Relaxed);
             }
             // In a forked child: nobody is on his way.
+            DOOR.begins.store(0, Relaxed);
             let busy = offset_of!(Area, busy) / size_of::<u64>();
             DOOR.areas.iter().for_each(|area| area.0[busy].store(0, Relaxed));
             DOOR.magic.store(MAGIC, Release);
@@ -217,7 +234,7 @@ mod inside {
         crate::watch::keeper(0)
     }
 
-    // Block all signals; claim; clone; unblock; go on. The flags are restored without a stack: `add` makes
+    // Block all signals; claim; clone; wait, if it is to; unblock; go on. The flags are restored without a stack: `add` makes
     // the overflow flag, `sahf` the others.
     #[cfg(target_arch = "x86_64")]
     core::arch::global_asm!(
@@ -232,7 +249,8 @@ mod inside {
         "xor eax, eax",
         "mov ecx, {taken}",
         "lock cmpxchg dword ptr [rip + {door} + {claim}], ecx",
-        "jne 5f",
+        "jne 4f",
+        "mov dword ptr [rip + {door} + {begins}], 1",
         "mov edi, {flags}",
         "mov rsi, [rip + {door} + {stack}]",
         "xor edx, edx",
@@ -242,9 +260,19 @@ mod inside {
         "syscall",
         "test rax, rax",
         "jz .Lmemfold_behind_door",
-        "jns 5f",
+        "jns 4f",
         "mov dword ptr [rip + {door} + {error}], eax",
+        "mov dword ptr [rip + {door} + {begins}], 0",
         "mov dword ptr [rip + {door} + {claim}], {nobody}",
+        "4:",
+        "cmp qword ptr [rip + {door} + {areas} + \\i * {size} + {waits}], 0",
+        "je 5f",
+        "lea rdi, [rip + {door} + {begins}]",
+        "mov esi, {futex_wait}",
+        "mov edx, 1",
+        "lea r10, [rip + .Lmemfold_longest]",
+        "mov eax, {futex}",
+        "syscall",
         "5:",
         "mov edi, 2",
         "lea rsi, [rip + {door} + {areas} + \\i * {size} + {mask}]",
@@ -289,6 +317,8 @@ mod inside {
         ".p2align 3",
         ".Lmemfold_all_signals:",
         ".quad -1",
+        ".Lmemfold_longest:",
+        ".quad 0, 100000000",
         ".popsection",
         ".pushsection .data.rel.ro.memfold_doors, \"aw\", @progbits",
         ".globl memfold_doors",
@@ -317,6 +347,10 @@ mod inside {
         r11 = const offset_of!(Area, r11),
         claim = const offset_of!(Door, claim),
         error = const offset_of!(Door, error),
+        begins = const offset_of!(Door, begins),
+        waits = const offset_of!(Area, waits),
+        futex = const crate::sys::nr::FUTEX,
+        futex_wait = const crate::sys::FUTEX_WAIT_PRIVATE,
         stack = const offset_of!(Door, stack),
         control_block = const offset_of!(Door, control_block),
         taken = const TAKEN,
@@ -340,6 +374,8 @@ mod outside {
     }
     /// See `inside`.
     pub fn release() {}
+    /// See `inside`.
+    pub fn let_go() {}
     /// See `inside`.
     pub fn has_keeper() -> bool {
         false
@@ -369,7 +405,7 @@ mod tests {
 
     #[test]
     fn areas_lie_beside_each_other() {
-        assert_eq!(Door::area_offset(1) - Door::area_offset(0), 104);
+        assert_eq!(Door::area_offset(1) - Door::area_offset(0), 112);
         assert_eq!(Door::area_offset(DOORS), size_of::<Door>());
     }
 }

@@ -31,8 +31,8 @@ pub const ENV_SHARED: &str = "MEMFOLD_SHARED";
 pub const SEGMENT: &str = "segment:";
 /// "memfold\0" read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memfold\0");
-/// Version of the layout of [`Shared`].
-pub const VERSION: u32 = 11;
+/// Version of the layout of [`Shared`], and of [`crate::door::Door`].
+pub const VERSION: u32 = 12;
 /// Processes of one tree that can be managed at the same time.
 pub const SLOTS: usize = 1024;
 /// Messages that processes can leave for the supervisor before one is lost.
@@ -127,6 +127,8 @@ pub struct Shared {
     pub copied_seen: AtomicU64,
     /// The correction may take off too little by so much at most, bytes (supervisor writes).
     pub doubt: AtomicU64,
+    /// How many processes share what is shared since a fork; 0: that is not known (supervisor writes).
+    pub sharers: AtomicU64,
     /// What one process has given back and others have, bytes; counts up.
     pub unshared: AtomicU64,
     /// Slots from this number on were never used.
@@ -139,6 +141,9 @@ pub struct Shared {
     pub looked_ns: AtomicU64,
     /// How often it has done so.
     pub looks: AtomicU32,
+    /// What threads of processes without a keeper have got by calls since that look began, in a tree that is near its
+    /// limit, bytes: all of them share the room that was left.
+    pub got: AtomicU64,
     /// Times that a thread of the tree could not be started for want of tasks (`pids.max`, `ulimit -u`).
     pub tasks_wanted: AtomicU32,
     /// Forked processes whose shared pages were not measured yet count them too: bytes (supervisor writes).

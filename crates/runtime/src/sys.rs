@@ -305,6 +305,9 @@ impl Timespec {
     }
 }
 
+/// The operation with which threads of one process sleep on a word.
+pub const FUTEX_WAIT_PRIVATE: usize = 128;
+
 /// Sleeps while `*word == expected`, at most `timeout_ns`.
 pub fn futex_wait(
     word: &core::sync::atomic::AtomicU32,
@@ -314,7 +317,7 @@ pub fn futex_wait(
 ) -> Result<()> {
     let time = timeout_ns.map(Timespec::from_ns);
     let pointer = time.as_ref().map_or(core::ptr::null(), |t| t as *const Timespec);
-    let operation = if shared { 0 } else { 128 };
+    let operation = if shared { 0 } else { FUTEX_WAIT_PRIVATE };
     let args = [word.as_ptr() as usize, operation, expected as usize, pointer as usize, 0, 0];
     // SAFETY: the kernel only reads the word and the time, both live.
     unsafe { syscall(nr::FUTEX, args) }.map(drop)

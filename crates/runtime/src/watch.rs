@@ -25,6 +25,7 @@ use samples::Samples;
 use spare::Spare;
 
 use crate::compress::compressor;
+use crate::door;
 use crate::fault::handler;
 use crate::follow::HANDLERS;
 use crate::interpose::{credentials, desk};
@@ -167,6 +168,7 @@ pub extern "C" fn keeper(_: usize) -> ! {
             RUNTIME.room.ring();
             RUNTIME.say("can't read /proc: this process is not managed");
             RUNTIME.tell_child(2);
+            door::let_go();
             thread::exit()
         }
     }
@@ -233,6 +235,7 @@ impl Keeper {
                     runtime.stoppable.fetch_sub(1, AcqRel);
                     runtime.stop_now(self.maps, runtime.is_paging());
                     drop(no_fork);
+                    door::let_go();
                     thread::exit();
                 }
             }
@@ -240,6 +243,7 @@ impl Keeper {
             credentials::adopt();
             desk::serve(self.maps, || self.watch_growth());
             let wait = self.tick();
+            door::let_go();
             self.retire_if_far();
             let paging = runtime.is_paging();
             if runtime.call_wanted.swap(false, AcqRel) {

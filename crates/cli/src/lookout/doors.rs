@@ -50,6 +50,8 @@ struct Asked {
     pid: i32,
     /// Where the process has its [`Door`].
     at: u64,
+    /// It grows: it waits behind the door until its memory is managed.
+    waits: bool,
 }
 
 /// See the module.
@@ -76,8 +78,9 @@ impl Doors {
         }
     }
 
-    /// Sends a thread of a process through one of its doors: one that runs, or one that sleeps if it may.
-    pub fn send(&mut self, pid: i32, slot: &Slot, may_sleep: bool) -> Sent {
+    /// Sends a thread of a process through one of its doors: one that runs, or one that sleeps if it may. If it
+    /// `waits`, it does so behind the door until the keeper has had its first look.
+    pub fn send(&mut self, pid: i32, slot: &Slot, may_sleep: bool, waits: bool) -> Sent {
         let at = slot.door.load(Acquire);
         let Some(door) = read(pid, at) else { return Sent::No };
         if door.claim != NOBODY
@@ -88,7 +91,7 @@ impl Doors {
         }
         let mut is_refused = false;
         let seize = |tid| match Tracee::seize(tid) {
-            Ok(tracee) => tracee.interrupt().is_ok().then_some(Asked { tracee, pid, at }),
+            Ok(tracee) => tracee.interrupt().is_ok().then_some(Asked { tracee, pid, at, waits }),
             Err(error) => {
                 is_refused |= error.raw_os_error() == Some(nix::libc::EPERM);
                 None
@@ -114,16 +117,17 @@ impl Doors {
 
     /// Sends a thread through a door if it has stopped, and lets it go. Whether it goes through.
     fn finish(&mut self, asked: Asked) -> bool {
-        let Asked { tracee, pid, at } = asked;
+        let Asked { tracee, pid, at, .. } = &asked;
+        let (pid, at) = (*pid, *at);
         let Some((there, why)) = tracee.registers().and_then(|there| Some((there, tracee.stop()?))) else {
             // Were it let go unseen, it could stop before that for a signal, which would be lost.
-            if is_alive(&tracee) {
-                self.waiting.push(Asked { tracee, pid, at });
+            if is_alive(tracee) {
+                self.waiting.push(asked);
             }
             return false;
         };
         if let Stop::Signal(number) = why {
-            tracee.let_go(number);
+            asked.tracee.let_go(number);
             return false;
         }
         // The process may have got a keeper meanwhile, or have become another program.
@@ -132,9 +136,9 @@ impl Doors {
             // Of the threads that were stopped together each goes through a door of its own.
             let Some(number) = door.free(sys::now_ns()) else { return false };
             let area = at + Door::area_offset(number) as u64;
-            redirect(&tracee, pid, there, door.doors[number], area)
+            redirect(&asked, there, door.doors[number], area)
         });
-        tracee.let_go(0);
+        asked.tracee.let_go(0);
         sent
     }
 }
@@ -208,11 +212,13 @@ fn is_alive(tracee: &Tracee) -> bool {
 }
 
 /// Changes where a stopped thread goes on, if it is at a place where that can be done.
-fn redirect(tracee: &Tracee, pid: i32, mut registers: Registers, door: u64, area: u64) -> bool {
+fn redirect(asked: &Asked, mut registers: Registers, door: u64, area: u64) -> bool {
+    let Asked { tracee, pid, waits, .. } = asked;
+    let (pid, waits) = (*pid, *waits);
     if registers.cs != USER_CODE || !is_outside_sequence(tracee, pid) {
         return false;
     }
-    let Some(then) = goes_on(&registers) else { return false };
+    let Some(then) = goes_on(&registers, waits) else { return false };
     // What the door needs is there before the thread can come to it.
     if !ptrace::write_memory(pid, area, &bytes_of(&then)) {
         return false;
@@ -228,9 +234,9 @@ fn redirect(tracee: &Tracee, pid: i32, mut registers: Registers, door: u64, area
 }
 
 fn bytes_of(then: &Area) -> [u8; size_of::<Area>()] {
-    let Area { rip, flags, rax, rcx, rdx, rsi, rdi, r8, r10, r11, mask, busy, sent_ns } = *then;
+    let Area { rip, flags, rax, rcx, rdx, rsi, rdi, r8, r10, r11, mask, busy, sent_ns, waits } = *then;
     let mut bytes = [0; size_of::<Area>()];
-    let words = [rip, flags, rax, rcx, rdx, rsi, rdi, r8, r10, r11, mask, busy, sent_ns];
+    let words = [rip, flags, rax, rcx, rdx, rsi, rdi, r8, r10, r11, mask, busy, sent_ns, waits];
     for (to, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
         *to = word.to_le_bytes();
     }
@@ -238,7 +244,7 @@ fn bytes_of(then: &Area) -> [u8; size_of::<Area>()] {
 }
 
 /// Where it goes on behind the door: as the kernel would let it go on after this stop.
-fn goes_on(registers: &Registers) -> Option<Area> {
+fn goes_on(registers: &Registers, waits: bool) -> Option<Area> {
     const SYSCALL_BYTES: u64 = 2;
     let mut then = Area {
         rip: registers.rip,
@@ -254,6 +260,7 @@ fn goes_on(registers: &Registers) -> Option<Area> {
         mask: 0,
         busy: 1,
         sent_ns: sys::now_ns(),
+        waits: u64::from(waits),
     };
     if registers.orig_rax as i64 >= 0 {
         match (registers.rax as i64).wrapping_neg() {
@@ -321,7 +328,7 @@ mod tests {
             // SAFETY: made of numbers.
             let mut registers: Registers = unsafe { std::mem::zeroed() };
             (registers.rip, registers.rax, registers.orig_rax) = (1000, rax as u64, orig_rax);
-            goes_on(&registers).map(|then| (then.rip, then.rax))
+            goes_on(&registers, false).map(|then| (then.rip, then.rax))
         };
         // Not in a system call, whatever is in the register; in one that is done; in one that failed.
         assert_eq!(registers(-512, u64::MAX), Some((1000, -512i64 as u64)));
