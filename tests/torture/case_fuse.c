@@ -139,8 +139,13 @@ static _Noreturn void serve_while(pid_t parent)
     must(close_range((unsigned)device + 1, ~0U, 0));
     for (;;) {
         struct pollfd wait_for = { .fd = device, .events = POLLIN };
-        if (poll(&wait_for, 1, 500) == 0 && is_forsaken(parent))
-            child_end();
+        if (poll(&wait_for, 1, 500) == 0) {
+            if (is_forsaken(parent))
+                child_end();
+            /* Without a request for a minute it would look like one that hangs. */
+            step("serves files");
+            continue;
+        }
         ssize_t n = read(device, request, sizeof request);
         if (n > 0)
             serve(request);
