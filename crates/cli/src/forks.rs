@@ -45,6 +45,8 @@ pub struct Forks {
     then: HashMap<i32, Then>,
     next: Instant,
     next_if_doubtful: Instant,
+    /// As measured: by how many a page is shared that is shared.
+    sharers: u64,
     /// Every member that was measured over is still there.
     whole: bool,
     /// See [`counter_drift`].
@@ -72,6 +74,7 @@ impl Forks {
             then,
             next: now,
             next_if_doubtful: now,
+            sharers: 0,
             whole: true,
             drift: counter_drift(),
             used: false,
@@ -81,6 +84,11 @@ impl Forks {
     /// Bytes that the sum over all members counts more than once, at least.
     pub fn counted_twice(&self) -> u64 {
         self.measured.saturating_sub(self.eroded)
+    }
+
+    /// How many processes share what is shared, at the last measurement; 0: nothing is known to be shared.
+    pub fn sharers(&self) -> u64 {
+        self.sharers
     }
 
     /// Bytes by which `counted_twice` may be too small.
@@ -147,7 +155,9 @@ impl Forks {
             .collect();
         let all: u64 = before.iter().map(|(_, then)| then.bytes).sum();
         let largest = before.iter().map(|(_, then)| then.bytes).max().unwrap_or(0);
-        (self.measured, self.eroded, self.unshared) = (0, 0, unshared);
+        (self.measured, self.eroded, self.unshared, self.sharers) = (0, 0, unshared, 0);
+        // Of `n` that share as much, each has by `1 - 1/n` of it more than its share.
+        let mut most = 0;
         self.whole = before.len() == members.len();
         // However it is shared, the largest member's pages are there once.
         if all - largest >= SMALL {
@@ -155,6 +165,7 @@ impl Forks {
                 match procfs::anonymous_shared(*pid) {
                     Some((full, share)) => {
                         self.measured += full.saturating_sub(share);
+                        most = most.max(full.saturating_sub(share));
                         // During munmap the mapping is already gone, but its pages count until each is freed.
                         self.whole &= then.bytes <= full + SMALL + self.drift;
                     }
@@ -162,6 +173,7 @@ impl Forks {
                 }
             }
             self.used = true;
+            self.sharers = if most >= SMALL { self.measured.div_ceil(most) } else { 0 };
         }
         self.then = before.into_iter().collect();
         let cost = sys::cpu_time().saturating_sub(begin);

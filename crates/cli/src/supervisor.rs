@@ -308,6 +308,7 @@ impl<'a> Supervisor<'a> {
         let shared = self.shared;
         shared.unmanaged_resident.store(self.tree.unmanaged, Relaxed);
         let twice = self.tree.forks.counted_twice();
+        shared.sharers.store(self.tree.forks.sharers(), Relaxed);
         let sum = managed.known + self.tree.unmanaged;
         let (resident, certain, correction) = match self.group.and_then(Group::resident) {
             Some(inside) => {

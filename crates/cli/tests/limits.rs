@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::{compile, finish, run_with, said, stats};
+use common::{Said, compile, finish, run_with, said, stats};
 
 const MIB: u64 = 1 << 20;
 
@@ -294,6 +294,60 @@ int main(int argc, char **argv)
 }
 "#;
 
+/// Fills `argv[1]` MiB, of which 24 of 64 words are random, and forks `argv[2]` children that read all of it at the
+/// same time, after the parent has filled another fifth.
+const READ: &str = r#"
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static size_t words;
+static uint64_t *table;
+static uint64_t word(size_t i)
+{
+    uint64_t z = i + 0x9e3779b97f4a7c15;
+    if (i % 64 >= 24)
+        return i / 512;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return z ^ z >> 31;
+}
+static uint64_t *filled(size_t count)
+{
+    uint64_t *at = malloc(count * 8);
+    if (at == NULL)
+        abort();
+    for (size_t i = 0; i < count; i++)
+        at[i] = word(i);
+    return at;
+}
+static int is_wrong(void)
+{
+    for (size_t i = 0; i < words; i++)
+        if (table[i] != word(i))
+            return 1;
+    return 0;
+}
+int main(int argc, char **argv)
+{
+    words = strtoull(argv[1], NULL, 0) << 17;
+    table = filled(words);
+    for (int i = 0; i < atoi(argv[2]); i++)
+        if (fork() == 0) {
+            sleep(1);
+            _exit(is_wrong());
+        }
+    uint64_t *more = filled(words / 5);
+    int status = argc != 3, one;
+    while (wait(&one) > 0)
+        status |= one;
+    if (status == 0 && !is_wrong() && more[words / 5 - 1] == word(words / 5 - 1))
+        puts("right");
+    return 0;
+}
+"#;
+
 /// Private anonymous memory of all below a process, bytes, each page once.
 fn resident_below(pid: u32) -> u64 {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
@@ -312,7 +366,17 @@ fn program(directory: &Path) -> Option<String> {
 
 /// Samples the memory of what was started until it ends, and insists that it
 /// gives the right answer and holds its limit. Returns the number of samples.
-fn holds(limit: u64, mut child: Child) -> usize {
+fn holds(limit: u64, child: Child) -> usize {
+    let (samples, peak, said) = watched(child);
+    assert!(peak > limit / 2, "{peak} bytes at most: nothing was tried");
+    assert!(peak <= limit * 105 / 100 + 8 * MIB, "{peak} bytes at most, {}", said.err);
+    assert!(!said.err.contains("more than the limit"), "{}", said.err);
+    assert!(!said.err.contains("not managed"), "{}", said.err);
+    samples
+}
+
+/// Samples the memory of what was started until it ends with the right answer: how often, the most, and what was said.
+fn watched(mut child: Child) -> (usize, u64, Said) {
     let (mut samples, mut peak) = (0, 0);
     while child.try_wait().unwrap().is_none() {
         peak = peak.max(resident_below(child.id()));
@@ -321,11 +385,7 @@ fn holds(limit: u64, mut child: Child) -> usize {
     }
     let said = said(child.wait_with_output().unwrap());
     assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
-    assert!(peak > limit / 2, "{peak} bytes at most: nothing was tried");
-    assert!(peak <= limit * 105 / 100 + 8 * MIB, "{peak} bytes at most, {}", said.err);
-    assert!(!said.err.contains("more than the limit"), "{}", said.err);
-    assert!(!said.err.contains("not managed"), "{}", said.err);
-    samples
+    (samples, peak, said)
 }
 
 #[test]
@@ -372,6 +432,19 @@ fn a_forked_child_unmaps_what_it_shares_and_fills_as_much() {
     let Some(anew) = compile(here.path(), "anew", ANEW, &[]) else { return };
     for _ in 0..3 {
         holds(64 * MIB, start(&["--limit", "64M", "--"], &[anew.to_str().unwrap(), "50"]));
+    }
+}
+
+/// Compressed it would be there once for each of them, which is more than it is now. Plainly it takes 97 MiB.
+#[test]
+fn what_many_share_stays_shared() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let Some(read) = compile(here.path(), "read", READ, &[]) else { return };
+    for children in ["4", "8"] {
+        let (_, peak, said) =
+            watched(start(&["--limit", "88M", "--"], &[read.to_str().unwrap(), "80", children]));
+        assert!(peak <= 97 * MIB * 105 / 100 + 8 * MIB, "{peak} bytes at most, {}", said.err);
     }
 }
 

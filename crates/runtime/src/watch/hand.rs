@@ -46,6 +46,17 @@ const CHOSEN: u64 = 4;
 /// So often descriptors are looked at.
 const PINS_NS: u64 = 10_000_000;
 
+/// Evidence for how well data compress, bytes; with less, only what two share is tried.
+const EVIDENCE: u64 = 1 << 20;
+
+/// Whether `sharers` copies of a page, each compressed as `evicted` bytes in `stored` are, take less than 4/5 of it.
+fn is_worth(sharers: u64, evicted: u64, stored: u64) -> bool {
+    if evicted < EVIDENCE {
+        return sharers <= 2;
+    }
+    sharers.saturating_mul(stored).saturating_mul(5) <= evicted.saturating_mul(4)
+}
+
 impl Keeper {
     /// Lists the mappings whose pages may be taken away.
     pub(super) fn list(&mut self) {
@@ -271,7 +282,7 @@ impl Keeper {
             }
             return rich;
         }
-        if !had_shared && self.runtime.has_forked.load(Relaxed) {
+        if !had_shared && self.runtime.has_forked.load(Relaxed) && self.is_worth_sharing() {
             self.shared_too = true;
             return true;
         }
@@ -280,6 +291,16 @@ impl Keeper {
         let pauses = if self.spare.kept() > self.runtime.slot().resident.load(Relaxed) / 2 { 32 } else { 4 };
         self.next_round_ns = now + took_ns.saturating_mul(pauses).clamp(FRUITLESS_NS, 20 * FRUITLESS_NS);
         false
+    }
+
+    /// Whether taking what is shared makes the tree smaller: each of the sharers gets a compressed copy of its own, and
+    /// the page is free only when all have one. How well it compresses is taken from what is evicted already.
+    fn is_worth_sharing(&self) -> bool {
+        let slot = self.runtime.slot();
+        let (evicted, stored) =
+            (slot.evicted.load(Relaxed), slot.payload.load(Relaxed) + slot.overhead.load(Relaxed));
+        let sharers = self.runtime.shared().sharers.load(Relaxed);
+        sharers != 0 && is_worth(sharers, evicted, stored)
     }
 
     /// A whole round found nothing to take away.
@@ -296,5 +317,19 @@ impl Keeper {
             runtime.room.ring();
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shared_is_taken_only_where_all_copies_together_are_smaller() {
+        let mib = |count: u64| count << 20;
+        assert!(is_worth(2, mib(50), mib(10)) && is_worth(4, mib(50), mib(10)));
+        assert!(!is_worth(5, mib(50), mib(10)) && !is_worth(2, mib(50), mib(25)));
+        // Nothing is known of these data.
+        assert!(is_worth(2, 0, 0) && !is_worth(3, 0, 0));
     }
 }
