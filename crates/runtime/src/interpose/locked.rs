@@ -6,12 +6,14 @@
 //! itself: the kernel touches every page.
 
 use core::ffi::c_int;
+use core::sync::atomic::Ordering::Relaxed;
 
 use super::desk;
 use super::next::{Next, is_managed, is_paging, keeping_errno};
 use super::ranges::PROGRAM_LOCKED;
+use crate::maps;
 use crate::runtime::RUNTIME;
-use crate::sys::PAGE;
+use crate::sys::{self, Fd, PAGE};
 use crate::table;
 
 #[cfg(target_arch = "x86_64")]
@@ -110,9 +112,41 @@ pub unsafe extern "C" fn munlock(start: usize, bytes: usize) -> c_int {
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlockall(flags: usize) -> c_int {
+    const CURRENT: usize = 1;
+    const FUTURE: usize = 2;
+    const ONFAULT: usize = 4;
     if is_managed() {
         keeping_errno(|| RUNTIME.stop("the program locks all of its memory (mlockall)"));
     }
-    // SAFETY: passed on to the caller.
-    unsafe { MLOCKALL.call([flags]) as c_int }
+    let call = |flags| {
+        // SAFETY: locking changes no contents.
+        unsafe { MLOCKALL.call([flags]) as c_int }
+    };
+    if flags & (CURRENT | ONFAULT) != CURRENT || RUNTIME.pid.load(Relaxed) == 0 {
+        return call(flags);
+    }
+    // The kernel would make all of the runtime's own memory resident, tens of MiB that nobody has touched. So what is
+    // there is locked without that, and then each mapping by itself. Errors of those are none of the whole call's.
+    let Ok(maps) = sys::open_own(c"/proc/thread-self/maps", sys::o::RDONLY) else { return call(flags) };
+    let result = call(CURRENT | ONFAULT);
+    if result == 0 {
+        if flags & FUTURE != 0 {
+            call(FUTURE);
+        }
+        keeping_errno(|| lock_each(maps));
+    }
+    sys::close(maps);
+    result
+}
+
+/// Locks what is mapped, and makes it resident, but for the runtime's own memory.
+fn lock_each(maps: Fd) {
+    let mut buffer = [0u8; 8192];
+    let _ = maps::for_each(maps, &mut buffer, |mapping| {
+        let (start, end) = (mapping.start, mapping.end);
+        let is_own = RUNTIME.arena.overlaps(start, end) || RUNTIME.standby.overlaps(start, end);
+        let number = if is_own { nr::MUNLOCK } else { nr::MLOCK };
+        // SAFETY: neither changes any contents.
+        let _ = unsafe { sys::syscall(number, [start, end - start, 0, 0, 0, 0]) };
+    });
 }
