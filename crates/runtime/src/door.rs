@@ -15,9 +15,9 @@
 //! Why no signal: it would wait while it is blocked, the program may have a handler of its own (Go has, for
 //! every signal), and it would make system calls return `EINTR`.
 //!
-//! Starting takes a millisecond or two of the keeper's CPU time, on a busy machine many more of any clock. Near
-//! the limit the thread would fill memory meanwhile that nobody takes away yet. So it waits behind the door until
-//! the keeper has had its first look, 100 ms at most: it may hold a lock that the keeper wants.
+//! A new keeper needs a millisecond or two of CPU time, and on a busy machine it waits for a CPU first. A thread
+//! that went on at once would fill memory that nobody evicts yet. So near the limit it waits behind the door until
+//! the keeper has looked once. It waits 100 ms at most, because it may hold a lock that the keeper wants.
 //!
 //! Invariants:
 //! - Once the supervisor has changed where the thread goes on, it is not needed any more: it may end at any
@@ -234,8 +234,8 @@ mod inside {
         crate::watch::keeper(0)
     }
 
-    // Block all signals; claim; clone; wait, if it is to; unblock; go on. The flags are restored without a stack: `add` makes
-    // the overflow flag, `sahf` the others.
+    // Block all signals; claim; clone; wait, if it is to; unblock; go on. The flags are restored without a stack:
+    // `add` makes the overflow flag, `sahf` the others.
     #[cfg(target_arch = "x86_64")]
     core::arch::global_asm!(
         ".macro memfold_door i",

@@ -141,8 +141,8 @@ pub struct Shared {
     pub looked_ns: AtomicU64,
     /// How often it has done so.
     pub looks: AtomicU32,
-    /// What threads of processes without a keeper have got by calls since that look began, in a tree that is near its
-    /// limit, bytes: all of them share the room that was left.
+    /// Bytes that processes without a keeper have allocated since that look began, near the limit: together they use
+    /// up the room that was left.
     pub got: AtomicU64,
     /// Times that a thread of the tree could not be started for want of tasks (`pids.max`, `ulimit -u`).
     pub tasks_wanted: AtomicU32,

@@ -125,8 +125,8 @@ pub unsafe extern "C" fn mlockall(flags: usize) -> c_int {
     if flags & (CURRENT | ONFAULT) != CURRENT || RUNTIME.pid.load(Relaxed) == 0 {
         return call(flags);
     }
-    // The kernel would make all of the runtime's own memory resident, tens of MiB that nobody has touched. So what is
-    // there is locked without that, and then each mapping by itself. Errors of those are none of the whole call's.
+    // The kernel would make all of the runtime's own memory resident, tens of MiB that nobody has touched. So this locks
+    // what is mapped without making it resident, and then each mapping of the program. `mlockall` ignores errors there.
     let Ok(maps) = sys::open_own(c"/proc/thread-self/maps", sys::o::RDONLY) else { return call(flags) };
     let result = call(CURRENT | ONFAULT);
     if result == 0 {
@@ -139,14 +139,16 @@ pub unsafe extern "C" fn mlockall(flags: usize) -> c_int {
     result
 }
 
-/// Locks what is mapped, and makes it resident, but for the runtime's own memory.
+/// Locks each mapping and makes it resident. Those with memory of the runtime's own stay locked as they are: what the
+/// program has there is resident and locked once it is touched.
 fn lock_each(maps: Fd) {
     let mut buffer = [0u8; 8192];
     let _ = maps::for_each(maps, &mut buffer, |mapping| {
         let (start, end) = (mapping.start, mapping.end);
         let is_own = RUNTIME.arena.overlaps(start, end) || RUNTIME.standby.overlaps(start, end);
-        let number = if is_own { nr::MUNLOCK } else { nr::MLOCK };
-        // SAFETY: neither changes any contents.
-        let _ = unsafe { sys::syscall(number, [start, end - start, 0, 0, 0, 0]) };
+        if !is_own {
+            // SAFETY: it changes no contents.
+            let _ = unsafe { sys::syscall(nr::MLOCK, [start, end - start, 0, 0, 0, 0]) };
+        }
     });
 }
