@@ -97,6 +97,19 @@ fn a_child_that_nobody_sees_has_what_was_evicted() {
     }
 }
 
+#[test]
+fn a_child_that_nobody_sees_is_not_taken_for_that_of_a_fork() {
+    if !common::may_trace_all() {
+        eprintln!("skipped: the kernel tells of forks only with CAP_SYS_PTRACE");
+        return;
+    }
+    let here = tempfile::tempdir().unwrap();
+    let Some(program) = compile(here.path(), "crossed", include_str!("bare/crossed.c"), &["-pthread"]) else {
+        return;
+    };
+    well(&program, "20M", &["40", "100"]);
+}
+
 /// The library that valgrind puts beside ours shows that it is there.
 #[test]
 fn an_emulator_is_left_alone() {

@@ -9,16 +9,19 @@
 //! unmaps in the same moment may have been discarded before or after, as without memfold.
 //!
 //! A prepared fork (`fork.rs`) causes the same message. Its child has a runtime of its own, which
-//! registers everything anew: the child's registration is only given up.
+//! registers everything anew: the child's registration is only given up. Which child it is, `forker.rs` finds out.
+//! While such a fork is under way the page table is out of date, and only the journal knows: other children get
+//! their pages where the journal says that they are, and nothing changes but the journal.
 
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
+use crate::forker::Unborn;
 use crate::lock::Guard;
 use crate::order::Order;
 use crate::runtime::{RUNTIME, Runtime, WORKERS};
 use crate::sched;
 use crate::sys::{self, Errno, Fd, PAGE};
-use crate::table::{BLOCK, Entry, PAGES, State, page_number};
+use crate::table::{BLOCK, Entry, State, page_number};
 use crate::uffd::Uffd;
 use crate::worker::{RUN, Worker};
 
@@ -32,45 +35,55 @@ static TOLD: AtomicBool = AtomicBool::new(false);
 impl Runtime {
     /// The message about a fork was read; `child` is a userfaultfd for the child's memory.
     pub fn meet_child(&self, order: &mut Guard<'_, Order>, child: Fd) {
-        // If two threads fork at once, one of them unprepared, its child is taken for the other's.
+        let mut unborn = Unborn::of(child);
+        let mut is_prepared = false;
+        if order.forking && !order.fork_seen {
+            order.fork_seen = self.is_prepared_among(order, &mut unborn);
+            is_prepared = order.fork_seen && unborn.all().len() == 1;
+        }
+        for child in unborn.all() {
+            if !is_prepared {
+                self.fill(order, Uffd(*child));
+            }
+            sys::close(*child);
+        }
         if !order.forking {
-            self.fill(Uffd(child));
             self.has_forked.store(true, Relaxed);
             self.standby.all_shared();
         }
-        sys::close(child);
         self.gate.keep_spare();
     }
 
-    fn fill(&self, child: Uffd) {
+    fn fill(&self, order: &Order, child: Uffd) {
         // SAFETY: nobody else has this number, and the caller holds the order lock.
         let Some(mut worker) = (unsafe { Worker::new(&RUNTIME, WORKER) }) else {
             self.fail("no memory is left to bring evicted pages back in a child");
         };
-        let mut given = 0;
+        let mut run = Run { child, first: 0, count: 0, given: 0 };
         self.set_reading(WORKER, true);
         self.table.for_each_block(0, crate::table::END, |base, block| {
             if block.evicted.load(Relaxed) == 0 {
                 return;
             }
-            let mut count = 0;
-            for index in 0..=PAGES {
-                let entry = block.entries.get(index);
+            for (index, entry) in block.entries.iter().enumerate() {
                 let page = base + index * PAGE;
-                if entry.is_some_and(|entry| self.read_evicted(&mut worker, page, entry, count)) {
-                    count += 1;
+                if entry.load() == State::Empty {
+                    continue;
                 }
-                let ends = entry.is_none_or(|entry| entry.load() == State::Empty) || count == RUN;
-                if ends && count > 0 {
-                    let first = if count == RUN { page + PAGE - RUN * PAGE } else { page - count * PAGE };
-                    give(child, first, &worker.pages[..count * PAGE]);
-                    given += count;
-                    count = 0;
+                let place = if order.forking { order.journal.place_of(page) } else { Some(page) };
+                let Some(place) = place else { continue };
+                run.make_room(&worker, place);
+                if self.read_evicted(&mut worker, page, entry, run.count, order.forking) {
+                    run.add(place);
                 }
             }
-            // Who has met a pin of ours waits to be woken.
-            self.uffd().wake(base, BLOCK);
+            run.give(&worker);
+            if !order.forking {
+                // Who has met a pin of ours waits to be woken.
+                self.uffd().wake(base, BLOCK);
+            }
         });
+        let given = run.given;
         self.set_reading(WORKER, false);
         if given > 0 && !TOLD.swap(true, Relaxed) {
             self.say(
@@ -81,7 +94,15 @@ impl Runtime {
     }
 
     /// Reads what an entry stands for to place `index` of the worker. `false` if the page is not evicted.
-    fn read_evicted(&self, worker: &mut Worker, page: usize, entry: &Entry, index: usize) -> bool {
+    /// `is_still`: nothing is freed meanwhile, and no entry may change.
+    fn read_evicted(
+        &self,
+        worker: &mut Worker,
+        page: usize,
+        entry: &Entry,
+        index: usize,
+        is_still: bool,
+    ) -> bool {
         loop {
             let state = entry.load();
             let into = &mut worker.pages[index * PAGE..(index + 1) * PAGE];
@@ -93,14 +114,15 @@ impl Runtime {
                     // SAFETY: the entry says that the page is on standby: it stays so under the order lock.
                     into.copy_from_slice(unsafe { core::slice::from_raw_parts(from, PAGE) });
                 }
-                State::Stored(name) if !entry.replace(state, State::Pinned(name)) => continue,
+                State::Stored(name) if !is_still && !entry.replace(state, State::Pinned(name)) => continue,
                 State::Stored(name) | State::Pinned(name) => {
                     let owner = page_number(page);
-                    // SAFETY: pinned, by this thread or another one that does not free it without the order lock.
+                    // SAFETY: pinned, by this thread or another one that does not free it without the order lock; or
+                    // nothing is freed during a fork.
                     if unsafe { self.store().load(name, owner, into, &mut worker.decode) }.is_err() {
                         self.fail_corrupt();
                     }
-                    if state == State::Stored(name) {
+                    if state == State::Stored(name) && !is_still {
                         entry.replace(State::Pinned(name), state);
                     }
                 }
@@ -117,6 +139,36 @@ impl Runtime {
             }
             return true;
         }
+    }
+}
+
+/// Pages that were read and follow each other in a child.
+struct Run {
+    child: Uffd,
+    first: usize,
+    count: usize,
+    given: usize,
+}
+
+impl Run {
+    /// Before a page is read that belongs to this place.
+    fn make_room(&mut self, worker: &Worker, place: usize) {
+        if self.count == RUN || place != self.first + self.count * PAGE {
+            self.give(worker);
+        }
+    }
+
+    fn add(&mut self, place: usize) {
+        if self.count == 0 {
+            self.first = place;
+        }
+        self.count += 1;
+    }
+
+    fn give(&mut self, worker: &Worker) {
+        give(self.child, self.first, &worker.pages[..self.count * PAGE]);
+        self.given += self.count;
+        self.count = 0;
     }
 }
 

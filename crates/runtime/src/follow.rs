@@ -17,7 +17,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::*};
 
-use crate::sys::{self, Fd, o};
+use crate::sys::{self, Fd};
+use crate::task;
 
 /// Fault handlers at most.
 pub const HANDLERS: usize = 4;
@@ -154,21 +155,8 @@ impl Default for Follow {
 
 /// The CPU on which a thread of this process ran last.
 fn cpu_of(tid: u32) -> Option<u32> {
-    let mut path = *b"/proc/self/task/0000000000/stat\0";
-    let mut rest = tid;
-    for digit in path[16..26].iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    // The kernel takes no leading zeros.
-    let zeros = path[16..25].iter().take_while(|digit| **digit == b'0').count();
-    path.copy_within(16 + zeros.., 16);
-    let path = core::ffi::CStr::from_bytes_until_nul(&path).ok()?;
-    let file = sys::open_own(path, o::RDONLY).ok()?;
     let mut text = [0u8; 512];
-    let length = sys::read(file, &mut text).unwrap_or(0);
-    sys::close(file);
-    processor(&text[..length])
+    processor(task::read(tid, "stat", &mut text)?)
 }
 
 /// Field 39 of `stat`, the 37th after the name in brackets.

@@ -80,7 +80,8 @@ pub fn prepare(touch: impl Fn()) {
     {
         let order = &mut runtime.order.lock();
         order.journal.enlarge(&runtime.arena);
-        order.forking = true;
+        runtime.forker.store(sys::gettid(), Relaxed);
+        (order.forking, order.fork_seen) = (true, false);
     }
     hold_common_locks();
     while runtime.serving.load(SeqCst) != 0 {

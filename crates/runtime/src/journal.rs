@@ -166,6 +166,28 @@ impl Journal {
         }
         Some(page)
     }
+
+    /// Where the page is now that the page table knows at `page`; `None` if its contents are void.
+    pub fn place_of(&self, mut page: usize) -> Option<usize> {
+        for index in 0..self.count.load(Relaxed) {
+            match self.get(index)? {
+                Record::Event(Message::Remove { start, end } | Message::Unmap { start, end })
+                    if (start..end).contains(&page) =>
+                {
+                    return None;
+                }
+                Record::Event(Message::Remap { from, to, bytes }) => {
+                    if (from..from + bytes).contains(&page) {
+                        page = page - from + to;
+                    } else if (to..to + bytes).contains(&page) {
+                        return None;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Some(page)
+    }
 }
 
 impl Default for Journal {
@@ -192,6 +214,10 @@ mod tests {
         assert_eq!(journal.find(0x11000), None);
         assert_eq!(journal.find(0x53000), Some(0x13000));
         assert_eq!(journal.find(0x90000), Some(0x90000));
+        // The other way round: what was served is still where it was.
+        let places =
+            [0x10000, 0x11000, 0x12000, 0x13000, 0x50000, 0x90000].map(|page| journal.place_of(page));
+        assert_eq!(places, [Some(0x50000), Some(0x51000), None, Some(0x53000), None, Some(0x90000)]);
         let mut seen = Vec::new();
         journal.replay(|record| seen.push(record));
         assert_eq!(seen.len(), 3);

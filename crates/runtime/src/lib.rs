@@ -11,7 +11,7 @@
 //! Where to look: `preload` (how it gets in), `watch` (when to do
 //! something), `evict` (taking blocks away), `compress` (standby to store),
 //! `fault` (bringing pages back), `order` (what the kernel's events do),
-//! `fork`, `here` (is this process ours?), `gate` and `children` (those that nobody prepares), `spill` (what
+//! `fork`, `here` (is this process ours?), `gate`, `children` and `forker` (those that nobody prepares), `spill` (what
 //! goes beyond this machine's memory), and below them `table`, `standby`, `keep`, `arena`, `thread`, `lock`,
 //! `uffd`, `maps`, `sys`.
 #![no_std]
@@ -53,6 +53,8 @@ mod fault;
 mod follow;
 #[cfg(target_os = "linux")]
 mod fork;
+#[cfg(target_os = "linux")]
+mod forker;
 #[cfg(target_os = "linux")]
 mod gate;
 #[cfg(target_os = "linux")]
@@ -107,6 +109,8 @@ mod stop;
 mod sys;
 #[cfg(target_os = "linux")]
 mod table;
+#[cfg(target_os = "linux")]
+mod task;
 #[cfg(target_os = "linux")]
 mod thread;
 #[cfg(target_os = "linux")]

@@ -64,6 +64,8 @@ pub struct Order {
     pub late: Late,
     /// A fork is under way: what changes is written to the journal.
     pub forking: bool,
+    /// The message about that fork was read.
+    pub fork_seen: bool,
     /// See `journal.rs`.
     pub journal: Journal,
 }
@@ -79,6 +81,7 @@ impl Order {
             quiet_ms: 0,
             late: Late::new(),
             forking: false,
+            fork_seen: false,
             journal: Journal::new(),
         }
     }
@@ -267,18 +270,28 @@ impl Runtime {
     pub fn apply(&self, order: &mut Guard<'_, Order>, event: Message) {
         let mut next = Some(event);
         while let Some(event) = next {
-            let here = !matches!(event, Message::Remap { to, .. } if self.standby.contains(to));
-            if here && matches!(event, Message::Unmap { .. } | Message::Remap { .. }) {
-                self.changes.fetch_add(1, Release);
-            }
             if let Message::Fork { child } = event {
                 self.meet_child(order, child);
             } else if order.forking {
-                order.journal.add(Record::Event(event));
+                self.write_down(order, event);
             } else {
+                self.count_change(event);
                 self.apply_now(order, event);
             }
             next = self.proxy.lock().next_event();
+        }
+    }
+
+    /// Notes an event during a fork.
+    pub fn write_down(&self, order: &mut Guard<'_, Order>, event: Message) {
+        self.count_change(event);
+        order.journal.add(Record::Event(event));
+    }
+
+    fn count_change(&self, event: Message) {
+        let here = !matches!(event, Message::Remap { to, .. } if self.standby.contains(to));
+        if here && matches!(event, Message::Unmap { .. } | Message::Remap { .. }) {
+            self.changes.fetch_add(1, Release);
         }
     }
 

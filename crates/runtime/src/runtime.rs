@@ -284,6 +284,8 @@ pub struct Runtime {
     pub starts: Lock<Starts>,
     /// Signal mask of the thread that forks.
     pub fork_mask: AtomicU64,
+    /// The thread that is in a prepared fork.
+    pub forker: AtomicU32,
     /// Held while paging starts, and during a fork.
     pub life: Lock<()>,
     /// Set while a fork is prepared: evictor and compressors stop.
@@ -399,6 +401,7 @@ impl Runtime {
             handlers: AtomicU32::new(0),
             starts: Lock::new(Starts(core::ptr::null_mut())),
             fork_mask: AtomicU64::new(0),
+            forker: AtomicU32::new(0),
             life: Lock::new(()),
             pause: AtomicU32::new(0),
             about_to_fork: AtomicU32::new(0),
