@@ -49,6 +49,7 @@ impl Runtime {
         }
         if !order.forking {
             self.has_forked.store(true, Relaxed);
+            self.forks.fetch_add(1, Relaxed);
             self.standby.all_shared();
         }
         self.gate.keep_spare();

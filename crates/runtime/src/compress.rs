@@ -14,6 +14,7 @@ use memfold::store::{Ref, Tier};
 use crate::incompressible::Back;
 use crate::runtime::{Entries, RUNTIME, Runtime};
 use crate::sched;
+use crate::shared;
 use crate::standby::page_id;
 use crate::sys::{self, PAGE, advice};
 use crate::table::{BLOCK, PAGES, State, index_in_block};
@@ -155,6 +156,8 @@ struct Size {
 enum Fate {
     /// Its entry says this from now on.
     Kept(State),
+    /// It is what its blob holds, which is still there: see `clean.rs`.
+    Clean,
     /// It does not get smaller, and goes back.
     Back,
 }
@@ -359,6 +362,10 @@ impl Runtime {
             let at = self.standby.address(slot) + index * PAGE;
             // SAFETY: the page lies in a slot that this thread holds, readable, and is changed by nobody.
             let page = unsafe { core::slice::from_raw_parts(at as *const u8, PAGE) };
+            if self.has_blob_on_standby(owner as usize * PAGE) {
+                *made = (owner, Some(Fate::Clean));
+                continue;
+            }
             let is_whole = whole >> number & 1 != 0;
             let Some((fate, size)) = self.compress_page(worker, tier, owner, page, is_whole) else {
                 full = true;
@@ -373,6 +380,7 @@ impl Runtime {
         let mut compressed = 0;
         let trail = self.shared().trail();
         let mut run = trail.map(|trail| Run::new(trail, self.slot().pid.load(Relaxed)));
+        let forks = self.forks.load(Relaxed);
         let mut order = self.order.lock();
         for (number, (owner, fate)) in made.iter().enumerate() {
             let index = usize::from(pages[number]);
@@ -387,6 +395,12 @@ impl Runtime {
                 continue;
             };
             let entry = self.table.entry(*owner as usize * PAGE);
+            if let Fate::Clean = fate {
+                if !self.reuse_blob(worker, slot, index, *owner) {
+                    again |= 1 << number;
+                }
+                continue;
+            }
             let Fate::Kept(state) = fate else {
                 if entry.is_some_and(|entry| entry.load() == State::Standby(id)) {
                     let run = made[number..]
@@ -410,6 +424,9 @@ impl Runtime {
             if entry.is_some_and(|entry| entry.replace(State::Standby(id), state)) {
                 self.standby.forget(id);
                 compressed += 1;
+                if let (State::Stored(_), Some(block)) = (state, self.table.block(*owner as usize * PAGE)) {
+                    block.set_own(*owner as usize % PAGES, forks);
+                }
                 if let Some(run) = &mut run {
                     run.add(*owner, sizes[number].class.into(), sizes[number].bytes.into());
                 }
@@ -440,6 +457,37 @@ impl Runtime {
         }
         counters.pages_same_filled.fetch_add(same_filled, Relaxed);
         Done { again, whole: never, back, full, stored_bytes: compressed as i64 * PAGE as i64 / 3 }
+    }
+
+    /// The page on standby is what its blob holds: its entry names that again. Under the order lock. `false` if the page has moved, or
+    /// been written, meanwhile: then it is compressed like any other.
+    fn reuse_blob(&self, worker: &mut Worker, slot: u32, index: usize, owner: u64) -> bool {
+        let (page, id) = (owner as usize * PAGE, page_id(slot, index));
+        let Some(entry) = self.table.entry(page).filter(|entry| entry.load() == State::Standby(id)) else {
+            return self.standby.slot(slot).owners[index].load(Relaxed) == owner;
+        };
+        let Some(name) = self.take_blob(page) else { return false };
+        if self.shared().flags.load(Relaxed) & shared::flags::PARANOID != 0 {
+            self.compare(worker, name, owner, self.standby.page_address(id));
+        }
+        entry.store(State::Stored(name));
+        self.standby.forget(id);
+        true
+    }
+
+    /// Where it is tried whether all is as it is thought to be: ends the process if a blob is not what the page holds.
+    #[cold]
+    fn compare(&self, worker: &mut Worker, name: Ref, owner: u64, page: usize) {
+        let into = &mut worker.pages[..PAGE];
+        self.set_reading(worker.number, true);
+        // SAFETY: nobody else knows the blob, which this thread was handed out.
+        let loaded = unsafe { self.store().load(name, owner, into, &mut worker.decode) };
+        self.set_reading(worker.number, false);
+        // SAFETY: a page on standby, which nobody changes.
+        let page = unsafe { core::slice::from_raw_parts(page as *const u8, PAGE) };
+        if loaded.is_err() || *into != *page {
+            self.fail_corrupt();
+        }
     }
 
     /// `None` if the store gets no memory for it. `whole`: the page is kept even if it does not get smaller.

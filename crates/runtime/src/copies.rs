@@ -68,6 +68,10 @@ impl Runtime {
             at = to;
             let (pages, first) = ((to - from) / PAGE, index_in_block(from));
             let Some(present) = pagemap.present(from, pages, first) else { continue };
+            {
+                let _order = self.order.lock();
+                self.keep_protected_only(pagemap, from, to);
+            }
             let exclusive = pagemap.exclusive(from, pages, first);
             let shared = |index: usize| {
                 let (word, bit) = (index / 64, index % 64);

@@ -112,6 +112,10 @@ impl Runtime {
         let entry = &block.entries[index];
         let state = entry.load();
         let State::Stored(name) = state else { return };
+        // Others have this blob too: a denser one would be one more.
+        if self.keeps_clean() && block.is_inherited(index, self.forks.load(Relaxed)) {
+            return;
+        }
         let owner = page_number(page);
         self.set_reading(worker.number, true);
         if !entry.replace(state, State::Pinned(name)) {
@@ -132,6 +136,9 @@ impl Runtime {
         let unpinned = State::Stored(denser.unwrap_or(name));
         // An event may have emptied the entry, and then has freed the old blob.
         let swapped = entry.replace(State::Pinned(name), unpinned);
+        if swapped && denser.is_some() {
+            block.set_own(index, self.forks.load(Relaxed));
+        }
         if let Some(new) = denser {
             self.free(if swapped { name } else { new }, owner);
         }

@@ -130,6 +130,8 @@ impl Runtime {
             return Taken::Nothing;
         };
         block.stale.store(false, Relaxed);
+        // From here on no protection is lifted without the lock that this thread holds.
+        self.keep_protected_only(pagemap, start, end);
         if self.can_move.load(Relaxed) {
             self.evict_by_move(&mut order, pagemap, (start, end), choice)
         } else {
@@ -270,6 +272,7 @@ impl Runtime {
                     // otherwise (see `journal.rs`): the page is the truth.
                     self.drop_page(block, page);
                 }
+                self.blob_to_standby(page);
                 held.owners[index].store(page_number(page), Relaxed);
                 block.entries[index].store(State::Standby(page_id(range.slot, index)));
                 live += 1;

@@ -27,7 +27,7 @@ use core::sync::atomic::Ordering::*;
 use memfold::probe;
 use memfold::store::Ref;
 
-use crate::interpose::credentials;
+use crate::interpose::{credentials, ranges};
 use crate::journal::Record;
 use crate::lock::Guard;
 use crate::order::{Fault, Order};
@@ -36,7 +36,7 @@ use crate::runtime::{RUNTIME, Runtime};
 use crate::sched;
 use crate::spill::Spot;
 use crate::sys::{self, Errno, Fd, PAGE, PollFd};
-use crate::table::{PAGES, State, page_number};
+use crate::table::{PAGES, State, index_in_block, page_number};
 use crate::thread;
 use crate::uffd::{Message, Touch};
 use crate::worker::{RUN, Worker};
@@ -164,6 +164,15 @@ impl Handler {
         let runtime = self.runtime;
         let page = fault.page;
         if fault.touch == Touch::Protected {
+            if runtime.is_clean(page) {
+                if !order.journal.has_room() {
+                    runtime.keep(order, fault);
+                    sched::yield_now();
+                    return;
+                }
+                // Its blob is forgotten with the rest.
+                order.journal.add(Record::Served(page));
+            }
             let _ = runtime.uffd().protect(page, PAGE, false);
             runtime.uffd().wake(page, PAGE);
             return;
@@ -308,7 +317,9 @@ impl Handler {
                 }
                 State::Standby(_) => self.rescue(fault, run, true).0,
                 State::Stored(_) | State::Zero => {
-                    self.wait_for_room(false);
+                    if !self.exchanges(fault) {
+                        self.wait_for_room(false);
+                    }
                     let placed = self.restore(fault, run, true).0;
                     if placed == Placed::Done {
                         self.runtime.keep_awake(begin);
@@ -327,6 +338,14 @@ impl Handler {
             }
             sched::yield_now();
         }
+    }
+
+    /// Whether what comes back is exchanged for other pages, and takes no room.
+    fn exchanges(&self, fault: Fault) -> bool {
+        let runtime = self.runtime;
+        fault.touch == Touch::Read
+            && runtime.keeps_clean()
+            && runtime.can_exchange_clean(&runtime.lock_order())
     }
 
     /// A page was brought back that was compressed.
@@ -370,11 +389,23 @@ impl Handler {
             let entry = &block.entries[page / PAGE % PAGES];
             let State::Standby(id) = entry.load() else { break };
             let from = runtime.standby.page_address(id) as *const u8;
+            let mut is_clean = fault.touch == Touch::Read && runtime.has_blob_on_standby(page);
             // SAFETY: the entry says that the program's page is the one on standby.
-            match unsafe { runtime.uffd().copy(page, from, PAGE) } {
-                Ok(_) | Err(Errno::EXIST) => {}
+            match unsafe { runtime.uffd().copy_as(page, from, PAGE, is_clean) } {
+                Ok(_) => {}
+                Err(Errno::EXIST) => is_clean = false,
+                // This mapping is not registered for that.
+                Err(Errno::INVAL) if is_clean => {
+                    runtime.forget_blob(page);
+                    continue;
+                }
                 Err(error) if done == 0 => return (self.refused(&mut order, page, error), 0),
                 Err(_) => break,
+            }
+            if is_clean {
+                runtime.blob_from_standby(page);
+            } else {
+                runtime.forget_blob(page);
             }
             entry.store(State::Empty);
             block.evicted.fetch_sub(1, Relaxed);
@@ -471,19 +502,34 @@ impl Handler {
         if order.forking {
             (intact, answer) = (0, self.fault_again(fault));
         }
+        // Pages whose blobs others have too stay clean (`clean.rs`).
+        let forks = runtime.forks.load(Relaxed);
+        let is_inherited = |index: usize| {
+            let at = index_in_block(fault.page) + index;
+            matches!(found[index], State::Stored(_)) && block.is_some_and(|b| b.is_inherited(at, forks))
+        };
+        let end = fault.page + intact * PAGE;
+        let mut keeps = asked
+            && fault.touch == Touch::Read
+            && runtime.keeps_clean()
+            && (0..intact).any(is_inherited)
+            && runtime.keep_out.first_in(fault.page, end).is_none()
+            && ranges::first_kept(fault.page, end).is_none();
         while done < intact {
             let (page, bytes) = (fault.page + done * PAGE, (intact - done) * PAGE);
             let from = self.worker.pages[done * PAGE..].as_ptr();
             // SAFETY: the entries say that these are the program's pages, decompressed.
-            match unsafe { runtime.uffd().copy(page, from, bytes) } {
+            match unsafe { runtime.uffd().copy_as(page, from, bytes, keeps) } {
                 Ok(copied) => {
                     done += copied / PAGE;
                     answer = Placed::Done;
                 }
+                // This mapping was registered before the process forked.
+                Err(Errno::INVAL) if keeps && done == 0 => keeps = false,
                 Err(Errno::NOENT) if bytes > PAGE && done == 0 => {
                     // The run leaves the mapping: only the page that was asked for.
                     // SAFETY: as above.
-                    match unsafe { runtime.uffd().copy(page, from, PAGE) } {
+                    match unsafe { runtime.uffd().copy_as(page, from, PAGE, keeps) } {
                         Ok(_) => (done, answer) = (1, Placed::Done),
                         Err(error) => answer = self.refused(&mut order, page, error),
                     }
@@ -513,7 +559,10 @@ impl Handler {
                         if index < done && entry.replace(State::Pinned(name), State::Empty) =>
                     {
                         block.evicted.fetch_sub(1, Relaxed);
-                        freed[index] = Some((name, page_number(fault.page + index * PAGE)));
+                        let page = fault.page + index * PAGE;
+                        if !(keeps && is_inherited(index) && runtime.keep_blob(page, block, name)) {
+                            freed[index] = Some((name, page_number(page)));
+                        }
                     }
                     State::Zero if index < done && entry.replace(State::Zero, State::Empty) => {
                         block.evicted.fetch_sub(1, Relaxed);
@@ -532,6 +581,9 @@ impl Handler {
                     _ => {}
                 }
             }
+        }
+        if keeps && done > 0 {
+            runtime.exchange_clean(&mut order, fault.page, done);
         }
         drop(order);
         runtime.zero_pages.fetch_sub(zeros, Relaxed);
@@ -582,6 +634,8 @@ impl Handler {
         if fault.touch == Touch::Write {
             self.worker.pages[..count * PAGE].fill(0);
         }
+        // The kernel may have dropped a page that was marked as not needed (`MADV_FREE`).
+        (0..count).for_each(|index| runtime.forget_blob(fault.page + index * PAGE));
         let mut done = 0;
         for pages in [count, 1] {
             // SAFETY: nothing is kept of these pages, under the lock: they are fresh or discarded.

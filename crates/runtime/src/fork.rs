@@ -18,6 +18,7 @@
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::*;
 
+use crate::clean::recent::Recent;
 use crate::door;
 use crate::here;
 use crate::limits::{self, MoreDescriptors};
@@ -104,7 +105,10 @@ pub fn parent() {
         runtime.arena.let_go();
     }
     if runtime.is_paging() {
-        runtime.replay(&mut runtime.order.lock());
+        let mut order = runtime.order.lock();
+        runtime.forks.fetch_add(1, Relaxed);
+        runtime.replay(&mut order);
+        drop(order);
         runtime.standby.all_shared();
         runtime.call_handlers();
         runtime.resume();
@@ -135,6 +139,9 @@ pub fn child() {
         let mut order = runtime.order.lock();
         runtime.proxy.lock().clear_faults();
         runtime.deferred.store(0, Relaxed);
+        runtime.forks.fetch_add(1, Relaxed);
+        runtime.births.fetch_add(1, Relaxed);
+        order.recent = Recent::new();
         runtime.replay(&mut order);
     }
     // A small process that has nothing evicted begins as one whose parent never began to page.

@@ -217,6 +217,7 @@ impl Runtime {
             Err(_) => return Back::Never,
         };
         for number in 0..done {
+            self.forget_blob(page + number * PAGE);
             block.entries[first + number].store(State::Empty);
             block.evicted.fetch_sub(1, Relaxed);
             self.standby.forget(page_id(slot, index + number));

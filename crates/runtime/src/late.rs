@@ -186,6 +186,7 @@ impl Runtime {
         if !self.speaks_of_another(order, start, end) {
             return self.drop_range(order, start, end);
         }
+        self.forget_blobs(start, end);
         self.table.for_each_block(start, end, |base, block| {
             for page in (start.max(base)..end.min(base + crate::table::BLOCK)).step_by(PAGE) {
                 let kept = block.entries[index_in_block(page)].load() != State::Empty;

@@ -9,7 +9,7 @@
 //! memory from its own mappings, and it makes its own system calls.
 //!
 //! Where to look: `preload` (how it gets in), `watch` (when to do
-//! something), `evict` (taking blocks away), `compress` (standby to store),
+//! something), `evict` (taking blocks away), `compress` (standby to store), `clean` (what need not be),
 //! `fault` (bringing pages back), `order` (what the kernel's events do),
 //! `fork`, `here` (is this process ours?), `gate`, `children` and `forker` (those that nobody prepares), `spill` (what
 //! goes beyond this machine's memory), and below them `table`, `standby`, `keep`, `arena`, `thread`, `lock`,
@@ -39,6 +39,8 @@ mod arena;
 mod begin;
 #[cfg(target_os = "linux")]
 mod children;
+#[cfg(target_os = "linux")]
+mod clean;
 #[cfg(target_os = "linux")]
 mod compress;
 #[cfg(target_os = "linux")]

@@ -21,6 +21,7 @@ use core::sync::atomic::Ordering::*;
 
 use memfold::store::Ref;
 
+use crate::clean::recent::Recent;
 use crate::inbox::Inbox;
 use crate::journal::{Journal, Record};
 use crate::late::Late;
@@ -68,6 +69,8 @@ pub struct Order {
     pub fork_seen: bool,
     /// See `journal.rs`.
     pub journal: Journal,
+    /// Clean pages that came back.
+    pub recent: Recent,
 }
 
 impl Order {
@@ -83,6 +86,7 @@ impl Order {
             forking: false,
             fork_seen: false,
             journal: Journal::new(),
+            recent: Recent::new(),
         }
     }
 
@@ -303,6 +307,7 @@ impl Runtime {
         journal.replay(|record| match record {
             Record::Event(event) => self.apply_now(order, event),
             Record::Served(page) => {
+                self.forget_blob(page);
                 if let Some(block) = self.table.block(page) {
                     self.drop_page(block, page);
                 }
@@ -347,6 +352,7 @@ impl Runtime {
 
     /// Forgets what was kept of a range: its contents are void.
     pub fn drop_range(&self, order: &mut Guard<'_, Order>, start: usize, end: usize) {
+        self.forget_blobs(start, end);
         self.table.for_each_block(start, end, |base, block| {
             if block.evicted.load(Relaxed) == 0 {
                 return;
@@ -402,6 +408,8 @@ impl Runtime {
 
     /// Gives entries of a moved range to the new addresses.
     fn move_range(&self, order: &mut Guard<'_, Order>, from: usize, to: usize, bytes: usize) {
+        // What moves is clean no longer: it is simpler, and seldom.
+        self.forget_blobs(from, from + bytes);
         let another =
             !crate::interpose::leaves_behind(from) && self.speaks_of_another(order, from, from + bytes);
         self.table.for_each_block(from, from + bytes, |base, block| {
@@ -463,6 +471,10 @@ impl Runtime {
         // Who has read an entry of it before it was taken out may still read the blob.
         self.settle_readers();
         let base = block.base.load(Relaxed);
+        {
+            let _order = self.order.lock();
+            self.forget_condemned(base, block);
+        }
         for index in 0..PAGES {
             if let State::Standby(id) = block.entries[index].load() {
                 let _order = self.order.lock();

@@ -15,6 +15,8 @@ use crate::table::PAGES;
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 const FILE: u64 = 1 << 61;
+/// Write-protected by a userfaultfd (Linux 5.7).
+const PROTECTED: u64 = 1 << 57;
 /// No other process has the page mapped (Linux 4.2).
 const EXCLUSIVE: u64 = 1 << 56;
 
@@ -238,6 +240,18 @@ impl Pagemap {
             }
         }
         exclusive
+    }
+
+    /// Which pages of a range inside one block are there and write-protected, one bit each.
+    pub fn protected(&self, start: usize, pages: usize, first: usize) -> [u64; PAGES / 64] {
+        let mut protected = [0; PAGES / 64];
+        let words = self.words(start, pages).unwrap_or([0; PAGES]);
+        for (index, word) in words[..pages].iter().enumerate() {
+            if word & PRESENT != 0 && word & PROTECTED != 0 {
+                protected[(first + index) / 64] |= 1 << ((first + index) % 64);
+            }
+        }
+        protected
     }
 }
 

@@ -284,6 +284,10 @@ pub struct Runtime {
     pub starts: Lock<Starts>,
     /// Signal mask of the thread that forks.
     pub fork_mask: AtomicU64,
+    /// How often it has forked, or was forked from a process that had.
+    pub forks: AtomicU32,
+    /// How often it was forked from a process that had begun to page.
+    pub births: AtomicU32,
     /// The thread that is in a prepared fork.
     pub forker: AtomicU32,
     /// Held while paging starts, and during a fork.
@@ -401,6 +405,8 @@ impl Runtime {
             handlers: AtomicU32::new(0),
             starts: Lock::new(Starts(core::ptr::null_mut())),
             fork_mask: AtomicU64::new(0),
+            forks: AtomicU32::new(0),
+            births: AtomicU32::new(0),
             forker: AtomicU32::new(0),
             life: Lock::new(()),
             pause: AtomicU32::new(0),
@@ -616,6 +622,7 @@ impl Owners for Entries {
         match RUNTIME.table.entry(address) {
             Some(entry) if !RUNTIME.spill.keeps_still(owner) => {
                 entry.replace(State::Stored(from), State::Stored(to))
+                    || RUNTIME.relocate_kept(address, from, to)
             }
             _ => false,
         }

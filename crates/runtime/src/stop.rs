@@ -160,6 +160,10 @@ impl Runtime {
     }
 
     fn unregister_all(&self, maps: Fd) {
+        {
+            let _order = self.lock_order();
+            self.forget_blobs(0, crate::table::END);
+        }
         let mut buffer = [0u8; 8192];
         let _ = maps::for_each(maps, &mut buffer, |mapping| {
             let (start, bytes) = (mapping.start, mapping.end - mapping.start);

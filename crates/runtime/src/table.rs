@@ -25,6 +25,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsiz
 use memfold::store::Ref;
 
 use crate::arena::Arena;
+use crate::clean::Clean;
 use crate::incompressible::Marks;
 use crate::spill::Spot;
 use crate::sys::PAGE;
@@ -128,12 +129,24 @@ pub struct Block {
     pub rest: AtomicU32,
     /// Pages that were seen not to get smaller: see `incompressible.rs`.
     pub marks: Marks,
+    /// Pages that this process has compressed since it last forked, or was forked.
+    own: Own,
+    /// See `clean.rs`; null as long as none is needed.
+    pub clean: AtomicPtr<Clean>,
     /// Some of it was unmapped since it was last registered: what lies there now may be new. A hint.
     pub stale: AtomicBool,
     /// Where it was, once it is condemned.
     pub base: AtomicUsize,
     /// Next block of the list of free or condemned blocks.
     pub next: AtomicPtr<Block>,
+}
+
+/// A bit for each page whose blob no other process has.
+#[repr(C)]
+struct Own {
+    /// The bits are those of this number of forks, others are void.
+    forks: AtomicU32,
+    bits: [AtomicU64; PAGES / 64],
 }
 
 #[repr(C)]
@@ -160,6 +173,21 @@ impl Block {
     /// Whether it is left alone this time.
     pub fn rests(&self) -> bool {
         self.rest.fetch_update(Relaxed, Relaxed, |rounds| rounds.checked_sub(1)).is_ok()
+    }
+
+    /// The page was compressed by this process, which has forked, or was forked, so many times.
+    pub fn set_own(&self, index: usize, forks: u32) {
+        if self.own.forks.swap(forks, Relaxed) != forks {
+            self.own.bits.iter().for_each(|word| word.store(0, Relaxed));
+        }
+        self.own.bits[index / 64].fetch_or(1 << (index % 64), Relaxed);
+    }
+
+    /// Whether the blob of a page was made before the last fork, so that another process has it too.
+    pub fn is_inherited(&self, index: usize, forks: u32) -> bool {
+        forks != 0
+            && (self.own.forks.load(Relaxed) != forks
+                || self.own.bits[index / 64].load(Relaxed) >> (index % 64) & 1 == 0)
     }
 
     /// Learns from what came of its time on standby.

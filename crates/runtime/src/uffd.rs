@@ -26,6 +26,7 @@ const MISSING: u64 = 1;
 const WP: u64 = 2;
 /// Mode of COPY and ZEROPAGE.
 const DONT_WAKE: u64 = 1;
+const COPY_PROTECTED: u64 = 2;
 
 /// Where addresses of programs begin and end, at most; see [`Uffd::wake_all`].
 const LOWEST: [usize; 4] = [PAGE, 16 * PAGE, 256 * PAGE, 4096 * PAGE];
@@ -265,11 +266,20 @@ impl Uffd {
     /// or because they were never touched, and `from` must hold what the
     /// program believes to be there.
     pub unsafe fn copy(&self, to: usize, from: *const u8, bytes: usize) -> Result<usize> {
+        // SAFETY: passed on to the caller.
+        unsafe { self.copy_as(to, from, bytes, false) }
+    }
+
+    /// As `copy`; `protected`: the pages are write-protected from the first moment. Refused where not all is registered for that.
+    ///
+    /// # Safety
+    /// As `copy`.
+    pub unsafe fn copy_as(&self, to: usize, from: *const u8, bytes: usize, protected: bool) -> Result<usize> {
         let mut arg = CopyArg {
             destination: to as u64,
             source: from as u64,
             bytes: bytes as u64,
-            mode: DONT_WAKE,
+            mode: if protected { DONT_WAKE | COPY_PROTECTED } else { DONT_WAKE },
             done: 0,
         };
         // SAFETY: the structure is the one of UFFDIO_COPY; contents by contract.

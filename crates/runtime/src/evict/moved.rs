@@ -126,6 +126,7 @@ impl Runtime {
                 // A refusal says that it stays shared: so it is not moved.
                 // Protected it would make this thread wait for a handler, who may wait for this thread.
                 let page = start + index * PAGE;
+                self.forget_blob(page);
                 let _ = self.uffd().protect(page, PAGE, false);
                 let _ = sys::write_back_in_place(page);
             }

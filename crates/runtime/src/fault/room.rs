@@ -121,6 +121,9 @@ impl Handler {
     /// Lets a thread write to a page that is shared with a forked process, once there is room for the copy.
     pub(super) fn let_copy(&mut self, fault: Fault) {
         let runtime = self.runtime;
+        if runtime.is_clean(fault.page) {
+            return self.let_write(fault);
+        }
         self.wait_for_room(true);
         // While there is room, for its neighbours too.
         let roomy = runtime.debt.load(Relaxed) <= 0;
@@ -128,7 +131,12 @@ impl Handler {
         let ranges = [around, (fault.page, PAGE)];
         // Under the lock: who takes shared pages away has protected them, and they are to stay so until they are away (`evict/moved.rs`).
         let mut order = runtime.lock_order();
+        if order.forking {
+            drop(order);
+            return runtime.uffd().wake(fault.page, PAGE);
+        }
         for (start, bytes) in ranges.into_iter().skip(usize::from(!roomy)) {
+            runtime.forget_blobs(start, start + bytes);
             match runtime.uffd().protect(start, bytes, false) {
                 Ok(()) => {
                     drop(order);
@@ -146,6 +154,21 @@ impl Handler {
             }
         }
         drop(order);
+        runtime.uffd().wake(fault.page, PAGE);
+    }
+
+    /// Lets a thread write to a clean page, which is the process's own already.
+    fn let_write(&mut self, fault: Fault) {
+        let runtime = self.runtime;
+        let mut order = runtime.lock_order();
+        if !order.forking {
+            runtime.forget_blob(fault.page);
+            if runtime.uffd().protect(fault.page, PAGE, false) == Err(Errno::AGAIN) {
+                runtime.drain(&mut order);
+            }
+        }
+        drop(order);
+        // If it is still protected, it comes again.
         runtime.uffd().wake(fault.page, PAGE);
     }
 }

@@ -221,7 +221,9 @@ impl Keeper {
             self.at.1 = next;
             let Some((start, end)) = range else { continue };
             let worth = self.worth_of(start, end);
-            match runtime.evict(self.maps, &self.pagemap, (start, end), worth, self.shared_too) {
+            // Others may have been forked since the round began.
+            let shared_too = self.shared_too && self.is_worth_sharing();
+            match runtime.evict(self.maps, &self.pagemap, (start, end), worth, shared_too) {
                 Taken::Pages(pages) if pages > 0 => {
                     self.round_bytes += u64::from(pages) * PAGE as u64;
                     self.proactive.took(u64::from(pages) * PAGE as u64);

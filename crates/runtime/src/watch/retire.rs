@@ -124,6 +124,7 @@ impl Runtime {
         self.end_threads();
         {
             let _order = self.lock_order();
+            self.forget_blobs(0, END);
             self.proxy.lock().clear_faults();
             self.deferred.store(0, Relaxed);
         }

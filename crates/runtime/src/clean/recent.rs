@@ -1,0 +1,183 @@
+//! Who brings back clean pages while there is no room gives others back first: those that came back before the
+//! others. That takes no thread but the one that is at work already, and a few microseconds for 64 pages: there
+//! is nothing to be compressed, and nothing to be looked for. Without it, processes that read more than
+//! fits grow faster than their keepers, which have to look at everything, get a CPU.
+//!
+//! The pages are moved to a free slot of standby, by `UFFDIO_MOVE` only, and discarded there: discarded where they
+//! are, this thread would wait for the message about it to be read.
+
+use core::sync::atomic::Ordering::*;
+
+use memfold::store::Ref;
+
+use crate::interpose::ranges;
+use crate::lock::Guard;
+use crate::order::Order;
+use crate::pagemap::Pagemap;
+use crate::runtime::Runtime;
+use crate::sys::{self, Fd, PAGE, advice, prot};
+use crate::table::{PAGES, State, index_in_block};
+use crate::worker::RUN;
+
+/// Runs that are known at most. Of what is forgotten the keeper takes care.
+const RUNS: usize = 2048;
+/// Pages that are given back at once: as many as there are to give, or none.
+const BATCH: usize = 64;
+
+/// Clean pages that came back, in their order: addresses, and in the lowest bits how many pages follow each other.
+pub struct Recent {
+    runs: [u64; RUNS],
+    first: usize,
+    count: usize,
+    pages: usize,
+    owed: usize,
+}
+
+impl Recent {
+    /// None.
+    pub const fn new() -> Self {
+        Recent { runs: [0; RUNS], first: 0, count: 0, pages: 0, owed: 0 }
+    }
+
+    fn push(&mut self, start: usize, pages: usize) {
+        if self.count == RUNS {
+            self.pop();
+        }
+        self.runs[(self.first + self.count) % RUNS] = (start | pages) as u64;
+        self.count += 1;
+        self.pages += pages;
+    }
+
+    fn pop(&mut self) -> Option<(usize, usize)> {
+        self.count = self.count.checked_sub(1)?;
+        let run = self.runs[self.first] as usize;
+        self.first = (self.first + 1) % RUNS;
+        let (start, pages) = (run & !(PAGE - 1), run & (PAGE - 1));
+        self.pages -= pages;
+        Some((start, pages))
+    }
+}
+
+impl Runtime {
+    /// A run of clean pages came back. Gives back as many of those before it if there is no room for them, and twice as many far over the limit.
+    pub fn exchange_clean(&self, order: &mut Guard<'_, Order>, start: usize, pages: usize) {
+        order.recent.push(start, pages);
+        let is_over = self.debt.load(Relaxed) > self.margin.load(Relaxed) / 2;
+        if !is_over || !self.can_move.load(Relaxed) {
+            order.recent.owed = 0;
+            return;
+        }
+        order.recent.owed += if self.is_far_over() { 2 * pages } else { pages };
+        // The last ones are those that somebody is just about to read.
+        if order.recent.owed < BATCH || order.recent.pages < BATCH + 2 * RUN {
+            return;
+        }
+        order.recent.owed = 0;
+        let given = self.give_clean_back(order);
+        self.change_debt(-((given * PAGE) as i64));
+        if given > 0 {
+            self.given_back.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Whether clean pages are there that can be given back for others: then nobody needs to wait for room.
+    pub fn can_exchange_clean(&self, order: &Guard<'_, Order>) -> bool {
+        order.recent.pages >= BATCH + 2 * RUN
+    }
+
+    fn give_clean_back(&self, order: &mut Guard<'_, Order>) -> usize {
+        let fd = self.pagemap.load(Relaxed);
+        if fd < 0 || self.may_write_late() {
+            return 0;
+        }
+        let Some(slot) = self.standby.take_free() else { return 0 };
+        let to = self.standby.address(slot);
+        let mut moved = 0;
+        // SAFETY: in a free slot of ours.
+        let opened = unsafe { sys::map_over(to, PAGES * PAGE, prot::READ | prot::WRITE) }
+            .and_then(|()| self.uffd().register(to, PAGES * PAGE));
+        if opened.is_ok() {
+            while moved < BATCH {
+                let Some((start, pages)) = order.recent.pop() else { break };
+                moved += self.move_clean(order, Pagemap::of(Fd(fd)), (start, pages), to + moved * PAGE);
+            }
+        }
+        let _ = self.uffd().unregister(to, PAGES * PAGE);
+        // SAFETY: copies of what the store has.
+        let _ = unsafe { sys::madvise(to, PAGES * PAGE, advice::DONTNEED) };
+        self.standby.give_back(slot);
+        moved
+    }
+
+    /// Moves what is clean of a run, and has its entries say so. Returns how many pages.
+    fn move_clean(
+        &self,
+        order: &mut Guard<'_, Order>,
+        pagemap: Pagemap,
+        (start, pages): (usize, usize),
+        to: usize,
+    ) -> usize {
+        let end = start + pages * PAGE;
+        let Some(block) = self.table.block(start) else { return 0 };
+        // The same reasons for which nothing is taken away in `evict.rs`.
+        if ranges::first_kept(start, end).is_some()
+            || self.keep_out.first_in(start, end).is_some()
+            || order.was_removed_lately(start, self.discarding.load(SeqCst))
+            || !self.keep_protected_only(&pagemap, start, end)
+        {
+            return 0;
+        }
+        let (first, mut moved, mut index) = (index_in_block(start), 0, 0);
+        let is_takable = |index: usize| {
+            block.entries[first + index].load() == State::Empty && self.is_clean(start + index * PAGE)
+        };
+        while index < pages {
+            let run = (index..pages).take_while(|index| is_takable(*index)).count();
+            if run == 0 {
+                index += 1;
+                continue;
+            }
+            let (from, to) = (start + index * PAGE, to + moved * PAGE);
+            // SAFETY: the pages are clean and there; touches of them are faults that wait for the order lock. The target is a free slot of ours.
+            let done = unsafe { self.uffd().move_pages(to, from, run * PAGE, false) }.unwrap_or(0) / PAGE;
+            for page in (from..from + done * PAGE).step_by(PAGE) {
+                let Some(name) = self.take_clean(page) else {
+                    self.fail("a clean page was taken away whose blob is gone")
+                };
+                block.entries[index_in_block(page)].store(State::Stored(name));
+                block.evicted.fetch_add(1, Relaxed);
+            }
+            moved += done;
+            // What is refused is shared since a fork: it stays.
+            index += done.max(1);
+        }
+        moved
+    }
+
+    /// Hands out the blob of a clean page.
+    fn take_clean(&self, page: usize) -> Option<Ref> {
+        let (clean, index) = self.clean_of(page)?;
+        clean.take(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_come_back_in_their_order_and_old_ones_are_forgotten() {
+        let mut recent = Recent::new();
+        assert_eq!(recent.pop(), None);
+        for number in 1..=RUNS + 3 {
+            recent.push(number * RUN * PAGE, 1 + number % RUN);
+        }
+        assert_eq!(recent.count, RUNS);
+        assert_eq!(recent.pop(), Some((4 * RUN * PAGE, 5)));
+        let rest: usize = core::iter::from_fn(|| recent.pop()).map(|(_, pages)| pages).sum();
+        assert_eq!(rest, (5..=RUNS + 3).map(|number| 1 + number % RUN).sum());
+        assert_eq!((recent.pages, recent.count), (0, 0));
+    }
+}
+
+const _: () = assert!(RUN < PAGE && BATCH + RUN <= PAGES);
