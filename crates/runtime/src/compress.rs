@@ -179,7 +179,10 @@ struct Done {
 impl Runtime {
     /// Whether there are two CPUs, of which one thread's faults need one, and nobody else wants the other.
     fn may_stay_awake(&self, now: u64) -> bool {
-        self.two_cpus.load(Relaxed) && !self.follow.is_spread() && now >= self.sleep_until_ns.load(Relaxed)
+        self.two_cpus.load(Relaxed)
+            && self.alone.load(Relaxed)
+            && !self.follow.is_spread()
+            && now >= self.sleep_until_ns.load(Relaxed)
     }
 
     /// While one thread faults again and again: waits for work without

@@ -143,6 +143,8 @@ pub struct Runtime {
     pub threaded: AtomicBool,
     /// The process may use two CPUs, and no more.
     pub two_cpus: AtomicBool,
+    /// No other process of the tree is large.
+    pub alone: AtomicBool,
     /// The process may use several CPUs: one of them may be kept awake for a while.
     pub may_keep_awake: AtomicBool,
     /// When the last fault on a page that was away was served.
@@ -335,6 +337,7 @@ impl Runtime {
             moving: AtomicU32::new(0),
             threaded: AtomicBool::new(false),
             two_cpus: AtomicBool::new(false),
+            alone: AtomicBool::new(false),
             may_keep_awake: AtomicBool::new(false),
             served_ns: AtomicU64::new(0),
             sleep_until_ns: AtomicU64::new(0),

@@ -287,6 +287,7 @@ impl Keeper {
         // Each process that grows may pass the goal by a margin before it waits.
         let sharers = shared.larger_than(limit / 16).max(1);
         let headroom = margin * sharers.min(GROWING) as u64;
+        runtime.alone.store(sharers == 1, Relaxed);
         let over = if paranoid { own as i64 / 2 } else { tree as i64 - (limit - headroom.min(limit)) as i64 };
         let paging = runtime.is_paging();
         let early = near::start_room(self.cpus) as i64;
