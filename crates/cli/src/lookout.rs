@@ -182,11 +182,16 @@ impl Watcher {
         self.doors.go_on();
         // What forked processes share may become pages of their own, and no count of theirs changes by it.
         let copies = shared.tree_resident_unshared().saturating_sub(shared.tree_resident_least());
+        let could_copy = copies >= near::floor(limit) && shared.copies_could_pass();
         let mut may_grow = 0u64;
         for (number, one) in &mut self.watched {
             let slot = &shared.slots[*number];
             let unseen = one.untouched.saturating_add(copies.min(one.resident));
-            let wanted = wanted(shared, one, unseen, room, self.cpus, now);
+            let mut wanted = wanted(shared, one, unseen, room, self.cpus, now);
+            // Protecting what is shared takes a while: before anybody writes to it. As long as it sleeps there is time.
+            if could_copy && wanted.call != call::NOW && one.is_settled(limit, now) {
+                wanted = Wanted { call: call::NOW, is_urgent: false };
+            }
             slot.call.store(wanted.call, Relaxed);
             may_grow = may_grow.saturating_add(unseen);
             if wanted.call == call::NOW {
@@ -318,6 +323,11 @@ impl Watcher {
 }
 
 impl Watched {
+    /// It is neither small nor young.
+    fn is_settled(&self, limit: u64, now: Instant) -> bool {
+        self.resident >= near::floor(limit) && now.duration_since(self.since) >= YOUNG
+    }
+
     /// Gives it a keeper, if it is time to try.
     fn send(&mut self, shared: &Shared, doors: &mut Doors, slot: &Slot, now: Instant, is_urgent: bool) {
         if self.refuses || now < self.next_try {

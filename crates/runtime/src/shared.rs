@@ -46,6 +46,8 @@ pub const CODEC_NAME_BYTES: usize = 64;
 pub const SMALLEST_LIMIT: u64 = 8 << 20;
 /// More than any machine has; sums with it do not overflow.
 pub const LARGEST_LIMIT: u64 = 1 << 60;
+/// Copies of what forked processes share are waited for with this much room left, bytes.
+const COPIES_ROOM: u64 = 24 << 20;
 /// Buckets of the fault histogram; see [`bucket_of`].
 pub const BUCKETS: usize = 40 * SUB;
 const SUB: usize = 16;
@@ -315,6 +317,11 @@ impl Shared {
     pub fn tree_resident_unshared(&self) -> u64 {
         let managed: u64 = self.live_slots().map(|s| s.resident.load(Relaxed)).sum();
         managed + self.unmanaged_resident.load(Relaxed)
+    }
+
+    /// Whether the limit could be passed by writing to what processes share since a fork: copies that the kernel makes, and tells nobody.
+    pub fn copies_could_pass(&self) -> bool {
+        self.tree_resident_unshared() + COPIES_ROOM > self.limit_bytes.load(Relaxed).min(LARGEST_LIMIT)
     }
 
     /// Processes that have more than this much resident, bytes.

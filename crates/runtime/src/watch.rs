@@ -293,7 +293,8 @@ impl Keeper {
         let early = near::start_room(self.cpus) as i64;
         let proactive = proactive::is_wanted(shared) && own > near::SMALLEST_PROACTIVE;
         let wanted = proactive || runtime.paging_wanted.load(Relaxed);
-        if (over > -early || wanted) && !paging {
+        let could_copy = runtime.has_forked.load(Relaxed) && shared.copies_could_pass();
+        if (over > -early || wanted || could_copy) && !paging {
             self.start_paging();
         }
         if paging {
@@ -352,8 +353,7 @@ impl Keeper {
                 self.watch_growth();
             }
             // Writes to all that is shared, which nobody would tell of, could pass the limit.
-            let could_pass = shared.tree_resident_unshared() + WATCH_ROOM > limit;
-            if could_pass && self.unprotected && now > self.protect_ns {
+            if could_copy && self.unprotected && now > self.protect_ns {
                 self.protect_shared();
             }
         }

@@ -62,7 +62,8 @@ impl Keeper {
         let (own, tree) = (runtime.slot().resident.load(Relaxed), shared.tree_resident());
         let limit = shared.limit_bytes.load(Relaxed);
         let proactive = shared.stall_ppm.load(Relaxed) != 0 && own > near::SMALLEST_PROACTIVE;
-        let far = tree.saturating_add(FAR * near::start_room(self.cpus)) < limit;
+        let far =
+            tree.saturating_add(FAR * near::start_room(self.cpus)) < limit && !shared.copies_could_pass();
         let small = shared.tasks_wanted.load(Relaxed) != 0 && own < near::floor(limit);
         let may = shared.flags.load(Relaxed) & (flags::OUTSIDE | flags::PARANOID) == flags::OUTSIDE;
         let has_door = runtime.slot().door.load(Relaxed) != 0;
