@@ -92,6 +92,8 @@ pub struct Stats {
     pub pages_prefetched: u64,
     /// Faults on pages that were not compressed yet.
     pub pages_rescued: u64,
+    /// Pages given back without being compressed, since their compressed copy was still there.
+    pub pages_clean: u64,
     /// Blocks taken away.
     pub blocks_evicted: u64,
     /// Pages that went to the tier of --spill.
@@ -188,6 +190,7 @@ impl Stats {
             pages_densified: count("pages_densified"),
             pages_prefetched: count("pages_prefetched"),
             pages_rescued: count("pages_rescued"),
+            pages_clean: count("pages_clean"),
             blocks_evicted: count("blocks_evicted"),
             pages_spilled: count("pages_spilled"),
             pages_fetched: count("pages_fetched"),

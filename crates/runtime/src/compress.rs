@@ -475,6 +475,7 @@ impl Runtime {
         }
         entry.store(State::Stored(name));
         self.standby.forget(id);
+        self.slot().counters.pages_clean.fetch_add(1, Relaxed);
         true
     }
 

@@ -32,7 +32,7 @@ pub const SEGMENT: &str = "segment:";
 /// "memfold\0" read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memfold\0");
 /// Version of the layout of [`Shared`], and of [`crate::door::Door`].
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 /// Processes of one tree that can be managed at the same time.
 pub const SLOTS: usize = 1024;
 /// Messages that processes can leave for the supervisor before one is lost.
@@ -203,6 +203,8 @@ pub struct Counters {
     pub pages_prefetched: AtomicU64,
     /// Pages that came back from standby.
     pub pages_rescued: AtomicU64,
+    /// Pages that were given back without being compressed: see `clean.rs`.
+    pub pages_clean: AtomicU64,
     /// Blocks taken away.
     pub blocks_evicted: AtomicU64,
     /// CPU time of the runtime's own threads, ns.
@@ -419,7 +421,7 @@ impl Slot {
 
 impl Counters {
     /// Names and values, for statistics.
-    pub fn each(&self) -> [(&'static str, &AtomicU64); 15] {
+    pub fn each(&self) -> [(&'static str, &AtomicU64); 16] {
         [
             ("pages_compressed", &self.pages_compressed),
             ("pages_same_filled", &self.pages_same_filled),
@@ -427,6 +429,7 @@ impl Counters {
             ("pages_faulted", &self.pages_faulted),
             ("pages_prefetched", &self.pages_prefetched),
             ("pages_rescued", &self.pages_rescued),
+            ("pages_clean", &self.pages_clean),
             ("blocks_evicted", &self.blocks_evicted),
             ("runtime_cpu_ns", &self.runtime_cpu_ns),
             ("throttled_ns", &self.throttled_ns),

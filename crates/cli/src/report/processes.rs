@@ -20,7 +20,7 @@ const COMMAND: usize = 160;
 const LINE: u64 = 1024;
 
 /// Values of [`Counters::each`].
-pub type Sums = [u64; 15];
+pub type Sums = [u64; 16];
 
 /// Reads the counters.
 pub fn sums(counters: &Counters) -> Sums {

@@ -75,6 +75,7 @@ impl Runtime {
         order.recent.owed = 0;
         let given = self.give_clean_back(order);
         self.change_debt(-((given * PAGE) as i64));
+        self.slot().counters.pages_clean.fetch_add(given as u64, Relaxed);
         if given > 0 {
             self.given_back.fetch_add(1, Relaxed);
         }
