@@ -14,7 +14,7 @@
 #[cfg_attr(not(target_arch = "x86_64"), path = "lookout/none.rs")]
 mod doors;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -47,6 +47,8 @@ const BETWEEN: Duration = Duration::from_millis(2);
 const IN_VAIN: u32 = 16;
 /// The peaks are noted so often.
 const PEAKS: Duration = Duration::from_millis(10);
+/// Of processes that have ended counts what they had so long ago at most.
+const LATELY: Duration = Duration::from_millis(500);
 /// When the supervisor ends: so long it tries to give keepers to those that are left.
 const FAREWELL: Duration = Duration::from_millis(500);
 
@@ -129,6 +131,10 @@ struct Watcher {
     shared: &'static Shared,
     known: Arc<Known>,
     watched: HashMap<usize, Watched>,
+    /// Processes with a keeper, by slot: who it is, and its `statm`.
+    kept: HashMap<usize, (u32, Option<File>)>,
+    /// What `Shared::freed` said, and when.
+    freed: VecDeque<(Instant, u64)>,
     doors: Doors,
     cpus: u64,
     tree_before: u64,
@@ -142,6 +148,8 @@ impl Watcher {
             shared,
             known,
             watched: HashMap::new(),
+            kept: HashMap::new(),
+            freed: VecDeque::new(),
             doors: Doors::new(),
             cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
             tree_before: 0,
@@ -169,6 +177,7 @@ impl Watcher {
         shared.got.store(0, Relaxed);
         self.read_all();
         let limit = shared.limit_bytes.load(Relaxed);
+        self.look_for_ends(limit);
         let room = limit.saturating_sub(shared.tree_resident_least());
         shared.room.store(room, Relaxed);
         shared.near.store(u32::from(room < near::near_room(self.cpus)), Relaxed);
@@ -199,6 +208,46 @@ impl Watcher {
             }
         }
         self.next_look(room, may_grow)
+    }
+
+    /// Near the limit: processes with a keeper that have ended. The walker of the tree sees that only later.
+    fn look_for_ends(&mut self, limit: u64) {
+        let (shared, now) = (self.shared, Instant::now());
+        if shared.tree_resident() + near::start_room(self.cpus) > limit {
+            for (number, slot) in shared.used().iter().enumerate() {
+                let said = slot.pid.load(Acquire);
+                if said == 0 || slot.keeper.load(Acquire) == 0 || slot.resident.load(Relaxed) == 0 {
+                    self.kept.remove(&number);
+                    continue;
+                }
+                if self.kept.get(&number).is_none_or(|(who, _)| *who != said) {
+                    let outer = self.known.outer[number].load(Relaxed);
+                    let pid = if outer > 0 { outer } else { said as i32 };
+                    self.kept.insert(number, (said, File::open(format!("/proc/{pid}/statm")).ok()));
+                }
+                let mut text = [0; 128];
+                let has_none = |file: &File| match file.read_at(&mut text, 0) {
+                    Ok(length) => {
+                        procfs::parse_memory(&text[..length]).is_some_and(|memory| memory.anonymous == 0)
+                    }
+                    // It is gone altogether.
+                    Err(_) => true,
+                };
+                let file = self.kept.get(&number).and_then(|(_, file)| file.as_ref());
+                if file.is_some_and(has_none) && slot.pid.load(Acquire) == said {
+                    shared.note_freed(slot);
+                    self.kept.remove(&number);
+                }
+            }
+        } else {
+            self.kept.clear();
+        }
+        let freed = shared.freed.load(Relaxed);
+        self.freed.push_back((now, freed));
+        while self.freed.len() > 1 && now.duration_since(self.freed[1].0) > LATELY {
+            self.freed.pop_front();
+        }
+        shared.freed_lately.store(freed - self.freed[0].1, Relaxed);
     }
 
     fn next_look(&mut self, room: u64, may_grow: u64) -> Duration {
@@ -278,6 +327,7 @@ impl Watcher {
 
     /// Reads what a process has; false if it is gone.
     fn read(&mut self, number: usize, slot: &Slot) -> bool {
+        let shared = self.shared;
         let Some(one) = self.watched.get_mut(&number) else { return false };
         let mut text = [0; 128];
         let length = match &one.statm {
@@ -288,6 +338,9 @@ impl Watcher {
             return false;
         };
         if memory.anonymous == 0 {
+            if slot.keeper.load(Acquire) == 0 && slot.pid.load(Relaxed) == one.said {
+                shared.note_freed(slot);
+            }
             return false;
         }
         (one.resident, one.untouched) =

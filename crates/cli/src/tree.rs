@@ -302,10 +302,17 @@ impl Tree {
         }
         // This process has two threads, and children only of the first.
         procfs::children(self.root, 1, &mut found);
+        let own: HashMap<i32, u32> = self
+            .shared
+            .live_slots()
+            .map(|slot| (slot.pid.load(Relaxed) as i32, slot.tasks.load(Relaxed)))
+            .collect();
         let mut next = 0;
         while let Some(pid) = found.get(next).copied() {
             let threads = procfs::stat(pid).map_or(1, |stat| stat.threads);
-            procfs::children(pid, threads, &mut found);
+            // Threads of memfold have no children. To look at them costs more than it seems: when they end, the kernel throws away what
+            // was looked at, and whoever waits for the process waits for that.
+            procfs::children(pid, threads.saturating_sub(own.get(&pid).copied().unwrap_or(0)), &mut found);
             next += 1;
         }
         // A process that moves up while the walk goes on is found twice.

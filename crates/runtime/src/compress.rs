@@ -78,7 +78,9 @@ pub extern "C" fn compressor(argument: usize) -> ! {
         }
         let least = if helps { RUNTIME.margin.load(Relaxed) / 2 } else { 0 };
         let worked = RUNTIME.spill_some(&mut worker)
-            || RUNTIME.debt.load(Acquire) > least && RUNTIME.compress_oldest(&mut worker, u64::MAX)
+            || RUNTIME.debt.load(Acquire) > least
+                && !RUNTIME.keeps_all.load(Relaxed)
+                && RUNTIME.compress_oldest(&mut worker, u64::MAX)
             || !helps && RUNTIME.compress_idle(&mut worker)
             || !helps && RUNTIME.densify_some(&mut worker);
         if helps {

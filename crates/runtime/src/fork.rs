@@ -166,6 +166,8 @@ pub fn child() {
     runtime.exhausted.store(false, Relaxed);
     runtime.hopeless.store(false, Relaxed);
     runtime.squeeze.store(false, Relaxed);
+    runtime.keeps_all.store(false, Relaxed);
+    runtime.waits_its_turn.store(false, Relaxed);
     runtime.set_uffd(None);
     runtime.pagemap.store(-1, Relaxed);
     runtime.follow.after_fork();

@@ -116,6 +116,8 @@ mod task;
 #[cfg(target_os = "linux")]
 mod thread;
 #[cfg(target_os = "linux")]
+mod turns;
+#[cfg(target_os = "linux")]
 mod uffd;
 #[cfg(target_os = "linux")]
 mod watch;

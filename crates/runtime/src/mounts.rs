@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use crate::maps::decimal;
 use crate::sched;
-use crate::sys::{self, Fd, PollFd, o};
+use crate::sys::{self, Fd, PollFd};
 
 /// Types of file systems that may do direct I/O unasked; a subtype may follow after a dot.
 const UNASKED: [&[u8]; 7] = [b"fuse", b"fuseblk", b"virtiofs", b"9p", b"cifs", b"smb3", b"zfs"];
@@ -168,7 +168,7 @@ pub struct Mounts {
 impl Mounts {
     /// Opens the list. If that fails every file is one of an unknown mount.
     pub fn open() -> Self {
-        let file = sys::open_own(c"/proc/thread-self/mountinfo", o::RDONLY).ok();
+        let file = crate::task::open(c"/proc/self/mountinfo", c"/proc/thread-self/mountinfo").ok();
         Mounts { file, read: false }
     }
 

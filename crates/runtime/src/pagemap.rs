@@ -87,7 +87,7 @@ pub struct Present {
 impl Pagemap {
     /// Opens it.
     pub fn open() -> sys::Result<Self> {
-        let fd = sys::open_own(c"/proc/thread-self/pagemap", sys::o::RDONLY)?;
+        let fd = crate::task::open(c"/proc/self/pagemap", c"/proc/thread-self/pagemap")?;
         Ok(Pagemap { fd, can_scan: AtomicBool::new(true) })
     }
 

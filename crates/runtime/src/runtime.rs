@@ -143,6 +143,10 @@ pub struct Runtime {
     pub threaded: AtomicBool,
     /// The process may use two CPUs, and no more.
     pub two_cpus: AtomicBool,
+    /// See `turns.rs`: nothing is taken away, and this process is to wait if it grows.
+    pub keeps_all: AtomicBool,
+    /// See `keeps_all`.
+    pub waits_its_turn: AtomicBool,
     /// No other process of the tree is large.
     pub alone: AtomicBool,
     /// The process may use several CPUs: one of them may be kept awake for a while.
@@ -337,6 +341,8 @@ impl Runtime {
             moving: AtomicU32::new(0),
             threaded: AtomicBool::new(false),
             two_cpus: AtomicBool::new(false),
+            keeps_all: AtomicBool::new(false),
+            waits_its_turn: AtomicBool::new(false),
             alone: AtomicBool::new(false),
             may_keep_awake: AtomicBool::new(false),
             served_ns: AtomicU64::new(0),

@@ -146,6 +146,10 @@ pub struct Shared {
     /// Bytes that processes without a keeper have allocated since that look began, near the limit: together they use
     /// up the room that was left.
     pub got: AtomicU64,
+    /// What processes had that have ended, bytes; counts up (supervisor writes).
+    pub freed: AtomicU64,
+    /// So much of it within the last 500 ms: see `turns.rs` (supervisor writes).
+    pub freed_lately: AtomicU64,
     /// Times that a thread of the tree could not be started for want of tasks (`pids.max`, `ulimit -u`).
     pub tasks_wanted: AtomicU32,
     /// Forked processes whose shared pages were not measured yet count them too: bytes (supervisor writes).
@@ -258,6 +262,10 @@ pub struct Slot {
     pub keeper: AtomicU32,
     /// Where in the process the supervisor can make a thread start the keeper: see `door.rs`. 0: nowhere.
     pub door: AtomicU64,
+    /// Threads of memfold in it, as the keeper last said.
+    pub tasks: AtomicU32,
+    /// Since when there is the process, ns of the monotonic clock.
+    pub since_ns: AtomicU64,
     /// What its parent had resident when it was forked: so much of its own may be shared with it, bytes.
     pub inherited: AtomicU64,
     /// Counters that only grow.
@@ -360,9 +368,15 @@ impl Shared {
     /// Adds the counters of an ended process to the totals and frees its slot.
     pub fn free_slot(&self, slot: &Slot) {
         slot.counters.drain_into(&self.ended);
+        self.note_freed(slot);
         slot.reset_gauges();
         slot.filters.store(0, Relaxed);
         slot.pid.store(0, Release);
+    }
+
+    /// A process has ended, or is about to: what it had is free.
+    pub fn note_freed(&self, slot: &Slot) {
+        self.freed.fetch_add(slot.resident.swap(0, Relaxed), Relaxed);
     }
 
     /// Raises the peaks to what the slots say now.
@@ -409,6 +423,7 @@ impl Slot {
         self.image.store(0, Relaxed);
         self.door.store(0, Relaxed);
         self.keeper.store(0, Relaxed);
+        self.tasks.store(0, Relaxed);
         self.call.store(call::FAR, Relaxed);
         self.inherited.store(0, Relaxed);
         for gauge in

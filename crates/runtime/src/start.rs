@@ -33,7 +33,10 @@ impl Runtime {
                 .for_each(|slot| shared.free_slot(slot));
             shared.take_slot(pid)
         });
-        slot.inspect(|slot| crate::filters::note_in(slot))
+        slot.inspect(|slot| {
+            slot.since_ns.store(sys::now_ns(), Relaxed);
+            crate::filters::note_in(slot)
+        })
     }
 
     /// Takes the memory in which the keeper lists mappings; once.

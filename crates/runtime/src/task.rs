@@ -1,8 +1,34 @@
-//! What `/proc` says of a thread of this process.
+//! What `/proc` says of this process, and of its threads.
+//!
+//! The process's own directory is empty once its first thread has ended: what is opened there later, and what tells of
+//! now (`statm`), says nothing. Then the directory of the thread that asks is taken. Not before: what was looked
+//! at there, the kernel throws away when that thread ends, and on a busy machine whoever waits for the process
+//! spins until that is done (5 ms for each compiler of a build, Linux 6.18).
 
 use core::ffi::CStr;
+use core::sync::atomic::{AtomicBool, Ordering::*};
 
-use crate::sys::{self, o};
+use crate::maps;
+use crate::sys::{self, Fd, Result, o};
+
+static FIRST_IS_GONE: AtomicBool = AtomicBool::new(false);
+
+/// Looks whether the first thread has ended. Returns an open `statm` of the process.
+pub fn open_statm() -> Result<Fd> {
+    let own = sys::open_own(c"/proc/self/statm", o::RDONLY)?;
+    if maps::anonymous_pages(own).is_ok_and(|pages| pages > 0) {
+        FIRST_IS_GONE.store(false, Relaxed);
+        return Ok(own);
+    }
+    FIRST_IS_GONE.store(true, Relaxed);
+    sys::close(own);
+    sys::open_own(c"/proc/thread-self/statm", o::RDONLY)
+}
+
+/// Opens one of these files of the process: the first name, or the second if the first thread has ended.
+pub fn open(of_process: &CStr, of_thread: &CStr) -> Result<Fd> {
+    sys::open_own(if FIRST_IS_GONE.load(Relaxed) { of_thread } else { of_process }, o::RDONLY)
+}
 
 const BEFORE: &[u8] = b"/proc/self/task/";
 const DIGITS: usize = 10;

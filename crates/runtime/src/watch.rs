@@ -39,7 +39,8 @@ use crate::runtime::{RUNTIME, Runtime};
 use crate::sched;
 use crate::shared::{self, state};
 use crate::spill::{self, FETCHERS, fetcher};
-use crate::sys::{self, Fd, PAGE, Result, o};
+use crate::sys::{self, Fd, PAGE, Result};
+use crate::task;
 use crate::thread::{self, Descriptors};
 use crate::uffd::Probe;
 
@@ -179,8 +180,9 @@ impl Keeper {
     fn new(candidates: &'static mut [(usize, usize)]) -> Result<Self> {
         Ok(Keeper {
             runtime: &RUNTIME,
-            statm: sys::open_own(c"/proc/thread-self/statm", o::RDONLY)?,
-            maps: sys::open_own(c"/proc/thread-self/maps", o::RDONLY)?,
+            // First of all: see `task.rs`.
+            statm: task::open_statm()?,
+            maps: task::open(c"/proc/self/maps", c"/proc/thread-self/maps")?,
             pagemap: Pagemap::open()?,
             cpus: sched::allowed_cpus().iter().map(|w| u64::from(w.count_ones())).sum(),
             candidates,
@@ -263,10 +265,17 @@ impl Keeper {
     fn tick(&mut self) -> u64 {
         let runtime = self.runtime;
         let (shared, slot) = (runtime.shared(), runtime.slot());
-        let Ok(pages) = maps::anonymous_pages(self.statm) else { return SLOWEST_LOOK };
+        let Ok(mut pages) = maps::anonymous_pages(self.statm) else { return SLOWEST_LOOK };
+        if pages == 0
+            && let Ok(other) = task::open_statm()
+        {
+            sys::close(core::mem::replace(&mut self.statm, other));
+            pages = maps::anonymous_pages(other).unwrap_or(0);
+        }
         let own = pages * PAGE as u64;
         slot.resident.store(own, Relaxed);
         runtime.much.store(0, Relaxed);
+        slot.tasks.store(1 + runtime.handlers.load(Relaxed) + runtime.compressors.load(Relaxed), Relaxed);
         let now = sys::now_ns();
         if now - self.published_ns > PUBLISH_NS {
             self.published_ns = now;
@@ -298,6 +307,7 @@ impl Keeper {
             self.start_paging();
         }
         if paging {
+            runtime.look_for_turns(tree, over, limit, if paranoid { 0 } else { self.cpus });
             self.look_ahead_of_need(now, own, tree);
             self.look_at_spare(own, limit);
             let spare = self.spare.at_most();
@@ -336,7 +346,9 @@ impl Keeper {
             if runtime.exhausted.swap(exhausted, Relaxed) != exhausted {
                 runtime.room.ring();
             }
-            let share = self.spare.owed(share, can_shrink);
+            // The eldest owes nothing.
+            let turn = runtime.keeps_all.load(Relaxed) && !runtime.waits_its_turn.load(Relaxed);
+            let share = self.spare.owed(if turn { share.min(0) } else { share }, can_shrink);
             runtime.margin.store(margin as i64, Relaxed);
             let before = runtime.debt.load(Acquire);
             runtime.change_debt(share - before);
@@ -348,7 +360,8 @@ impl Keeper {
             // Faults on what is registered are slower than those on fresh memory: not before it is needed.
             let near = over > -(room(limit) as i64);
             runtime.watches_growth.store(near, Relaxed);
-            let grown = own > self.watched_resident + margin / 2;
+            // The list of mappings takes a while: the more room there is, the more may be there that is new.
+            let grown = own > self.watched_resident + margin / 2 + (-over).max(0) as u64 / 8;
             if near && grown && now - self.listed_ns > FASTEST_LOOK {
                 self.watch_growth();
             }

@@ -26,10 +26,14 @@ impl Handler {
         let room = || {
             runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
                 && !(growth && runtime.squeeze.load(Relaxed))
+                && !runtime.waits_its_turn.load(Relaxed)
         };
         // Far over the limit nobody gives up as long as there is hope: on a busy machine it may take long until a compressor gets a CPU,
         // and on a busy disk until a batch is written. Unless whole rounds have shown that the limit can't be held.
-        let far = || (growth || runtime.is_far_over()) && !runtime.hopeless.load(Relaxed);
+        let far = || {
+            (growth || runtime.is_far_over() || runtime.waits_its_turn.load(Relaxed))
+                && !runtime.hopeless.load(Relaxed)
+        };
         if room() || !far() && runtime.vain.load(Relaxed) == runtime.given_back.load(Relaxed) {
             return;
         }

@@ -176,7 +176,7 @@ impl Keeper {
     pub(super) fn stage(&mut self) -> bool {
         let runtime = self.runtime;
         let now = sys::now_ns();
-        if now < self.next_round_ns {
+        if now < self.next_round_ns || runtime.keeps_all.load(Relaxed) {
             return false;
         }
         let own = runtime.slot().resident.load(Relaxed);

@@ -136,6 +136,8 @@ impl Runtime {
         self.debt.store(0, Relaxed);
         self.exhausted.store(false, Relaxed);
         self.squeeze.store(false, Relaxed);
+        self.keeps_all.store(false, Relaxed);
+        self.waits_its_turn.store(false, Relaxed);
         self.hopeless.store(false, Relaxed);
     }
 }

@@ -1,0 +1,117 @@
+//! Taking turns: where processes of the tree end all the time, as compilers of a build do, the next to end makes
+//! more room than anything that could be compressed, and sooner. So there the eldest go on, one for each CPU, and
+//! end; younger ones wait until it is their turn. Where all of them went on at once, each would take pages
+//! from itself that it needs a moment later.
+//!
+//! | the tree has | the eldest | younger ones |
+//! | --- | --- | --- |
+//! | less than the limit | | |
+//! | up to half of the tolerance more | | wait |
+//! | up to the tolerance more | | wait, and pages of theirs are taken away |
+//! | still more | pages are taken away as everywhere | wait, and pages of theirs are taken away |
+//!
+//! All of this among processes that are younger than two seconds and large enough to matter; and as long as what has
+//! ended within the last 500 ms had an eighth of the limit. So it ends by itself where the eldest wait for a
+//! younger one, or nobody ends any more. A large program beside many small ones has nothing to do with it.
+
+use core::sync::atomic::Ordering::*;
+
+use crate::near;
+use crate::runtime::Runtime;
+use crate::shared::{Shared, Slot};
+use crate::sys;
+
+/// Processes that are older do not take part, ns.
+const YOUNG_NS: u64 = 2_000_000_000;
+/// What has ended must have had this part of the limit, and so many bytes.
+const PART: u64 = 8;
+const MUCH: u64 = 2 << 20;
+
+/// What a process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Turn {
+    /// Nothing of it is taken away.
+    keeps: bool,
+    /// It waits.
+    waits: bool,
+}
+
+impl Turn {
+    /// As where no turns are taken.
+    const NONE: Turn = Turn { keeps: false, waits: false };
+
+    /// In a tree that has so many bytes, `over` of them too many.
+    fn of(is_first: bool, tree: u64, over: i64, limit: u64) -> Self {
+        // A limit is held when it is passed by no more than 5 % and 8 MiB.
+        let tolerance = limit / 20 + (8 << 20);
+        let allowed = if is_first { tolerance } else { tolerance / 2 };
+        Turn { keeps: tree <= limit.saturating_add(allowed), waits: over > 0 && !is_first }
+    }
+}
+
+/// Whether processes end often enough.
+fn is_lively(shared: &Shared, limit: u64) -> bool {
+    shared.freed_lately.load(Relaxed) > (limit / PART).max(MUCH)
+}
+
+impl Runtime {
+    /// By the keeper, at each look.
+    pub fn look_for_turns(&self, tree: u64, over: i64, limit: u64, cpus: u64) {
+        let (shared, slot, now) = (self.shared(), self.slot(), sys::now_ns());
+        let is_young = |slot: &Slot| now.saturating_sub(slot.since_ns.load(Relaxed)) < YOUNG_NS;
+        let turn = if is_lively(shared, limit) && is_young(slot) {
+            let (own, matters) = (slot.since_ns.load(Relaxed), near::floor(limit));
+            let is_before = |slot: &&Slot| {
+                slot.since_ns.load(Relaxed) < own
+                    && slot.keeper.load(Relaxed) != 0
+                    && slot.resident.load(Relaxed) >= matters
+                    && is_young(slot)
+            };
+            let before = shared.live_slots().filter(is_before).count() as u64;
+            Turn::of(before < cpus, tree, over, limit)
+        } else {
+            Turn::NONE
+        };
+        self.keeps_all.store(turn.keeps, Relaxed);
+        if self.waits_its_turn.swap(turn.waits, Relaxed) && !turn.waits {
+            self.room.ring();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::boxed::Box;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn the_eldest_go_on_and_others_wait() {
+        let of = |is_first: bool, tree: u64| {
+            let turn = Turn::of(is_first, tree * MIB, (tree as i64 - 38) << 20, 40 * MIB);
+            (turn.keeps, turn.waits)
+        };
+        assert_eq!(
+            [30, 44, 48, 60].map(|tree| of(true, tree)),
+            [(true, false), (true, false), (true, false), (false, false)]
+        );
+        assert_eq!(
+            [30, 44, 48, 60].map(|tree| of(false, tree)),
+            [(true, false), (true, true), (false, true), (false, true)]
+        );
+    }
+
+    #[test]
+    fn turns_are_taken_while_processes_end() {
+        // SAFETY: a page of zeros is a page of counters.
+        let shared: Box<Shared> = unsafe { Box::new_zeroed().assume_init() };
+        let lively = |freed: u64, limit: u64| {
+            shared.freed_lately.store(freed * MIB, Relaxed);
+            is_lively(&shared, limit * MIB)
+        };
+        assert!(lively(6, 40) && lively(3, 8));
+        assert!(!lively(5, 40) && !lively(2, 8) && !lively(100, 1024));
+    }
+}
