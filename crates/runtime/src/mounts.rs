@@ -235,6 +235,7 @@ fn parse(line: &[u8], notices: Notices) -> Option<(u64, Risk)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::o;
 
     #[test]
     fn lines_are_understood() {

@@ -362,7 +362,7 @@ impl Keeper {
             runtime.watches_growth.store(near, Relaxed);
             // The list of mappings takes a while: the more room there is, the more may be there that is new.
             let grown = own > self.watched_resident + margin / 2 + (-over).max(0) as u64 / 8;
-            if near && grown && now - self.listed_ns > FASTEST_LOOK {
+            if near && grown && !turn && now - self.listed_ns > FASTEST_LOOK {
                 self.watch_growth();
             }
             // Writes to all that is shared, which nobody would tell of, could pass the limit.

@@ -196,18 +196,18 @@ mod tests {
     fn too_many_are_summed_up() {
         let mut processes = Processes::default();
         for pid in 0..PROCESSES as u32 + 50 {
-            processes.ended(pid + 1, [1; 15], 0.5);
+            processes.ended(pid + 1, [1; 16], 0.5);
         }
         assert_eq!(processes.list.len(), PROCESSES);
-        assert_eq!(processes.more, (50, [50; 15]));
+        assert_eq!(processes.more, (50, [50; 16]));
         assert_eq!(processes.by_pid.len(), PROCESSES);
     }
 
     #[test]
     fn an_id_that_is_used_again_is_another_process() {
         let mut processes = Processes::default();
-        processes.ended(7, [1; 15], 0.5);
-        processes.ended(7, [2; 15], 0.9);
+        processes.ended(7, [1; 16], 0.5);
+        processes.ended(7, [2; 16], 0.9);
         assert_eq!(processes.list.iter().map(|process| process.sums[0]).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(processes.find(7), Some(1));
         processes.unmanaged(std::process::id() as i32, "static", 1.0);

@@ -24,6 +24,8 @@ const RUNS: usize = 2048;
 /// Pages that are given back at once: as many as there are to give, or none.
 const BATCH: usize = 64;
 
+const _: () = assert!(RUN < PAGE && BATCH + RUN <= PAGES);
+
 /// Clean pages that came back, in their order: addresses, and in the lowest bits how many pages follow each other.
 pub struct Recent {
     runs: [u64; RUNS],
@@ -180,5 +182,3 @@ mod tests {
         assert_eq!((recent.pages, recent.count), (0, 0));
     }
 }
-
-const _: () = assert!(RUN < PAGE && BATCH + RUN <= PAGES);
