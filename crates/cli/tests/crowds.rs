@@ -225,6 +225,50 @@ int main(int count, char **words)
 }
 "#;
 
+/// Keeps `argv[1]` processes at work until there were `argv[2]`: each fills 5 MiB a little at a time, looks at
+/// all of it again and again, and ends after 20 ms of work.
+const SHORT: &str = r#"
+#include <time.h>
+static void work(long number)
+{
+    enum { BYTES = 5 << 20 };
+    char *p = area(BYTES);
+    size_t filled = 0;
+    struct timespec used;
+    do {
+        for (int i = 0; i < 64 && filled < BYTES; i++, filled += PAGE)
+            fill((uint64_t *)(p + filled), number * BYTES + filled / PAGE);
+        check(p, filled, number * BYTES);
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    } while (filled < BYTES || (used.tv_nsec < 20000000 && used.tv_sec == 0));
+    check(p, BYTES, number * BYTES);
+    _exit(0);
+}
+int main(int count, char **words)
+{
+    if (count == 2)
+        work(atol(words[1]));
+    long at_once = atol(words[1]), all = atol(words[2]), made = 0, ended = 0;
+    while (ended < all) {
+        if (made < all && made - ended < at_once) {
+            char number[32];
+            sprintf(number, "%ld", ++made);
+            if (vfork() == 0) {
+                execl(words[0], words[0], number, NULL);
+                _exit(9);
+            }
+            continue;
+        }
+        int status;
+        if (wait(&status) < 0 || status != 0)
+            return printf("a process: %#x\n", status), 1;
+        ended++;
+    }
+    puts("right");
+    return 0;
+}
+"#;
+
 /// Runs a program to its end under memfold; it is ended after so long, and that is a failure.
 #[track_caller]
 fn run_within(seconds: u64, options: &[&str], at: &Path, program: &Path, words: &[&str]) -> Said {
@@ -350,4 +394,19 @@ fn hundreds_of_children_while_the_machine_is_busy() {
         let stats = stats(&here.path().join("stats.json"));
         assert!(stats["pages_compressed"].as_u64() > Some(1000), "{stats:#}");
     });
+}
+
+/// As the compilers of a build. Eight of them take 40 MiB; in 24 MiB they take turns, where otherwise each would take pages from itself that
+/// it needs a moment later: half a million of the 77,000 that there are.
+#[test]
+fn short_processes_take_turns() {
+    let here = tempfile::tempdir().unwrap();
+    let Some(program) = program(here.path(), SHORT) else { return };
+    let said = run_within(120, &["--limit", "24M"], here.path(), &program, &["8", "60"]);
+    if is_right(&said) {
+        let stats = stats(&here.path().join("stats.json"));
+        let count = |name: &str| stats[name].as_u64().unwrap();
+        assert!(count("peak_resident_bytes") <= 40 * MIB * 105 / 100 + 8 * MIB, "{stats:#}");
+        assert!(count("pages_compressed") < 150_000, "{stats:#}");
+    }
 }

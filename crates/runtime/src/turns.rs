@@ -6,12 +6,12 @@
 //! | the tree has | the eldest | younger ones |
 //! | --- | --- | --- |
 //! | less than the limit | | |
-//! | up to half of the tolerance more | | wait |
-//! | up to the tolerance more | | wait, and pages of theirs are taken away |
+//! | up to a quarter of the tolerance more | | wait |
+//! | up to half of it more | | wait, and pages of theirs are taken away |
 //! | still more | pages are taken away as everywhere | wait, and pages of theirs are taken away |
 //!
-//! All of this among processes that are younger than two seconds and large enough to matter; and as long as what has
-//! ended within the last 500 ms had an eighth of the limit. So it ends by itself where the eldest wait for a
+//! All of this among processes that are younger than two seconds and large enough to matter, if there are more of them than
+//! CPUs; and as long as what has ended within the last 500 ms had an eighth of the limit. So it ends by itself where the eldest wait for a
 //! younger one, or nobody ends any more. A large program beside many small ones has nothing to do with it.
 
 use core::sync::atomic::Ordering::*;
@@ -44,7 +44,8 @@ impl Turn {
     fn of(is_first: bool, tree: u64, over: i64, limit: u64) -> Self {
         // A limit is held when it is passed by no more than 5 % and 8 MiB.
         let tolerance = limit / 20 + (8 << 20);
-        let allowed = if is_first { tolerance } else { tolerance / 2 };
+        // What the eldest still need comes on top.
+        let allowed = if is_first { tolerance / 2 } else { tolerance / 4 };
         Turn { keeps: tree <= limit.saturating_add(allowed), waits: over > 0 && !is_first }
     }
 }
@@ -61,14 +62,15 @@ impl Runtime {
         let is_young = |slot: &Slot| now.saturating_sub(slot.since_ns.load(Relaxed)) < YOUNG_NS;
         let turn = if is_lively(shared, limit) && is_young(slot) {
             let (own, matters) = (slot.since_ns.load(Relaxed), near::floor(limit));
-            let is_before = |slot: &&Slot| {
-                slot.since_ns.load(Relaxed) < own
-                    && slot.keeper.load(Relaxed) != 0
-                    && slot.resident.load(Relaxed) >= matters
-                    && is_young(slot)
+            let takes_part = |slot: &&Slot| {
+                slot.keeper.load(Relaxed) != 0 && slot.resident.load(Relaxed) >= matters && is_young(slot)
             };
-            let before = shared.live_slots().filter(is_before).count() as u64;
-            Turn::of(before < cpus, tree, over, limit)
+            let (mut all, mut before) = (0, 0);
+            for slot in shared.live_slots().filter(takes_part) {
+                all += 1;
+                before += u64::from(slot.since_ns.load(Relaxed) < own);
+            }
+            if all > cpus { Turn::of(before < cpus, tree, over, limit) } else { Turn::NONE }
         } else {
             Turn::NONE
         };
@@ -94,11 +96,11 @@ mod tests {
             (turn.keeps, turn.waits)
         };
         assert_eq!(
-            [30, 44, 48, 60].map(|tree| of(true, tree)),
+            [30, 42, 44, 46].map(|tree| of(true, tree)),
             [(true, false), (true, false), (true, false), (false, false)]
         );
         assert_eq!(
-            [30, 44, 48, 60].map(|tree| of(false, tree)),
+            [30, 42, 44, 46].map(|tree| of(false, tree)),
             [(true, false), (true, true), (false, true), (false, true)]
         );
     }
