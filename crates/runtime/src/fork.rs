@@ -18,7 +18,6 @@
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::*;
 
-use crate::clean::recent::Recent;
 use crate::door;
 use crate::here;
 use crate::limits::{self, MoreDescriptors};
@@ -141,7 +140,7 @@ pub fn child() {
         runtime.deferred.store(0, Relaxed);
         runtime.forks.fetch_add(1, Relaxed);
         runtime.births.fetch_add(1, Relaxed);
-        order.recent = Recent::new();
+        order.recent.forget();
         runtime.replay(&mut order);
     }
     // A small process that has nothing evicted begins as one whose parent never began to page.

@@ -41,6 +41,11 @@ impl Recent {
         Recent { runs: [0; RUNS], first: 0, count: 0, pages: 0, owed: 0 }
     }
 
+    /// In a forked child: what came back to its parent is not clean there.
+    pub fn forget(&mut self) {
+        (self.first, self.count, self.pages, self.owed) = (0, 0, 0, 0);
+    }
+
     fn push(&mut self, start: usize, pages: usize) {
         if self.count == RUNS {
             self.pop();
