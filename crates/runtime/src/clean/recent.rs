@@ -23,6 +23,8 @@ use crate::worker::RUN;
 const RUNS: usize = 2048;
 /// Pages that are given back at once: as many as there are to give, or none.
 const BATCH: usize = 64;
+/// Pages that are left: those that somebody is just about to read.
+const LAST: usize = 2 * RUN;
 
 const _: () = assert!(RUN < PAGE && BATCH + RUN <= PAGES);
 
@@ -41,7 +43,7 @@ impl Recent {
         Recent { runs: [0; RUNS], first: 0, count: 0, pages: 0, owed: 0 }
     }
 
-    /// In a forked child: what came back to its parent is not clean there.
+    /// What came back is not clean any more (in a forked child), or is not to be given back.
     pub fn forget(&mut self) {
         (self.first, self.count, self.pages, self.owed) = (0, 0, 0, 0);
     }
@@ -68,15 +70,17 @@ impl Recent {
 impl Runtime {
     /// A run of clean pages came back. Gives back as many of those before it if there is no room for them, and twice as many far over the limit.
     pub fn exchange_clean(&self, order: &mut Guard<'_, Order>, start: usize, pages: usize) {
+        if !self.can_move.load(Relaxed) || self.may_write_late() {
+            order.recent.forget();
+            return;
+        }
         order.recent.push(start, pages);
-        let is_over = self.debt.load(Relaxed) > self.margin.load(Relaxed) / 2;
-        if !is_over || !self.can_move.load(Relaxed) {
+        if self.debt.load(Relaxed) <= self.margin.load(Relaxed) / 2 {
             order.recent.owed = 0;
             return;
         }
         order.recent.owed += if self.is_far_over() { 2 * pages } else { pages };
-        // The last ones are those that somebody is just about to read.
-        if order.recent.owed < BATCH || order.recent.pages < BATCH + 2 * RUN {
+        if order.recent.owed < BATCH || order.recent.pages < BATCH + LAST {
             return;
         }
         order.recent.owed = 0;
@@ -90,12 +94,12 @@ impl Runtime {
 
     /// Whether clean pages are there that can be given back for others: then nobody needs to wait for room.
     pub fn can_exchange_clean(&self, order: &Guard<'_, Order>) -> bool {
-        order.recent.pages >= BATCH + 2 * RUN
+        order.recent.pages >= BATCH + LAST
     }
 
     fn give_clean_back(&self, order: &mut Guard<'_, Order>) -> usize {
         let fd = self.pagemap.load(Relaxed);
-        if fd < 0 || self.may_write_late() {
+        if fd < 0 {
             return 0;
         }
         let Some(slot) = self.standby.take_free() else { return 0 };
@@ -105,7 +109,7 @@ impl Runtime {
         let opened = unsafe { sys::map_over(to, PAGES * PAGE, prot::READ | prot::WRITE) }
             .and_then(|()| self.uffd().register(to, PAGES * PAGE));
         if opened.is_ok() {
-            while moved < BATCH {
+            while moved < BATCH && order.recent.pages > LAST {
                 let Some((start, pages)) = order.recent.pop() else { break };
                 moved += self.move_clean(order, Pagemap::of(Fd(fd)), (start, pages), to + moved * PAGE);
             }
