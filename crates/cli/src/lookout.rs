@@ -132,7 +132,7 @@ struct Watcher {
     known: Arc<Known>,
     watched: HashMap<usize, Watched>,
     /// Processes with a keeper, by slot: who it is, and its `statm`.
-    kept: HashMap<usize, (u32, Option<File>)>,
+    kept: HashMap<usize, (u32, i32, Option<File>)>,
     /// What `Shared::freed` said, and when.
     freed: VecDeque<(Instant, u64)>,
     doors: Doors,
@@ -220,21 +220,25 @@ impl Watcher {
                     self.kept.remove(&number);
                     continue;
                 }
-                if self.kept.get(&number).is_none_or(|(who, _)| *who != said) {
+                if self.kept.get(&number).is_none_or(|(who, ..)| *who != said) {
                     let outer = self.known.outer[number].load(Relaxed);
                     let pid = if outer > 0 { outer } else { said as i32 };
-                    self.kept.insert(number, (said, File::open(format!("/proc/{pid}/statm")).ok()));
+                    let image = slot.image.load(Relaxed);
+                    let is_it = procfs::stat(pid).is_some_and(|stat| stat.image.stack == image);
+                    let file = is_it.then(|| File::open(format!("/proc/{pid}/statm")).ok()).flatten();
+                    self.kept.insert(number, (said, pid, file));
                 }
                 let mut text = [0; 128];
-                let has_none = |file: &File| match file.read_at(&mut text, 0) {
+                let mut has_none = |file: &File| match file.read_at(&mut text, 0) {
                     Ok(length) => {
                         procfs::parse_memory(&text[..length]).is_some_and(|memory| memory.anonymous == 0)
                     }
                     // It is gone altogether.
                     Err(_) => true,
                 };
-                let file = self.kept.get(&number).and_then(|(_, file)| file.as_ref());
-                if file.is_some_and(has_none) && slot.pid.load(Acquire) == said {
+                let Some((_, pid, Some(file))) = self.kept.get(&number) else { continue };
+                // Of one whose first thread alone has ended the kernel tells nothing either.
+                if has_none(file) && procfs::has_ended(*pid) && slot.pid.load(Acquire) == said {
                     shared.note_freed(slot);
                     self.kept.remove(&number);
                 }
@@ -338,7 +342,8 @@ impl Watcher {
             return false;
         };
         if memory.anonymous == 0 {
-            if slot.keeper.load(Acquire) == 0 && slot.pid.load(Relaxed) == one.said {
+            let is_it = slot.keeper.load(Acquire) == 0 && slot.pid.load(Relaxed) == one.said;
+            if is_it && procfs::has_ended(one.pid) {
                 shared.note_freed(slot);
             }
             return false;

@@ -305,7 +305,10 @@ impl Tree {
         let own: HashMap<i32, u32> = self
             .shared
             .live_slots()
-            .map(|slot| (slot.pid.load(Relaxed) as i32, slot.tasks.load(Relaxed)))
+            .filter(|slot| slot.keeper.load(Relaxed) != 0)
+            .filter_map(|slot| Some((self.member_of(slot)?, slot.tasks.load(Relaxed))))
+            .filter(|((_, member), _)| member.managed)
+            .map(|((pid, _), tasks)| (pid, tasks))
             .collect();
         let mut next = 0;
         while let Some(pid) = found.get(next).copied() {

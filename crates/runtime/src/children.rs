@@ -38,8 +38,10 @@ impl Runtime {
         let mut unborn = Unborn::of(child);
         let mut is_prepared = false;
         if order.forking && !order.fork_seen {
-            order.fork_seen = self.is_prepared_among(order, &mut unborn);
-            is_prepared = order.fork_seen && unborn.all().len() == 1;
+            let found = self.is_prepared_among(order, &mut unborn);
+            // If it stays open it may have been one of these, and no later one is to be taken for it.
+            order.fork_seen = found != Some(false);
+            is_prepared = found == Some(true) && unborn.all().len() == 1;
         }
         for child in unborn.all() {
             if !is_prepared {

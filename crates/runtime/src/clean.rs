@@ -27,7 +27,7 @@ use memfold::store::Ref;
 
 use crate::pagemap::Pagemap;
 use crate::runtime::Runtime;
-use crate::sys::PAGE;
+use crate::sys::{Fd, PAGE};
 use crate::table::{BLOCK, Block, Entry, PAGES, State, index_in_block, page_number};
 
 /// The blobs that are kept of a block's clean pages.
@@ -106,6 +106,12 @@ impl Runtime {
             clean.births.load(Relaxed) == self.births.load(Relaxed)
                 && clean.blobs[index_in_block(page)].load() != State::Empty
         })
+    }
+
+    /// Whether no other process has the page.
+    pub fn is_exclusive(&self, page: usize) -> bool {
+        let fd = self.pagemap.load(Relaxed);
+        fd >= 0 && Pagemap::of(Fd(fd)).exclusive(page, 1, 0).count == 1
     }
 
     /// A page is about to differ from its blob, or is gone.

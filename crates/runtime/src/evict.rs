@@ -270,6 +270,8 @@ impl Runtime {
                 if block.entries[index].load() != State::Empty {
                     // In a forked child a page may be present although its entry says
                     // otherwise (see `journal.rs`): the page is the truth.
+                    // Nor is a blob what it holds that was kept when it was on standby before.
+                    self.forget_blob(page);
                     self.drop_page(block, page);
                 }
                 self.blob_to_standby(page);

@@ -165,13 +165,11 @@ impl Handler {
         let page = fault.page;
         if fault.touch == Touch::Protected {
             if runtime.is_clean(page) {
-                if !order.journal.has_room() {
-                    runtime.keep(order, fault);
-                    sched::yield_now();
-                    return;
-                }
                 // Its blob is forgotten with the rest.
-                order.journal.add(Record::Served(page));
+                match order.journal.has_room_for_page() {
+                    true => order.journal.add(Record::Served(page)),
+                    false => order.blobs_void = true,
+                }
             }
             let _ = runtime.uffd().protect(page, PAGE, false);
             runtime.uffd().wake(page, PAGE);
@@ -508,13 +506,15 @@ impl Handler {
             let at = index_in_block(fault.page) + index;
             matches!(found[index], State::Stored(_)) && block.is_some_and(|b| b.is_inherited(at, forks))
         };
-        let end = fault.page + intact * PAGE;
-        let mut keeps = asked
-            && fault.touch == Touch::Read
-            && runtime.keeps_clean()
-            && (0..intact).any(is_inherited)
-            && runtime.keep_out.first_in(fault.page, end).is_none()
-            && ranges::first_kept(fault.page, end).is_none();
+        let mut keeps =
+            asked && intact > 0 && fault.touch == Touch::Read && runtime.keeps_clean() && is_inherited(0);
+        if keeps {
+            // Of what is protected every page has a blob.
+            intact = (0..intact).take_while(|index| is_inherited(*index)).count();
+            let end = fault.page + intact * PAGE;
+            keeps = runtime.keep_out.first_in(fault.page, end).is_none()
+                && ranges::first_kept(fault.page, end).is_none();
+        }
         while done < intact {
             let (page, bytes) = (fault.page + done * PAGE, (intact - done) * PAGE);
             let from = self.worker.pages[done * PAGE..].as_ptr();
@@ -538,7 +538,7 @@ impl Handler {
                 Err(Errno::EXIST) if done == 0 => {
                     // In a forked child a page may be present although its entry
                     // says otherwise (see `journal.rs`): the page is the truth.
-                    (done, answer) = (1, Placed::Done);
+                    (done, answer, keeps) = (1, Placed::Done, false);
                     break;
                 }
                 Err(error) => {

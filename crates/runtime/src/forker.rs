@@ -79,26 +79,26 @@ enum Forker {
 }
 
 impl Runtime {
-    /// Whether the child of the prepared fork is among these. Others whose messages are read meanwhile are added.
-    pub fn is_prepared_among(&self, order: &mut Guard<'_, Order>, unborn: &mut Unborn) -> bool {
+    /// Whether the child of the prepared fork is among these; `None` if that stays open. Others whose messages are read meanwhile are added.
+    pub fn is_prepared_among(&self, order: &mut Guard<'_, Order>, unborn: &mut Unborn) -> Option<bool> {
         let end = sys::now_ns() + PATIENCE_NS;
         for look in 0.. {
             let forker = look_at(self.forker.load(Relaxed));
             // After the look: a thread that waits has sent its message before.
             if !self.read_rest(order, unborn) {
-                return false;
+                return None;
             }
             match forker {
-                Forker::Waits => return true,
-                Forker::Elsewhere => return false,
+                Forker::Waits => return Some(true),
+                Forker::Elsewhere => return Some(false),
                 // As if nobody else could be there. It can't be asked, so the kernel most likely has no such file.
-                Forker::Unknown => return true,
-                Forker::Runs if sys::now_ns() > end => return false,
+                Forker::Unknown => return Some(true),
+                Forker::Runs if sys::now_ns() > end => return None,
                 Forker::Runs if look < QUICK_LOOKS => sched::yield_now(),
                 Forker::Runs => sched::sleep(PAUSE_NS),
             }
         }
-        false
+        None
     }
 
     /// Reads messages until none is left. `false` if there are too many.

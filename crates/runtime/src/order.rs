@@ -30,7 +30,7 @@ use crate::runtime::Runtime;
 use crate::sched;
 use crate::standby;
 use crate::sys::{self, PAGE};
-use crate::table::{BLOCK, Block, Entry, PAGES, SpareBlocks, State, index_in_block, page_number};
+use crate::table::{BLOCK, Block, END, Entry, PAGES, SpareBlocks, State, index_in_block, page_number};
 use crate::uffd::{Message, Touch};
 
 /// Times of the last discards, by block number.
@@ -69,6 +69,8 @@ pub struct Order {
     pub fork_seen: bool,
     /// See `journal.rs`.
     pub journal: Journal,
+    /// Some clean pages may have been written during a fork, and the journal had no room to say which.
+    pub blobs_void: bool,
     /// Clean pages that came back.
     pub recent: Recent,
 }
@@ -86,6 +88,7 @@ impl Order {
             forking: false,
             fork_seen: false,
             journal: Journal::new(),
+            blobs_void: false,
             recent: Recent::new(),
         }
     }
@@ -315,6 +318,9 @@ impl Runtime {
         });
         order.late.enabled = true;
         order.journal = journal;
+        if core::mem::take(&mut order.blobs_void) {
+            self.forget_blobs(0, END);
+        }
     }
 
     /// Applies an event to the page table. It may read others, and leave them to the caller.

@@ -125,7 +125,8 @@ impl Handler {
     /// Lets a thread write to a page that is shared with a forked process, once there is room for the copy.
     pub(super) fn let_copy(&mut self, fault: Fault) {
         let runtime = self.runtime;
-        if runtime.is_clean(fault.page) {
+        // A clean page is the process's own already, unless it has forked since.
+        if runtime.is_clean(fault.page) && runtime.is_exclusive(fault.page) {
             return self.let_write(fault);
         }
         self.wait_for_room(true);
@@ -161,7 +162,7 @@ impl Handler {
         runtime.uffd().wake(fault.page, PAGE);
     }
 
-    /// Lets a thread write to a clean page, which is the process's own already.
+    /// Lets a thread write to a clean page of the process's own.
     fn let_write(&mut self, fault: Fault) {
         let runtime = self.runtime;
         let mut order = runtime.lock_order();

@@ -88,6 +88,7 @@ impl Keeper {
             runtime.stop_paging(self.maps);
         }
         runtime.stoppable.fetch_sub(1, AcqRel);
+        runtime.slot().tasks.store(0, Relaxed);
         runtime.slot().keeper.store(0, Release);
         drop(no_fork);
         door::leave()
