@@ -53,12 +53,19 @@ pub struct Journal {
     records: AtomicUsize,
     room: AtomicUsize,
     count: AtomicUsize,
+    /// Records up to the last event.
+    events: AtomicUsize,
 }
 
 impl Journal {
     /// Without memory.
     pub const fn new() -> Self {
-        Journal { records: AtomicUsize::new(0), room: AtomicUsize::new(0), count: AtomicUsize::new(0) }
+        Journal {
+            records: AtomicUsize::new(0),
+            room: AtomicUsize::new(0),
+            count: AtomicUsize::new(0),
+            events: AtomicUsize::new(0),
+        }
     }
 
     /// Takes memory for some records; once.
@@ -114,6 +121,9 @@ impl Journal {
             cell.store(value as u64, Relaxed);
         }
         raw.number.store(index as u64 + 1, Release);
+        if kind != SERVED {
+            self.events.store(index + 1, Relaxed);
+        }
         self.count.store(index + 1, Release);
     }
 
@@ -141,6 +151,7 @@ impl Journal {
             self.raw(index).number.store(0, Relaxed);
         }
         self.count.store(0, Release);
+        self.events.store(0, Relaxed);
     }
 
     /// Where the page table knows the page that is at `page` now; `None` if
@@ -169,7 +180,8 @@ impl Journal {
 
     /// Where the page is now that the page table knows at `page`; `None` if its contents are void.
     pub fn place_of(&self, mut page: usize) -> Option<usize> {
-        for index in 0..self.count.load(Relaxed) {
+        // For each page of a child: of pages that were served there may be many, and they stay where they are.
+        for index in 0..self.events.load(Relaxed) {
             match self.get(index)? {
                 Record::Event(Message::Remove { start, end } | Message::Unmap { start, end })
                     if (start..end).contains(&page) =>
