@@ -47,7 +47,7 @@ const BETWEEN: Duration = Duration::from_millis(2);
 const IN_VAIN: u32 = 16;
 /// The peaks are noted so often.
 const PEAKS: Duration = Duration::from_millis(10);
-/// Of processes that have ended counts what they had so long ago at most.
+/// For how long memory counts as freed lately.
 const LATELY: Duration = Duration::from_millis(500);
 /// When the supervisor ends: so long it tries to give keepers to those that are left.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -127,13 +127,21 @@ struct Watched {
     in_vain: u32,
 }
 
+/// One process that has a keeper, near the limit.
+struct Kept {
+    said: u32,
+    pid: i32,
+    /// None if it is not the process that it is taken for.
+    statm: Option<File>,
+}
+
 struct Watcher {
     shared: &'static Shared,
     known: Arc<Known>,
     watched: HashMap<usize, Watched>,
-    /// Processes with a keeper, by slot: who it is, and its `statm`.
-    kept: HashMap<usize, (u32, i32, Option<File>)>,
-    /// What `Shared::freed` said, and when.
+    /// Processes with a keeper, by slot.
+    kept: HashMap<usize, Kept>,
+    /// Values of `Shared::freed`, with their times.
     freed: VecDeque<(Instant, u64)>,
     doors: Doors,
     cpus: u64,
@@ -197,7 +205,8 @@ impl Watcher {
             let slot = &shared.slots[*number];
             let unseen = one.untouched.saturating_add(copies.min(one.resident));
             let mut wanted = wanted(shared, one, unseen, room, self.cpus, now);
-            // Protecting what is shared takes a while: before anybody writes to it. As long as it sleeps there is time.
+            // Protecting shared pages takes a while, so it starts before anybody writes to them. There is no
+            // hurry.
             if could_copy && wanted.call != call::NOW && one.is_settled(limit, now) {
                 wanted = Wanted { call: call::NOW, is_urgent: false };
             }
@@ -210,35 +219,13 @@ impl Watcher {
         self.next_look(room, may_grow)
     }
 
-    /// Near the limit: processes with a keeper that have ended. The walker of the tree sees that only later.
+    /// Near the limit, notices the end of processes that have a keeper. The walker of the tree would notice it
+    /// later.
     fn look_for_ends(&mut self, limit: u64) {
         let (shared, now) = (self.shared, Instant::now());
         if shared.tree_resident() + near::start_room(self.cpus) > limit {
             for (number, slot) in shared.used().iter().enumerate() {
-                let said = slot.pid.load(Acquire);
-                if said == 0 || slot.keeper.load(Acquire) == 0 || slot.resident.load(Relaxed) == 0 {
-                    self.kept.remove(&number);
-                    continue;
-                }
-                if self.kept.get(&number).is_none_or(|(who, ..)| *who != said) {
-                    let outer = self.known.outer[number].load(Relaxed);
-                    let pid = if outer > 0 { outer } else { said as i32 };
-                    let image = slot.image.load(Relaxed);
-                    let is_it = procfs::stat(pid).is_some_and(|stat| stat.image.stack == image);
-                    let file = is_it.then(|| File::open(format!("/proc/{pid}/statm")).ok()).flatten();
-                    self.kept.insert(number, (said, pid, file));
-                }
-                let mut text = [0; 128];
-                let mut has_none = |file: &File| match file.read_at(&mut text, 0) {
-                    Ok(length) => {
-                        procfs::parse_memory(&text[..length]).is_some_and(|memory| memory.anonymous == 0)
-                    }
-                    // It is gone altogether.
-                    Err(_) => true,
-                };
-                let Some((_, pid, Some(file))) = self.kept.get(&number) else { continue };
-                // Of one whose first thread alone has ended the kernel tells nothing either.
-                if has_none(file) && procfs::has_ended(*pid) && slot.pid.load(Acquire) == said {
+                if self.has_just_ended(number, slot) {
                     shared.note_freed(slot);
                     self.kept.remove(&number);
                 }
@@ -252,6 +239,31 @@ impl Watcher {
             self.freed.pop_front();
         }
         shared.freed_lately.store(freed - self.freed[0].1, Relaxed);
+    }
+
+    fn has_just_ended(&mut self, number: usize, slot: &Slot) -> bool {
+        let said = slot.pid.load(Acquire);
+        if said == 0 || slot.keeper.load(Acquire) == 0 || slot.resident.load(Relaxed) == 0 {
+            self.kept.remove(&number);
+            return false;
+        }
+        if self.kept.get(&number).is_none_or(|one| one.said != said) {
+            let outer = self.known.outer[number].load(Relaxed);
+            let pid = if outer > 0 { outer } else { said as i32 };
+            let image = slot.image.load(Relaxed);
+            let is_it = procfs::stat(pid).is_some_and(|stat| stat.image.stack == image);
+            let statm = is_it.then(|| File::open(format!("/proc/{pid}/statm")).ok()).flatten();
+            self.kept.insert(number, Kept { said, pid, statm });
+        }
+        let Some(Kept { pid, statm: Some(statm), .. }) = self.kept.get(&number) else { return false };
+        let mut text = [0; 128];
+        let memory = statm.read_at(&mut text, 0).map(|length| procfs::parse_memory(&text[..length]));
+        let is_empty = match memory {
+            Ok(memory) => memory.is_some_and(|memory| memory.anonymous == 0),
+            Err(_) => true,
+        };
+        // A process whose first thread alone has ended reads as empty, too.
+        is_empty && procfs::has_ended(*pid) && slot.pid.load(Acquire) == said
     }
 
     fn next_look(&mut self, room: u64, may_grow: u64) -> Duration {

@@ -313,8 +313,9 @@ impl Tree {
         let mut next = 0;
         while let Some(pid) = found.get(next).copied() {
             let threads = procfs::stat(pid).map_or(1, |stat| stat.threads);
-            // Threads of memfold have no children. To look at them costs more than it seems: when they end, the kernel throws away what
-            // was looked at, and whoever waits for the process waits for that.
+            // Threads of memfold have no children. Looking at them is expensive: when a thread ends, the kernel
+            // discards what was looked up in its directory, and whoever waits for the process spins until that
+            // is done.
             procfs::children(pid, threads.saturating_sub(own.get(&pid).copied().unwrap_or(0)), &mut found);
             next += 1;
         }

@@ -225,8 +225,8 @@ int main(int count, char **words)
 }
 "#;
 
-/// Keeps `argv[1]` processes at work until there were `argv[2]`: each fills 5 MiB a little at a time, looks at
-/// all of it again and again, and ends after 20 ms of work.
+/// Runs `argv[2]` processes, `argv[1]` at a time. Each fills 5 MiB little by little, reads all of it again and
+/// again, and ends after 20 ms of CPU time.
 const SHORT: &str = r#"
 #include <time.h>
 static void work(long number)
@@ -396,8 +396,8 @@ fn hundreds_of_children_while_the_machine_is_busy() {
     });
 }
 
-/// As the compilers of a build. Eight of them take 40 MiB; in 24 MiB they take turns, where otherwise each would take pages from itself that
-/// it needs a moment later: half a million of the 77,000 that there are.
+/// Like the compilers of a build. Eight at once need 40 MiB; in 24 MiB they take turns. Without turns half a
+/// million pages were compressed, of the 77,000 that there are.
 #[test]
 fn short_processes_take_turns() {
     let here = tempfile::tempdir().unwrap();

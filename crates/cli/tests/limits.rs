@@ -3,13 +3,10 @@
 
 mod common;
 
-use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use common::{Said, compile, finish, run_with, said, stats};
+use common::{alone, compile, finish, run_with, start, stats, watched};
 
 const MIB: u64 = 1 << 20;
 
@@ -228,18 +225,6 @@ int main(int argc, char **argv)
 }
 "#;
 
-fn start(options: &[&str], words: &[&str]) -> Child {
-    let mut command = run_with(options, words);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().unwrap()
-}
-
-/// What is measured here is when things happen: one test at a time.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Four times, a forked child unmaps the `argv[1]` MiB that it shares with its parent and fills as much of its own.
 const ANEW: &str = r#"
 #include <stdint.h>
@@ -294,72 +279,6 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Fills `argv[1]` MiB, of which 24 of 64 words are random, and forks `argv[2]` children that read all of it at the
-/// same time, after the parent has filled another fifth.
-const READ: &str = r#"
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
-static size_t words;
-static uint64_t *table;
-static uint64_t word(size_t i)
-{
-    uint64_t z = i + 0x9e3779b97f4a7c15;
-    if (i % 64 >= 24)
-        return i / 512;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-}
-static uint64_t *filled(size_t count)
-{
-    uint64_t *at = malloc(count * 8);
-    if (at == NULL)
-        abort();
-    for (size_t i = 0; i < count; i++)
-        at[i] = word(i);
-    return at;
-}
-static int is_wrong(void)
-{
-    for (size_t i = 0; i < words; i++)
-        if (table[i] != word(i))
-            return 1;
-    return 0;
-}
-int main(int argc, char **argv)
-{
-    words = strtoull(argv[1], NULL, 0) << 17;
-    table = filled(words);
-    for (int i = 0; i < atoi(argv[2]); i++)
-        if (fork() == 0) {
-            sleep(1);
-            _exit(is_wrong());
-        }
-    uint64_t *more = filled(words / 5);
-    int status = argc != 3, one;
-    while (wait(&one) > 0)
-        status |= one;
-    if (status == 0 && !is_wrong() && more[words / 5 - 1] == word(words / 5 - 1))
-        puts("right");
-    return 0;
-}
-"#;
-
-/// Private anonymous memory of all below a process, bytes, each page once.
-fn resident_below(pid: u32) -> u64 {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    let sum = |child: &str| {
-        let below = child.parse().map_or(0, resident_below);
-        let rollup = fs::read_to_string(format!("/proc/{child}/smaps_rollup")).unwrap_or_default();
-        let line = rollup.lines().find(|line| line.starts_with("Pss_Anon:"));
-        line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0) * 1024 + below
-    };
-    children.split_whitespace().map(sum).sum()
-}
-
 fn program(directory: &Path) -> Option<String> {
     Some(compile(directory, "grow", GROW, &["-pthread"])?.to_str()?.to_owned())
 }
@@ -373,19 +292,6 @@ fn holds(limit: u64, child: Child) -> usize {
     assert!(!said.err.contains("more than the limit"), "{}", said.err);
     assert!(!said.err.contains("not managed"), "{}", said.err);
     samples
-}
-
-/// Samples the memory of what was started until it ends with the right answer: how often, the most, and what was said.
-fn watched(mut child: Child) -> (usize, u64, Said) {
-    let (mut samples, mut peak) = (0, 0);
-    while child.try_wait().unwrap().is_none() {
-        peak = peak.max(resident_below(child.id()));
-        samples += 1;
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let said = said(child.wait_with_output().unwrap());
-    assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
-    (samples, peak, said)
 }
 
 #[test]
@@ -432,19 +338,6 @@ fn a_forked_child_unmaps_what_it_shares_and_fills_as_much() {
     let Some(anew) = compile(here.path(), "anew", ANEW, &[]) else { return };
     for _ in 0..3 {
         holds(64 * MIB, start(&["--limit", "64M", "--"], &[anew.to_str().unwrap(), "50"]));
-    }
-}
-
-/// Compressed it would be there once for each of them, which is more than it is now. Plainly it takes 97 MiB.
-#[test]
-fn what_many_share_stays_shared() {
-    let _alone = alone();
-    let here = tempfile::tempdir().unwrap();
-    let Some(read) = compile(here.path(), "read", READ, &[]) else { return };
-    for children in ["4", "8"] {
-        let (_, peak, said) =
-            watched(start(&["--limit", "88M", "--"], &[read.to_str().unwrap(), "80", children]));
-        assert!(peak <= 97 * MIB * 105 / 100 + 8 * MIB, "{peak} bytes at most, {}", said.err);
     }
 }
 

@@ -8,10 +8,10 @@
 //! the kernel says so (EEXIST), and its page is the truth. What another thread discards or
 //! unmaps in the same moment may have been discarded before or after, as without memfold.
 //!
-//! A prepared fork (`fork.rs`) causes the same message. Its child has a runtime of its own, which
-//! registers everything anew: the child's registration is only given up. Which child it is, `forker.rs` finds out.
-//! While such a fork is under way the page table is out of date, and only the journal knows: other children get
-//! their pages where the journal says that they are, and nothing changes but the journal.
+//! A prepared fork (`fork.rs`) causes the same message. Its child has a runtime of its own, which registers
+//! everything anew, so the child's registration is only given up. `forker.rs` tells which child that is. During
+//! such a fork the page table is out of date and must not change: other children get their pages where the
+//! journal says.
 
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
@@ -39,7 +39,7 @@ impl Runtime {
         let mut is_prepared = false;
         if order.forking && !order.fork_seen {
             let found = self.is_prepared_among(order, &mut unborn);
-            // If it stays open it may have been one of these, and no later one is to be taken for it.
+            // If it cannot be told, it may be one of these, and no later child must be taken for it.
             order.fork_seen = found != Some(false);
             is_prepared = found == Some(true) && unborn.all().len() == 1;
         }
@@ -120,8 +120,8 @@ impl Runtime {
                 State::Stored(name) if !is_still && !entry.replace(state, State::Pinned(name)) => continue,
                 State::Stored(name) | State::Pinned(name) => {
                     let owner = page_number(page);
-                    // SAFETY: pinned, by this thread or another one that does not free it without the order lock; or
-                    // nothing is freed during a fork.
+                    // SAFETY: pinned, by this thread or another one that does not free it without the order
+                    // lock; or nothing is freed during a fork.
                     if unsafe { self.store().load(name, owner, into, &mut worker.decode) }.is_err() {
                         self.fail_corrupt();
                     }

@@ -1,23 +1,25 @@
-//! Clean pages: brought back for a reader, and not written since.
+//! Clean pages: restored for a reader, and not written since.
 //!
-//! Processes that come from one another by fork share what was compressed before. A process that reads such a page gets
-//! one of its own; were that compressed again, each of them would have a compressed copy of its own in the end, and all
-//! together more than plainly. So while there are relatives such a page is write-protected, and its blob is kept.
-//! If it is taken away before it is written, the blob is still what it holds: nothing is compressed, and it
-//! takes no memory.
+//! A forked process shares its parent's compressed pages as it shares all memory. When it reads one, it gets a
+//! resident copy of its own. If that were compressed again on eviction, each relative would end up with a
+//! compressed copy of its own, and the tree would need more memory than without memfold. So as long as
+//! relatives live, a page restored for a reader is write-protected and its blob stays in the store. If the page
+//! is evicted before it is written, its entry names the same blob again: nothing is compressed, and no memory
+//! is needed.
 //!
 //! ```text
-//!   stored ──read──> clean: resident, protected ──taken away──> on standby ──> stored: the same blob
-//!                      └──written, discarded, unmapped, moved──> resident; the blob is freed
+//!   stored ──read──> clean: resident, protected ──evicted──> standby ──> stored: the same blob
+//!                      └──written, discarded, unmapped or moved──> resident, blob freed
 //! ```
 //!
-//! Invariants, all under the order lock:
-//! - A blob is kept only for a page that was protected all the time since it was brought back. Whoever lifts the
-//!   protection, or protects pages for another reason, forgets the blobs first (`keep_protected_only`).
-//! - That alone is not relied on: when a page is taken away the kernel must say that it is protected.
-//! - In a forked child the kernel has forgotten all protection: blobs that were kept in the parent are void there. They are freed
-//!   when their block is next looked at.
-//! - `Pinned` stands for a page on standby here: its contents are those of the blob, and change no more.
+//! Invariants, under the order lock:
+//! - A blob is kept only for a page that has been protected ever since it was restored. Whoever lifts the
+//!   protection frees the blob first. Whoever protects pages for another reason first frees the blobs of
+//!   unprotected ones (`keep_protected_only`).
+//! - Nothing relies on that alone: at eviction the kernel must report the page as protected, too.
+//! - Protection does not survive a fork. A child's inherited blobs are void (`births`), and are freed when their
+//!   block is next used.
+//! - `State::Pinned` here means that the page is on standby, where its contents no longer change.
 
 pub mod recent;
 
@@ -30,10 +32,10 @@ use crate::runtime::Runtime;
 use crate::sys::{Fd, PAGE};
 use crate::table::{BLOCK, Block, Entry, PAGES, State, index_in_block, page_number};
 
-/// The blobs that are kept of a block's clean pages.
+/// The blobs that are kept of a block's clean pages. All zeros: none.
 #[repr(C)]
 pub struct Clean {
-    /// Of the process that has kept them.
+    /// `Runtime::births` of the process that keeps them.
     births: AtomicU32,
     count: AtomicU32,
     blobs: [Entry; PAGES],
@@ -54,58 +56,56 @@ impl Clean {
 }
 
 impl Runtime {
-    /// Whether pages that are brought back are to stay clean: others share their blobs.
+    /// Whether restored pages are kept clean: relatives share their blobs.
     pub fn keeps_clean(&self) -> bool {
         self.protects() && self.shared().sharers.load(Relaxed) > 1 && !self.stop_wanted.load(Relaxed)
     }
 
-    /// The blobs that are kept of a block. Those of the process that this one was forked from are freed.
-    fn clean(&self, base: usize, block: &Block) -> Option<&'static Clean> {
-        // SAFETY: made zeroed from the arena, and never unmapped.
-        let clean = unsafe { block.clean.load(Acquire).as_ref() }?;
+    /// Frees what a block keeps of pages in a range.
+    fn forget(&self, base: usize, clean: &Clean, pages: impl Iterator<Item = usize>) {
+        if clean.count.load(Relaxed) == 0 {
+            return;
+        }
+        for index in pages {
+            if let Some(name) = clean.take(index) {
+                self.free(name, page_number(base + index * PAGE));
+            }
+        }
+    }
+
+    /// What a block keeps, without what its process has inherited: that is freed.
+    fn renewed(&self, base: usize, clean: &'static Clean) -> &'static Clean {
         let births = self.births.load(Relaxed);
         if clean.births.load(Relaxed) != births {
-            for index in 0..PAGES {
-                if let Some(name) = clean.take(index) {
-                    self.free(name, page_number(base + index * PAGE));
-                }
-            }
+            self.forget(base, clean, 0..PAGES);
             clean.births.store(births, Relaxed);
         }
-        Some(clean)
+        clean
     }
 
     fn clean_of(&self, page: usize) -> Option<(&'static Clean, usize)> {
-        let block = self.table.block(page)?;
-        Some((self.clean(page & !(BLOCK - 1), block)?, index_in_block(page)))
+        let clean = self.table.block(page)?.clean()?;
+        Some((self.renewed(page & !(BLOCK - 1), clean), index_in_block(page)))
     }
 
-    /// Keeps the blob of a page that was brought back protected. `false` if it can't be kept.
-    pub fn keep_blob(&self, page: usize, block: &Block, name: Ref) -> bool {
-        if block.clean.load(Acquire).is_null() {
-            // SAFETY: no blobs are all zeros.
-            let Some(made) = (unsafe { self.arena.make::<Clean>() }) else { return false };
-            block.clean.store(made as *const Clean as *mut Clean, Release);
+    /// What is kept of a page. Changes nothing, so it may be asked during a fork, and by who does not hold the
+    /// lock.
+    fn kept(&self, page: usize) -> State {
+        let clean = self.table.block(page).and_then(Block::clean);
+        match clean.filter(|clean| clean.births.load(Relaxed) == self.births.load(Relaxed)) {
+            Some(clean) => clean.blobs[index_in_block(page)].load(),
+            None => State::Empty,
         }
-        let Some(clean) = self.clean(page & !(BLOCK - 1), block) else { return false };
-        let blob = &clean.blobs[index_in_block(page)];
-        if blob.load() != State::Empty {
-            self.forget_blob(page);
-        }
-        blob.store(State::Stored(name));
-        clean.count.fetch_add(1, Relaxed);
-        true
     }
 
-    /// Whether a blob is kept of a page. Changes nothing: during a fork, too.
+    /// Whether the blob of a page is kept.
     pub fn is_clean(&self, page: usize) -> bool {
-        let Some(block) = self.table.block(page) else { return false };
-        // SAFETY: as in `clean`.
-        let clean = unsafe { block.clean.load(Acquire).as_ref() };
-        clean.is_some_and(|clean| {
-            clean.births.load(Relaxed) == self.births.load(Relaxed)
-                && clean.blobs[index_in_block(page)].load() != State::Empty
-        })
+        self.kept(page) != State::Empty
+    }
+
+    /// Whether the blob of a page on standby is kept.
+    pub fn is_clean_on_standby(&self, page: usize) -> bool {
+        matches!(self.kept(page), State::Pinned(_))
     }
 
     /// Whether no other process has the page.
@@ -114,12 +114,20 @@ impl Runtime {
         fd >= 0 && Pagemap::of(Fd(fd)).exclusive(page, 1, 0).count == 1
     }
 
-    /// A page is about to differ from its blob, or is gone.
+    /// Keeps the blob of a page that was restored protected. `false` if there is no memory to note it.
+    pub fn keep_blob(&self, page: usize, block: &Block, name: Ref) -> bool {
+        let Some(clean) = block.make_clean(&self.arena) else { return false };
+        self.renewed(page & !(BLOCK - 1), clean);
+        self.forget_blob(page);
+        clean.blobs[index_in_block(page)].store(State::Stored(name));
+        clean.count.fetch_add(1, Relaxed);
+        true
+    }
+
+    /// Frees the blob of a page that is about to change, or is gone.
     pub fn forget_blob(&self, page: usize) {
-        if let Some((clean, index)) = self.clean_of(page)
-            && let Some(name) = clean.take(index)
-        {
-            self.free(name, page_number(page));
+        if let Some((clean, index)) = self.clean_of(page) {
+            self.forget(page & !(BLOCK - 1), clean, index..index + 1);
         }
     }
 
@@ -129,30 +137,22 @@ impl Runtime {
             return;
         }
         self.table.for_each_block(start, end, |base, block| {
-            let Some(clean) = self.clean(base, block) else { return };
-            if clean.count.load(Relaxed) == 0 {
-                return;
-            }
-            for page in (start.max(base)..end.min(base + BLOCK)).step_by(PAGE) {
-                if let Some(name) = clean.take(index_in_block(page)) {
-                    self.free(name, page_number(page));
-                }
+            if let Some(clean) = block.clean() {
+                let (from, to) = (start.max(base) - base, end.min(base + BLOCK) - base);
+                self.forget(base, self.renewed(base, clean), from / PAGE..to / PAGE);
             }
         });
     }
 
-    /// Frees what is kept of a block that is no longer in the table.
+    /// The same for a block that is no longer in the table.
     pub fn forget_condemned(&self, base: usize, block: &Block) {
-        let Some(clean) = self.clean(base, block) else { return };
-        for index in 0..PAGES {
-            if let Some(name) = clean.take(index) {
-                self.free(name, page_number(base + index * PAGE));
-            }
+        if let Some(clean) = block.clean() {
+            self.forget(base, clean, 0..PAGES);
         }
     }
 
-    /// Forgets the blobs of pages in a range, inside one block, that the kernel does not call protected: before pages are protected for
-    /// another reason, or taken away. Returns whether any blob is left.
+    /// Frees the blobs of pages in a range, inside one block, that the kernel does not report as protected. To be
+    /// called before pages are evicted, or protected for another reason. Returns whether any blob is left.
     pub fn keep_protected_only(&self, pagemap: &Pagemap, start: usize, end: usize) -> bool {
         let Some((clean, first)) = self.clean_of(start) else { return false };
         if clean.count.load(Relaxed) == 0 {
@@ -162,20 +162,19 @@ impl Runtime {
         let protected = pagemap.protected(start, pages, first);
         let mut any = false;
         for index in first..first + pages {
-            let page = start + (index - first) * PAGE;
-            // What is on standby has no protection and needs none.
+            // What is on standby is not protected, and need not be.
             if let State::Stored(_) = clean.blobs[index].load() {
                 if protected[index / 64] >> (index % 64) & 1 != 0 {
                     any = true;
                 } else {
-                    self.forget_blob(page);
+                    self.forget_blob(start + (index - first) * PAGE);
                 }
             }
         }
         any
     }
 
-    /// The page is on standby now. It was protected when it was taken away.
+    /// A page was moved to standby. It was protected until then, if its blob is kept.
     pub fn blob_to_standby(&self, page: usize) {
         if let Some((clean, index)) = self.clean_of(page) {
             while let State::Stored(name) = clean.blobs[index].load() {
@@ -184,7 +183,7 @@ impl Runtime {
         }
     }
 
-    /// The page comes back from standby, protected.
+    /// A page was restored from standby, protected.
     pub fn blob_from_standby(&self, page: usize) {
         if let Some((clean, index)) = self.clean_of(page) {
             while let State::Pinned(name) = clean.blobs[index].load() {
@@ -193,31 +192,15 @@ impl Runtime {
         }
     }
 
-    /// Whether the blob of a page on standby is there. A hint, for who does not hold the lock.
-    pub fn has_blob_on_standby(&self, page: usize) -> bool {
-        let Some(block) = self.table.block(page) else { return false };
-        // SAFETY: as in `clean`.
-        let clean = unsafe { block.clean.load(Acquire).as_ref() };
-        clean.is_some_and(|clean| {
-            clean.births.load(Relaxed) == self.births.load(Relaxed)
-                && matches!(clean.blobs[index_in_block(page)].load(), State::Pinned(_))
-        })
-    }
-
-    /// Hands out the blob of a page on standby: its entry names it from now on.
+    /// Hands out the blob of an evicted page, for its entry to name again.
     pub fn take_blob(&self, page: usize) -> Option<Ref> {
         let (clean, index) = self.clean_of(page)?;
-        match clean.blobs[index].load() {
-            State::Pinned(_) => clean.take(index),
-            _ => None,
-        }
+        clean.take(index)
     }
 
     /// The store moves a blob that is kept. Not under the order lock.
     pub fn relocate_kept(&self, page: usize, from: Ref, to: Ref) -> bool {
-        let Some(block) = self.table.block(page) else { return false };
-        // SAFETY: as in `clean`.
-        let Some(clean) = (unsafe { block.clean.load(Acquire).as_ref() }) else { return false };
+        let Some(clean) = self.table.block(page).and_then(Block::clean) else { return false };
         let blob = &clean.blobs[index_in_block(page)];
         blob.replace(State::Stored(from), State::Stored(to))
             || blob.replace(State::Pinned(from), State::Pinned(to))

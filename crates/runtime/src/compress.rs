@@ -158,7 +158,7 @@ struct Size {
 enum Fate {
     /// Its entry says this from now on.
     Kept(State),
-    /// It is what its blob holds, which is still there: see `clean.rs`.
+    /// Its blob is still in the store: see `clean.rs`.
     Clean,
     /// It does not get smaller, and goes back.
     Back,
@@ -367,7 +367,7 @@ impl Runtime {
             let at = self.standby.address(slot) + index * PAGE;
             // SAFETY: the page lies in a slot that this thread holds, readable, and is changed by nobody.
             let page = unsafe { core::slice::from_raw_parts(at as *const u8, PAGE) };
-            if self.has_blob_on_standby(owner as usize * PAGE) {
+            if self.is_clean_on_standby(owner as usize * PAGE) {
                 *made = (owner, Some(Fate::Clean));
                 continue;
             }
@@ -464,14 +464,16 @@ impl Runtime {
         Done { again, whole: never, back, full, stored_bytes: compressed as i64 * PAGE as i64 / 3 }
     }
 
-    /// The page on standby is what its blob holds: its entry names that again. Under the order lock. `false` if the page has moved, or
-    /// been written, meanwhile: then it is compressed like any other.
+    /// Has the entry of a clean page on standby name its blob again. Under the order lock. `false` if the page
+    /// has moved meanwhile or its blob is gone: then it is compressed like any other.
     fn reuse_blob(&self, worker: &mut Worker, slot: u32, index: usize, owner: u64) -> bool {
         let (page, id) = (owner as usize * PAGE, page_id(slot, index));
         let Some(entry) = self.table.entry(page).filter(|entry| entry.load() == State::Standby(id)) else {
             return self.standby.slot(slot).owners[index].load(Relaxed) == owner;
         };
-        let Some(name) = self.take_blob(page) else { return false };
+        let Some(name) = self.is_clean_on_standby(page).then(|| self.take_blob(page)).flatten() else {
+            return false;
+        };
         if self.shared().flags.load(Relaxed) & shared::flags::PARANOID != 0 {
             self.compare(worker, name, owner, self.standby.page_address(id));
         }
@@ -481,7 +483,7 @@ impl Runtime {
         true
     }
 
-    /// Where it is tried whether all is as it is thought to be: ends the process if a blob is not what the page holds.
+    /// With `--paranoid`: ends the process if a blob differs from its page.
     #[cold]
     fn compare(&self, worker: &mut Worker, name: Ref, owner: u64, page: usize) {
         let into = &mut worker.pages[..PAGE];

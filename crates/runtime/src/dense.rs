@@ -112,7 +112,7 @@ impl Runtime {
         let entry = &block.entries[index];
         let state = entry.load();
         let State::Stored(name) = state else { return };
-        // Others have this blob too: a denser one would be one more.
+        // Relatives share this blob; a denser one would be an additional copy.
         if self.keeps_clean() && block.is_inherited(index, self.forks.load(Relaxed)) {
             return;
         }

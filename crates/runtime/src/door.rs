@@ -15,9 +15,10 @@
 //! Why no signal: it would wait while it is blocked, the program may have a handler of its own (Go has, for
 //! every signal), and it would make system calls return `EINTR`.
 //!
-//! A new keeper needs a millisecond or two of CPU time, and on a busy machine it waits for a CPU first. A thread
-//! that went on at once would fill memory that nobody evicts yet. So near the limit it waits behind the door until
-//! the keeper has looked once. It waits 100 ms at most, because it may hold a lock that the keeper wants.
+//! A new keeper needs a millisecond or two of CPU time, and on a busy machine it waits for a CPU first. A
+//! thread that went on at once would fill memory that nobody evicts yet. So near the limit it waits behind the
+//! door until the keeper has looked once. It waits 100 ms at most, because it may hold a lock that the keeper
+//! wants.
 //!
 //! Invariants:
 //! - Once the supervisor has changed where the thread goes on, it is not needed any more: it may end at any

@@ -130,7 +130,7 @@ impl Runtime {
             return Taken::Nothing;
         };
         block.stale.store(false, Relaxed);
-        // From here on no protection is lifted without the lock that this thread holds.
+        // Protection is lifted under the order lock only, so this holds until the pages are on standby.
         self.keep_protected_only(pagemap, start, end);
         if self.can_move.load(Relaxed) {
             self.evict_by_move(&mut order, pagemap, (start, end), choice)
@@ -270,7 +270,7 @@ impl Runtime {
                 if block.entries[index].load() != State::Empty {
                     // In a forked child a page may be present although its entry says
                     // otherwise (see `journal.rs`): the page is the truth.
-                    // Nor is a blob what it holds that was kept when it was on standby before.
+                    // The same goes for a blob that was kept with that entry.
                     self.forget_blob(page);
                     self.drop_page(block, page);
                 }

@@ -17,8 +17,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::*};
 
+use crate::procfs;
 use crate::sys::{self, Fd};
-use crate::task;
 
 /// Fault handlers at most.
 pub const HANDLERS: usize = 4;
@@ -156,7 +156,7 @@ impl Default for Follow {
 /// The CPU on which a thread of this process ran last.
 fn cpu_of(tid: u32) -> Option<u32> {
     let mut text = [0u8; 512];
-    processor(task::read(tid, "stat", &mut text)?)
+    processor(procfs::read(tid, "stat", &mut text)?)
 }
 
 /// Field 39 of `stat`, the 37th after the name in brackets.

@@ -1,41 +1,41 @@
-//! Whose child is it? While a prepared fork (`fork.rs`) is under way, another thread may make a child by an
-//! instruction of its own. Both cause the same message, and the messages do not say who forks.
+//! Tells the child of a prepared fork (`fork.rs`) from one that another thread makes at the same time by an
+//! instruction of its own. Both cause the same message, which does not say who forks.
 //!
-//! The kernel says it elsewhere. Each thread that forks waits twice: until its message is read, and then at the
-//! gate (`gate.rs`). So after messages were read:
+//! Each forking thread waits twice: until its message is read, and then at the gate (`gate.rs`). `/proc` shows
+//! where the thread of the prepared fork waits:
 //!
-//! | the thread of the prepared fork | and no message is left to be read | its child |
+//! | it | messages left to read | its child |
 //! | --- | --- | --- |
-//! | waits for an event inside of a clone | yes | is one of those whose messages were read: it waits at the gate |
-//! | waits for an event inside of a clone | no | its message is perhaps still to be read |
-//! | waits for something else outside of one | | is none of those |
-//! | runs | | not known yet |
+//! | waits for an event, in a clone | none | is among those whose messages were read: it waits at the gate |
+//! | waits for an event, in a clone | some | may be in a message that is still to be read |
+//! | waits for anything else, not in a clone | | is not among them |
+//! | runs | | is not known yet |
 //!
-//! It can't get past the gate meanwhile: who asks holds the order lock, without which nobody reads there.
+//! It cannot pass the gate meanwhile: the caller holds the order lock, without which nobody reads there.
 //!
-//! It may run for ever without a clone: it may spin for a lock of the other thread, which waits at the
-//! gate. So it is not waited for long. Whoever can't be told from the prepared child gets its memory
-//! like any other: what a prepared child has besides does no harm, the page is the truth there (`journal.rs`).
+//! It may run without ever coming to a clone: it may spin for a lock that the other thread holds at the gate.
+//! So the wait is bounded. A child that cannot be told from the prepared one gets its memory like any other.
+//! That does the prepared child no harm: where a page is resident, its entry is ignored (`journal.rs`).
 
 use core::sync::atomic::Ordering::*;
 
 use crate::lock::Guard;
 use crate::order::{Fault, Order};
+use crate::procfs;
 use crate::runtime::Runtime;
 use crate::sched;
 use crate::sys::{self, Fd, nr};
-use crate::task;
 use crate::uffd::Message;
 
-/// The thread of the prepared fork is waited for so long.
+/// How long the thread of the prepared fork is waited for.
 const PATIENCE_NS: u64 = 50_000_000;
-/// Looks without a sleep between them: on its way to the gate it needs a few microseconds.
+/// Looks without a sleep between them: its way to the gate takes a few microseconds.
 const QUICK_LOOKS: usize = 50;
 const PAUSE_NS: u64 = 20_000;
-/// Where a thread waits that the kernel holds until an event is read.
+/// The function of the kernel in which a thread waits until its message is read.
 const WAITS_FOR_EVENT: &[u8] = b"userfaultfd_event_wait";
 
-/// Children whose messages are read before it is known whose they are: at most.
+/// Messages that are read at most before it is known whose children they tell of.
 const CHILDREN: usize = 8;
 
 /// Userfaultfds of children that have not begun.
@@ -79,7 +79,8 @@ enum Forker {
 }
 
 impl Runtime {
-    /// Whether the child of the prepared fork is among these; `None` if that stays open. Others whose messages are read meanwhile are added.
+    /// Whether the child of the prepared fork is among these; `None` if that cannot be told. Children whose
+    /// messages are read meanwhile are added.
     pub fn is_prepared_among(&self, order: &mut Guard<'_, Order>, unborn: &mut Unborn) -> Option<bool> {
         let end = sys::now_ns() + PATIENCE_NS;
         for look in 0.. {
@@ -91,7 +92,7 @@ impl Runtime {
             match forker {
                 Forker::Waits => return Some(true),
                 Forker::Elsewhere => return Some(false),
-                // As if nobody else could be there. It can't be asked, so the kernel most likely has no such file.
+                // The kernel has no such file, or it may not be read. Most likely nobody else forks.
                 Forker::Unknown => return Some(true),
                 Forker::Runs if sys::now_ns() > end => return None,
                 Forker::Runs if look < QUICK_LOOKS => sched::yield_now(),
@@ -123,14 +124,14 @@ fn look_at(tid: u32) -> Forker {
     let (mut place, mut call) = ([0u8; 64], [0u8; 128]);
     // In this order: from where it waits for an event it does not get away meanwhile.
     let (Some(place), Some(call)) =
-        (task::read(tid, "wchan", &mut place), task::read(tid, "syscall", &mut call))
+        (procfs::read(tid, "wchan", &mut place), procfs::read(tid, "syscall", &mut call))
     else {
         return Forker::Unknown;
     };
     understand(place, call)
 }
 
-/// `place`: where in the kernel it waits, "0" if it does not, or if that is not told. `call`: the system call it is in.
+/// `place`: the function of the kernel in which it waits, or "0". `call`: the system call that it is in.
 fn understand(place: &[u8], call: &[u8]) -> Forker {
     #[cfg(target_arch = "x86_64")]
     const CLONES: [usize; 3] = [nr::CLONE, nr::CLONE3, 57];
@@ -143,13 +144,13 @@ fn understand(place: &[u8], call: &[u8]) -> Forker {
     let number = core::str::from_utf8(number).ok().and_then(|number| number.parse::<isize>().ok());
     let Some(number) = number else { return Forker::Unknown };
     if !CLONES.iter().any(|clone| *clone as isize == number) {
-        // -1: in no system call, so it waits for a page.
+        // -1: not in a system call, so it waits for a page.
         return Forker::Elsewhere;
     }
     match place {
         b"0" => Forker::Runs,
         _ if place.starts_with(WAITS_FOR_EVENT) => Forker::Waits,
-        // For another thread that changes mappings, or for memory.
+        // It waits for another thread that changes mappings, or for memory.
         _ => Forker::Runs,
     }
 }

@@ -180,7 +180,7 @@ impl Journal {
 
     /// Where the page is now that the page table knows at `page`; `None` if its contents are void.
     pub fn place_of(&self, mut page: usize) -> Option<usize> {
-        // For each page of a child: of pages that were served there may be many, and they stay where they are.
+        // This is asked for each page of a child. Most records tell of served pages, which do not move.
         for index in 0..self.events.load(Relaxed) {
             match self.get(index)? {
                 Record::Event(Message::Remove { start, end } | Message::Unmap { start, end })

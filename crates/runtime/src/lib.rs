@@ -8,12 +8,12 @@
 //! library but `memcpy` and its like: its threads come from raw clones, its
 //! memory from its own mappings, and it makes its own system calls.
 //!
-//! Where to look: `preload` (how it gets in), `watch` (when to do
-//! something), `evict` (taking blocks away), `compress` (standby to store), `clean` (what need not be),
-//! `fault` (bringing pages back), `order` (what the kernel's events do),
-//! `fork`, `here` (is this process ours?), `gate`, `children` and `forker` (those that nobody prepares), `spill` (what
-//! goes beyond this machine's memory), and below them `table`, `standby`, `keep`, `arena`, `thread`, `lock`,
-//! `uffd`, `maps`, `sys`.
+//! Where to look: `preload` (how it gets in), `watch` (when to do something), `turns` (who waits for others to
+//! end), `evict` (taking blocks away), `compress` (standby to store), `clean` (pages that need not be
+//! compressed again), `fault` (bringing pages back), `order` (what the kernel's events do), `fork`, `here` (is
+//! this process ours?), `gate`, `children` and `forker` (children that nobody prepares), `spill` (what goes
+//! beyond this machine's memory), and below them `table`, `standby`, `keep`, `arena`, `thread`, `lock`, `uffd`,
+//! `maps`, `procfs`, `sys`.
 #![no_std]
 #![cfg_attr(not(feature = "preload"), allow(dead_code))]
 
@@ -94,6 +94,8 @@ mod pins;
 #[cfg(all(target_os = "linux", feature = "preload"))]
 mod preload;
 #[cfg(target_os = "linux")]
+mod procfs;
+#[cfg(target_os = "linux")]
 mod reach;
 #[cfg(target_os = "linux")]
 mod runtime;
@@ -111,8 +113,6 @@ mod stop;
 mod sys;
 #[cfg(target_os = "linux")]
 mod table;
-#[cfg(target_os = "linux")]
-mod task;
 #[cfg(target_os = "linux")]
 mod thread;
 #[cfg(target_os = "linux")]

@@ -168,7 +168,7 @@ pub struct Mounts {
 impl Mounts {
     /// Opens the list. If that fails every file is one of an unknown mount.
     pub fn open() -> Self {
-        let file = crate::task::open(c"/proc/self/mountinfo", c"/proc/thread-self/mountinfo").ok();
+        let file = crate::procfs::open("mountinfo").ok();
         Mounts { file, read: false }
     }
 

@@ -69,9 +69,9 @@ pub struct Order {
     pub fork_seen: bool,
     /// See `journal.rs`.
     pub journal: Journal,
-    /// Some clean pages may have been written during a fork, and the journal had no room to say which.
+    /// Clean pages may have been written during the fork without a record, because the journal was full.
     pub blobs_void: bool,
-    /// Clean pages that came back.
+    /// Clean pages that were restored.
     pub recent: Recent,
 }
 
@@ -414,7 +414,7 @@ impl Runtime {
 
     /// Gives entries of a moved range to the new addresses.
     fn move_range(&self, order: &mut Guard<'_, Order>, from: usize, to: usize, bytes: usize) {
-        // What moves is clean no longer: it is simpler, and seldom.
+        // A page that moves is no longer clean: that is simpler, and moves are rare.
         self.forget_blobs(from, from + bytes);
         let another =
             !crate::interpose::leaves_behind(from) && self.speaks_of_another(order, from, from + bytes);

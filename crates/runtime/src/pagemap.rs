@@ -87,7 +87,7 @@ pub struct Present {
 impl Pagemap {
     /// Opens it.
     pub fn open() -> sys::Result<Self> {
-        let fd = crate::task::open(c"/proc/self/pagemap", c"/proc/thread-self/pagemap")?;
+        let fd = crate::procfs::open("pagemap")?;
         Ok(Pagemap { fd, can_scan: AtomicBool::new(true) })
     }
 

@@ -143,9 +143,9 @@ pub struct Runtime {
     pub threaded: AtomicBool,
     /// The process may use two CPUs, and no more.
     pub two_cpus: AtomicBool,
-    /// See `turns.rs`: nothing is taken away, and this process is to wait if it grows.
+    /// This process is not to be evicted: see `turns.rs`.
     pub keeps_all: AtomicBool,
-    /// See `keeps_all`.
+    /// Threads that need memory wait until it is this process's turn: see `turns.rs`.
     pub waits_its_turn: AtomicBool,
     /// No other process of the tree is large.
     pub alone: AtomicBool,
@@ -290,9 +290,9 @@ pub struct Runtime {
     pub starts: Lock<Starts>,
     /// Signal mask of the thread that forks.
     pub fork_mask: AtomicU64,
-    /// How often it has forked, or was forked from a process that had.
+    /// Forks in the line of this process: its own, and those of its ancestors that made them.
     pub forks: AtomicU32,
-    /// How often it was forked from a process that had begun to page.
+    /// Forks between this process and the one that the program began as.
     pub births: AtomicU32,
     /// The thread that is in a prepared fork.
     pub forker: AtomicU32,

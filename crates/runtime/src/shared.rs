@@ -46,7 +46,7 @@ pub const CODEC_NAME_BYTES: usize = 64;
 pub const SMALLEST_LIMIT: u64 = 8 << 20;
 /// More than any machine has; sums with it do not overflow.
 pub const LARGEST_LIMIT: u64 = 1 << 60;
-/// Copies of what forked processes share are waited for with this much room left, bytes.
+/// Shared pages are write-protected when copies of them would leave less room than this, bytes.
 const COPIES_ROOM: u64 = 24 << 20;
 /// Buckets of the fault histogram; see [`bucket_of`].
 pub const BUCKETS: usize = 40 * SUB;
@@ -143,12 +143,12 @@ pub struct Shared {
     pub looked_ns: AtomicU64,
     /// How often it has done so.
     pub looks: AtomicU32,
-    /// Bytes that processes without a keeper have allocated since that look began, near the limit: together they use
-    /// up the room that was left.
+    /// Bytes that processes without a keeper have allocated since that look began, near the limit: together
+    /// they use up the room that was left.
     pub got: AtomicU64,
-    /// What processes had that have ended, bytes; counts up (supervisor writes).
+    /// Memory that ended processes held, bytes; counts up (supervisor writes).
     pub freed: AtomicU64,
-    /// So much of it within the last 500 ms: see `turns.rs` (supervisor writes).
+    /// How much of it was freed within the last 500 ms: see `turns.rs` (supervisor writes).
     pub freed_lately: AtomicU64,
     /// Times that a thread of the tree could not be started for want of tasks (`pids.max`, `ulimit -u`).
     pub tasks_wanted: AtomicU32,
@@ -264,7 +264,7 @@ pub struct Slot {
     pub door: AtomicU64,
     /// Threads of memfold in it, as the keeper last said.
     pub tasks: AtomicU32,
-    /// Since when there is the process, ns of the monotonic clock.
+    /// When the process took the slot, ns of the monotonic clock.
     pub since_ns: AtomicU64,
     /// What its parent had resident when it was forked: so much of its own may be shared with it, bytes.
     pub inherited: AtomicU64,
@@ -329,7 +329,8 @@ impl Shared {
         managed + self.unmanaged_resident.load(Relaxed)
     }
 
-    /// Whether the limit could be passed by writing to what processes share since a fork: copies that the kernel makes, and tells nobody.
+    /// Whether the limit could be exceeded by writes to memory that processes share since a fork. The kernel
+    /// copies such pages without telling anybody.
     pub fn copies_could_pass(&self) -> bool {
         self.tree_resident_unshared() + COPIES_ROOM > self.limit_bytes.load(Relaxed).min(LARGEST_LIMIT)
     }
@@ -374,7 +375,7 @@ impl Shared {
         slot.pid.store(0, Release);
     }
 
-    /// A process has ended, or is about to: what it had is free.
+    /// Counts the memory of a process that has ended as free.
     pub fn note_freed(&self, slot: &Slot) {
         self.freed.fetch_add(slot.resident.swap(0, Relaxed), Relaxed);
     }

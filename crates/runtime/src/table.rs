@@ -132,7 +132,7 @@ pub struct Block {
     /// Pages that this process has compressed since it last forked, or was forked.
     own: Own,
     /// See `clean.rs`; null as long as none is needed.
-    pub clean: AtomicPtr<Clean>,
+    clean: AtomicPtr<Clean>,
     /// Some of it was unmapped since it was last registered: what lies there now may be new. A hint.
     pub stale: AtomicBool,
     /// Where it was, once it is condemned.
@@ -173,6 +173,22 @@ impl Block {
     /// Whether it is left alone this time.
     pub fn rests(&self) -> bool {
         self.rest.fetch_update(Relaxed, Relaxed, |rounds| rounds.checked_sub(1)).is_ok()
+    }
+
+    /// The blobs that are kept of clean pages.
+    pub fn clean(&self) -> Option<&'static Clean> {
+        // SAFETY: made zeroed from the arena, and never unmapped.
+        unsafe { self.clean.load(Acquire).as_ref() }
+    }
+
+    /// The same, made if need be; `None` if there is no memory. Only under the order lock.
+    pub fn make_clean(&self, arena: &Arena) -> Option<&'static Clean> {
+        if self.clean().is_none() {
+            // SAFETY: all zeros are no blobs.
+            let made = unsafe { arena.make::<Clean>() }?;
+            self.clean.store(made as *const Clean as *mut Clean, Release);
+        }
+        self.clean()
     }
 
     /// The page was compressed by this process, which has forked, or was forked, so many times.

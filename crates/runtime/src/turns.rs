@@ -1,18 +1,20 @@
-//! Taking turns: where processes of the tree end all the time, as compilers of a build do, the next to end makes
-//! more room than anything that could be compressed, and sooner. So there the eldest go on, one for each CPU, and
-//! end; younger ones wait until it is their turn. Where all of them went on at once, each would take pages
-//! from itself that it needs a moment later.
+//! Turns: scheduling in a tree whose processes are short-lived, such as the compilers of a build.
 //!
-//! | the tree has | the eldest | younger ones |
+//! There the next process to end frees more memory than anything that could be compressed, and sooner. So near
+//! the limit the oldest processes, one for each CPU, run without being evicted, and younger ones wait. If all
+//! ran at once, each would evict pages that it needs a moment later.
+//!
+//! | size of the tree | the oldest | younger ones |
 //! | --- | --- | --- |
-//! | less than the limit | | |
-//! | up to a quarter of the tolerance more | | wait |
-//! | up to half of it more | | wait, and pages of theirs are taken away |
-//! | still more | pages are taken away as everywhere | wait, and pages of theirs are taken away |
+//! | below the limit | run | run |
+//! | up to a quarter of the tolerance above it | run | wait |
+//! | up to half of the tolerance above it | run | wait, and are evicted |
+//! | more | are evicted, as everywhere | wait, and are evicted |
 //!
-//! All of this among processes that are younger than two seconds and large enough to matter, if there are more of them than
-//! CPUs; and as long as what has ended within the last 500 ms had an eighth of the limit. So it ends by itself where the eldest wait for a
-//! younger one, or nobody ends any more. A large program beside many small ones has nothing to do with it.
+//! Only processes younger than two seconds and larger than their floor take part, and only if there are more of
+//! them than CPUs. Turns are taken as long as processes that ended within the last 500 ms held an eighth of the
+//! limit. So waiting ends by itself, even if the oldest depend on a younger one and nothing ends. A large
+//! process among many small ones does not take part.
 
 use core::sync::atomic::Ordering::*;
 
@@ -23,34 +25,34 @@ use crate::sys;
 
 /// Processes that are older do not take part, ns.
 const YOUNG_NS: u64 = 2_000_000_000;
-/// What has ended must have had this part of the limit, and so many bytes.
+/// Ended processes must have held this part of the limit, and more than so many bytes.
 const PART: u64 = 8;
 const MUCH: u64 = 2 << 20;
 
-/// What a process does.
+/// What a process does near the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Turn {
-    /// Nothing of it is taken away.
+    /// It is not evicted.
     keeps: bool,
-    /// It waits.
+    /// Its threads wait when they need memory.
     waits: bool,
 }
 
 impl Turn {
-    /// As where no turns are taken.
+    /// Where no turns are taken.
     const NONE: Turn = Turn { keeps: false, waits: false };
 
     /// In a tree that has so many bytes, `over` of them too many.
     fn of(is_first: bool, tree: u64, over: i64, limit: u64) -> Self {
         // A limit is held when it is passed by no more than 5 % and 8 MiB.
         let tolerance = limit / 20 + (8 << 20);
-        // What the eldest still need comes on top.
+        // The oldest may grow further.
         let allowed = if is_first { tolerance / 2 } else { tolerance / 4 };
         Turn { keeps: tree <= limit.saturating_add(allowed), waits: over > 0 && !is_first }
     }
 }
 
-/// Whether processes end often enough.
+/// Whether processes end often enough, and free enough.
 fn is_lively(shared: &Shared, limit: u64) -> bool {
     shared.freed_lately.load(Relaxed) > (limit / PART).max(MUCH)
 }
@@ -90,7 +92,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn the_eldest_go_on_and_others_wait() {
+    fn the_oldest_run_and_others_wait() {
         let of = |is_first: bool, tree: u64| {
             let turn = Turn::of(is_first, tree * MIB, (tree as i64 - 38) << 20, 40 * MIB);
             (turn.keeps, turn.waits)

@@ -270,7 +270,8 @@ impl Uffd {
         unsafe { self.copy_as(to, from, bytes, false) }
     }
 
-    /// As `copy`; `protected`: the pages are write-protected from the first moment. Refused where not all is registered for that.
+    /// As `copy`. With `protected` the pages are write-protected from the first moment, which is refused where
+    /// the mapping is not registered for that.
     ///
     /// # Safety
     /// As `copy`.

@@ -35,12 +35,12 @@ use crate::mounts::Mounts;
 use crate::near::{self, FASTEST_LOOK, QUIET, QUIET_LOOK, QUIET_LOOKS, SLOWEST_LOOK};
 use crate::pagemap::Pagemap;
 use crate::patience::Patience;
+use crate::procfs;
 use crate::runtime::{RUNTIME, Runtime};
 use crate::sched;
 use crate::shared::{self, state};
 use crate::spill::{self, FETCHERS, fetcher};
 use crate::sys::{self, Fd, PAGE, Result};
-use crate::task;
 use crate::thread::{self, Descriptors};
 use crate::uffd::Probe;
 
@@ -180,9 +180,9 @@ impl Keeper {
     fn new(candidates: &'static mut [(usize, usize)]) -> Result<Self> {
         Ok(Keeper {
             runtime: &RUNTIME,
-            // First of all: see `task.rs`.
-            statm: task::open_statm()?,
-            maps: task::open(c"/proc/self/maps", c"/proc/thread-self/maps")?,
+            // Before other files are opened: see `procfs.rs`.
+            statm: procfs::open_statm()?,
+            maps: procfs::open("maps")?,
             pagemap: Pagemap::open()?,
             cpus: sched::allowed_cpus().iter().map(|w| u64::from(w.count_ones())).sum(),
             candidates,
@@ -267,7 +267,7 @@ impl Keeper {
         let (shared, slot) = (runtime.shared(), runtime.slot());
         let Ok(mut pages) = maps::anonymous_pages(self.statm) else { return SLOWEST_LOOK };
         if pages == 0
-            && let Ok(other) = task::open_statm()
+            && let Ok(other) = procfs::open_statm()
         {
             sys::close(core::mem::replace(&mut self.statm, other));
             pages = maps::anonymous_pages(other).unwrap_or(0);
@@ -346,7 +346,7 @@ impl Keeper {
             if runtime.exhausted.swap(exhausted, Relaxed) != exhausted {
                 runtime.room.ring();
             }
-            // The eldest owes nothing.
+            // Whoever's turn it is owes nothing.
             let turn = runtime.keeps_all.load(Relaxed) && !runtime.waits_its_turn.load(Relaxed);
             let share = self.spare.owed(if turn { share.min(0) } else { share }, can_shrink);
             runtime.margin.store(margin as i64, Relaxed);
@@ -360,7 +360,7 @@ impl Keeper {
             // Faults on what is registered are slower than those on fresh memory: not before it is needed.
             let near = over > -(room(limit) as i64);
             runtime.watches_growth.store(near, Relaxed);
-            // The list of mappings takes a while: the more room there is, the more may be there that is new.
+            // Listing the mappings takes a while. With more room left it may wait for more growth.
             let grown = own > self.watched_resident + margin / 2 + (-over).max(0) as u64 / 8;
             if near && grown && !turn && now - self.listed_ns > FASTEST_LOOK {
                 self.watch_growth();

@@ -1,6 +1,7 @@
 /*
- * crossed MIB CHILDREN: makes children by an instruction of its own, that nobody can stand in front of, while other threads fork
- * as usual, move memory and discard some. Each child of either kind looks at all that is not moved or discarded. Status 0: all saw what they should.
+ * crossed MIB CHILDREN: makes children by an instruction that cannot be interposed, while other threads fork as
+ * usual, move memory and discard some. Children of both kinds check memory that is neither moved nor discarded.
+ * Status 0: all of them saw what they should.
  */
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -3,7 +3,8 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The command under test.
 pub const MEMFOLD: &str = env!("CARGO_BIN_EXE_memfold");
@@ -192,4 +193,44 @@ impl Drop for Medium {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
     }
+}
+
+/// Starts `memfold run` with these options; what it says is kept for [`watched`].
+pub fn start(options: &[&str], words: &[&str]) -> Child {
+    let mut command = run_with(options, words);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// For tests that depend on timing: one at a time.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Private anonymous memory of all descendants of a process, bytes, each page once.
+fn resident_below(pid: u32) -> u64 {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let sum = |child: &str| {
+        let below = child.parse().map_or(0, resident_below);
+        let rollup = std::fs::read_to_string(format!("/proc/{child}/smaps_rollup")).unwrap_or_default();
+        let line = rollup.lines().find(|line| line.starts_with("Pss_Anon:"));
+        line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0) * 1024 + below
+    };
+    children.split_whitespace().map(sum).sum()
+}
+
+/// Samples the memory of a started program until it ends, which it must with the answer "right". Returns the
+/// number of samples, the largest, and what was said.
+#[track_caller]
+pub fn watched(mut child: Child) -> (usize, u64, Said) {
+    let (mut samples, mut peak) = (0, 0);
+    while child.try_wait().unwrap().is_none() {
+        peak = peak.max(resident_below(child.id()));
+        samples += 1;
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let said = said(child.wait_with_output().unwrap());
+    assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
+    (samples, peak, said)
 }

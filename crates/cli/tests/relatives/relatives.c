@@ -1,7 +1,7 @@
 /*
- * relatives MIB CHILDREN SECONDS SEED: a process and its children share MIB of memory since they were forked, and each of them does
- * something to its own pages all the time, by chance: looks, writes, discards, moves, protects, has a child of its own. Each
- * knows what every page of it holds. Status 0: every page held that.
+ * relatives MIB CHILDREN SECONDS SEED: a process and its children share MIB of memory since the forks. Each of
+ * them reads, writes, discards, moves and protects pages at random, or forks, and knows what each of its pages
+ * must hold. Prints "right" if every page held that.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -17,9 +17,9 @@
 
 enum { PAGE = 4096, WORDS = PAGE / 8, PIECE = 64, LONGEST = 48 };
 
-/* Of each page: what it was filled by, 0 for zeros. What is known is not to be compressed itself: it is changed all the time. */
+/* The version that each page was filled with; 0 means zeros. */
 static uint32_t *known;
-/* Of each piece of pages, where it is. */
+/* Where each piece of pages is mapped. */
 static uint64_t **place;
 static size_t pages;
 static uint64_t seed;
@@ -112,7 +112,7 @@ static void act(void)
         break;
     }
     case 5: {
-        /* By the kernel, into a page that was perhaps only read. */
+        /* The kernel writes, perhaps to a page that was only read so far. */
         look(from, "before the kernel writes");
         uint64_t one = word(from, known[from] + 1, 0);
         struct iovec local = { &one, 8 }, remote = { at(from), 8 };

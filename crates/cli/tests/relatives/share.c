@@ -1,7 +1,8 @@
 /*
- * share MIB CHILDREN read|write: fills MIB, of which three of eight words can't be compressed, and forks children that sleep for a
- * second and then read all of it, or write a word to each page, hold that for a second, and read it. With `read` the parent fills 20 MiB more
- * meanwhile. Status 0 and "right": everybody saw what they should.
+ * share MIB CHILDREN read|write: fills MIB, of which three of eight words cannot be compressed, and forks
+ * children. They sleep for a second. Then they read all of it, while the parent has filled a fifth more; or
+ * each writes a word to every page, holds that for a second, and reads all of it. Prints "right" if everybody
+ * saw what they should.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -60,7 +61,7 @@ int main(int argc, char **argv)
             }
             _exit(is_wrong(all, count, more));
         }
-    size_t further = writes ? 0 : 20 << 17;
+    size_t further = writes ? 0 : count / 5;
     uint64_t *fresh = filled(further);
     int status = 0, one;
     while (wait(&one) > 0)

@@ -1,14 +1,13 @@
-//! Who brings back clean pages while there is no room gives others back first: those that came back before the
-//! others. That takes no thread but the one that is at work already, and a few microseconds for 64 pages: there
-//! is nothing to be compressed, and nothing to be looked for. Without it, processes that read more than
-//! fits grow faster than their keepers, which have to look at everything, get a CPU.
+//! Direct reclaim: a handler that restores clean pages while there is no room evicts as many older ones first.
 //!
-//! The pages are moved to a free slot of standby, by `UFFDIO_MOVE` only, and discarded there: discarded where they
-//! are, this thread would wait for the message about it to be read.
+//! That needs no other thread, and a few microseconds for 64 pages: nothing is compressed, and nothing has to be
+//! searched. Keepers alone are too slow where several processes read more than fits, because each of them looks
+//! at everything its process has, and gets a small part of a CPU (4 % with eight workers on two CPUs).
+//!
+//! The pages are moved to a free slot of standby by `UFFDIO_MOVE`, and discarded there. Discarding them in
+//! place would send a message, and this thread would have to wait until it is read.
 
 use core::sync::atomic::Ordering::*;
-
-use memfold::store::Ref;
 
 use crate::interpose::ranges;
 use crate::lock::Guard;
@@ -19,16 +18,17 @@ use crate::sys::{self, Fd, PAGE, advice, prot};
 use crate::table::{PAGES, State, index_in_block};
 use crate::worker::RUN;
 
-/// Runs that are known at most. Of what is forgotten the keeper takes care.
+/// Runs that are remembered at most. The keeper evicts what is forgotten.
 const RUNS: usize = 2048;
-/// Pages that are given back at once: as many as there are to give, or none.
+/// Pages that are evicted at once.
 const BATCH: usize = 64;
-/// Pages that are left: those that somebody is just about to read.
+/// The most recent pages, which stay: somebody is about to read them.
 const LAST: usize = 2 * RUN;
 
 const _: () = assert!(RUN < PAGE && BATCH + RUN <= PAGES);
 
-/// Clean pages that came back, in their order: addresses, and in the lowest bits how many pages follow each other.
+/// Clean pages in the order in which they were restored: runs, as an address with the number of pages in its
+/// low bits.
 pub struct Recent {
     runs: [u64; RUNS],
     first: usize,
@@ -43,7 +43,7 @@ impl Recent {
         Recent { runs: [0; RUNS], first: 0, count: 0, pages: 0, owed: 0 }
     }
 
-    /// What came back is not clean any more (in a forked child), or is not to be given back.
+    /// Forgets all: in a forked child they are not clean, or nothing may be evicted this way.
     pub fn forget(&mut self) {
         (self.first, self.count, self.pages, self.owed) = (0, 0, 0, 0);
     }
@@ -68,7 +68,7 @@ impl Recent {
 }
 
 impl Runtime {
-    /// A run of clean pages came back. Gives back as many of those before it if there is no room for them, and twice as many far over the limit.
+    /// A run of clean pages was restored. Over the limit, evicts as many older ones; far over it, twice as many.
     pub fn exchange_clean(&self, order: &mut Guard<'_, Order>, start: usize, pages: usize) {
         if !self.can_move.load(Relaxed) || self.may_write_late() {
             order.recent.forget();
@@ -84,7 +84,7 @@ impl Runtime {
             return;
         }
         order.recent.owed = 0;
-        let given = self.give_clean_back(order);
+        let given = self.evict_clean(order);
         self.change_debt(-((given * PAGE) as i64));
         self.slot().counters.pages_clean.fetch_add(given as u64, Relaxed);
         if given > 0 {
@@ -92,12 +92,12 @@ impl Runtime {
         }
     }
 
-    /// Whether clean pages are there that can be given back for others: then nobody needs to wait for room.
+    /// Whether there are clean pages to be evicted for others. Then nobody needs to wait for room.
     pub fn can_exchange_clean(&self, order: &Guard<'_, Order>) -> bool {
         order.recent.pages >= BATCH + LAST
     }
 
-    fn give_clean_back(&self, order: &mut Guard<'_, Order>) -> usize {
+    fn evict_clean(&self, order: &mut Guard<'_, Order>) -> usize {
         let fd = self.pagemap.load(Relaxed);
         if fd < 0 {
             return 0;
@@ -115,13 +115,13 @@ impl Runtime {
             }
         }
         let _ = self.uffd().unregister(to, PAGES * PAGE);
-        // SAFETY: copies of what the store has.
+        // SAFETY: a slot of ours, with copies of what the store has.
         let _ = unsafe { sys::madvise(to, PAGES * PAGE, advice::DONTNEED) };
         self.standby.give_back(slot);
         moved
     }
 
-    /// Moves what is clean of a run, and has its entries say so. Returns how many pages.
+    /// Moves what is clean of a run, and writes the entries. Returns the number of pages.
     fn move_clean(
         &self,
         order: &mut Guard<'_, Order>,
@@ -131,7 +131,7 @@ impl Runtime {
     ) -> usize {
         let end = start + pages * PAGE;
         let Some(block) = self.table.block(start) else { return 0 };
-        // The same reasons for which nothing is taken away in `evict.rs`.
+        // As in `Runtime::evict_now`.
         if ranges::first_kept(start, end).is_some()
             || self.keep_out.first_in(start, end).is_some()
             || order.was_removed_lately(start, self.discarding.load(SeqCst))
@@ -150,26 +150,21 @@ impl Runtime {
                 continue;
             }
             let (from, to) = (start + index * PAGE, to + moved * PAGE);
-            // SAFETY: the pages are clean and there; touches of them are faults that wait for the order lock. The target is a free slot of ours.
+            // SAFETY: the pages are clean; a touch of one is a fault from now on, and waits for the order lock.
+            // The target is a free slot of ours.
             let done = unsafe { self.uffd().move_pages(to, from, run * PAGE, false) }.unwrap_or(0) / PAGE;
             for page in (from..from + done * PAGE).step_by(PAGE) {
-                let Some(name) = self.take_clean(page) else {
-                    self.fail("a clean page was taken away whose blob is gone")
+                let Some(name) = self.take_blob(page) else {
+                    self.fail("a clean page was evicted whose blob is gone")
                 };
                 block.entries[index_in_block(page)].store(State::Stored(name));
                 block.evicted.fetch_add(1, Relaxed);
             }
             moved += done;
-            // What is refused is shared since a fork: it stays.
+            // A page that is refused is shared since a fork.
             index += done.max(1);
         }
         moved
-    }
-
-    /// Hands out the blob of a clean page.
-    fn take_clean(&self, page: usize) -> Option<Ref> {
-        let (clean, index) = self.clean_of(page)?;
-        clean.take(index)
     }
 }
 

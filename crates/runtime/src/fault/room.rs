@@ -125,7 +125,7 @@ impl Handler {
     /// Lets a thread write to a page that is shared with a forked process, once there is room for the copy.
     pub(super) fn let_copy(&mut self, fault: Fault) {
         let runtime = self.runtime;
-        // A clean page is the process's own already, unless it has forked since.
+        // No copy is made of a clean page, unless the process has forked since.
         if runtime.is_clean(fault.page) && runtime.is_exclusive(fault.page) {
             return self.let_write(fault);
         }
@@ -173,7 +173,7 @@ impl Handler {
             }
         }
         drop(order);
-        // If it is still protected, it comes again.
+        // If the page is still protected, the thread faults again.
         runtime.uffd().wake(fault.page, PAGE);
     }
 }

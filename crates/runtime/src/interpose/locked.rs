@@ -125,8 +125,9 @@ pub unsafe extern "C" fn mlockall(flags: usize) -> c_int {
     if flags & (CURRENT | ONFAULT) != CURRENT || RUNTIME.pid.load(Relaxed) == 0 {
         return call(flags);
     }
-    // The kernel would make all of the runtime's own memory resident, tens of MiB that nobody has touched. So this locks
-    // what is mapped without making it resident, and then each mapping of the program. `mlockall` ignores errors there.
+    // The kernel would make all of the runtime's own memory resident, tens of MiB that nobody has touched. So
+    // this locks what is mapped without making it resident, and then each mapping of the program. `mlockall`
+    // ignores errors there.
     let Ok(maps) = sys::open_own(c"/proc/thread-self/maps", sys::o::RDONLY) else { return call(flags) };
     let result = call(CURRENT | ONFAULT);
     if result == 0 {
@@ -139,8 +140,8 @@ pub unsafe extern "C" fn mlockall(flags: usize) -> c_int {
     result
 }
 
-/// Locks each mapping and makes it resident. Those with memory of the runtime's own stay locked as they are: what the
-/// program has there is resident and locked once it is touched.
+/// Locks each mapping and makes it resident. Those with memory of the runtime's own stay locked as they are:
+/// what the program has there is resident and locked once it is touched.
 fn lock_each(maps: Fd) {
     let mut buffer = [0u8; 8192];
     let _ = maps::for_each(maps, &mut buffer, |mapping| {

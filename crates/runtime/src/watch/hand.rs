@@ -49,7 +49,8 @@ const PINS_NS: u64 = 10_000_000;
 /// Evidence for how well data compress, bytes; with less, only what two share is tried.
 const EVIDENCE: u64 = 1 << 20;
 
-/// Whether `sharers` copies of a page, each compressed as `evicted` bytes in `stored` are, take less than 4/5 of it.
+/// Whether `sharers` copies of a page, each compressed as `evicted` bytes in `stored` are, take less than 4/5
+/// of it.
 fn is_worth(sharers: u64, evicted: u64, stored: u64) -> bool {
     if evicted < EVIDENCE {
         return sharers <= 2;
@@ -221,7 +222,7 @@ impl Keeper {
             self.at.1 = next;
             let Some((start, end)) = range else { continue };
             let worth = self.worth_of(start, end);
-            // Others may have been forked since the round began.
+            // There may be more sharers than when the round began.
             let shared_too = self.shared_too && self.is_worth_sharing();
             match runtime.evict(self.maps, &self.pagemap, (start, end), worth, shared_too) {
                 Taken::Pages(pages) if pages > 0 => {
@@ -295,8 +296,9 @@ impl Keeper {
         false
     }
 
-    /// Whether taking what is shared makes the tree smaller: each of the sharers gets a compressed copy of its own, and
-    /// the page is free only when all have one. How well it compresses is taken from what is evicted already.
+    /// Whether taking what is shared makes the tree smaller: each of the sharers gets a compressed copy of its
+    /// own, and the page is free only when all have one. How well it compresses is taken from what is evicted
+    /// already.
     fn is_worth_sharing(&self) -> bool {
         let slot = self.runtime.slot();
         let (evicted, stored) =

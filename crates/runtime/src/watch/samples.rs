@@ -41,7 +41,7 @@ impl Samples {
     /// With `/proc/PID/mem`, if it may be opened. Memory to compress in comes with the first sample.
     pub fn new() -> Self {
         Samples {
-            mem: crate::task::open(c"/proc/self/mem", c"/proc/thread-self/mem").ok(),
+            mem: crate::procfs::open("mem").ok(),
             space: None,
             page: [0; PAGE],
             good: 0,
