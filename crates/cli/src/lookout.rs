@@ -207,7 +207,7 @@ impl Watcher {
             let mut wanted = wanted(shared, one, unseen, room, self.cpus, now);
             // Protecting shared pages takes a while, so it starts before anybody writes to them. There is no
             // hurry.
-            if could_copy && wanted.call != call::NOW && one.is_settled(limit, now) {
+            if could_copy && wanted.call != call::NOW && one.is_settled(shared, now) {
                 wanted = Wanted { call: call::NOW, is_urgent: false };
             }
             slot.call.store(wanted.call, Relaxed);
@@ -394,8 +394,8 @@ impl Watcher {
 
 impl Watched {
     /// It is neither small nor young.
-    fn is_settled(&self, limit: u64, now: Instant) -> bool {
-        self.resident >= near::floor(limit) && now.duration_since(self.since) >= YOUNG
+    fn is_settled(&self, shared: &Shared, now: Instant) -> bool {
+        self.resident >= shared.least_managed() && now.duration_since(self.since) >= YOUNG
     }
 
     /// Gives it a keeper, if it is time to try.
@@ -431,11 +431,13 @@ struct Wanted {
 fn wanted(shared: &Shared, one: &Watched, unseen: u64, room: u64, cpus: u64, now: Instant) -> Wanted {
     let limit = shared.limit_bytes.load(Relaxed);
     let may_grow = one.untouched >= near::START_ROOM && now.duration_since(one.since) >= YOUNG;
-    let matters = one.resident >= near::floor(limit) || may_grow;
-    if matters && room < near::start_room_of(unseen, cpus, limit) {
+    let is_large = one.resident >= shared.least_managed();
+    // Where tasks are short only those get threads that save much.
+    let has_tasks = is_large || shared.tasks_wanted.load(Relaxed) == 0;
+    if (is_large || may_grow && has_tasks) && room < near::start_room_of(unseen, cpus, limit) {
         return Wanted { call: call::NOW, is_urgent: true };
     }
-    if shared.stall_ppm.load(Relaxed) != 0 && one.resident > near::SMALLEST_PROACTIVE {
+    if shared.stall_ppm.load(Relaxed) != 0 && one.resident > near::SMALLEST_PROACTIVE && has_tasks {
         return Wanted { call: call::NOW, is_urgent: false };
     }
     let call = if room < near::near_room(cpus) { call::NEAR } else { call::FAR };

@@ -56,6 +56,7 @@ mod supervisor;
 mod sys;
 mod top;
 mod trace;
+mod tracers;
 mod tree;
 mod trees;
 mod trials;

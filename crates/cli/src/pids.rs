@@ -1,13 +1,17 @@
 //! How many more tasks the tree may have: `pids.max` of its cgroup and of those above it. When it comes near,
-//! memfold's own threads give way.
+//! memfold's own threads give way: those of processes that save least first (`memfold_runtime::near`).
+//! Processes of the tree raise the level too, when they could not start a thread or a process.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::cgroup;
 
 /// Looks are so far apart.
 const LOOKS: Duration = Duration::from_millis(50);
+/// A level holds for so long after it was needed.
+const HOLDS: Duration = Duration::from_secs(1);
 /// Near is one part in this many of what may be, or so many tasks.
 const PART: u64 = 8;
 const FEW: u64 = 8;
@@ -18,17 +22,33 @@ pub struct Pids {
     limited: Vec<PathBuf>,
     next: Instant,
     near: bool,
+    /// When the level goes down by one.
+    lowers: Instant,
 }
 
 impl Pids {
     /// Finds the limits that hold for this process, and so for the tree.
     pub fn new(now: Instant) -> Self {
         let limited = cgroup::of_pids().filter(|directory| number(directory, "pids.max").is_some()).collect();
-        Self { limited, next: now, near: false }
+        Self { limited, next: now, near: false, lowers: now }
+    }
+
+    /// Says how short the tree is of tasks.
+    pub fn tell(&mut self, now: Instant, level: &AtomicU32) {
+        let least = u32::from(self.are_near(now));
+        let before = level.load(Relaxed);
+        if before <= least {
+            self.lowers = now + HOLDS;
+            level.fetch_max(least, Relaxed);
+        } else if now >= self.lowers {
+            self.lowers = now + HOLDS;
+            // Somebody may have raised it just now.
+            let _ = level.compare_exchange(before, before - 1, Relaxed, Relaxed);
+        }
     }
 
     /// Whether there is hardly room for more tasks.
-    pub fn are_near(&mut self, now: Instant) -> bool {
+    fn are_near(&mut self, now: Instant) -> bool {
         if now >= self.next {
             self.next = now + LOOKS;
             self.near = self.limited.iter().any(|directory| {
@@ -51,6 +71,19 @@ fn number(directory: &std::path::Path, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_level_that_others_have_raised_goes_down_step_by_step() {
+        let (begin, level) = (Instant::now(), AtomicU32::new(0));
+        let mut pids = Pids { limited: vec![], next: begin, near: false, lowers: begin };
+        pids.tell(begin, &level);
+        level.store(3, Relaxed);
+        let levels = [500, 1001, 1500, 2002, 3003, 4004].map(|ms| {
+            pids.tell(begin + Duration::from_millis(ms), &level);
+            level.load(Relaxed)
+        });
+        assert_eq!(levels, [3, 2, 2, 1, 0, 0]);
+    }
 
     #[test]
     fn a_limit_is_near_when_few_more_tasks_may_be() {

@@ -260,6 +260,20 @@ pub fn inner_pid(pid: i32) -> Option<i32> {
     line.split_ascii_whitespace().last()?.parse().ok()
 }
 
+/// The process that traces it, if any in this pid namespace does.
+pub fn tracer(pid: i32) -> Option<i32> {
+    let (buffer, length) = read::<4096>(&format!("/proc/{pid}/status"))?;
+    let text = String::from_utf8_lossy(&buffer[..length]);
+    let line = text.lines().find_map(|l| l.strip_prefix("TracerPid:"))?;
+    line.trim().parse().ok().filter(|tracer| *tracer > 0)
+}
+
+/// Whether a thread waits in this function of the kernel; false where the kernel does not tell.
+pub fn waits_in(pid: i32, tid: i32, function: &str) -> bool {
+    read::<64>(&format!("/proc/{pid}/task/{tid}/wchan"))
+        .is_some_and(|(buffer, length)| &buffer[..length] == function.as_bytes())
+}
+
 /// The file it was started from.
 pub fn executable(pid: i32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()

@@ -32,6 +32,7 @@ use crate::settings::SharedPage;
 use crate::signals::{Event, Signals};
 use crate::spill::{Figures, Service};
 use crate::sys::{self, Ending};
+use crate::tracers::Tracers;
 use crate::tree::Tree;
 use crate::witness::Witness;
 
@@ -116,6 +117,7 @@ pub struct Supervisor<'a> {
     /// When it was last looked for what is not managed.
     looked: Instant,
     pids: Pids,
+    tracers: Tracers,
 }
 
 impl<'a> Supervisor<'a> {
@@ -151,6 +153,7 @@ impl<'a> Supervisor<'a> {
             dying: Dying::default(),
             looked: begin,
             pids: Pids::new(begin),
+            tracers: Tracers::new(begin),
         }
     }
 
@@ -326,10 +329,11 @@ impl<'a> Supervisor<'a> {
         shared.resident_correction.store(correction, Relaxed);
         shared.doubt.store(if self.group.is_some() { 0 } else { self.tree.forks.doubt() }, Relaxed);
         shared.copied_seen.store(copied, Relaxed);
-        shared.tasks_wanted.store(u32::from(self.pids.are_near(now)), Relaxed);
+        self.pids.tell(now, &shared.tasks_wanted);
         shared.note_peaks();
         self.note(now, certain);
         self.print_messages();
+        self.tracers.look(now, shared, &self.tree);
         if let Some(service) = self.service {
             service.tell();
         }

@@ -66,10 +66,11 @@ int main(int argc, char **argv)
     }
     uint64_t *second = filled(after, 9);
     int forked = 0, failed = 0;
-    /* So many threads in all: sooner or later enough for some of those that a child has, but not for all. */
+    /* So many threads in all, fewer and fewer: sooner or later enough for some of those that a child has, but not
+     * for all, and then too few for the child. */
     for (int round = 0; round < (which == RLIMIT_NPROC ? 40 : 1) && !failed; round++) {
         if (which == RLIMIT_NPROC) {
-            set.rlim_cur = round + 2;
+            set.rlim_cur = 41 - round;
             setrlimit(which, &set);
         }
         pid_t child = fork();
@@ -149,6 +150,67 @@ fn forks_with_few_threads() {
     let said = finish(command);
     is_right(&said);
     assert!(said.err.contains("may not have more threads"), "nothing was tried: {}", said.err);
+}
+
+/// Makes as many children as are wanted, all alive at once, each with 3 MiB of its own; says how many were right.
+const CHILDREN: &str = r#"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+enum { WORDS = 3 << 17 };
+int main(int argc, char **argv)
+{
+    int gate[2], status, right = 0;
+    pipe(gate);
+    for (long child = 0; child < atoi(argv[1]); child++) {
+        pid_t pid = fork();
+        if (pid < 0)
+            printf("fork %ld: %s\n", child, strerror(errno));
+        if (pid)
+            continue;
+        char end;
+        close(gate[1]);
+        unsigned long *at = malloc(WORDS * 8);
+        for (long i = 0; i < WORDS; i++)
+            at[i] = child * 4099 + i / 512;
+        read(gate[0], &end, 1);
+        for (long i = 0; i < WORDS; i++)
+            if (at[i] != child * 4099 + i / 512)
+                _exit(1);
+        _exit(0);
+    }
+    sleep(1);
+    close(gate[1]);
+    while (wait(&status) > 0)
+        right += status == 0;
+    printf("%d\n", right);
+    return 0;
+}
+"#;
+
+/// A container that may have 64 tasks, 51 of them the program's: memfold's own threads leave it room.
+#[test]
+fn a_container_that_may_have_few_tasks() {
+    let here = tempfile::tempdir().unwrap();
+    let Some(program) = compile(here.path(), "children", CHILDREN, &["-w"]) else { return };
+    let group = Path::new("/sys/fs/cgroup/pids").join(format!("memfold-test-{}", std::process::id()));
+    if fs::create_dir(&group).is_err() {
+        eprintln!("skipped: no cgroup that counts tasks can be made");
+        return;
+    }
+    fs::write(group.join("pids.max"), "64").unwrap();
+    for limit in ["16G", "40M"] {
+        let folded = run_with(&["--limit", limit, "--"], &[program.to_str().unwrap(), "50"]);
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo $$ > \"$0\"/cgroup.procs && exec \"$@\""]).arg(&group);
+        command.arg(folded.get_program()).args(folded.get_args());
+        let said = finish(command);
+        assert_eq!((said.status, said.out.as_str()), (0, "50\n"), "{limit}: {}", said.err);
+    }
+    common::until("the end of the last task", || fs::remove_dir(&group).is_ok());
 }
 
 #[test]

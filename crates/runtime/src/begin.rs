@@ -42,9 +42,15 @@ impl Runtime {
 
     /// Whether this process is too small to matter.
     pub fn is_small(&self) -> bool {
+        let paranoid = self.shared().flags.load(Relaxed) & flags::PARANOID != 0;
+        self.slot().resident.load(Relaxed) < self.shared().least_managed() && !paranoid
+    }
+
+    /// Whether it has so much that it has threads of memfold, however short the tree is of tasks.
+    pub fn is_worth_threads(&self) -> bool {
         let shared = self.shared();
-        let paranoid = shared.flags.load(Relaxed) & flags::PARANOID != 0;
-        self.slot().resident.load(Relaxed) < near::floor(shared.limit_bytes.load(Relaxed)) && !paranoid
+        let all = self.slot().resident.load(Relaxed).saturating_add(self.slot().evicted.load(Relaxed));
+        all >= near::worth_threads(shared.limit_bytes.load(Relaxed), shared.tasks_wanted.load(Relaxed))
     }
 
     /// Makes ready what a door needs, and lets the supervisor use it. By the only thread of a process that
@@ -73,7 +79,7 @@ impl Runtime {
         let untouched = maps::untouched_bytes(statm).unwrap_or(0).saturating_sub(near::OWN_UNTOUCHED);
         sys::close(statm);
         let limit = shared.limit_bytes.load(Relaxed);
-        if untouched >= near::floor(limit)
+        if untouched >= shared.least_managed()
             && near::must_start(untouched, shared.room.load(Relaxed), cpus(), limit)
         {
             self.paging_wanted.store(true, Relaxed);
@@ -105,7 +111,7 @@ impl Runtime {
                 let got = shared.got.fetch_add(bytes as u64, AcqRel).saturating_add(bytes as u64);
                 let room = shared.room.load(Relaxed).saturating_sub(got.saturating_sub(unseen));
                 let limit = shared.limit_bytes.load(Relaxed);
-                let large = self.slot().resident.load(Relaxed) + unseen >= near::floor(limit);
+                let large = self.slot().resident.load(Relaxed) + unseen >= shared.least_managed();
                 // A child of vfork must leave its parent's memory as it is.
                 let own = || self.pid.load(Relaxed) == sys::getpid();
                 if large && near::must_start(unseen, room, cpus(), limit) && own() {
@@ -127,7 +133,7 @@ impl Runtime {
             return false;
         }
         if let Err(error) = self.ensure_keeper() {
-            if !self.told_no_keeper.swap(true, Relaxed) {
+            if self.is_to_say(error) && !self.told_no_keeper.swap(true, Relaxed) {
                 self.say(crate::limits::why_unmanaged(error));
             }
             return false;
@@ -147,7 +153,7 @@ impl Runtime {
         let own = maps::anonymous_pages(statm).unwrap_or(0) * sys::PAGE as u64;
         sys::close(statm);
         let limit = shared.limit_bytes.load(Relaxed);
-        if own >= near::floor(limit) && near::must_start(own, shared.room.load(Relaxed), cpus(), limit) {
+        if own >= shared.least_managed() && near::must_start(own, shared.room.load(Relaxed), cpus(), limit) {
             self.paging_wanted.store(true, Relaxed);
             self.begin();
         }

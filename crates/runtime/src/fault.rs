@@ -58,8 +58,9 @@ pub struct Handler {
     pub(crate) runtime: &'static Runtime,
     pub(crate) worker: Worker,
     pub(crate) streams: Streams,
-    /// It fetches what is spilled itself: nobody else's faults wait for it.
-    pub(crate) fetches: bool,
+    /// It works for the keeper, which brings everything back: no faults of others wait for it, and it waits
+    /// neither for a fetcher nor for room, which only the keeper makes.
+    pub(crate) is_keepers: bool,
     /// There is something in its memory that is still to be put in place.
     pub(crate) holds_page: bool,
     /// The CPU that is its own, and the one that it is bound to.
@@ -91,7 +92,7 @@ impl Handler {
             // SAFETY: passed on to the caller.
             worker: unsafe { Worker::new(runtime, number) }?,
             streams: Streams::default(),
-            fetches: false,
+            is_keepers: false,
             holds_page: false,
             cpu: 0,
             bound: usize::MAX,
@@ -296,7 +297,7 @@ impl Handler {
             let state = self.runtime.table.entry(fault.page).map_or(State::Empty, |entry| entry.load());
             let placed = match state {
                 State::Pinned(_) => return true,
-                State::Spilled(_) if self.fetches => {
+                State::Spilled(_) if self.is_keepers => {
                     if let Some(fetched) = self.runtime.fetch(&mut self.worker, fault.page, run, None) {
                         self.place_fetched(fault, &fetched, begin);
                         return true;

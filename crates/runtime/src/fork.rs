@@ -21,6 +21,7 @@ use core::sync::atomic::Ordering::*;
 use crate::door;
 use crate::here;
 use crate::limits::{self, MoreDescriptors};
+use crate::procfs;
 use crate::runtime::{RUNTIME, Runtime};
 use crate::sched;
 use crate::shared::{Slot, state};
@@ -34,6 +35,10 @@ pub fn prepare(touch: impl Fn()) {
     if runtime.is_paging() && !limits::child_may_open() {
         // Without descriptors the child could not even bring its pages back.
         runtime.stop("it forks, and its children may open too few files (ulimit -n) to be managed");
+    }
+    if runtime.is_paging() && !procfs::is_there() {
+        runtime
+            .stop("it forks where there is no /proc (chroot), without which its children can't be managed");
     }
     // What it needs now may have been spilled, to a tier that does not answer: this is no time yet to keep others from their work. But nobody waits for room any more: that
     // could take as long as a tier is hoped for.
@@ -145,6 +150,8 @@ pub fn child() {
     }
     // A small process that has nothing evicted begins as one whose parent never began to page.
     let paging = runtime.is_paging() && !(runtime.is_small() && runtime.has_nothing_away());
+    // Where tasks are short it does not even ask for a keeper.
+    let gives_way = paging && !runtime.is_worth_threads();
     if !paging {
         runtime.watches_growth.store(false, Relaxed);
         runtime.paging_wanted.store(false, Relaxed);
@@ -191,8 +198,9 @@ pub fn child() {
         static NOBODY: Slot = unsafe { core::mem::zeroed() };
         runtime.set_shared(runtime.shared(), &NOBODY);
         runtime.leave_spill();
-        runtime
-            .restore_in_place("too many processes: one more was forked, and all its memory was brought back");
+        runtime.restore_in_place(Some(
+            "too many processes: one more was forked, and all its memory was brought back",
+        ));
         runtime.set_state(state::STOPPED);
         runtime.stopped.store(true, Relaxed);
         runtime.compressors.store(0, Relaxed);
@@ -213,10 +221,10 @@ pub fn child() {
         runtime.set_state(state::STOPPED);
     } else if runtime.open_door().is_ok() && !paging && runtime.is_watched() {
         // The supervisor watches it.
-    } else if let Err(error) = runtime.ensure_keeper()
+    } else if let Err(error) = if gives_way { Err(sys::Errno::AGAIN) } else { runtime.ensure_keeper() }
         && door::forbid()
     {
-        runtime.restore_in_place(limits::why_restored(error));
+        runtime.restore_in_place(runtime.is_to_say(error).then(|| limits::why_restored(error)));
         runtime.set_state(state::STOPPED);
         // Nobody is there who could stop it later.
         runtime.stopped.store(true, Release);
@@ -226,7 +234,7 @@ pub fn child() {
             let _ = sys::futex_wait(&runtime.child_ready, 0, None, false);
         }
         if runtime.child_ready.load(Acquire) == 2 {
-            runtime.restore_in_place(limits::why_restored(sys::Errno::MFILE));
+            runtime.restore_in_place(Some(limits::why_restored(sys::Errno::MFILE)));
         }
     }
     drop(more);
@@ -402,15 +410,18 @@ impl Runtime {
         ok
     }
 
-    /// Brings every evicted page back for good: no userfaultfd serves this process.
-    pub fn restore_in_place(&'static self, why: &str) {
+    /// Brings every evicted page back for good: no userfaultfd serves this process. Says why, if it is to be
+    /// said.
+    pub fn restore_in_place(&'static self, why: Option<&str>) {
         if !self.has_store() {
             return;
         }
         self.bring_back_in_place(|state| state != State::Empty);
         self.tell_spill_begins();
         self.set_state(state::STOPPED);
-        self.say(why);
+        if let Some(why) = why {
+            self.say(why);
+        }
     }
 
     /// Brings evicted pages back that are `wanted`. Only the calling thread, and perhaps the keeper or who waits for it, may live in this process.

@@ -14,6 +14,7 @@
 use core::sync::atomic::Ordering::*;
 
 use crate::runtime::Runtime;
+use crate::shared::flags;
 use crate::sys::{self, Errno};
 
 const DATA: usize = 2;
@@ -70,7 +71,9 @@ pub fn why_unmanaged(error: Errno) -> &'static str {
             "too little memory may be had (ulimit -d): this process is not managed"
         }
         Errno::NOMEM => "too little address space is left (ulimit -v): this process is not managed",
-        Errno::AGAIN => "can't start more threads (ulimit -u, pids.max): this process is not managed",
+        Errno::AGAIN => {
+            "this process may not have more threads (ulimit -u, pids.max): as long as tasks are short, it and others of the tree are not managed"
+        }
         Errno::MFILE => "too few files may be open (ulimit -n): this process is not managed",
         _ => "userfaultfd can't be opened in this process: it is not managed",
     }
@@ -83,13 +86,20 @@ pub fn why_restored(error: Errno) -> &'static str {
             "too little memory is left in a forked process (ulimit -v, ulimit -d): all its memory was brought back"
         }
         Errno::AGAIN => {
-            "a forked process may not have more threads (ulimit -u, pids.max): all its memory was brought back"
+            "a forked process may not have more threads (ulimit -u, pids.max): as long as tasks are short, all memory of such processes is brought back"
         }
         _ => "a forked process may not open a userfaultfd of its own: all its memory was brought back",
     }
 }
 
 impl Runtime {
+    /// Whether a process is to say that this is why it is not managed. That tasks are short is said once in the
+    /// tree.
+    pub fn is_to_say(&self, error: Errno) -> bool {
+        error != Errno::AGAIN
+            || self.shared().flags.fetch_or(flags::TOLD_TASKS, Relaxed) & flags::TOLD_TASKS == 0
+    }
+
     /// By the keeper: the program's memory is limited to so much, or will be.
     /// What is reserved and not needed is given back.
     pub fn make_way(&self, limit: usize) {

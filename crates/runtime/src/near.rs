@@ -40,6 +40,19 @@ pub fn floor(limit: u64) -> u64 {
     (limit / FLOOR).clamp(2 << 20, 64 << 20)
 }
 
+/// Levels of the want of tasks, see [`worth_threads`]. At the highest nobody has threads.
+pub const TASK_LEVELS: u32 = 7;
+
+/// What a process must have, bytes, resident or evicted, to be worth threads of memfold while tasks are short
+/// in the tree: at each level twice as much, so that those that save least give theirs back first.
+pub fn worth_threads(limit: u64, level: u32) -> u64 {
+    match level {
+        0 => 0,
+        TASK_LEVELS.. => u64::MAX,
+        _ => floor(limit) << (level - 1),
+    }
+}
+
 /// With less room than this, bytes, paging starts in a process that may grow by touching alone.
 pub fn start_room(cpus: u64) -> u64 {
     START_ROOM * cpus.min(STARTING)
@@ -98,5 +111,14 @@ mod tests {
         assert_eq!(next_look(1 << 30, 2, FASTEST_LOOK), 51_000_000);
         assert_eq!(next_look(1 << 40, 2, FASTEST_LOOK), SLOWEST_LOOK);
         assert_eq!((floor(10 << 20), floor(1 << 30), floor(1 << 40)), (2 << 20, 32 << 20, 64 << 20));
+    }
+
+    #[test]
+    fn the_larger_ones_keep_their_threads_longer() {
+        assert_eq!(
+            (worth_threads(GIB, 0), worth_threads(GIB, 1), worth_threads(GIB, 6)),
+            (0, floor(GIB), GIB)
+        );
+        assert_eq!(worth_threads(GIB, TASK_LEVELS), u64::MAX);
     }
 }

@@ -46,7 +46,10 @@ impl Runtime {
             return;
         }
         let flags = o::RDONLY | o::CLOEXEC | o::DIRECTORY;
-        let Ok(directory) = sys::open(c"/proc/self/fd", flags) else { return };
+        let Ok(directory) = sys::open(c"/proc/self/fd", flags) else {
+            // Nobody knows what is open: where there is no /proc (`chroot`), say.
+            return self.note_late_writer();
+        };
         let mut buffer = [0u8; 4096];
         let mut seen = 0;
         while let Ok(length) = sys::read_directory(directory, &mut buffer) {

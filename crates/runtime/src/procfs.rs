@@ -34,6 +34,14 @@ pub fn open(name: &str) -> Result<Fd> {
     open_at(format_args!("/proc/{directory}/{name}\0"))
 }
 
+/// Whether there is a `/proc` in which this process finds itself. Root directories and mounts of a program's own
+/// may have none, or that of another pid namespace.
+pub fn is_there() -> bool {
+    const HERE: Fd = Fd(-100);
+    // A link that everybody may read, without a descriptor.
+    sys::readlink_at(HERE, c"/proc/self", &mut [0; 16]).is_ok()
+}
+
 /// Reads the beginning of a file of a thread. `None` if there is no such thread, or it may not be read.
 pub fn read<'a>(tid: u32, name: &str, into: &'a mut [u8]) -> Option<&'a [u8]> {
     let file = open_at(format_args!("/proc/self/task/{tid}/{name}\0")).ok()?;

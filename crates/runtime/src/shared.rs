@@ -23,6 +23,7 @@
 
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 
+use crate::near;
 use crate::trail::Trail;
 
 /// Name of the environment variable that holds the path of the shared page.
@@ -70,6 +71,8 @@ pub mod flags {
     pub const NO_RESERVE: u32 = 4;
     /// The supervisor watches processes that have no thread of memfold, and can give them one: see `door.rs`.
     pub const OUTSIDE: u32 = 8;
+    /// That tasks are short was said, by some process of the tree.
+    pub const TOLD_TASKS: u32 = 16;
 }
 
 /// What the supervisor tells a process that it watches from outside: [`Slot::call`].
@@ -150,7 +153,8 @@ pub struct Shared {
     pub freed: AtomicU64,
     /// How much of it was freed within the last 500 ms: see `turns.rs` (supervisor writes).
     pub freed_lately: AtomicU64,
-    /// Times that a thread of the tree could not be started for want of tasks (`pids.max`, `ulimit -u`).
+    /// How short the tree is of tasks (`pids.max`, `ulimit -u`): 0 if it is not, else a level of
+    /// `near::worth_threads`. Raised where a process or thread could not be started.
     pub tasks_wanted: AtomicU32,
     /// Forked processes whose shared pages were not measured yet count them too: bytes (supervisor writes).
     pub unmeasured: AtomicU64,
@@ -343,6 +347,12 @@ impl Shared {
     /// The slots that belong to a process.
     pub fn live_slots(&self) -> impl Iterator<Item = &Slot> {
         self.used().iter().filter(|s| s.pid.load(Acquire) != 0)
+    }
+
+    /// Bytes that a process without threads of memfold must have to get some.
+    pub fn least_managed(&self) -> u64 {
+        let limit = self.limit_bytes.load(Relaxed);
+        near::floor(limit).max(near::worth_threads(limit, self.tasks_wanted.load(Relaxed)))
     }
 
     /// The slots that were ever used: the first ones.

@@ -116,6 +116,7 @@ impl Runtime {
     pub(crate) fn bring_back_once(&'static self) {
         // SAFETY: only the keeper has the last number, here and in `bring_all_back`, after which it ends.
         let Some(mut handler) = (unsafe { Handler::new(self, WORKERS - 1) }) else { return };
+        handler.is_keepers = true;
         self.table.for_each_block(0, END, |base, block| {
             if block.evicted.load(Relaxed) == 0 {
                 return;
@@ -131,7 +132,7 @@ impl Runtime {
         let Some(mut handler) = (unsafe { Handler::new(self, WORKERS - 1) }) else {
             self.fail("no memory is left to bring evicted pages back");
         };
-        handler.fetches = true;
+        handler.is_keepers = true;
         // Mappings may move while this goes on, so until a round finds nothing.
         let mut left = (0, State::Empty);
         for _ in 0..1000 {

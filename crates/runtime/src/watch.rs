@@ -15,7 +15,7 @@ mod samples;
 mod spare;
 
 #[cfg(feature = "preload")]
-pub use retire::give_tasks_back;
+pub use retire::with_tasks_back;
 
 use core::sync::atomic::Ordering::*;
 
@@ -429,7 +429,7 @@ impl Keeper {
             runtime.end_threads();
             runtime.close_uffd();
             // Here, and not in the forking thread: this one's descriptor table has room.
-            runtime.restore_in_place(limits::why_restored(error));
+            runtime.restore_in_place(runtime.is_to_say(error).then(|| limits::why_restored(error)));
         } else {
             runtime.mark_registered(self.maps);
             runtime.set_state(state::PAGING);
@@ -449,7 +449,9 @@ impl Keeper {
         if let Err(error) = runtime.make_ready().and_then(|()| self.start_threads()) {
             self.told = true;
             runtime.set_state(state::STOPPED);
-            runtime.say(limits::why_unmanaged(error));
+            if runtime.is_to_say(error) {
+                runtime.say(limits::why_unmanaged(error));
+            }
             return;
         }
         runtime.set_state(state::PAGING);

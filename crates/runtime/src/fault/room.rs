@@ -23,6 +23,9 @@ impl Handler {
     /// memory waits longer, whether others have waited in vain or not.
     pub(crate) fn wait_for_room(&mut self, growth: bool) {
         let runtime = self.runtime;
+        if self.is_keepers {
+            return;
+        }
         let room = || {
             runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
                 && !(growth && runtime.squeeze.load(Relaxed))
@@ -106,7 +109,7 @@ impl Handler {
                     }
                     placed
                 }
-                State::Spilled(_) if !self.fetches => {
+                State::Spilled(_) if !self.is_keepers => {
                     self.leave(fault, begin, 1);
                     Placed::Done
                 }

@@ -23,6 +23,7 @@
 //! | `advice` | `madvise` and `munmap`: what a forked child gets |
 //! | `limits` | `setrlimit`, `prlimit`: what is only reserved goes first |
 //! | `bare` | `_Fork`, `clone`, `syscall`: children that no handler of the C library prepares |
+//! | `starting` | `fork`, `posix_spawn`: where the kernel refuses, threads of memfold give way |
 //! | `growth` | `mmap`, `malloc` and their relatives: much memory at once near the limit |
 //!
 //! The runtime's own side of it is in `credentials`, `desk`, `leaving` and `ranges`.
@@ -58,6 +59,8 @@ mod pins;
 mod remap;
 #[cfg(feature = "preload")]
 mod seccomp;
+#[cfg(feature = "preload")]
+mod starting;
 
 /// In a forked child, before its keeper is started: no other thread lives.
 ///

@@ -165,8 +165,10 @@ static BIND: extern "C" fn() = bind_all;
 
 /// Called by the loader.
 extern "C" fn bind_all() {
-    use super::{advice, bare, growth, identity, limits, locked, namespaces, own_uffd, pins, remap, seccomp};
-    let all: [&[&Next]; 11] = [
+    use super::{
+        advice, bare, growth, identity, limits, locked, namespaces, own_uffd, pins, remap, seccomp, starting,
+    };
+    let all: [&[&Next]; 12] = [
         &identity::ALL,
         &limits::ALL,
         &locked::ALL,
@@ -178,6 +180,7 @@ extern "C" fn bind_all() {
         &growth::ALL,
         &own_uffd::ALL,
         &bare::ALL,
+        &starting::ALL,
     ];
     for next in all.into_iter().flatten() {
         next.bind();

@@ -16,11 +16,10 @@ use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use super::{NEXT, dlsym};
-use crate::door;
 use crate::runtime::{RUNTIME, Start, Starts};
 use crate::sys;
 use crate::table::END;
-use crate::watch::give_tasks_back;
+use crate::watch::with_tasks_back;
 
 /// Threads that are being started: they are in the lists, and not yet kept.
 static STARTING: AtomicU32 = AtomicU32::new(0);
@@ -118,7 +117,9 @@ pub unsafe extern "C" fn pthread_create(
     let next = next_of(&NEXT_CREATE, c"pthread_create".as_ptr());
     // SAFETY: the C library's function of this type.
     let create: Create = unsafe { core::mem::transmute(next) };
-    start(routine, argument, AGAIN, |routine, argument| create(thread, attributes, routine, argument))
+    start(routine, argument, [AGAIN, AGAIN], |routine, argument| {
+        create(thread, attributes, routine, argument)
+    })
 }
 
 /// As the C library's.
@@ -127,11 +128,12 @@ pub unsafe extern "C" fn pthread_create(
 /// As the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thrd_create(thread: *mut c_void, routine: usize, argument: usize) -> c_int {
+    const ERROR: c_int = 2;
     const NO_MEMORY: c_int = 3;
     let next = next_of(&NEXT_C11, c"thrd_create".as_ptr());
     // SAFETY: the C library's function of this type.
     let create: CreateC11 = unsafe { core::mem::transmute(next) };
-    start(routine, argument, NO_MEMORY, |routine, argument| create(thread, routine, argument))
+    start(routine, argument, [NO_MEMORY, ERROR], |routine, argument| create(thread, routine, argument))
 }
 
 /// The address of the C library's function, looked up once.
@@ -148,11 +150,11 @@ pub fn next_of(known: &AtomicUsize, name: *const c_char) -> usize {
 /// Starts a thread that keeps its control block before it goes on to its routine.
 /// Not this thread does it: where it was told the new one's name may be gone,
 /// because the new one may have run by now. `full` is the answer if there is no
-/// memory to remember the routine in.
+/// memory to remember the routine in, `refused` the C library's if there may be no more threads.
 fn start(
     routine: usize,
     argument: usize,
-    full: c_int,
+    [full, refused]: [c_int; 2],
     create: impl Fn(usize, *mut c_void) -> c_int,
 ) -> c_int {
     if !crate::here::is_managed() {
@@ -167,12 +169,9 @@ fn start(
     unsafe { (*cell).routine = routine };
     // SAFETY: as above.
     unsafe { (*cell).argument = argument };
-    let mut result = create(memfold_thread_start as *const () as usize, cell as *mut c_void);
-    if result == AGAIN && door::has_keeper() {
-        // Threads of memfold may have taken the place of this one.
-        give_tasks_back(&RUNTIME);
-        result = create(memfold_thread_start as *const () as usize, cell as *mut c_void);
-    }
+    // Threads of memfold may have taken the place of this one.
+    let try_it = || create(memfold_thread_start as *const () as usize, cell as *mut c_void);
+    let result = with_tasks_back(try_it, |result| *result == refused);
     if result != 0 {
         give_start_back(cell);
         end_start();

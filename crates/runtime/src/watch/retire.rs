@@ -13,7 +13,13 @@ use crate::door;
 use crate::interpose::ranges;
 use crate::maps;
 use crate::near;
+#[cfg(feature = "preload")]
+use crate::near::TASK_LEVELS;
+#[cfg(feature = "preload")]
+use crate::runtime::RUNTIME;
 use crate::runtime::Runtime;
+#[cfg(feature = "preload")]
+use crate::shared::Slot;
 use crate::shared::{flags, state};
 use crate::sys::{self, Fd};
 use crate::table::{Block, END};
@@ -64,16 +70,18 @@ impl Keeper {
         let proactive = shared.stall_ppm.load(Relaxed) != 0 && own > near::SMALLEST_PROACTIVE;
         let far =
             tree.saturating_add(FAR * near::start_room(self.cpus)) < limit && !shared.copies_could_pass();
-        let small = shared.tasks_wanted.load(Relaxed) != 0 && own < near::floor(limit);
+        let evicted = runtime.slot().evicted.load(Relaxed);
+        let level = shared.tasks_wanted.load(Relaxed);
+        let gives_way = !runtime.is_worth_threads();
         let may = shared.flags.load(Relaxed) & (flags::OUTSIDE | flags::PARANOID) == flags::OUTSIDE;
         let has_door = runtime.slot().door.load(Relaxed) != 0;
         let can = may && has_door && !proactive && runtime.spill.area().is_none();
-        let is_far = far && runtime.slot().evicted.load(Relaxed) <= REST;
-        if !can || !(is_far || small && runtime.has_nothing_away()) {
+        let is_far = far && evicted <= REST;
+        if !can || !(is_far || gives_way) {
             self.far_ns = now;
             return;
         }
-        let wait = if shared.tasks_wanted.load(Relaxed) != 0 { 0 } else { FAR_NS };
+        let wait = if level != 0 { 0 } else { FAR_NS };
         if now - self.far_ns < wait || !runtime.is_watched() {
             return;
         }
@@ -143,23 +151,31 @@ impl Runtime {
     }
 }
 
-/// By a thread of the program that could not start another, or a process: threads of memfold are to end, as
-/// far as they can. Waits a moment for that.
+/// Tries again what the kernel refused for want of tasks, while threads of memfold give way: first those of
+/// processes that save least. For a thread of the program that starts a thread or a process.
 #[cfg(feature = "preload")]
-pub fn give_tasks_back(runtime: &'static Runtime) {
-    const WAIT_NS: u64 = 100_000_000;
-    let shared = runtime.shared();
-    shared.tasks_wanted.store(1, Relaxed);
-    let begin = sys::now_ns();
-    loop {
-        runtime.keeper.ring();
-        runtime.work.ring();
-        let seen = runtime.room.now();
-        runtime.room.wait(seen, 1_000_000);
-        let helped = !door::has_keeper() || runtime.compressors.load(Acquire) <= 1;
-        let waited = sys::now_ns() - begin;
-        if helped && waited > WAIT_NS / 10 || waited > WAIT_NS {
-            return;
+pub fn with_tasks_back<T>(mut try_it: impl FnMut() -> T, is_refused: impl Fn(&T) -> bool) -> T {
+    const LOOK_NS: u64 = 5_000_000;
+    const LOOKS_A_LEVEL: u32 = 4;
+    let mut result = try_it();
+    if !is_refused(&result) || !crate::here::is_managed() {
+        return result;
+    }
+    let shared = RUNTIME.shared();
+    for look in 0..LOOKS_A_LEVEL * TASK_LEVELS {
+        let has_tasks = |slot: &Slot| slot.keeper.load(Acquire) != 0;
+        if !shared.live_slots().any(has_tasks) {
+            break;
+        }
+        shared.tasks_wanted.fetch_max(1 + look / LOOKS_A_LEVEL, Relaxed);
+        RUNTIME.keeper.ring();
+        RUNTIME.work.ring();
+        let seen = RUNTIME.room.now();
+        RUNTIME.room.wait(seen, LOOK_NS);
+        result = try_it();
+        if !is_refused(&result) {
+            break;
         }
     }
+    result
 }

@@ -1,0 +1,69 @@
+//! A tracer that attaches to every thread of a process (`py-spy dump`, `strace -f -p`) stops memfold's threads
+//! too. If it then reads memory that only those threads can restore, both wait forever. Nothing can be done
+//! about that from outside, but the user can be told which program to end, and what to use instead.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use memfold_runtime::shared::Shared;
+
+use crate::failure::say;
+use crate::procfs;
+use crate::tree::Tree;
+
+/// Between two looks. A tracer that waits has waited for at least this long when it is named.
+const LOOK: Duration = Duration::from_secs(1);
+/// Where the kernel keeps a thread that touches memory that a userfaultfd has to provide.
+const WAITS_FOR_A_PAGE: &str = "handle_userfault";
+
+/// Looks for tracers that wait for the processes they have stopped.
+pub struct Tracers {
+    next: Instant,
+    /// Tracers that waited at the last look, by traced process; and whether that was said.
+    waiting: HashMap<i32, (i32, bool)>,
+}
+
+impl Tracers {
+    /// Nothing has been seen yet.
+    pub fn new(now: Instant) -> Self {
+        Self { next: now + LOOK, waiting: HashMap::new() }
+    }
+
+    /// Looks, if it is time, and names who has waited since the last look.
+    pub fn look(&mut self, now: Instant, shared: &Shared, tree: &Tree) {
+        if now < self.next {
+            return;
+        }
+        self.next = now + LOOK;
+        let mut before = std::mem::take(&mut self.waiting);
+        let managed = shared.live_slots().filter_map(|slot| tree.pid_of(slot));
+        for (pid, tracer) in managed.filter_map(|pid| Some((pid, waiting_tracer(pid)?))) {
+            let was = before.remove(&pid).filter(|(who, _)| *who == tracer);
+            if was.is_some_and(|(_, is_said)| !is_said) {
+                tell(pid, tracer);
+            }
+            self.waiting.insert(pid, (tracer, was.is_some()));
+        }
+    }
+}
+
+/// The tracer of a stopped process, if it waits for a page.
+fn waiting_tracer(pid: i32) -> Option<i32> {
+    let is_stopped = procfs::stat(pid)?.state == b't';
+    let tracer = is_stopped.then(|| procfs::tracer(pid)).flatten()?;
+    procfs::threads(tracer)
+        .into_iter()
+        .any(|tid| procfs::waits_in(tracer, tid, WAITS_FOR_A_PAGE))
+        .then_some(tracer)
+}
+
+fn tell(pid: i32, tracer: i32) {
+    let name = |pid| procfs::name(pid).unwrap_or_default();
+    say(&format!(
+        "'{0}' (process {tracer}) has stopped every thread of '{1}' (process {pid}), those of memfold too, and reads \
+         memory that only they can restore, so both wait forever: end it (kill {tracer}), and use one that reads without \
+         stopping the process, such as py-spy dump --nonblocking",
+        name(tracer),
+        name(pid)
+    ));
+}

@@ -1,0 +1,52 @@
+//! Functions that start processes. Where the kernel refuses one for want of tasks (`pids.max`, `ulimit -u`),
+//! threads of memfold may have taken its place: they give way, and the kernel is asked again
+//! (`watch/retire.rs`). `vfork` can't be wrapped: it returns twice, to the same place on the stack.
+
+use core::ffi::c_int;
+
+use super::next::{Next, errno};
+use crate::sys::Errno;
+use crate::watch::with_tasks_back;
+
+static FORK: Next = Next::library(c"fork");
+static POSIX_SPAWN: Next = Next::library(c"posix_spawn");
+static POSIX_SPAWNP: Next = Next::library(c"posix_spawnp");
+
+/// All of them.
+pub static ALL: [&Next; 3] = [&FORK, &POSIX_SPAWN, &POSIX_SPAWNP];
+
+/// As the C library's.
+///
+/// # Safety
+/// As the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fork() -> c_int {
+    // SAFETY: passed on to the caller.
+    with_tasks_back(|| unsafe { FORK.call([]) as c_int }, |pid| *pid == -1 && errno() == Errno::AGAIN)
+}
+
+macro_rules! spawns {
+    ($($name:ident $next:ident)*) => {
+        $(
+            /// As the C library's.
+            ///
+            /// # Safety
+            /// As the C library's.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(
+                pid: usize,
+                program: usize,
+                actions: usize,
+                attributes: usize,
+                words: usize,
+                environment: usize,
+            ) -> c_int {
+                let given = [pid, program, actions, attributes, words, environment];
+                // SAFETY: passed on to the caller.
+                with_tasks_back(|| unsafe { $next.call(given) as c_int }, |error| *error == Errno::AGAIN.0)
+            }
+        )*
+    };
+}
+
+spawns! { posix_spawn POSIX_SPAWN posix_spawnp POSIX_SPAWNP }
