@@ -279,6 +279,31 @@ int main(int argc, char **argv)
 }
 "#;
 
+/// Makes a file of so many MiB and reads it back by as few system calls as the kernel lets it.
+const READ: &str = r#"
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    size_t bytes = strtoull(argv[1], NULL, 0) << 20, done = 0;
+    FILE *file = tmpfile();
+    if (ftruncate(fileno(file), bytes))
+        return 2;
+    for (uint64_t page = 0; page < bytes / 4096; page += 7)
+        pwrite(fileno(file), &page, 8, page * 4096 + 2040);
+    char *at = malloc(bytes);
+    for (ssize_t got; done < bytes && (got = pread(fileno(file), at + done, bytes - done, done)) > 0; done += got) {
+    }
+    for (size_t page = 0; page < bytes / 4096; page++)
+        if (*(uint64_t *)(at + page * 4096 + 2040) != (page % 7 ? 0 : page))
+            return printf("wrong: page %zu\n", page);
+    puts("right");
+    return done != bytes;
+}
+"#;
+
 fn program(directory: &Path) -> Option<String> {
     Some(compile(directory, "grow", GROW, &["-pthread"])?.to_str()?.to_owned())
 }
@@ -315,6 +340,19 @@ fn memory_that_the_kernel_fills_at_once() {
     let here = tempfile::tempdir().unwrap();
     let Some(populate) = compile(here.path(), "populate", POPULATE, &[]) else { return };
     holds(64 * MIB, start(&["--limit", "64M", "--"], &[populate.to_str().unwrap(), "160"]));
+}
+
+/// A thread that is in a system call cannot be stopped, so it must not begin one that could pass the limit: not
+/// even where the limit is farther away than what is watched closely.
+#[test]
+fn a_file_that_is_read_at_once() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let Some(read) = compile(here.path(), "read", READ, &["-w"]) else { return };
+    for limit in [64, 200, 400] {
+        let options = ["--limit", &format!("{limit}M"), "--"];
+        holds(limit * MIB, start(&options, &[read.to_str().unwrap(), &(limit + 80).to_string()]));
+    }
 }
 
 /// Copies that the kernel makes, without telling, when forked processes write to what they share.

@@ -4,7 +4,7 @@
 //!
 //! | who starts it | when |
 //! | --- | --- |
-//! | a thread of the program that gets memory | the slot says `NEAR`, and what the thread gets makes the process large enough to matter; or the slot says `NOW` |
+//! | a thread of the program that gets memory | the slot says `NEAR`, and what the thread gets makes the process large enough to matter; or it is more than all that is left of the limit; or the slot says `NOW` |
 //! | a thread that the supervisor sends through a door (`door.rs`) | the process grows by touching alone |
 //! | a thread that forks | the child could fill what is left of the limit by writing to what both share |
 //! | a forked child | its parent had evicted pages |
@@ -21,6 +21,8 @@ use crate::{door, maps, near, sched};
 /// stopped.
 const LOOKS_NS: u64 = 500_000_000;
 const LOOKS_BUSY_NS: u64 = 10 * LOOKS_NS;
+/// Requests from here on may pass the limit before anybody looks, however far it is, bytes.
+pub const MUCH: usize = 1 << 20;
 /// A program waits no longer than this for paging to begin, ns.
 const START_NS: u64 = 1_000_000_000;
 
@@ -101,8 +103,9 @@ impl Runtime {
             return false;
         }
         match self.call() {
-            call::NOW => true,
-            call::NEAR => {
+            call::NOW => return true,
+            call::FAR if bytes < MUCH => {}
+            call => {
                 let looks = shared.looks.load(Relaxed);
                 if self.looks_seen.swap(looks, Relaxed) != looks {
                     self.much.store(0, Relaxed);
@@ -112,16 +115,19 @@ impl Runtime {
                 let room = shared.room.load(Relaxed).saturating_sub(got.saturating_sub(unseen));
                 let limit = shared.limit_bytes.load(Relaxed);
                 let large = self.slot().resident.load(Relaxed) + unseen >= shared.least_managed();
+                let must_start = match call {
+                    call::FAR => near::could_pass_at_once(unseen, room, limit),
+                    _ => near::must_start(unseen, room, cpus(), limit),
+                };
                 // A child of vfork must leave its parent's memory as it is.
                 let own = || self.pid.load(Relaxed) == sys::getpid();
-                if large && near::must_start(unseen, room, cpus(), limit) && own() {
+                if large && must_start && own() {
                     self.paging_wanted.store(true, Relaxed);
                     return true;
                 }
-                !self.is_watched()
             }
-            _ => !self.is_watched(),
         }
+        !self.is_watched()
     }
 
     /// Starts the keeper if there is none, by a thread of the program, and waits until paging has begun if it

@@ -73,7 +73,17 @@ pub fn must_start(got: u64, room: u64, cpus: u64, limit: u64) -> bool {
 /// As `start_room`, for a process that has mapped so many bytes that it has not touched yet: it can grow by
 /// so much without calling the library. On a busy machine it may be long until its keeper has a CPU.
 pub fn start_room_of(untouched: u64, cpus: u64, limit: u64) -> u64 {
-    (limit / TOLD_PART).clamp(TOLD_ROOM.0, TOLD_ROOM.1).saturating_add(untouched).min(near_room(cpus))
+    told_room(limit).saturating_add(untouched).min(near_room(cpus))
+}
+
+/// Whether so many bytes, filled by one system call, could pass the limit, however far it is: a thread that is
+/// in `read` can't be stopped, and no other may wait for it.
+pub fn could_pass_at_once(got: u64, room: u64, limit: u64) -> bool {
+    room < told_room(limit).saturating_add(got)
+}
+
+fn told_room(limit: u64) -> u64 {
+    (limit / TOLD_PART).clamp(TOLD_ROOM.0, TOLD_ROOM.1)
 }
 
 /// How long to sleep until the next look, ns.
@@ -102,6 +112,8 @@ mod tests {
         assert!(must_start(200 << 20, 100 << 20, 2, GIB) && must_start(90 << 20, 100 << 20, 2, GIB));
         assert!(!must_start(10 << 20, 100 << 20, 2, GIB) && must_start(10 << 20, 20 << 20, 2, GIB));
         assert!(!must_start(1 << 40, 200 << 20, 2, GIB));
+        assert!(could_pass_at_once(1 << 40, 200 << 20, GIB) && could_pass_at_once(190 << 20, 200 << 20, GIB));
+        assert!(!could_pass_at_once(180 << 20, 200 << 20, GIB));
     }
 
     #[test]

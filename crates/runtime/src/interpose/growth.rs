@@ -17,6 +17,7 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 use super::desk;
 use super::next::{Next, is_managed, is_paging, keeping_errno};
 use super::ranges;
+use crate::begin::MUCH;
 use crate::hope::Waiting;
 use crate::runtime::RUNTIME;
 use crate::shared::{call, state};
@@ -26,10 +27,10 @@ use crate::watch;
 
 /// Requests below this make the heap grow, if anything: what it has grown by can't be watched, bytes.
 const LARGE: usize = 64 << 10;
-/// Requests from here on may bring the limit near before the keeper looks again, bytes.
-const MUCH: usize = 1 << 20;
 const PRIVATE: c_int = 2;
 const FIXED: c_int = 0x10;
+/// Address space that is reserved, and mostly never filled.
+const NORESERVE: c_int = 0x4000;
 const ANONYMOUS: c_int = 0x20;
 const POPULATE: c_int = 0x8000;
 /// With this MAP_POPULATE does nothing.
@@ -210,7 +211,7 @@ macro_rules! maps {
                 if fresh && at != FAILED {
                     if RUNTIME.watches_growth.load(Relaxed) {
                         got_near_limit(at, bytes);
-                    } else if bytes >= MUCH {
+                    } else if bytes >= MUCH && (flags & NORESERVE == 0 || RUNTIME.call() != call::FAR || is_paging()) {
                         got_much(at, bytes);
                     } else if RUNTIME.call() != call::FAR {
                         got_unwatched(at, bytes);
