@@ -23,6 +23,8 @@ MORE := python-json redis sort node java-default pipeline
 # Of all test programs and of what they test: with the same features nothing is compiled twice.
 FEATURES := memfold/rayon,memfold/serde,memfold/spill,memfold-cli/servers,memfold-spill/servers
 TESTED := --workspace --exclude memfold-bench --features $(FEATURES)
+# The tests of spilling (`servers`, `spill`) wait for what time decides: `make test-all` runs them.
+SOON := --lib --bins --test '[!s]*' --test 's[!ep]*'
 PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
 .DEFAULT_GOAL := help
@@ -70,16 +72,16 @@ test-all: test ## those, and the slow ones: servers, more programs, the probes o
 	@$(MAKE) --no-print-directory PROFILE=tests test-servers test-spill test-small SMALL="$(MORE)"
 	@$(MAKE) --no-print-directory test-probes
 
-# Tests of spilling to servers are slow: they wait for what time decides.
-test-unit: ## the tests of the crates
+test-unit: ## the tests of the crates, without those of spilling
 	@scripts/setup.sh ncdu
-	@scripts/setup.sh packages bubblewrap valgrind qemu-user musl-tools $(SERVERS)
+	@scripts/setup.sh packages bubblewrap valgrind qemu-user musl-tools
 	@$(MAKE) --no-print-directory PROFILE=tests build
-	cargo test --profile tests --quiet --no-fail-fast $(TESTED) -- --skip servers::
+	MEMFOLD_PRELOAD_LIB=$(abspath $(TARGET))/tests/libmemfold_preload.so cargo test --profile tests --quiet --no-fail-fast $(TESTED) $(SOON)
+	cargo test --profile tests --quiet --no-fail-fast $(TESTED) --doc
 
-test-servers: ## the tests of spilling to real servers
+test-servers: ## the tests of spilling, to files and to real servers
 	@scripts/setup.sh packages $(SERVERS)
-	cargo test --profile tests --quiet $(TESTED) --test spill -- servers:: --test-threads 3
+	cargo test --profile tests --quiet --no-fail-fast $(TESTED) --test servers --test spill -- --test-threads 3
 
 # Two trees are installed; the second one is made for /opt/memfold.
 test-capi: capi ## the C interface, of installed trees: C and C++, valgrind and sanitizers
