@@ -17,6 +17,7 @@ use super::format::{self, Head, LargeRecord, Record, Shape, Source};
 use crate::heap::Heap;
 use crate::heap::core::{Core, Shape as Blocks, locked};
 use crate::heap::error::{BadOption, Error};
+use crate::heap::grouping::most_grouped;
 use crate::heap::handle::Handle;
 use crate::heap::options::{ALIGNMENTS, BLOCK_BYTES, Options};
 
@@ -205,9 +206,9 @@ impl Loader<'_> {
         block.retired.store(record.flags & format::RETIRED != 0, Relaxed);
         block.unverified.store(true, Relaxed);
         block.evicted.store(LONG_AGO, Relaxed);
-        let (_, len) = core.stored_len(block)?;
-        if payload.len() > len {
-            return Err(Wrong::Says("the payload of a block is longer than the block"));
+        let (shape, len) = core.stored_len(block)?;
+        if payload.len() > most_grouped(shape, len) {
+            return Err(Wrong::Says("the payload of a block is longer than a block of its kind can have"));
         }
         let put = match record.codec.get().checked_sub(1) {
             None if payload.len() == WORD => core.store.put(number.into(), None, payload),
