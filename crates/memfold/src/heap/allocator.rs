@@ -280,6 +280,10 @@ impl<'h> Access<'h> {
                 },
             };
             self.seat.leave();
+            let node = match node {
+                Err(Error::Stale) => current.alloc_shared(self.core, self.me, len),
+                node => node,
+            };
             match node {
                 Err(Error::Stale) if current.renew(self.core, self.me)? => {}
                 Err(Error::Stale) => return Ok(None),

@@ -3,8 +3,11 @@
 //! Either a block has an **owner** (biased locking): the one session that may change it without the block's lock, while its seat says that it is busy. A
 //! session owns the blocks that it makes or brings back. Or the right comes with a **claim**: the block's lock, the block in a frame, and no
 //! other owner. Who claims a block of another session takes it over: it names itself the owner, makes the frame's tenancy another one, tells all
-//! sessions (`fences.rs`), and waits until the old owner is not busy; what that one does next begins with a look at the tenancy. A block that
-//! goes to and fro gets no owner any more until it is brought back the next time; then everybody claims it for each change.
+//! sessions (`fences.rs`), and waits until the old owner is not busy; what that one does next begins with a look at the tenancy.
+//!
+//! That takes a microsecond or two. So a block that goes to and fro is **shared**: it has no owner, and everybody claims it for each change, the
+//! session that allocates from it too. It has an owner again when it is brought back the next time, or when one session has claimed it many
+//! times in a row.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::*;
@@ -13,9 +16,6 @@ use super::blocks::{Block, Place};
 use super::core::Core;
 use super::error::Error;
 use super::frames::Frame;
-
-/// How often a block can get another owner.
-const MOST_OWNERS: u8 = 4;
 
 /// See the module.
 pub struct Claim<'c> {
@@ -42,13 +42,15 @@ impl Core {
 
     /// Makes sure that nobody but who has the block's lock changes it, who is `me` or, if 0, no session.
     pub fn take_over(&self, me: u16, frame: &Frame) {
-        let (owner, owners) = (frame.owner.load(Relaxed), frame.owners.load(Relaxed));
-        let next = if owners < MOST_OWNERS { me } else { 0 };
-        if owner == me || owner == next {
+        let owner = frame.owner.load(Relaxed);
+        if owner == me {
+            return;
+        }
+        let next = if owner == 0 { frame.note_claim(me) } else { frame.note_owner(me) };
+        if owner == next {
             return;
         }
         frame.owner.store(next, Relaxed);
-        frame.owners.store(owners.saturating_add(1), Relaxed);
         frame.change();
         if owner != 0 {
             self.seats.tell_others(me.into());

@@ -28,8 +28,10 @@ pub struct Current<'c> {
     pub incarnation: u8,
     pub block: &'c Block,
     frame: &'c Frame,
-    /// What follows is known as of this one.
+    /// What follows is known as of this one,
     tenancy: u64,
+    /// or, if the block is shared (`claim.rs`), as of this one: it is good for who has the block's lock.
+    shared: u64,
     image: Image,
     shape: Shape,
     marks: Marks,
@@ -56,6 +58,7 @@ impl<'c> Current<'c> {
             block,
             frame,
             tenancy: NEVER,
+            shared: NEVER,
             image: Image::NOTHING,
             shape,
             marks: Marks::NONE,
@@ -86,7 +89,7 @@ impl<'c> Current<'c> {
         self.frame.is_tenancy(self.tenancy)
     }
 
-    /// Brings the block back if need be, and finds out again what is not known any more; false if the session can't have it for itself.
+    /// Brings the block back if need be, and finds out again what is not known any more; false if there is nothing to be had from it.
     pub fn renew(&mut self, core: &'c Core, me: u16) -> Result<bool, Error> {
         let claim = match core.claim(me, self.number, self.incarnation) {
             Ok(claim) => claim,
@@ -94,7 +97,7 @@ impl<'c> Current<'c> {
             Err(error) => return Err(error),
         };
         self.frame = claim.frame;
-        self.tenancy = NEVER;
+        (self.tenancy, self.shared) = (NEVER, NEVER);
         core.changed(self.number, self.frame);
         let at = claim.at;
         self.image = core.image(self.frame, self.shape);
@@ -114,9 +117,27 @@ impl<'c> Current<'c> {
             // Ways to the block don't know of the checks.
             self.frame.change();
         }
-        let owned = self.frame.owner.load(Relaxed) == me;
-        self.tenancy = self.frame.tenancy().filter(|_| owned).unwrap_or(NEVER);
-        Ok(owned)
+        let is_its_own = self.frame.owner.load(Relaxed) == me;
+        let known = if is_its_own { &mut self.tenancy } else { &mut self.shared };
+        *known = self.frame.tenancy().unwrap_or(NEVER);
+        Ok(true)
+    }
+
+    /// A node of `len` bytes in a shared block, under a claim, if there is room. `Err(Stale)` if what is known is not true any more, or
+    /// the block is not shared.
+    pub fn alloc_shared(&mut self, core: &Core, me: u16, len: usize) -> Result<Option<Handle>, Error> {
+        if !self.frame.is_tenancy(self.shared) {
+            return Err(Error::Stale);
+        }
+        let _claim = core.claim(me, self.number, self.incarnation)?;
+        if !self.frame.is_tenancy(self.shared) {
+            return Err(Error::Stale);
+        }
+        core.changed(self.number, self.frame);
+        match self.alloc(len)? {
+            None if self.look_again(core)? => self.alloc(len),
+            node => Ok(node),
+        }
     }
 
     /// Finds out what is free, in a new generation if something was freed; false if there can be none. For who has the right to change the block.

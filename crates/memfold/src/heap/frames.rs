@@ -30,6 +30,11 @@ use super::layout::image::Image;
 pub const STRIPES: usize = 8;
 /// How often a waiter looks before it lets others run.
 const SPINS: u32 = 200;
+/// How often a block can get another owner before it is shared.
+const MOST_OWNERS: u8 = 4;
+/// After so many claims in a row by one session a shared block is its own: to take it over costs as much as some
+/// tens of claims.
+const IN_A_ROW: u8 = 64;
 
 /// One frame, a line of the processor's cache. Its number is that in [`Frames`].
 #[derive(Debug)]
@@ -47,8 +52,11 @@ pub struct Frame {
     pub owner: AtomicU16,
     /// It was changed since the store has a copy.
     pub dirty: AtomicBool,
-    /// How often the owner was another one.
-    pub owners: AtomicU8,
+    /// How often the owner was another one; and if that is so often that the block is shared, how often in a row one
+    /// session has claimed it.
+    owners: AtomicU8,
+    /// The low byte of that session's number.
+    claimer: AtomicU8,
     /// What it has memory for, see `frames/memory.rs`.
     has: AtomicU8,
 }
@@ -68,6 +76,7 @@ impl Frame {
             owner: AtomicU16::new(0),
             dirty: AtomicBool::new(false),
             owners: AtomicU8::new(0),
+            claimer: AtomicU8::new(0),
             has: AtomicU8::new(0),
         }
     }
@@ -128,6 +137,27 @@ impl Frame {
         let tenancy = self.tenancy.load(Relaxed);
         let next = (tenancy + 1) | 1;
         self.tenancy.store(next + u64::from(!there), Release);
+    }
+
+    /// A session claims a block that another owns. Returns who owns it next, 0 for nobody. For who has its lock.
+    pub fn note_owner(&self, me: u16) -> u16 {
+        let owners = self.owners.load(Relaxed) + 1;
+        self.owners.store(owners, Relaxed);
+        self.claimer.store(me as u8, Relaxed);
+        if owners <= MOST_OWNERS { me } else { 0 }
+    }
+
+    /// The same, of a block without an owner.
+    pub fn note_claim(&self, me: u16) -> u16 {
+        let owners = self.owners.load(Relaxed);
+        if owners <= MOST_OWNERS {
+            return self.note_owner(me);
+        }
+        let is_same = self.claimer.swap(me as u8, Relaxed) == me as u8;
+        let in_a_row = if is_same { owners - MOST_OWNERS + 1 } else { 1 };
+        let is_its_own = in_a_row > IN_A_ROW;
+        self.owners.store(MOST_OWNERS + if is_its_own { 0 } else { in_a_row }, Relaxed);
+        if is_its_own { me } else { 0 }
     }
 
     /// When it was last used, by the clock.

@@ -1,0 +1,55 @@
+//! Sessions that work on each other's blocks: whatever they do by turns, it takes no more blocks than one would.
+
+use std::vec::Vec;
+
+use crate::heap::*;
+
+/// Makes nodes, writes each twice and frees some; who does it, of so many sessions, is said by `turns`.
+fn blocks(sessions: usize, size: impl Fn(usize) -> usize, turns: impl Fn(usize, usize) -> usize) -> u64 {
+    let heap = Heap::new(Options::new().block_size(4096).limit(Limit::Bytes(1 << 30))).unwrap();
+    let mut all: Vec<_> = (0..sessions).map(|_| heap.session().unwrap()).collect();
+    let mut nodes = Vec::new();
+    for i in 0..6000 {
+        let node = all[turns(i, 0) % sessions].alloc(size(i)).unwrap();
+        for part in 1..3 {
+            all[turns(i, part) % sessions].write(node).unwrap().fill(i as u8);
+        }
+        nodes.push((node, i));
+        if i % 3 == 0 {
+            let (old, _) = nodes.swap_remove(i * 7 % nodes.len());
+            all[turns(i, 3) % sessions].free(old).unwrap();
+        }
+    }
+    for (node, i) in nodes {
+        assert!(all[0].read(node).unwrap().iter().all(|&byte| byte == i as u8), "node {i}");
+    }
+    drop(all);
+    let mut heap = heap;
+    heap.check().unwrap();
+    heap.stats().blocks
+}
+
+#[test]
+fn no_pattern_of_sessions_takes_more_blocks() {
+    let mixed = |i: usize| 16 + i * 13 % 150;
+    let sizes: [(&str, fn(usize) -> usize); 3] =
+        [("equal", |_| 100), ("mixed", mixed), ("two", |i| 40 + i % 2 * 200)];
+    type Turns = fn(usize, usize) -> usize;
+    let patterns: [(&str, usize, Turns); 6] = [
+        ("one makes, the other writes", 2, |_, part| part),
+        ("each writes what the other made", 2, |i, part| i + part),
+        ("three do a part each", 3, |_, part| part),
+        ("eight by turns", 8, |i, part| i + part),
+        ("two for a while each", 2, |i, part| i / 100 + part / 2),
+        ("by chance", 5, |i, part| (i * 4 + part) * 2_654_435_761 >> 7),
+    ];
+    for (size, of) in sizes {
+        let one = blocks(1, of, |_, _| 0);
+        for (what, sessions, turns) in patterns {
+            let several = blocks(sessions, of, turns);
+            // Each session that makes nodes has a block, or a few, at hand.
+            let most = one + one * 3 / 10 + 6 * sessions as u64;
+            assert!(several <= most, "{size}, {what}: {several} blocks instead of {one}");
+        }
+    }
+}
