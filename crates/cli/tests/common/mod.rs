@@ -208,16 +208,41 @@ pub fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Private anonymous memory of all descendants of a process, bytes, each page once.
-fn resident_below(pid: u32) -> u64 {
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    let sum = |child: &str| {
-        let below = child.parse().map_or(0, resident_below);
-        let rollup = std::fs::read_to_string(format!("/proc/{child}/smaps_rollup")).unwrap_or_default();
-        let line = rollup.lines().find(|line| line.starts_with("Pss_Anon:"));
-        line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0) * 1024 + below
+/// Descendants of a process that have memory.
+fn members(pid: u32) -> Vec<u32> {
+    let mut all = vec![pid];
+    let mut next = 0;
+    while let Some(one) = all.get(next) {
+        let path = format!("/proc/{one}/task/{one}/children");
+        let children = std::fs::read_to_string(path).unwrap_or_default();
+        all.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        next += 1;
+    }
+    let has_memory = |pid: &u32| {
+        let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+        statm.split_whitespace().next().is_some_and(|size| size != "0")
     };
-    children.split_whitespace().map(sum).sum()
+    all.into_iter().skip(1).filter(has_memory).collect()
+}
+
+/// Private anonymous memory of all descendants of a process, bytes, each page once. A process that begins or ends
+/// between two reads would change what the others' shares are: then all is read again.
+fn resident_below(pid: u32) -> u64 {
+    let share = |pid: &u32| {
+        let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+        let line = rollup.lines().find(|line| line.starts_with("Pss_Anon:"));
+        line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).unwrap_or(0) * 1024
+    };
+    let mut least = u64::MAX;
+    for _ in 0..20 {
+        let before = members(pid);
+        let sum = before.iter().map(share).sum();
+        if members(pid) == before {
+            return sum;
+        }
+        least = least.min(sum);
+    }
+    least
 }
 
 /// Samples the memory of a started program until it ends, which it must with the answer "right". Returns the
