@@ -143,11 +143,15 @@ impl Core {
 
     /// Bytes of everything but frames.
     pub fn bytes_without_frames(&self) -> u64 {
+        self.bytes_without_store() + self.store.store().stats().resident_bytes
+    }
+
+    /// The same without the store, whose own figures may be another moment's.
+    pub fn bytes_without_store(&self) -> u64 {
         self.blocks.bytes()
             + self.seats.bytes()
             + self.counts.room_bytes.load(Relaxed)
             + self.counts.work_bytes.load(Relaxed)
-            + self.store.store().stats().resident_bytes
             + self.options.away.0.as_ref().map_or(0, |tier| tier.memory_bytes())
     }
 }

@@ -161,7 +161,7 @@ impl Heap {
         // A file may have named parts that are none.
         nodes = (nodes + large.nodes).saturating_sub(large.parts);
         node_bytes = (node_bytes + large.bytes).saturating_sub(large.part_bytes);
-        let other = core.bytes_without_frames() - store.resident_bytes + large.memory;
+        let other = core.bytes_without_store() + large.memory;
         Stats {
             nodes,
             node_bytes,

@@ -46,6 +46,39 @@ fn threads_share_a_heap() {
     heap.check().unwrap();
 }
 
+/// What is added up is of many moments, and still no sum of its parts is less than a part.
+#[test]
+fn figures_are_read_while_others_work() {
+    let heap = Heap::new(small(1024)).unwrap();
+    let (working, ends) = (AtomicU64::new(2), AtomicBool::new(false));
+    thread::scope(|scope| {
+        for seed in 0..2 {
+            let (heap, working) = (&heap, &working);
+            scope.spawn(move || {
+                let mut session = heap.session().unwrap();
+                let mut random = Random(seed);
+                for round in 0..60 {
+                    let nodes: Vec<Handle> = (0..100)
+                        .map(|_| {
+                            let len = if round % 3 == 0 { 1 + random.index(5000) } else { 16 };
+                            session.put_bytes(&random.bytes(len)).unwrap()
+                        })
+                        .collect();
+                    nodes.iter().for_each(|&node| session.free(node).unwrap());
+                }
+                working.fetch_sub(1, AcqRel);
+            });
+        }
+        while !ends.load(Relaxed) {
+            let stats = heap.stats();
+            assert!(stats.memory_bytes() >= stats.frame_bytes + stats.payload_bytes, "{stats:?}");
+            assert!(stats.table_bytes < 1 << 30 && stats.node_bytes < 1 << 30, "{stats:?}");
+            ends.store(working.load(Acquire) == 0, Relaxed);
+        }
+    });
+    assert_eq!((heap.stats().nodes, heap.stats().node_bytes, heap.stats().blocks), (0, 0, 0));
+}
+
 /// Threads free, make, write and read each other's nodes, so that blocks go from one to another all the time. Each slot is used by one thread at a time.
 fn threads_use_each_others_nodes(options: Options, sizes: &[usize], steps: usize) {
     let mut heap = Heap::new(options).unwrap();
