@@ -29,19 +29,20 @@ fn blocks(sessions: usize, size: impl Fn(usize) -> usize, turns: impl Fn(usize, 
     heap.stats().blocks
 }
 
+type Size = fn(usize) -> usize;
+type Turns = fn(usize, usize) -> usize;
+
 #[test]
 fn no_pattern_of_sessions_takes_more_blocks() {
     let mixed = |i: usize| 16 + i * 13 % 150;
-    let sizes: [(&str, fn(usize) -> usize); 3] =
-        [("equal", |_| 100), ("mixed", mixed), ("two", |i| 40 + i % 2 * 200)];
-    type Turns = fn(usize, usize) -> usize;
+    let sizes: [(&str, Size); 3] = [("equal", |_| 100), ("mixed", mixed), ("two", |i| 40 + i % 2 * 200)];
     let patterns: [(&str, usize, Turns); 6] = [
         ("one makes, the other writes", 2, |_, part| part),
         ("each writes what the other made", 2, |i, part| i + part),
         ("three do a part each", 3, |_, part| part),
         ("eight by turns", 8, |i, part| i + part),
         ("two for a while each", 2, |i, part| i / 100 + part / 2),
-        ("by chance", 5, |i, part| (i * 4 + part) * 2_654_435_761 >> 7),
+        ("by chance", 5, |i, part| ((i * 4 + part) * 2_654_435_761) >> 7),
     ];
     for (size, of) in sizes {
         let one = blocks(1, of, |_, _| 0);
