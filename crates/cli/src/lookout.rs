@@ -432,7 +432,7 @@ fn wanted(shared: &Shared, one: &Watched, unseen: u64, room: u64, cpus: u64, now
     let limit = shared.limit_bytes.load(Relaxed);
     let may_grow = one.untouched >= near::START_ROOM && now.duration_since(one.since) >= YOUNG;
     let is_large = one.resident >= shared.least_managed();
-    // Where tasks are short only those get threads that save much.
+    // While tasks are scarce, only large processes get threads.
     let has_tasks = is_large || shared.tasks_wanted.load(Relaxed) == 0;
     if (is_large || may_grow && has_tasks) && room < near::start_room_of(unseen, cpus, limit) {
         return Wanted { call: call::NOW, is_urgent: true };

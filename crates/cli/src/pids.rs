@@ -22,7 +22,8 @@ pub struct Pids {
     limited: Vec<PathBuf>,
     next: Instant,
     near: bool,
-    /// When the level goes down by one.
+    /// The level at the last look, and when it goes down by one.
+    level: u32,
     lowers: Instant,
 }
 
@@ -30,14 +31,14 @@ impl Pids {
     /// Finds the limits that hold for this process, and so for the tree.
     pub fn new(now: Instant) -> Self {
         let limited = cgroup::of_pids().filter(|directory| number(directory, "pids.max").is_some()).collect();
-        Self { limited, next: now, near: false, lowers: now }
+        Self { limited, next: now, near: false, level: 0, lowers: now }
     }
 
-    /// Says how short the tree is of tasks.
+    /// Says how scarce tasks are.
     pub fn tell(&mut self, now: Instant, level: &AtomicU32) {
         let least = u32::from(self.are_near(now));
         let before = level.load(Relaxed);
-        if before <= least {
+        if before <= least || before > self.level {
             self.lowers = now + HOLDS;
             level.fetch_max(least, Relaxed);
         } else if now >= self.lowers {
@@ -45,6 +46,7 @@ impl Pids {
             // Somebody may have raised it just now.
             let _ = level.compare_exchange(before, before - 1, Relaxed, Relaxed);
         }
+        self.level = level.load(Relaxed);
     }
 
     /// Whether there is hardly room for more tasks.
@@ -75,14 +77,14 @@ mod tests {
     #[test]
     fn a_level_that_others_have_raised_goes_down_step_by_step() {
         let (begin, level) = (Instant::now(), AtomicU32::new(0));
-        let mut pids = Pids { limited: vec![], next: begin, near: false, lowers: begin };
+        let mut pids = Pids { limited: vec![], next: begin, near: false, level: 0, lowers: begin };
         pids.tell(begin, &level);
         level.store(3, Relaxed);
-        let levels = [500, 1001, 1500, 2002, 3003, 4004].map(|ms| {
+        let levels = [500, 1400, 1501, 2000, 2502, 3503, 4504].map(|ms| {
             pids.tell(begin + Duration::from_millis(ms), &level);
             level.load(Relaxed)
         });
-        assert_eq!(levels, [3, 2, 2, 1, 0, 0]);
+        assert_eq!(levels, [3, 3, 2, 2, 1, 0, 0]);
     }
 
     #[test]

@@ -268,6 +268,14 @@ pub fn tracer(pid: i32) -> Option<i32> {
     line.trim().parse().ok().filter(|tracer| *tracer > 0)
 }
 
+/// How often a thread has gone to sleep.
+pub fn switches(pid: i32, tid: i32) -> Option<u64> {
+    let (buffer, length) = read::<4096>(&format!("/proc/{pid}/task/{tid}/status"))?;
+    let text = String::from_utf8_lossy(&buffer[..length]);
+    let line = text.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"))?;
+    line.trim().parse().ok()
+}
+
 /// Whether a thread waits in this function of the kernel; false where the kernel does not tell.
 pub fn waits_in(pid: i32, tid: i32, function: &str) -> bool {
     read::<64>(&format!("/proc/{pid}/task/{tid}/wchan"))

@@ -330,6 +330,7 @@ impl<'a> Supervisor<'a> {
         shared.doubt.store(if self.group.is_some() { 0 } else { self.tree.forks.doubt() }, Relaxed);
         shared.copied_seen.store(copied, Relaxed);
         self.pids.tell(now, &shared.tasks_wanted);
+        self.seen.stopped |= shared.flags.load(Relaxed) & shared::flags::TOLD_TASKS != 0;
         shared.note_peaks();
         self.note(now, certain);
         self.print_messages();

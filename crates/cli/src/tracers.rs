@@ -19,8 +19,16 @@ const WAITS_FOR_A_PAGE: &str = "handle_userfault";
 /// Looks for tracers that wait for the processes they have stopped.
 pub struct Tracers {
     next: Instant,
-    /// Tracers that waited at the last look, by traced process; and whether that was said.
-    waiting: HashMap<i32, (i32, bool)>,
+    /// What waited at the last look, by traced process; and whether it was said.
+    waiting: HashMap<i32, (Waiting, bool)>,
+}
+
+/// A thread of a tracer that waits for a page. As long as it waits for the same one it is not switched to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Waiting {
+    tracer: i32,
+    tid: i32,
+    switches: u64,
 }
 
 impl Tracers {
@@ -37,32 +45,35 @@ impl Tracers {
         self.next = now + LOOK;
         let mut before = std::mem::take(&mut self.waiting);
         let managed = shared.live_slots().filter_map(|slot| tree.pid_of(slot));
-        for (pid, tracer) in managed.filter_map(|pid| Some((pid, waiting_tracer(pid)?))) {
-            let was = before.remove(&pid).filter(|(who, _)| *who == tracer);
+        for (pid, waiting) in managed.filter_map(|pid| Some((pid, who_waits(pid)?))) {
+            let was = before.remove(&pid).filter(|(who, _)| *who == waiting);
             if was.is_some_and(|(_, is_said)| !is_said) {
-                tell(pid, tracer);
+                tell(pid, waiting.tracer);
             }
-            self.waiting.insert(pid, (tracer, was.is_some()));
+            self.waiting.insert(pid, (waiting, was.is_some()));
         }
     }
 }
 
-/// The tracer of a stopped process, if it waits for a page.
-fn waiting_tracer(pid: i32) -> Option<i32> {
-    let is_stopped = procfs::stat(pid)?.state == b't';
-    let tracer = is_stopped.then(|| procfs::tracer(pid)).flatten()?;
-    procfs::threads(tracer)
-        .into_iter()
-        .any(|tid| procfs::waits_in(tracer, tid, WAITS_FOR_A_PAGE))
-        .then_some(tracer)
+/// The thread that waits, of the tracer of a process all of whose threads are stopped.
+fn who_waits(pid: i32) -> Option<Waiting> {
+    const STOPPED: u8 = b't';
+    if procfs::stat(pid)?.state != STOPPED {
+        return None;
+    }
+    let tracer = procfs::tracer(pid)?;
+    let tid =
+        procfs::threads(tracer).into_iter().find(|tid| procfs::waits_in(tracer, *tid, WAITS_FOR_A_PAGE))?;
+    let all = procfs::threads(pid).into_iter().all(|tid| procfs::thread_state(pid, tid) == Some(STOPPED));
+    all.then_some(Waiting { tracer, tid, switches: procfs::switches(tracer, tid)? })
 }
 
 fn tell(pid: i32, tracer: i32) {
     let name = |pid| procfs::name(pid).unwrap_or_default();
     say(&format!(
         "'{0}' (process {tracer}) has stopped every thread of '{1}' (process {pid}), those of memfold too, and reads \
-         memory that only they can restore, so both wait forever: end it (kill {tracer}), and use one that reads without \
-         stopping the process, such as py-spy dump --nonblocking",
+         memory that only they can restore, so both wait forever: end it (kill {tracer}), and use a tool that does not \
+         stop the process, such as py-spy dump --nonblocking",
         name(tracer),
         name(pid)
     ));

@@ -292,7 +292,8 @@ int main(int argc, char **argv)
     if (ftruncate(fileno(file), bytes))
         return 2;
     for (uint64_t page = 0; page < bytes / 4096; page += 7)
-        pwrite(fileno(file), &page, 8, page * 4096 + 2040);
+        if (pwrite(fileno(file), &page, 8, page * 4096 + 2040) != 8)
+            return puts("no room for the file"), 2;
     char *at = malloc(bytes);
     for (ssize_t got; done < bytes && (got = pread(fileno(file), at + done, bytes - done, done)) > 0; done += got) {
     }

@@ -45,14 +45,24 @@ impl Runtime {
     /// Whether this process is too small to matter.
     pub fn is_small(&self) -> bool {
         let paranoid = self.shared().flags.load(Relaxed) & flags::PARANOID != 0;
-        self.slot().resident.load(Relaxed) < self.shared().least_managed() && !paranoid
+        self.slot().resident.load(Relaxed) < self.least_managed() && !paranoid
     }
 
-    /// Whether it has so much that it has threads of memfold, however short the tree is of tasks.
+    /// How scarce tasks are in the tree: a level of `near::worth_threads`. 0 if nobody lives who would lower it.
+    pub fn task_level(&self) -> u32 {
+        let level = self.shared().tasks_wanted.load(Relaxed);
+        if level == 0 || !self.is_watched() { 0 } else { level }
+    }
+
+    /// Whether it has so much that it has threads of memfold, however scarce tasks are.
     pub fn is_worth_threads(&self) -> bool {
-        let shared = self.shared();
         let all = self.slot().resident.load(Relaxed).saturating_add(self.slot().evicted.load(Relaxed));
-        all >= near::worth_threads(shared.limit_bytes.load(Relaxed), shared.tasks_wanted.load(Relaxed))
+        all >= near::worth_threads(self.shared().limit_bytes.load(Relaxed), self.task_level())
+    }
+
+    /// Bytes that this process must have to get threads of memfold.
+    fn least_managed(&self) -> u64 {
+        near::least_managed(self.shared().limit_bytes.load(Relaxed), self.task_level())
     }
 
     /// Makes ready what a door needs, and lets the supervisor use it. By the only thread of a process that
@@ -81,7 +91,7 @@ impl Runtime {
         let untouched = maps::untouched_bytes(statm).unwrap_or(0).saturating_sub(near::OWN_UNTOUCHED);
         sys::close(statm);
         let limit = shared.limit_bytes.load(Relaxed);
-        if untouched >= shared.least_managed()
+        if untouched >= self.least_managed()
             && near::must_start(untouched, shared.room.load(Relaxed), cpus(), limit)
         {
             self.paging_wanted.store(true, Relaxed);
@@ -102,10 +112,15 @@ impl Runtime {
         if self.state() != state::WATCHING || door::has_keeper() {
             return false;
         }
-        match self.call() {
+        let limit = shared.limit_bytes.load(Relaxed);
+        let (unseen, must_start) = match self.call() {
             call::NOW => return true,
-            call::FAR if bytes < MUCH => {}
-            call => {
+            // Growth by many requests is seen in time.
+            call::FAR => {
+                let room = shared.room.load(Relaxed);
+                (bytes as u64, bytes >= MUCH && near::could_pass_at_once(bytes as u64, room, limit))
+            }
+            _ => {
                 let looks = shared.looks.load(Relaxed);
                 if self.looks_seen.swap(looks, Relaxed) != looks {
                     self.much.store(0, Relaxed);
@@ -113,19 +128,15 @@ impl Runtime {
                 let unseen = self.much.fetch_add(bytes, AcqRel).saturating_add(bytes) as u64;
                 let got = shared.got.fetch_add(bytes as u64, AcqRel).saturating_add(bytes as u64);
                 let room = shared.room.load(Relaxed).saturating_sub(got.saturating_sub(unseen));
-                let limit = shared.limit_bytes.load(Relaxed);
-                let large = self.slot().resident.load(Relaxed) + unseen >= shared.least_managed();
-                let must_start = match call {
-                    call::FAR => near::could_pass_at_once(unseen, room, limit),
-                    _ => near::must_start(unseen, room, cpus(), limit),
-                };
-                // A child of vfork must leave its parent's memory as it is.
-                let own = || self.pid.load(Relaxed) == sys::getpid();
-                if large && must_start && own() {
-                    self.paging_wanted.store(true, Relaxed);
-                    return true;
-                }
+                (unseen, near::must_start(unseen, room, cpus(), limit))
             }
+        };
+        let is_large = || self.slot().resident.load(Relaxed) + unseen >= self.least_managed();
+        // A child of vfork must leave its parent's memory as it is.
+        let is_own = || self.pid.load(Relaxed) == sys::getpid();
+        if must_start && is_large() && is_own() {
+            self.paging_wanted.store(true, Relaxed);
+            return true;
         }
         !self.is_watched()
     }
@@ -159,7 +170,7 @@ impl Runtime {
         let own = maps::anonymous_pages(statm).unwrap_or(0) * sys::PAGE as u64;
         sys::close(statm);
         let limit = shared.limit_bytes.load(Relaxed);
-        if own >= shared.least_managed() && near::must_start(own, shared.room.load(Relaxed), cpus(), limit) {
+        if own >= self.least_managed() && near::must_start(own, shared.room.load(Relaxed), cpus(), limit) {
             self.paging_wanted.store(true, Relaxed);
             self.begin();
         }

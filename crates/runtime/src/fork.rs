@@ -150,8 +150,6 @@ pub fn child() {
     }
     // A small process that has nothing evicted begins as one whose parent never began to page.
     let paging = runtime.is_paging() && !(runtime.is_small() && runtime.has_nothing_away());
-    // Where tasks are short it does not even ask for a keeper.
-    let gives_way = paging && !runtime.is_worth_threads();
     if !paging {
         runtime.watches_growth.store(false, Relaxed);
         runtime.paging_wanted.store(false, Relaxed);
@@ -221,7 +219,7 @@ pub fn child() {
         runtime.set_state(state::STOPPED);
     } else if runtime.open_door().is_ok() && !paging && runtime.is_watched() {
         // The supervisor watches it.
-    } else if let Err(error) = if gives_way { Err(sys::Errno::AGAIN) } else { runtime.ensure_keeper() }
+    } else if let Err(error) = runtime.ensure_keeper()
         && door::forbid()
     {
         runtime.restore_in_place(runtime.is_to_say(error).then(|| limits::why_restored(error)));
@@ -410,8 +408,8 @@ impl Runtime {
         ok
     }
 
-    /// Brings every evicted page back for good: no userfaultfd serves this process. Says why, if it is to be
-    /// said.
+    /// Brings every evicted page back for good: no userfaultfd serves this process. Says why, if
+    /// given.
     pub fn restore_in_place(&'static self, why: Option<&str>) {
         if !self.has_store() {
             return;

@@ -72,7 +72,7 @@ pub fn why_unmanaged(error: Errno) -> &'static str {
         }
         Errno::NOMEM => "too little address space is left (ulimit -v): this process is not managed",
         Errno::AGAIN => {
-            "this process may not have more threads (ulimit -u, pids.max): as long as tasks are short, it and others of the tree are not managed"
+            "this process may not have more threads (ulimit -u, pids.max): while tasks are scarce, not all processes are managed"
         }
         Errno::MFILE => "too few files may be open (ulimit -n): this process is not managed",
         _ => "userfaultfd can't be opened in this process: it is not managed",
@@ -86,14 +86,14 @@ pub fn why_restored(error: Errno) -> &'static str {
             "too little memory is left in a forked process (ulimit -v, ulimit -d): all its memory was brought back"
         }
         Errno::AGAIN => {
-            "a forked process may not have more threads (ulimit -u, pids.max): as long as tasks are short, all memory of such processes is brought back"
+            "a forked process may not have more threads (ulimit -u, pids.max): all memory of such processes is brought back"
         }
         _ => "a forked process may not open a userfaultfd of its own: all its memory was brought back",
     }
 }
 
 impl Runtime {
-    /// Whether a process is to say that this is why it is not managed. That tasks are short is said once in the
+    /// Whether a process is to say that this is why it is not managed. That tasks are scarce is said once in the
     /// tree.
     pub fn is_to_say(&self, error: Errno) -> bool {
         error != Errno::AGAIN

@@ -40,17 +40,22 @@ pub fn floor(limit: u64) -> u64 {
     (limit / FLOOR).clamp(2 << 20, 64 << 20)
 }
 
-/// Levels of the want of tasks, see [`worth_threads`]. At the highest nobody has threads.
+/// Levels of how scarce tasks are, see [`worth_threads`]. At the highest no process has threads.
 pub const TASK_LEVELS: u32 = 7;
 
-/// What a process must have, bytes, resident or evicted, to be worth threads of memfold while tasks are short
-/// in the tree: at each level twice as much, so that those that save least give theirs back first.
+/// What a process must have, bytes, resident or evicted, to be worth threads of memfold while tasks are scarce:
+/// at each level twice as much, so that the smallest processes give theirs back first.
 pub fn worth_threads(limit: u64, level: u32) -> u64 {
     match level {
         0 => 0,
         TASK_LEVELS.. => u64::MAX,
         _ => floor(limit) << (level - 1),
     }
+}
+
+/// Bytes that a process without threads of memfold must have to get some, at a level of [`worth_threads`].
+pub fn least_managed(limit: u64, level: u32) -> u64 {
+    floor(limit).max(worth_threads(limit, level))
 }
 
 /// With less room than this, bytes, paging starts in a process that may grow by touching alone.

@@ -47,7 +47,7 @@ impl Runtime {
         }
         let flags = o::RDONLY | o::CLOEXEC | o::DIRECTORY;
         let Ok(directory) = sys::open(c"/proc/self/fd", flags) else {
-            // Nobody knows what is open: where there is no /proc (`chroot`), say.
+            // Nobody knows what is open: for instance where there is no /proc (`chroot`).
             return self.note_late_writer();
         };
         let mut buffer = [0u8; 4096];

@@ -71,7 +71,7 @@ pub mod flags {
     pub const NO_RESERVE: u32 = 4;
     /// The supervisor watches processes that have no thread of memfold, and can give them one: see `door.rs`.
     pub const OUTSIDE: u32 = 8;
-    /// That tasks are short was said, by some process of the tree.
+    /// Some process of the tree has said that tasks are scarce.
     pub const TOLD_TASKS: u32 = 16;
 }
 
@@ -153,7 +153,7 @@ pub struct Shared {
     pub freed: AtomicU64,
     /// How much of it was freed within the last 500 ms: see `turns.rs` (supervisor writes).
     pub freed_lately: AtomicU64,
-    /// How short the tree is of tasks (`pids.max`, `ulimit -u`): 0 if it is not, else a level of
+    /// How scarce tasks are in the tree (`pids.max`, `ulimit -u`): 0 if they are not, else a level of
     /// `near::worth_threads`. Raised where a process or thread could not be started.
     pub tasks_wanted: AtomicU32,
     /// Forked processes whose shared pages were not measured yet count them too: bytes (supervisor writes).
@@ -349,10 +349,9 @@ impl Shared {
         self.used().iter().filter(|s| s.pid.load(Acquire) != 0)
     }
 
-    /// Bytes that a process without threads of memfold must have to get some.
+    /// Bytes that a process without threads of memfold must have to get some, for whoever watches it.
     pub fn least_managed(&self) -> u64 {
-        let limit = self.limit_bytes.load(Relaxed);
-        near::floor(limit).max(near::worth_threads(limit, self.tasks_wanted.load(Relaxed)))
+        near::least_managed(self.limit_bytes.load(Relaxed), self.tasks_wanted.load(Relaxed))
     }
 
     /// The slots that were ever used: the first ones.

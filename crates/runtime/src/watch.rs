@@ -246,12 +246,12 @@ impl Keeper {
             desk::serve(self.maps, || self.watch_growth());
             let wait = self.tick();
             door::let_go();
-            self.retire_if_far();
+            let gives_way = self.retire_if_far();
             let paging = runtime.is_paging();
             if runtime.call_wanted.swap(false, AcqRel) {
                 runtime.follow.call_all();
             }
-            let more = paging && self.stage();
+            let more = paging && !gives_way && self.stage();
             if !more {
                 let now = sys::thread_cpu_ns();
                 runtime.slot().counters.runtime_cpu_ns.fetch_add(now - cpu, Relaxed);
@@ -445,13 +445,21 @@ impl Keeper {
         if self.told {
             return;
         }
-        let Some(_alive) = runtime.life.try_lock() else { return };
+        let Some(alive) = runtime.life.try_lock() else { return };
         if let Err(error) = runtime.make_ready().and_then(|()| self.start_threads()) {
-            self.told = true;
-            runtime.set_state(state::STOPPED);
             if runtime.is_to_say(error) {
                 runtime.say(limits::why_unmanaged(error));
             }
+            if error == sys::Errno::AGAIN && runtime.may_do_without() && runtime.is_watched() {
+                // Later there may be more of them.
+                runtime.close_uffd();
+                runtime.paging_wanted.store(false, Relaxed);
+                runtime.stoppable.fetch_sub(1, AcqRel);
+                door::let_go();
+                self.leave(alive);
+            }
+            self.told = true;
+            runtime.set_state(state::STOPPED);
             return;
         }
         runtime.set_state(state::PAGING);

@@ -160,21 +160,23 @@ fn start(
     if !crate::here::is_managed() {
         return create(routine, argument as *mut c_void);
     }
-    begin_start();
-    let Some(cell) = take_start() else {
-        end_start();
-        return full;
-    };
+    let Some(cell) = take_start() else { return full };
     // SAFETY: the cell is exclusive until the new thread gives it back.
     unsafe { (*cell).routine = routine };
     // SAFETY: as above.
     unsafe { (*cell).argument = argument };
+    let try_it = || {
+        begin_start();
+        let result = create(memfold_thread_start as *const () as usize, cell as *mut c_void);
+        if result != 0 {
+            end_start();
+        }
+        result
+    };
     // Threads of memfold may have taken the place of this one.
-    let try_it = || create(memfold_thread_start as *const () as usize, cell as *mut c_void);
     let result = with_tasks_back(try_it, |result| *result == refused);
     if result != 0 {
         give_start_back(cell);
-        end_start();
     }
     result
 }

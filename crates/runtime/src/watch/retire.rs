@@ -11,6 +11,8 @@ use super::Keeper;
 use crate::compress::compressor;
 use crate::door;
 use crate::interpose::ranges;
+use crate::limits;
+use crate::lock::Guard;
 use crate::maps;
 use crate::near;
 #[cfg(feature = "preload")]
@@ -21,7 +23,7 @@ use crate::runtime::Runtime;
 #[cfg(feature = "preload")]
 use crate::shared::Slot;
 use crate::shared::{flags, state};
-use crate::sys::{self, Fd};
+use crate::sys::{self, Errno, Fd};
 use crate::table::{Block, END};
 use crate::thread::{self, Descriptors};
 
@@ -61,8 +63,9 @@ impl Keeper {
         }
     }
 
-    /// Ends all threads of memfold in this process if it can do without. Does not return then.
-    pub(super) fn retire_if_far(&mut self) {
+    /// Ends all threads of memfold in this process if it can do without, or must: then it does not return. Whether
+    /// it is about to.
+    pub(super) fn retire_if_far(&mut self) -> bool {
         let (runtime, now) = (self.runtime, sys::now_ns());
         let shared = runtime.shared();
         let (own, tree) = (runtime.slot().resident.load(Relaxed), shared.tree_resident());
@@ -71,34 +74,41 @@ impl Keeper {
         let far =
             tree.saturating_add(FAR * near::start_room(self.cpus)) < limit && !shared.copies_could_pass();
         let evicted = runtime.slot().evicted.load(Relaxed);
-        let level = shared.tasks_wanted.load(Relaxed);
         let gives_way = !runtime.is_worth_threads();
-        let may = shared.flags.load(Relaxed) & (flags::OUTSIDE | flags::PARANOID) == flags::OUTSIDE;
-        let has_door = runtime.slot().door.load(Relaxed) != 0;
-        let can = may && has_door && !proactive && runtime.spill.area().is_none();
         let is_far = far && evicted <= REST;
-        if !can || !(is_far || gives_way) {
+        if proactive || !runtime.may_do_without() || !(is_far || gives_way) {
             self.far_ns = now;
-            return;
+            return false;
         }
-        let wait = if level != 0 { 0 } else { FAR_NS };
+        let wait = if gives_way { 0 } else { FAR_NS };
         if now - self.far_ns < wait || !runtime.is_watched() {
-            return;
+            return false;
         }
         self.far_ns = now.saturating_sub(wait) + AGAIN_NS;
         // A child that is made meanwhile would inherit half of it.
-        let Some(no_fork) = runtime.life.try_lock() else { return };
+        let Some(no_fork) = runtime.life.try_lock() else { return gives_way };
         if runtime.is_paging() {
+            if gives_way && evicted > 0 && runtime.is_to_say(Errno::AGAIN) {
+                runtime.say(limits::why_unmanaged(Errno::AGAIN));
+            }
             runtime.bring_back_once();
             if !runtime.has_nothing_away() {
-                return;
+                return gives_way;
             }
             runtime.stop_paging(self.maps);
         }
         runtime.stoppable.fetch_sub(1, AcqRel);
-        runtime.slot().tasks.store(0, Relaxed);
-        runtime.slot().keeper.store(0, Release);
+        self.leave(no_fork)
+    }
+
+    /// Ends the keeper, the last thread of memfold in a process in which nothing is evicted. The supervisor watches
+    /// it from then on.
+    pub(super) fn leave(&self, no_fork: Guard<'_, ()>) -> ! {
+        let slot = self.runtime.slot();
+        slot.tasks.store(0, Relaxed);
+        slot.keeper.store(0, Release);
         drop(no_fork);
+        self.runtime.room.ring();
         door::leave()
     }
 }
@@ -111,6 +121,13 @@ impl Runtime {
             _ => ControlFlow::Break(()),
         };
         self.spill.area().is_none() && self.table.visit_blocks(0, END, none).is_continue()
+    }
+
+    /// Whether the supervisor could watch this process, and give it a keeper again: then its threads may end.
+    pub(super) fn may_do_without(&self) -> bool {
+        let outside =
+            self.shared().flags.load(Relaxed) & (flags::OUTSIDE | flags::PARANOID) == flags::OUTSIDE;
+        outside && self.slot().door.load(Relaxed) != 0 && self.spill.area().is_none()
     }
 
     /// By the keeper of a process that has nothing evicted, with `life` held: as if paging had never begun.
@@ -151,31 +168,54 @@ impl Runtime {
     }
 }
 
-/// Tries again what the kernel refused for want of tasks, while threads of memfold give way: first those of
-/// processes that save least. For a thread of the program that starts a thread or a process.
+/// Tries again what the kernel refused for want of tasks, while threads of memfold give way: first those of the
+/// smallest processes. For a thread of the program that starts a thread or a process.
+///
+/// The kernel gives the same error for other reasons, and what is tried may cost much or have effects. So it is
+/// tried again only when a task of no use could be had.
 #[cfg(feature = "preload")]
 pub fn with_tasks_back<T>(mut try_it: impl FnMut() -> T, is_refused: impl Fn(&T) -> bool) -> T {
     const LOOK_NS: u64 = 5_000_000;
-    const LOOKS_A_LEVEL: u32 = 4;
+    const LEVEL_NS: u64 = 20_000_000;
+    const LONGEST_NS: u64 = 2_000_000_000;
+    /// Looks after the last thread has said that it ends: the kernel counts it a little longer.
+    const LAST_LOOKS: u32 = 4;
+    let runtime = &RUNTIME;
     let mut result = try_it();
-    if !is_refused(&result) || !crate::here::is_managed() {
+    // Where it has stopped the program may have a filter, under which nothing may be asked of the kernel.
+    if !is_refused(&result) || !crate::here::is_managed() || runtime.stopped.load(Acquire) {
         return result;
     }
-    let shared = RUNTIME.shared();
-    for look in 0..LOOKS_A_LEVEL * TASK_LEVELS {
-        let has_tasks = |slot: &Slot| slot.keeper.load(Acquire) != 0;
-        if !shared.live_slots().any(has_tasks) {
-            break;
+    let (begin, shared, mut last) = (sys::now_ns(), runtime.shared(), 0);
+    loop {
+        match thread::try_task() {
+            Err(Errno::AGAIN) => {}
+            Ok(()) if last < LAST_LOOKS => {
+                // Another thread may have taken the place.
+                last += 1;
+                result = try_it();
+                if is_refused(&result) {
+                    continue;
+                }
+                return result;
+            }
+            _ => return result,
         }
-        shared.tasks_wanted.fetch_max(1 + look / LOOKS_A_LEVEL, Relaxed);
-        RUNTIME.keeper.ring();
-        RUNTIME.work.ring();
-        let seen = RUNTIME.room.now();
-        RUNTIME.room.wait(seen, LOOK_NS);
-        result = try_it();
-        if !is_refused(&result) {
-            break;
+        let waited = sys::now_ns() - begin;
+        let has_tasks =
+            |slot: &Slot| slot.keeper.load(Acquire) != 0 && slot.state.load(Relaxed) != state::STOPPED;
+        let helps = runtime.may_do_without() && shared.live_slots().any(has_tasks);
+        last += u32::from(!helps);
+        if last >= LAST_LOOKS || waited > LONGEST_NS {
+            return result;
         }
+        if helps {
+            let level = (1 + waited / LEVEL_NS).min(TASK_LEVELS.into());
+            shared.tasks_wanted.fetch_max(level as u32, Relaxed);
+            runtime.keeper.ring();
+            runtime.work.ring();
+        }
+        let seen = runtime.room.now();
+        runtime.room.wait(seen, LOOK_NS);
     }
-    result
 }
