@@ -23,8 +23,9 @@ MORE := python-json redis sort node java-default pipeline
 # Of all test programs and of what they test: with the same features nothing is compiled twice.
 FEATURES := memfold/rayon,memfold/serde,memfold/spill,memfold-cli/servers,memfold-spill/servers
 TESTED := --workspace --exclude memfold-bench --features $(FEATURES)
-# The tests of spilling (`servers`, `spill`) wait for what time decides: `make test-all` runs them.
-SOON := --lib --bins --test '[!s]*' --test 's[!ep]*'
+# All test programs but `servers` and `spill`, which wait for what time decides: `make test-all` runs those. No other
+# name may begin as theirs do: `test-unit` looks.
+UNIT := --lib --bins --test '[!s]*' --test 's[!ep]*'
 PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
 .DEFAULT_GOAL := help
@@ -73,10 +74,11 @@ test-all: test ## those, and the slow ones: servers, more programs, the probes o
 	@$(MAKE) --no-print-directory test-probes
 
 test-unit: ## the tests of the crates, without those of spilling
+	@! ls crates/*/tests | grep '^s[ep]' | grep -vxE 'servers|spill(\.rs)?'
 	@scripts/setup.sh ncdu
 	@scripts/setup.sh packages bubblewrap valgrind qemu-user musl-tools
 	@$(MAKE) --no-print-directory PROFILE=tests build
-	MEMFOLD_PRELOAD_LIB=$(abspath $(TARGET))/tests/libmemfold_preload.so cargo test --profile tests --quiet --no-fail-fast $(TESTED) $(SOON)
+	MEMFOLD_PRELOAD_LIB=$(abspath $(TARGET))/tests/libmemfold_preload.so cargo test --profile tests --quiet --no-fail-fast $(TESTED) $(UNIT)
 	cargo test --profile tests --quiet --no-fail-fast $(TESTED) --doc
 
 test-servers: ## the tests of spilling, to files and to real servers

@@ -205,8 +205,7 @@ impl Watcher {
             let slot = &shared.slots[*number];
             let unseen = one.untouched.saturating_add(copies.min(one.resident));
             let mut wanted = wanted(shared, one, unseen, room, self.cpus, now);
-            // Protecting shared pages takes a while, so it starts before anybody writes to them. There is no
-            // hurry.
+            // It takes a while to protect shared pages, so this starts before anybody writes to them.
             if could_copy && wanted.call != call::NOW && one.is_settled(shared, now) {
                 wanted = Wanted { call: call::NOW, is_urgent: false };
             }

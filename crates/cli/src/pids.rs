@@ -1,6 +1,6 @@
 //! How many more tasks the tree may have: `pids.max` of its cgroup and of those above it. When it comes near,
-//! memfold's own threads give way: those of processes that save least first (`memfold_runtime::near`).
-//! Processes of the tree raise the level too, when they could not start a thread or a process.
+//! memfold's own threads give way, those of the smallest processes first (`memfold_runtime::near`). A process of
+//! the tree that cannot start a thread or a process raises the level, too.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use crate::cgroup;
 
 /// Looks are so far apart.
 const LOOKS: Duration = Duration::from_millis(50);
-/// A level holds for so long after it was needed.
+/// How long a level lasts after it was last raised.
 const HOLDS: Duration = Duration::from_secs(1);
 /// Near is one part in this many of what may be, or so many tasks.
 const PART: u64 = 8;

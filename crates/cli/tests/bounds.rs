@@ -5,11 +5,12 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use common::{Said, compile, finish, run_with, stats};
+use common::{Group, Said, compile, finish, run_with, stats};
 
 const MIB: u64 = 1 << 20;
+/// As a memory cgroup's limit.
+const NO_LIMIT: u64 = 1 << 60;
 
 /// Memory of `argv[1]` MiB in three kinds, as `argv[2]` says of each of 16 pages in turn: `r` random, `h` a
 /// half of it random, `t` a third. Written `argv[3]` times, each time with other contents; two threads check
@@ -99,43 +100,16 @@ fn kinds(directory: &Path, name: &str, main: &str) -> Option<PathBuf> {
     compile(directory, name, &format!("{KINDS}{main}"), &["-pthread"])
 }
 
-/// A memory cgroup of one's own, where the test may make one: the kernel's own count of the peak.
-struct Group(PathBuf);
-
-impl Group {
-    fn new(name: &str) -> Option<Self> {
-        let path = PathBuf::from(format!("/sys/fs/cgroup/memory/memfold-test-{}-{name}", std::process::id()));
-        fs::create_dir(&path).ok().map(|()| Group(path))
-    }
-
-    /// The command, started in the group.
-    fn enter(&self, command: &Command) -> Command {
-        let mut inside = Command::new("sh");
-        inside.args(["-c", "echo $$ > \"$0\"/cgroup.procs && exec \"$@\""]).arg(&self.0);
-        inside.arg(command.get_program()).args(command.get_args());
-        inside
-    }
-
-    fn set(&self, file: &str, value: u64) {
-        fs::write(self.0.join(file), value.to_string()).unwrap();
-    }
-
-    /// Without the page cache, which counts too but can go: so it is looked at before the files are read for
-    /// the first time.
-    fn peak(&self) -> u64 {
-        let text = fs::read_to_string(self.0.join("memory.max_usage_in_bytes")).unwrap();
-        text.trim().parse().unwrap()
-    }
+/// A memory cgroup with a limit, where the test may make one: the kernel counts the peak there.
+fn memory(name: &str, limit: u64) -> Option<Group> {
+    Group::limited(&["/sys/fs/cgroup/memory"], name, ("memory.limit_in_bytes", limit))
 }
 
-impl Drop for Group {
-    fn drop(&mut self) {
-        let gone = |_| {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            fs::remove_dir(&self.0).is_ok()
-        };
-        (0..100).any(gone);
-    }
+/// Without the page cache, which counts too but can go: so it is looked at before the files are read for the first
+/// time.
+fn peak(group: &Group) -> u64 {
+    let text = fs::read_to_string(group.0.join("memory.max_usage_in_bytes")).unwrap();
+    text.trim().parse().unwrap()
 }
 
 /// What a run said, and its peak as memfold and, where possible, the kernel counted it.
@@ -149,13 +123,13 @@ impl Run {
         let json = directory.join("s.json");
         let limit = limit.to_string();
         let command = run_with(&["--limit", &limit, "--stats", json.to_str().unwrap(), "--"], words);
-        let group = Group::new("bounds");
+        let group = memory("bounds", NO_LIMIT);
         let said = finish(match &group {
             Some(group) => group.enter(&command),
             None => command,
         });
         let mut peaks = vec![("memfold", stats(&json)["peak_resident_bytes"].as_u64().unwrap())];
-        peaks.extend(group.map(|group| ("cgroup", group.peak())));
+        peaks.extend(group.map(|group| ("cgroup", peak(&group))));
         Run { said, peaks }
     }
 
@@ -297,11 +271,10 @@ int main(int argc, char **argv)
 fn a_container_that_just_fits() {
     let (here, _alone) = (tempfile::tempdir().unwrap(), alone());
     let Some(program) = kinds(here.path(), "fits", ROUNDS) else { return };
-    let Some(group) = Group::new("fits") else {
+    let Some(group) = memory("fits", tolerated(128 * MIB)) else {
         eprintln!("skipped: no memory cgroup can be made");
         return;
     };
-    group.set("memory.limit_in_bytes", tolerated(128 * MIB));
     for (kinds, percent) in [("r", 50), ("rt", 50), ("h", 30)] {
         let limit = (128 * MIB * percent / 100).to_string();
         let command = run_with(&["--limit", &limit, "--"], &[program.to_str().unwrap(), "128", kinds, "2"]);

@@ -343,8 +343,8 @@ fn memory_that_the_kernel_fills_at_once() {
     holds(64 * MIB, start(&["--limit", "64M", "--"], &[populate.to_str().unwrap(), "160"]));
 }
 
-/// A thread that is in a system call cannot be stopped, so it must not begin one that could pass the limit: not
-/// even where the limit is farther away than what is watched closely.
+/// A thread in a system call cannot be stopped. So paging starts before a call that could exceed the limit, even
+/// where the limit is too far away to be watched closely.
 #[test]
 fn a_file_that_is_read_at_once() {
     let _alone = alone();

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{MEMFOLD, Said, compile, finish, is_root, run_with};
+use common::{Group, MEMFOLD, Said, compile, finish, is_root, run_with};
 
 /// Sets limit `argv[1]` to `argv[2]`, the hard one to `argv[3]` if that is not 0, fills `argv[4]` MiB before that
 /// and `argv[5]` MiB afterwards, of which a quarter is random, and forks. Parent and child read all of it.
@@ -152,8 +152,7 @@ fn forks_with_few_threads() {
     assert!(said.err.contains("may not have more threads"), "nothing was tried: {}", said.err);
 }
 
-/// Fills so many MiB, and makes as many children as are wanted, all alive at once, each with 3 MiB of its own; says
-/// how many were right, the process itself among them.
+/// Makes `argv[1]` children, all alive at once, each with 3 MiB of its own. Prints how many of them found it right.
 const CHILDREN: &str = r#"
 #include <errno.h>
 #include <stdio.h>
@@ -164,11 +163,7 @@ const CHILDREN: &str = r#"
 enum { WORDS = 3 << 17 };
 int main(int argc, char **argv)
 {
-    int gate[2], status, right = 1;
-    long own = atol(argv[2]) << 17;
-    unsigned long *first = malloc(own * 8 + 8);
-    for (long i = 0; i < own; i++)
-        first[i] = i / 512 * 2654435761u;
+    int gate[2], status, right = 0;
     pipe(gate);
     for (long child = 0; child < atoi(argv[1]); child++) {
         pid_t pid = fork();
@@ -191,67 +186,30 @@ int main(int argc, char **argv)
     close(gate[1]);
     while (wait(&status) > 0)
         right += status == 0;
-    for (long i = 0; i < own; i++)
-        right -= first[i] != i / 512 * 2654435761u;
     printf("%d\n", right);
     return 0;
 }
 "#;
 
-/// A cgroup that counts tasks, which goes with this.
-struct Tasks(std::path::PathBuf);
-
-impl Tasks {
-    fn at_most(number: u32) -> Option<Self> {
-        let name = format!("memfold-test-{}-{number}", std::process::id());
-        // The first is the second version's, where it counts tasks.
-        for parent in ["/sys/fs/cgroup", "/sys/fs/cgroup/pids"] {
-            let group = Tasks(Path::new(parent).join(&name));
-            if fs::create_dir(&group.0).is_ok()
-                && fs::write(group.0.join("pids.max"), number.to_string()).is_ok()
-            {
-                return Some(group);
-            }
-        }
-        eprintln!("skipped: no cgroup that counts tasks can be made");
-        None
-    }
-
-    fn run(&self, options: &[&str], words: &[&str]) -> Said {
-        let folded = run_with(options, words);
-        let mut command = Command::new("sh");
-        command.args(["-c", "echo $$ > \"$0\"/cgroup.procs && exec \"$@\""]).arg(&self.0);
-        command.arg(folded.get_program()).args(folded.get_args());
-        finish(command)
-    }
-}
-
-impl Drop for Tasks {
-    fn drop(&mut self) {
-        let gone = |_| {
-            fs::remove_dir(&self.0).is_ok() || {
-                std::thread::sleep(std::time::Duration::from_millis(20));
-                false
-            }
-        };
-        (0..100).any(gone);
-    }
-}
-
-/// A container that may have 64 tasks, 51 of them the program's: memfold's own threads leave it room, those of a
-/// process with much that is evicted, too.
+/// A container that may have 64 tasks, 51 of them the program's: memfold's own threads leave it room.
 #[test]
 fn a_container_that_may_have_few_tasks() {
     let here = tempfile::tempdir().unwrap();
     let Some(program) = compile(here.path(), "children", CHILDREN, &["-w"]) else { return };
-    let Some(tasks) = Tasks::at_most(64) else { return };
-    for (limit, mib) in [("16G", "0"), ("40M", "0"), ("40M", "90")] {
-        let said = tasks.run(&["--limit", limit, "--"], &[program.to_str().unwrap(), "50", mib]);
-        assert_eq!((said.status, said.out.as_str()), (0, "51\n"), "{limit}, {mib}: {}", said.err);
+    // The first is the second version's, where it counts tasks.
+    let below = ["/sys/fs/cgroup", "/sys/fs/cgroup/pids"];
+    let Some(tasks) = Group::limited(&below, "tasks", ("pids.max", 64)) else {
+        eprintln!("skipped: no cgroup that counts tasks can be made");
+        return;
+    };
+    for limit in ["16G", "40M"] {
+        let said =
+            finish(tasks.enter(&run_with(&["--limit", limit, "--"], &[program.to_str().unwrap(), "50"])));
+        assert_eq!((said.status, said.out.as_str()), (0, "50\n"), "{limit}: {}", said.err);
     }
 }
 
-/// The kernel gives the same error for a stack that cannot be mapped: threads of memfold do not give way for that.
+/// The kernel returns the same error for a stack that cannot be mapped. No thread of memfold gives way for that.
 #[test]
 fn a_thread_that_cannot_be_for_another_reason() {
     let here = tempfile::tempdir().unwrap();

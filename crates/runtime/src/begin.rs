@@ -4,7 +4,7 @@
 //!
 //! | who starts it | when |
 //! | --- | --- |
-//! | a thread of the program that gets memory | the slot says `NEAR`, and what the thread gets makes the process large enough to matter; or it is more than all that is left of the limit; or the slot says `NOW` |
+//! | a thread of the program that gets memory | the slot says `NEAR`, and what the thread gets makes the process large enough to matter; or that alone could exceed the limit; or the slot says `NOW` |
 //! | a thread that the supervisor sends through a door (`door.rs`) | the process grows by touching alone |
 //! | a thread that forks | the child could fill what is left of the limit by writing to what both share |
 //! | a forked child | its parent had evicted pages |
@@ -21,7 +21,7 @@ use crate::{door, maps, near, sched};
 /// stopped.
 const LOOKS_NS: u64 = 500_000_000;
 const LOOKS_BUSY_NS: u64 = 10 * LOOKS_NS;
-/// Requests from here on may pass the limit before anybody looks, however far it is, bytes.
+/// A request of this size or more could exceed the limit before anybody looks, bytes.
 pub const MUCH: usize = 1 << 20;
 /// A program waits no longer than this for paging to begin, ns.
 const START_NS: u64 = 1_000_000_000;
@@ -54,7 +54,7 @@ impl Runtime {
         if level == 0 || !self.is_watched() { 0 } else { level }
     }
 
-    /// Whether it has so much that it has threads of memfold, however scarce tasks are.
+    /// Whether this process is large enough to have threads of memfold, given how scarce tasks are.
     pub fn is_worth_threads(&self) -> bool {
         let all = self.slot().resident.load(Relaxed).saturating_add(self.slot().evicted.load(Relaxed));
         all >= near::worth_threads(self.shared().limit_bytes.load(Relaxed), self.task_level())

@@ -73,7 +73,7 @@ impl Runtime {
         }
     }
 
-    /// What a block keeps, without what its process has inherited: that is freed.
+    /// The clean pages of a block, after those inherited from the parent are forgotten.
     fn renewed(&self, base: usize, clean: &'static Clean) -> &'static Clean {
         let births = self.births.load(Relaxed);
         if clean.births.load(Relaxed) != births {
@@ -162,7 +162,7 @@ impl Runtime {
         let protected = pagemap.protected(start, pages, first);
         let mut any = false;
         for index in first..first + pages {
-            // What is on standby is not protected, and need not be.
+            // Pages on standby are not protected, and need not be.
             if let State::Stored(_) = clean.blobs[index].load() {
                 if protected[index / 64] >> (index % 64) & 1 != 0 {
                     any = true;

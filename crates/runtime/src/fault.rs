@@ -58,8 +58,8 @@ pub struct Handler {
     pub(crate) runtime: &'static Runtime,
     pub(crate) worker: Worker,
     pub(crate) streams: Streams,
-    /// It works for the keeper, which brings everything back: no faults of others wait for it, and it waits
-    /// neither for a fetcher nor for room, which only the keeper makes.
+    /// It works for the keeper, which restores everything: no faults of others wait for it, and it waits neither
+    /// for a fetcher nor for room, since only the keeper makes room.
     pub(crate) is_keepers: bool,
     /// There is something in its memory that is still to be put in place.
     pub(crate) holds_page: bool,

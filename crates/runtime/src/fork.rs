@@ -408,8 +408,7 @@ impl Runtime {
         ok
     }
 
-    /// Brings every evicted page back for good: no userfaultfd serves this process. Says why, if
-    /// given.
+    /// Restores every evicted page for good: no userfaultfd serves this process. Says why, if given.
     pub fn restore_in_place(&'static self, why: Option<&str>) {
         if !self.has_store() {
             return;

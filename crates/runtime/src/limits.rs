@@ -93,8 +93,7 @@ pub fn why_restored(error: Errno) -> &'static str {
 }
 
 impl Runtime {
-    /// Whether a process is to say that this is why it is not managed. That tasks are scarce is said once in the
-    /// tree.
+    /// Whether this process is to say why it is not managed. Only one process of the tree says that tasks are scarce.
     pub fn is_to_say(&self, error: Errno) -> bool {
         error != Errno::AGAIN
             || self.shared().flags.fetch_or(flags::TOLD_TASKS, Relaxed) & flags::TOLD_TASKS == 0

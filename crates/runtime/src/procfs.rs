@@ -34,8 +34,8 @@ pub fn open(name: &str) -> Result<Fd> {
     open_at(format_args!("/proc/{directory}/{name}\0"))
 }
 
-/// Whether there is a `/proc` in which this process finds itself. A program's own root directory or mount namespace
-/// may have none, or that of another pid namespace.
+/// Whether there is a `/proc` in which this process finds itself. A program's own root directory or mount
+/// namespace may have none, or that of another pid namespace.
 pub fn is_there() -> bool {
     const HERE: Fd = Fd(-100);
     // A link that everybody may read, without a descriptor.

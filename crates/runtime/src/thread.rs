@@ -182,18 +182,20 @@ pub fn exit() -> ! {
         let _ = unsafe { sys::syscall(sys::nr::EXIT, [0; 6]) };
     }
 }
+
 /// Whether the kernel lets this process have one more task: one is made that ends at once.
 #[cfg(feature = "preload")]
 pub fn try_task() -> Result<()> {
+    const ENDS_NS: u64 = 100_000_000;
     // It shares this thread's stack, and must not run a signal handler on it.
     let mask = sys::block_signals();
     // SAFETY: the new thread touches no memory and ends.
     let made = unsafe { clone_and_exit(VM | FS | FILES | SIGHAND | THREAD | SYSVSEM | UNTRACED) };
     sys::restore_signals(mask);
     let tid = made?;
-    // Until it is gone the kernel counts it.
-    let pid = sys::getpid();
-    while sys::thread_exists(pid, tid) {
+    // Until it is gone the kernel counts it. Its number may be another's by now.
+    let (pid, begin) = (sys::getpid(), sys::now_ns());
+    while sys::thread_exists(pid, tid) && sys::now_ns() - begin < ENDS_NS {
         sched::yield_now();
     }
     Ok(())

@@ -89,7 +89,8 @@ impl<'c> Current<'c> {
         self.frame.is_tenancy(self.tenancy)
     }
 
-    /// Brings the block back if need be, and finds out again what is not known any more; false if there is nothing to be had from it.
+    /// Restores the block if need be, and finds out again what is not known any more; false if the session can't
+    /// allocate from it.
     pub fn renew(&mut self, core: &'c Core, me: u16) -> Result<bool, Error> {
         let claim = match core.claim(me, self.number, self.incarnation) {
             Ok(claim) => claim,
@@ -123,8 +124,8 @@ impl<'c> Current<'c> {
         Ok(true)
     }
 
-    /// A node of `len` bytes in a shared block, under a claim, if there is room. `Err(Stale)` if what is known is not true any more, or
-    /// the block is not shared.
+    /// A node of `len` bytes in a shared block, under a claim, if there is room. `Err(Stale)` if the block is not
+    /// shared, or what was known of it is out of date.
     pub fn alloc_shared(&mut self, core: &Core, me: u16, len: usize) -> Result<Option<Handle>, Error> {
         if !self.frame.is_tenancy(self.shared) {
             return Err(Error::Stale);

@@ -52,8 +52,8 @@ pub struct Frame {
     pub owner: AtomicU16,
     /// It was changed since the store has a copy.
     pub dirty: AtomicBool,
-    /// How often the owner was another one; and if that is so often that the block is shared, how often in a row one
-    /// session has claimed it.
+    /// How often the owner changed; for a shared block, [`MOST_OWNERS`] and how often in a row one session has
+    /// claimed it.
     owners: AtomicU8,
     /// The low byte of that session's number.
     claimer: AtomicU8,

@@ -22,7 +22,7 @@ use crate::worker::RUN;
 const RUNS: usize = 2048;
 /// Pages that are evicted at once.
 const BATCH: usize = 64;
-/// The most recent pages, which stay: somebody is about to read them.
+/// How many of the most recent pages stay resident: somebody is about to read them.
 const LAST: usize = 2 * RUN;
 
 const _: () = assert!(RUN < PAGE && BATCH + RUN <= PAGES);

@@ -15,9 +15,9 @@
 //! pages that are not this process's own since a fork. These are taken last, see [`Runtime::take_shared`].
 //!
 //! Each run of adjacent pages costs a flush of the other CPUs that run the program, where `mremap` costs one for
-//! the whole block, and a message that a handler has to read in the keeper's place. Where pages were touched in
-//! no order that makes a program 12 % slower with one thread and 22 % with two (docs/benchmarks.md). One call
-//! that moves over the gaps between runs was tried: it saves the calls, not the flushes, and no time.
+//! the whole block, and a message that a handler has to read in the keeper's place. Random
+//! touches become 12 % slower by that with one thread and 22 % with two (docs/benchmarks.md). One call that moves
+//! over the gaps between runs was tried: it saves calls, but no flushes and no time.
 
 use core::sync::atomic::Ordering::*;
 

@@ -63,8 +63,8 @@ impl Keeper {
         }
     }
 
-    /// Ends all threads of memfold in this process if it can do without, or must: then it does not return. Whether
-    /// it is about to.
+    /// Ends all threads of memfold in this process, and does not return, if it can do without them or must. Returns
+    /// whether it must and cannot yet.
     pub(super) fn retire_if_far(&mut self) -> bool {
         let (runtime, now) = (self.runtime, sys::now_ns());
         let shared = runtime.shared();
@@ -75,8 +75,8 @@ impl Keeper {
             tree.saturating_add(FAR * near::start_room(self.cpus)) < limit && !shared.copies_could_pass();
         let evicted = runtime.slot().evicted.load(Relaxed);
         let gives_way = !runtime.is_worth_threads();
-        let is_far = far && evicted <= REST;
-        if proactive || !runtime.may_do_without() || !(is_far || gives_way) {
+        let is_far = far && evicted <= REST && !proactive;
+        if !runtime.may_do_without() || !(is_far || gives_way) {
             self.far_ns = now;
             return false;
         }
@@ -101,8 +101,8 @@ impl Keeper {
         self.leave(no_fork)
     }
 
-    /// Ends the keeper, the last thread of memfold in a process in which nothing is evicted. The supervisor watches
-    /// it from then on.
+    /// Ends the keeper, the last thread of memfold in a process in which nothing is evicted. The supervisor
+    /// watches the process from then on.
     pub(super) fn leave(&self, no_fork: Guard<'_, ()>) -> ! {
         let slot = self.runtime.slot();
         slot.tasks.store(0, Relaxed);
@@ -171,8 +171,8 @@ impl Runtime {
 /// Tries again what the kernel refused for want of tasks, while threads of memfold give way: first those of the
 /// smallest processes. For a thread of the program that starts a thread or a process.
 ///
-/// The kernel gives the same error for other reasons, and what is tried may cost much or have effects. So it is
-/// tried again only when a task of no use could be had.
+/// The kernel returns the same error for other reasons, and a try may be expensive or have side effects. So there
+/// is another one only after the kernel has granted a task that ends at once.
 #[cfg(feature = "preload")]
 pub fn with_tasks_back<T>(mut try_it: impl FnMut() -> T, is_refused: impl Fn(&T) -> bool) -> T {
     const LOOK_NS: u64 = 5_000_000;

@@ -46,7 +46,7 @@ fn threads_share_a_heap() {
     heap.check().unwrap();
 }
 
-/// What is added up is of many moments, and still no sum of its parts is less than a part.
+/// The figures are read at different moments, and still no sum is smaller than one of its parts.
 #[test]
 fn figures_are_read_while_others_work() {
     let heap = Heap::new(small(1024)).unwrap();
