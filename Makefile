@@ -70,7 +70,7 @@ test: ## every test that fits into a quarter of an hour
 	@$(MAKE) --no-print-directory PROFILE=tests test-unit test-capi test-torture test-checks test-disk test-small
 
 test-all: test ## those, and the slow ones: servers, more programs, the probes of what is installed
-	@$(MAKE) --no-print-directory PROFILE=tests test-servers test-spill test-small SMALL="$(MORE)"
+	@$(MAKE) --no-print-directory --keep-going PROFILE=tests test-servers test-spill test-small SMALL="$(MORE)"
 	@$(MAKE) --no-print-directory test-probes
 
 test-unit: ## the tests of the crates, without those of spilling

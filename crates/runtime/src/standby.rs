@@ -83,7 +83,7 @@ pub struct Standby {
     /// Slots that there are.
     count: AtomicUsize,
     queue: Lock<Queue>,
-    /// Live pages in all queued slots.
+    /// Live pages in all slots in use.
     pub pages: AtomicU64,
     /// Slots whose addresses may be the program's now, one bit each.
     lost: [AtomicU64; SLOTS / 64],
@@ -289,6 +289,11 @@ impl Standby {
     /// Slots in the queue.
     pub fn queued(&self) -> usize {
         self.queue.lock().used
+    }
+
+    /// Whether nothing is left to be compressed, not even in a compressor's hands.
+    pub fn is_empty(&self) -> bool {
+        self.pages.load(Relaxed) == 0
     }
 
     /// A page is no longer wanted from standby. Under the order lock.

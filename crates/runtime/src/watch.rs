@@ -325,7 +325,10 @@ impl Keeper {
                 self.fruitless = false;
                 self.next_round_ns = 0;
             }
-            let full = share > spare || self.fruitless && runtime.standby.queued() == 0;
+            let full = share > spare || self.fruitless && runtime.standby.is_empty();
+            if self.fruitless {
+                self.publish_if_nothing();
+            }
             // A few pages of the fast tier are not worth waiting for: where little compresses there are
             // always some.
             let is_worth = slot.payload.load(Relaxed) > margin;
@@ -336,8 +339,11 @@ impl Keeper {
             }
             runtime.squeeze.store(squeeze, Relaxed);
             // While there is something to spill or to densify, waiting for room is not in vain: between two looks too, or a millisecond's growth passes by.
-            let nothing_left = self.fruitless && runtime.standby.queued() == 0;
-            let exhausted = paranoid || runtime.store_full.load(Relaxed) || nothing_left && !can_shrink;
+            let nothing_left = self.fruitless && runtime.standby.is_empty();
+            // Nor is it as long as nobody has to wait: who grows afterwards would take it for an answer.
+            let waited_for = share > margin as i64 || runtime.waits_its_turn.load(Relaxed);
+            let in_vain = nothing_left && !can_shrink && waited_for;
+            let exhausted = paranoid || runtime.store_full.load(Relaxed) || in_vain;
             let passed = tree > limit + limit / 20 + TOLERANCE;
             if full && passed && !paranoid {
                 slot.counters.full_looks.fetch_add(1, Relaxed);
@@ -393,6 +399,14 @@ impl Keeper {
                 "the data do not compress enough for the limit: the process is ended (--on-full kill). Give it a higher \
                  limit, or let it grow (--on-full grow).",
             );
+        }
+    }
+
+    /// That nothing is compressed, and so nothing can be spilled, is decided by a gauge: one that was written before the first block was compressed would
+    /// let growth pass the limit.
+    fn publish_if_nothing(&mut self) {
+        if self.runtime.slot().payload.load(Relaxed) == 0 && self.runtime.has_store() {
+            self.publish();
         }
     }
 

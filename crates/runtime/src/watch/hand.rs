@@ -271,10 +271,11 @@ impl Keeper {
             return true;
         }
         let took_ns = now - core::mem::replace(&mut self.round_ns, now);
-        // What can still be made denser is worth waiting for; and after forks it may only seem so.
+        // What can still be made denser or be spilled is worth waiting for; and after forks it may only seem so.
         let shared = self.runtime.shared();
         let is_certain = || shared.tree_resident_certain() > shared.limit_bytes.load(Relaxed);
-        let hopeless = self.runtime.is_far_over() && !self.runtime.squeeze.load(Relaxed) && is_certain();
+        let can_shrink = || self.runtime.squeeze.load(Relaxed) || self.runtime.can_spill();
+        let hopeless = self.runtime.is_far_over() && !can_shrink() && is_certain();
         self.hopeless_rounds = if hopeless { self.hopeless_rounds + 1 } else { 0 };
         self.runtime.hopeless.store(self.hopeless_rounds >= HOPELESS, Relaxed);
         let had_shared = core::mem::replace(&mut self.shared_too, false);
@@ -310,13 +311,15 @@ impl Keeper {
     /// A whole round found nothing to take away.
     fn nothing_left(&mut self) -> bool {
         let runtime = self.runtime;
+        self.publish_if_nothing();
         self.next_round_ns = sys::now_ns() + FRUITLESS_NS;
         self.fruitless = true;
         self.fruitless_takable = self.takable();
         self.spare.nothing_taken();
         // As long as there is something to be made denser or to be spilled, that is waited for: `tick` decides.
         let can_shrink = runtime.can_densify() || runtime.can_spill();
-        if runtime.standby.queued() == 0 && runtime.debt.load(Relaxed) > 0 && !can_shrink {
+        let owes = runtime.debt.load(Relaxed) > runtime.margin.load(Relaxed);
+        if runtime.standby.is_empty() && owes && !can_shrink {
             runtime.exhausted.store(true, Relaxed);
             runtime.room.ring();
         }
