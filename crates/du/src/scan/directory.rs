@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use super::Shared;
 use super::clock::{self, Seen};
+use super::exclude::Left;
 use super::open::{self, Open};
 use super::stack::{Level, Place, Task};
 use crate::Error;
@@ -211,15 +212,18 @@ impl<'a, 's> Worker<'a, 's> {
             }
             count += 1;
             path.truncate(directory);
-            let is_excluded = exclude.is_some_and(|exclude| {
-                path.extend_from_slice(name.to_bytes_with_nul());
-                CStr::from_bytes_with_nul(&path).is_ok_and(|path| exclude.matches(path))
+            let left = exclude.map_or(Left::In, |exclude| {
+                path.extend_from_slice(name.to_bytes());
+                exclude.matches(&path)
             });
-            let entry = if is_excluded {
-                nothing(name, Kind::Excluded)
-            } else {
-                self.shared.entry(open.device, file, name, &mut seen)
+            let mut entry = match left {
+                Left::Out => nothing(name, Kind::Excluded),
+                _ => self.shared.entry(open.device, file, name, &mut seen),
             };
+            let is_directory = entry.kind.is_directory() || entry.kind == Kind::OtherFileSystem;
+            if left == Left::IfDirectory && is_directory {
+                entry = nothing(name, Kind::Excluded);
+            }
             self.listing.add(&entry, &mut self.nodes)?;
         }
         row.seen_until = seen.until();

@@ -1,10 +1,16 @@
 //! Names that are left out, by patterns.
 //!
-//! As in ncdu, a pattern is compared with the whole path and with each end of it that begins behind a slash: `*.o` means all objects, `build/*.o` those in any `build`, `/var/*` what is in
-//! one place. `*` and `?` match slashes, too.
+//! As in ncdu since 2.2, a pattern is a path of names, each compared with one name:
 //!
-//! It is the C library that compares, as in ncdu: what a character is, and what is in `[[:alpha:]]`, depends on the locale, which the program sets if it wants one. There are no wrong patterns:
-//! `[a` is a name. That takes a microsecond and more, so it is not asked where the beginning or the end of the pattern, up to its first or last special character, says no.
+//! ```text
+//!   *.o          whatever is called so, anywhere
+//!   build/*.o    in any directory `build`
+//!   /var/cache   in one place: it begins with a slash
+//!   target/      directories only
+//! ```
+//!
+//! It is the C library that compares names, as in ncdu: what a character is, and what is in `[[:alpha:]]`, depends on the locale, which the program sets if it wants one. There are no wrong
+//! patterns: `[a` is a name. That takes a microsecond and more, so names without special characters are compared here, and what is before the first or behind the last of them is looked at first.
 
 use std::ffi::{CStr, CString};
 use std::fmt;
@@ -23,8 +29,27 @@ impl fmt::Debug for Exclude {
     }
 }
 
+/// What is left out of all that has a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Left {
+    /// Nothing: it matches no pattern.
+    In,
+    /// Directories.
+    IfDirectory,
+    /// Everything.
+    Out,
+}
+
 #[derive(Clone)]
 struct Pattern {
+    /// From the last one on.
+    names: Vec<Name>,
+    is_anchored: bool,
+    is_directory: bool,
+}
+
+#[derive(Clone)]
+struct Name {
     text: CString,
     /// Bytes at its beginning that stand for themselves,
     head: usize,
@@ -36,38 +61,54 @@ fn is_special(byte: &u8) -> bool {
     matches!(byte, b'*' | b'?' | b'[' | b']' | b'\\')
 }
 
-impl Pattern {
+impl Name {
     fn new(text: &[u8]) -> Self {
-        // As in C, a zero is the end.
-        let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
         let head = text.iter().position(is_special).unwrap_or(text.len());
         let tail = text.iter().rposition(is_special).map_or(0, |last| last + 1);
-        Pattern { text: CString::new(text).unwrap_or_default(), head, tail }
+        Name { text: CString::new(text).unwrap_or_default(), head, tail }
     }
 
-    fn matches(&self, path: &CStr, is_ascii: bool) -> bool {
-        let (bytes, text) = (path.to_bytes(), self.text.to_bytes());
-        if !bytes.ends_with(&text[self.tail..]) {
+    /// `buffer`: where the name gets a zero at its end.
+    fn matches(&self, name: &[u8], buffer: &mut Vec<u8>) -> bool {
+        let text = self.text.to_bytes();
+        if self.head == text.len() {
+            return name == text;
+        }
+        if !name.starts_with(&text[..self.head]) || !name.ends_with(&text[self.tail..]) {
             return false;
         }
-        let head = &text[..self.head];
-        let is_at = |at: usize| bytes[at..].starts_with(head) && sys::matches(&self.text, &path[at..]);
-        if is_at(0) {
-            return true;
-        }
-        // What `*` stands for may be all that is before an end that matches. (In a path that is no text, bytes are characters; then an end of it may be text.)
-        if is_ascii && text.starts_with(b"*") {
-            return false;
-        }
-        let mut slashes = bytes.windows(2).zip(1..).filter(|(pair, _)| pair[0] == b'/' && pair[1] != b'/');
-        slashes.any(|(_, at)| is_at(at))
+        buffer.clear();
+        buffer.extend_from_slice(name);
+        buffer.push(0);
+        CStr::from_bytes_with_nul(buffer).is_ok_and(|name| sys::matches(&self.text, name))
+    }
+}
+
+impl Pattern {
+    /// `None` if it has no name, and so matches nothing.
+    fn new(text: &[u8]) -> Option<Self> {
+        // As in C, a zero is the end.
+        let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
+        let begin = text.iter().position(|byte| *byte != b'/')?;
+        let end = text.iter().rposition(|byte| *byte != b'/')? + 1;
+        // Between two slashes is an empty name, which nothing has.
+        let names = text[begin..end].rsplit(|byte| *byte == b'/').map(Name::new).collect();
+        Some(Pattern { names, is_anchored: begin > 0, is_directory: end < text.len() })
+    }
+
+    fn matches(&self, path: &[u8], buffer: &mut Vec<u8>) -> bool {
+        let mut rest = path.rsplit(|byte| *byte == b'/').filter(|name| !name.is_empty());
+        self.names.iter().all(|pattern| rest.next().is_some_and(|name| pattern.matches(name, buffer)))
+            && !(self.is_anchored && rest.next().is_some())
     }
 }
 
 impl Exclude {
     /// What matches any of these patterns.
     pub fn new<P: AsRef<[u8]>>(patterns: impl IntoIterator<Item = P>) -> Self {
-        Exclude { patterns: patterns.into_iter().map(|pattern| Pattern::new(pattern.as_ref())).collect() }
+        Exclude {
+            patterns: patterns.into_iter().filter_map(|pattern| Pattern::new(pattern.as_ref())).collect(),
+        }
     }
 
     /// Whether there is none.
@@ -75,10 +116,15 @@ impl Exclude {
         self.patterns.is_empty()
     }
 
-    /// Whether a path is left out.
-    pub fn matches(&self, path: &CStr) -> bool {
-        let is_ascii = path.to_bytes().is_ascii();
-        self.patterns.iter().any(|pattern| pattern.matches(path, is_ascii))
+    /// What is left out of all that has this path.
+    pub fn matches(&self, path: &[u8]) -> Left {
+        let (mut left, mut buffer) = (Left::In, Vec::new());
+        for pattern in &self.patterns {
+            if left != Left::Out && pattern.matches(path, &mut buffer) {
+                left = left.max(if pattern.is_directory { Left::IfDirectory } else { Left::Out });
+            }
+        }
+        left
     }
 }
 
@@ -89,49 +135,60 @@ mod tests {
     /// The locale is C: tests of the command compare with ncdu in others, too.
     #[test]
     fn patterns_mean_what_they_mean_to_ncdu() {
-        let cases: [(&str, &[u8], bool); 33] = [
-            ("*.o", b"/home/a/x.o", true),
-            ("*.o", b"/home/a/x.oo", false),
-            ("x", b"/home/x", true),
-            ("x", b"/home/x/y", false),
-            ("x", b"/home/xx", false),
-            ("a/x", b"/home/a/x", true),
-            ("a/x", b"/home/ba/x", false),
-            ("a*x", b"/home/a/b/x", true),
-            ("/home/a", b"/home/a", true),
-            ("/home", b"/home/a", false),
-            ("/home/*", b"/home/a/b", true),
-            ("?", b"/home/a", true),
-            ("[ab]", b"/home/b", true),
-            ("[!ab]", b"/home/b", false),
-            (".git", b"/r/.git", true),
-            ("\\*", b"/r/*", true),
-            ("\\*", b"/r/x", false),
-            ("*ä*", b"/r/\xffx", false),
-            ("*ä*", "/ä/x".as_bytes(), true),
-            ("[[:digit:]]x", b"/r/1x", true),
-            ("[[:digit:]]x", b"/r/:x", false),
-            ("sub/**/b", b"/sub/b", false),
-            ("sub/**/b", b"/sub/x/y/b", true),
-            ("{a,b}", b"/a", false),
-            ("{a,b}", b"/{a,b}", true),
-            ("[a", b"/[a", true),
-            ("[a", b"/a", false),
-            ("[z-a]", b"/z", false),
-            ("a\\", b"/a", false),
-            ("", b"/a", false),
-            ("x\0y", b"/x", true),
-            ("[]a]b", b"/]b", true),
-            ("b[\\]]", b"/b]", true),
+        use Left::{IfDirectory, In, Out};
+        let cases: [(&str, &[u8], Left); 44] = [
+            ("*.o", b"/home/a/x.o", Out),
+            ("*.o", b"/home/a/x.oo", In),
+            ("x", b"/home/x", Out),
+            ("x", b"/home/x/y", In),
+            ("x", b"/home/xx", In),
+            ("a/x", b"/home/a/x", Out),
+            ("a/x", b"/home/ba/x", In),
+            ("a*x", b"/home/a/b/x", In),
+            ("a*x", b"/home/abx", Out),
+            ("/home/a", b"/home/a", Out),
+            ("/home/a", b"/x/home/a", In),
+            ("/home", b"/home/a", In),
+            ("/home/*", b"/home/a/b", In),
+            ("/home/*/b", b"/home/a/b", Out),
+            ("/home/*", b"//home//a", Out),
+            ("//a", b"/a", Out),
+            ("?", b"/home/a", Out),
+            ("[ab]", b"/home/b", Out),
+            ("[!ab]", b"/home/b", In),
+            (".git", b"/r/.git", Out),
+            ("a/", b"/r/a", IfDirectory),
+            ("a//", b"/r/a", IfDirectory),
+            ("/r/a/", b"/r/a", IfDirectory),
+            ("a/b/", b"/a/b/c", In),
+            ("a//b", b"/a/b", In),
+            ("/", b"/a", In),
+            ("\\*", b"/r/*", Out),
+            ("\\*", b"/r/x", In),
+            ("*ä*", b"/r/\xffx", In),
+            ("*ä*", "/ä/x".as_bytes(), In),
+            ("*ä*", "/r/xäx".as_bytes(), Out),
+            ("[[:digit:]]x", b"/r/1x", Out),
+            ("[[:digit:]]x", b"/r/:x", In),
+            ("sub/**/b", b"/sub/b", In),
+            ("sub/**/b", b"/sub/x/b", Out),
+            ("sub/**/b", b"/sub/x/y/b", In),
+            ("{a,b}", b"/{a,b}", Out),
+            ("[a", b"/[a", Out),
+            ("[z-a]", b"/z", In),
+            ("a\\", b"/a", In),
+            ("", b"/a", In),
+            ("x\0y", b"/x", Out),
+            ("[]a]b", b"/]b", Out),
+            ("b[\\]]", b"/b]", Out),
         ];
         for (pattern, path, is) in cases {
-            let path = CString::new(path).unwrap();
-            assert_eq!(Exclude::new([pattern]).matches(&path), is, "{pattern} {path:?}");
+            assert_eq!(Exclude::new([pattern]).matches(path), is, "{pattern} {}", path.escape_ascii());
         }
-        let many = Exclude::new(["a", "b"]);
-        assert!(many.matches(c"/x/a") && many.matches(c"/x/b") && !many.matches(c"/x/c"));
-        assert!(many.matches(c"/\xff/a"));
-        assert!(Exclude::new([b"\xff*"]).matches(c"/x/\xffy"));
-        assert!(Exclude::default().is_empty() && !Exclude::default().matches(c"/a"));
+        let many = Exclude::new(["a/", "b", "a"]);
+        assert_eq!([&b"/x/a"[..], b"/x/b", b"/x/c"].map(|path| many.matches(path)), [Out, Out, In]);
+        assert_eq!(Exclude::new([b"\xff*"]).matches(b"/x/\xffy"), Out);
+        assert!(Exclude::default().is_empty() && Exclude::default().matches(b"/a") == In);
+        assert!(Exclude::new(["", "/"]).is_empty());
     }
 }
