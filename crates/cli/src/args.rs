@@ -157,7 +157,7 @@ Example: memfold bench --codec lz4,zstd:1,stride:2 --virtual-best --plot chart.s
 /// `memfold bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
-    /// Files of memory to measure on
+    /// Files of memory to measure on; '-' is standard input
     #[arg(value_name = "FILE", required_unless_present = "capture", conflicts_with = "capture")]
     pub files: Vec<PathBuf>,
     /// Bytes that are compressed as a whole, from 64 to 512K

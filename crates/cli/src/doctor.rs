@@ -3,14 +3,13 @@
 //!
 //! Nothing is concluded from version numbers: what matters is tried.
 
-use std::io::Write;
-
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
 use crate::cgroup;
-use crate::failure::{FAILED, Failure};
+use crate::failure::Failure;
 use crate::machine::{Machine, setting, status_field};
+use crate::output::{json, print};
 use crate::size::Human;
 use crate::uffd::{self, Kind, Verdict, Way};
 use crate::{filters, preload, procfs, trials, userfault};
@@ -86,18 +85,7 @@ pub fn doctor(args: &DoctorArgs) -> Result<i32, Failure> {
         return Err(Failure::with(1, format!("memfold run does not work here: {}", failure.text)));
     }
     let findings = Findings::new();
-    let text = if args.json {
-        let mut text = serde_json::to_string_pretty(&findings)
-            .map_err(|e| Failure::new(format!("cannot write the findings as JSON: {e}")))?;
-        text.push('\n');
-        text
-    } else {
-        findings.to_text()
-    };
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|e| Failure::with(FAILED, format!("cannot write the findings: {e}")))?;
+    print(&if args.json { json(&findings) } else { findings.to_text() })?;
     Ok(if findings.works { 0 } else { 1 })
 }
 

@@ -39,14 +39,13 @@ impl fmt::Display for Failure {
 
 /// Writes one line of ours to standard error.
 ///
-/// Control characters would let a program's name draw on the terminal: they
-/// are replaced. A standard error that is closed or full is no reason to
+/// Names in it may hold anything, even what draws on the terminal: that is escaped. A standard error that is closed or full is no reason to
 /// stop, so errors of the write itself are dropped: there is nowhere to
 /// report them.
 pub fn say(text: &str) {
     let mut line = String::with_capacity(text.len() + 12);
     line.push_str("memfold: ");
-    line.extend(text.chars().map(|c| if c.is_control() { '?' } else { c }));
+    line.push_str(&memfold_escape::line(text));
     line.push('\n');
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

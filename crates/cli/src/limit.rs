@@ -1,10 +1,10 @@
 //! `memfold limit`: says and changes the limit of a tree that runs.
 
-use std::io::Write;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::args::LimitArgs;
 use crate::failure::{Failure, say};
+use crate::output::print;
 use crate::size::Human;
 use crate::{settings, trees};
 
@@ -31,7 +31,7 @@ pub fn limit(args: &LimitArgs) -> Result<i32, Failure> {
             let before = tree.set_limit(&new);
             format!(
                 "'{}' (supervisor {}) may have {} now, before {}; {} are resident\n",
-                memfold_du::browse::shown(tree.command().as_bytes()),
+                memfold_escape::shown(tree.command().as_bytes()),
                 tree.supervisor,
                 Human(new.bytes),
                 Human(before),
@@ -39,9 +39,6 @@ pub fn limit(args: &LimitArgs) -> Result<i32, Failure> {
             )
         }
     };
-    let mut out = std::io::stdout();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::new(format!("cannot write to standard output: {error}")))?;
+    print(&text)?;
     Ok(0)
 }

@@ -109,7 +109,7 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
 
     let words: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let stats = Stats::new(page.page, &settings, &words, ending, &seen);
-    write(stats_file, "statistics", &stats.to_json());
+    write(stats_file, "statistics", stats.to_json().as_bytes());
     if let Some(records) = records {
         write(report_file, "report", report::page(page.page, &stats, &records).as_bytes());
     }

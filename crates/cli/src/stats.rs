@@ -9,6 +9,7 @@ use nix::sys::time::TimeValLike;
 use serde::Serialize;
 
 use crate::held::Held;
+use crate::output;
 use crate::settings::Settings;
 use crate::size::Human;
 use crate::spill::Figures;
@@ -203,10 +204,8 @@ impl Stats {
     }
 
     /// The JSON object, with a line end.
-    pub fn to_json(&self) -> Vec<u8> {
-        let mut text = serde_json::to_vec_pretty(self).unwrap_or_else(|e| unreachable!("plain fields: {e}"));
-        text.push(b'\n');
-        text
+    pub fn to_json(&self) -> String {
+        output::json(self)
     }
 
     /// Whether anything was done at all.
@@ -384,7 +383,7 @@ mod tests {
     #[test]
     fn fields_of_the_contract_come_first_and_in_order() {
         let shared = SharedPage::new(&settings()).unwrap();
-        let json = String::from_utf8(stats(shared.page, &Seen::default()).to_json()).unwrap();
+        let json = stats(shared.page, &Seen::default()).to_json();
         let names: Vec<&str> = json
             .lines()
             .filter_map(|line| line.strip_prefix("  \"")?.split_once('"'))

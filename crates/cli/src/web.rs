@@ -72,9 +72,13 @@ pub fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
     )
 }
 
-/// Text as text, whatever is in it.
+/// Text as text, whatever is in it: no markup, and nothing that turns its direction.
 pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    memfold_escape::lines(text)
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }
 
 #[cfg(test)]

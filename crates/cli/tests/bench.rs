@@ -278,8 +278,34 @@ fn mistakes_are_told_before_anything_is_measured() {
         (&directory, &["is a directory"]),
         (&PathBuf::from("/dev/zero"), &["/dev/zero", "head -c"]),
     ] {
-        finish(bench(&["--json"], &[&good, bad])).is_refusal(125, words);
+        finish(bench(&["--json"], &[bad])).is_refusal(125, words);
+        let said = finish(bench(&["--json", "--passes=1", "--codec=lz4"], &[&good, bad]));
+        if bad == &none {
+            // A slip.
+            said.is_refusal(125, words);
+            continue;
+        }
+        // 'bench *' names it, too.
+        assert_eq!(said.status, 0, "{}", said.err);
+        assert!(
+            said.err.starts_with("memfold: left out: ") && words.iter().all(|word| said.err.contains(word)),
+            "{}",
+            said.err
+        );
+        let page: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+        assert!(
+            page["rows"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|row| row["file"].as_str().unwrap().ends_with("good")),
+            "{page:#}"
+        );
     }
+    let mut stdin = bench(&["--passes=1", "--codec=lz4"], &[&PathBuf::from("-")]);
+    stdin.stdin(std::fs::File::open(&good).unwrap());
+    let said = finish(stdin);
+    assert!(said.status == 0 && said.out.contains("lz4"), "{}{}", said.out, said.err);
     if !common::is_root() {
         let secret = file(here.path(), "secret", text(2), 0o000);
         finish(bench(&[], &[&secret])).is_refusal(125, &["secret", "ermission"]);
@@ -360,7 +386,7 @@ fn the_plot_is_xml_and_names_every_codec() {
     }
     // Who compressed nothing has no mark; a panel without marks says so.
     assert!(!words.contains(&"copy") && words.contains(&"no block was compressed"));
-    assert!(words.contains(&"a<b>&\"c?") && words.iter().any(|text| text.contains("MB/s")));
+    assert!(words.contains(&"a<b>&\"c\\u{1}") && words.iter().any(|text| text.contains("MB/s")));
     let bounds: Vec<f64> =
         root.attribute("viewBox").unwrap().split(' ').map(|n| n.parse().unwrap()).collect();
     for node in root.descendants() {

@@ -13,11 +13,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use memfold_escape::shown;
 use rustix::fs::{AtFlags, FileType, RawDir, Statx, StatxFlags, statx, unlinkat};
 use rustix::io::Errno;
 
 use crate::Error;
-use crate::browse::shown;
 use crate::entry::{Entry, Kind};
 use crate::part::{MOST, Reader};
 use crate::scan::clock::{self, may_be_as_seen};

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::browse::shown;
+use memfold_escape::shown;
+
 use crate::delete::Failure;
 use crate::part::Malformed;
 
@@ -20,8 +21,6 @@ pub enum Error {
     Io(std::io::Error),
     /// More directories, or more entries in one, than 32 bits can count.
     TooMany,
-    /// A directory would have two entries of this name.
-    Twice(Vec<u8>),
     /// The directory from which all begins can't be read.
     Root(std::io::Error),
     /// A directory can't be opened: its path.
@@ -79,9 +78,6 @@ impl fmt::Display for Error {
             Error::BadFile => f.write_str("the file is damaged: make it again, or take another copy"),
             Error::Io(error) => error.fmt(f),
             Error::TooMany => f.write_str("there are more directories, or entries in one, than 4 billion"),
-            Error::Twice(name) => {
-                write!(f, "a directory has two entries \"{}\": give each one once", name.escape_ascii())
-            }
             Error::Root(error) => error.fmt(f),
             Error::Directory(path, error) => write!(f, "{}: {error}", shown(path)),
             Error::OtherRoot(path) => write!(

@@ -9,7 +9,6 @@ mod picture;
 mod text;
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -22,11 +21,12 @@ use memfold_analyze::sample::{self, Order};
 use memfold_analyze::source::{self, Process, Source};
 use memfold_analyze::{Error, PAGE, depend};
 use memfold_codec::{Codec, codec};
+use memfold_escape::shown;
 
 use self::args::AnalyzeArgs;
 use self::found::{Analysis, OddsRow, Part, Pattern, Ratio};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, json, print};
 use crate::size::{self, Human};
 use crate::{cgroup, procfs, trace};
 
@@ -76,10 +76,10 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
     let (kind, what) = match &subject {
         Subject::Process(pid) => {
             let name = procfs::name(*pid).unwrap_or_default();
-            ("process", format!("process {pid} ({name})"))
+            ("process", format!("process {pid} ({})", shown(name.as_bytes())))
         }
         Subject::Files(paths) => {
-            let names: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
+            let names: Vec<_> = paths.iter().map(|path| shown(path.as_encoded_bytes())).collect();
             ("pages", names.join(", "))
         }
     };
@@ -143,17 +143,7 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
     foretell(&mut analysis, &measure, order.clusters(), limit, args.slowdown / 100.0);
     analysis.seconds = begin.elapsed().as_secs_f64();
 
-    let text = if args.json {
-        serde_json::to_string_pretty(&analysis)
-            .map_err(|e| Failure::new(format!("cannot write the result as JSON: {e}")))?
-            + "\n"
-    } else {
-        text::write(&analysis)
-    };
-    let mut out = std::io::stdout();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::new(format!("cannot write to standard output: {error}")))?;
+    print(&if args.json { json(&analysis) } else { text::write(&analysis) })?;
     if let Some(report) = report {
         report
             .write(page::write(&analysis).as_bytes())

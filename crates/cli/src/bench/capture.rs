@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::bench::plan::Plan;
 use crate::failure::{Failure, say};
-use crate::output::Output;
+use crate::output::{self, Output, print};
 use crate::size::Human;
 use crate::stats::grouped;
 use crate::trace;
@@ -82,9 +82,7 @@ pub fn capture(process: &str, path: &Path, plan: &Plan, json: bool) -> Result<i3
     output.finish().map_err(|e| cannot_write(path, &e))?;
     say(&captured.sentence());
     if json {
-        let text = serde_json::to_string_pretty(&captured)
-            .map_err(|e| Failure::new(format!("cannot write the result as JSON: {e}")))?;
-        super::print(&(text + "\n"))?;
+        print(&output::json(&captured))?;
     }
     Ok(0)
 }

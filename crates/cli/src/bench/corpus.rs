@@ -16,6 +16,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use memfold_codec::same_filled;
+use memfold_escape::shown;
 
 use crate::bench::plan::Plan;
 use crate::cgroup;
@@ -169,12 +170,7 @@ pub fn short_names(paths: &[PathBuf]) -> Vec<String> {
     if names.iter().collect::<HashSet<_>>().len() < names.len() {
         names = paths.iter().map(|path| path.display().to_string()).collect();
     }
-    names.iter().map(|name| on_one_line(name)).collect()
-}
-
-/// A name may have line breaks and terminal commands in it: a table may not.
-fn on_one_line(name: &str) -> String {
-    name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    names.iter().map(|name| shown(name.as_bytes())).collect()
 }
 
 #[cfg(test)]
@@ -247,6 +243,6 @@ pub(crate) mod tests {
     fn names_stay_different() {
         assert_eq!(short_names(&["a/b".into(), "c/d".into()]), ["b", "d"]);
         assert_eq!(short_names(&["a/b".into(), "c/b".into()]), ["a/b", "c/b"]);
-        assert_eq!(short_names(&["two\nlines\u{1b}[2J".into()]), ["two?lines?[2J"]);
+        assert_eq!(short_names(&["two\nlines\u{1b}[2J".into()]), ["two\\nlines\\u{1b}[2J"]);
     }
 }

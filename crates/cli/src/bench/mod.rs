@@ -20,8 +20,8 @@ mod sums;
 mod table;
 
 use std::fs::File;
-use std::io::{IsTerminal, Read, Write};
-use std::path::Path;
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
@@ -29,12 +29,15 @@ use nix::unistd::Pid;
 
 use crate::args::BenchArgs;
 use crate::failure::{Failure, say};
-use crate::output::Output;
+use crate::output::{Output, json, print};
 use corpus::Corpus;
 use measure::measure;
 use plan::Plan;
 use rows::{Report, Row};
 use sums::Sums;
+
+/// Files that are left out are named up to so many.
+const SAID: usize = 5;
 
 /// Measures, or captures a process. The result is the exit status.
 pub fn bench(args: &BenchArgs) -> Result<i32, Failure> {
@@ -42,27 +45,40 @@ pub fn bench(args: &BenchArgs) -> Result<i32, Failure> {
     if let (Some(process), Some(output)) = (&args.capture, &args.output) {
         return capture::capture(process, output, &plan, args.json);
     }
-    for file in &args.files {
-        corpus::check(file, plan.block)?;
-    }
+    let files = fit(&args.files, plan.block)?;
     let plot = args.plot.as_deref().map(prepare_plot).transpose()?;
     pin();
-    let report = measure_files(args, &plan)?;
+    let report = measure_files(&files, &plan)?;
     if let Some(plot) = plot {
-        let names = corpus::short_names(&args.files);
+        let names = corpus::short_names(&files);
         plot.write(plot::draw(&report, &names).as_bytes())
             .map_err(|e| Failure::new(format!("the plot could not be written: {e}")))?;
     }
-    let text = if args.json {
-        let mut text = serde_json::to_string_pretty(&report)
-            .map_err(|e| Failure::new(format!("cannot write the rows as JSON: {e}")))?;
-        text.push('\n');
-        text
-    } else {
-        table::write(&report, &plan, &corpus::short_names(&args.files))
-    };
-    print(&text)?;
+    let names = || corpus::short_names(&files);
+    print(&if args.json { json(&report) } else { table::write(&report, &plan, &names()) })?;
     Ok(0)
+}
+
+/// Those files that can be measured. `bench *` names directories and small files, too: they are left out, with a word, unless nothing remains.
+fn fit(files: &[PathBuf], block: usize) -> Result<Vec<PathBuf>, Failure> {
+    let (mut fit, mut unfit) = (Vec::new(), Vec::new());
+    for file in files {
+        let file = if file.as_os_str() == "-" { PathBuf::from("/dev/stdin") } else { file.clone() };
+        match corpus::check(&file, block) {
+            Ok(()) => fit.push(file),
+            // A slip.
+            Err(failure) if !file.exists() => return Err(failure),
+            Err(failure) => unfit.push(failure),
+        }
+    }
+    if fit.is_empty() {
+        return Err(unfit.into_iter().next().unwrap_or_else(|| Failure::new("give files to measure on")));
+    }
+    unfit.iter().take(SAID).for_each(|failure| say(&format!("left out: {failure}")));
+    if let more @ 1.. = unfit.len().saturating_sub(SAID) {
+        say(&format!("left out: {more} others"));
+    }
+    Ok(fit)
 }
 
 /// `--plot *.pages` and `--plot PAGES` are slips for `--plot FILE.svg PAGES`: what is there already and is no plot stays.
@@ -82,18 +98,10 @@ fn prepare_plot(path: &Path) -> Result<Output, Failure> {
     Output::prepare(path, "--plot")
 }
 
-/// Writes to standard output.
-fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|e| Failure::new(format!("cannot write the result: {e}")))
-}
-
-fn measure_files(args: &BenchArgs, plan: &Plan) -> Result<Report, Failure> {
-    let bar = progress(args.files.len() * plan.contenders.len());
+fn measure_files(files: &[PathBuf], plan: &Plan) -> Result<Report, Failure> {
+    let bar = progress(files.len() * plan.contenders.len());
     let mut rows = Vec::new();
-    for file in &args.files {
+    for file in files {
         let done = measure_file(file, plan, &bar);
         if done.is_err() {
             bar.finish_and_clear();
@@ -127,7 +135,7 @@ fn measure_file(file: &Path, plan: &Plan, bar: &ProgressBar) -> Result<Vec<Row>,
     let longest = plan.block;
     let (mut rows, mut sizes) = (Vec::new(), Vec::new());
     for &contender in &plan.contenders {
-        bar.set_message(format!("{name}: {}", contender.codec.name()));
+        bar.set_message(format!("{}: {}", memfold_escape::line(&name), contender.codec.name()));
         crate::cpu::force(contender.path, "--cpu")?;
         let measured = measure(contender.codec, &blocks, longest, plan.threshold, plan.passes);
         let measured = measured.map_err(|mismatch| {

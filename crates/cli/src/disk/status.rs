@@ -1,12 +1,12 @@
 //! `memfold disk status`.
 
-use std::io::Write;
-
 use memfold_disk::status::{ask, sockets};
+use memfold_escape::shown;
 use serde_json::Value;
 
 use super::args::StatusArgs;
 use crate::failure::{Failure, say};
+use crate::output::{json, print};
 use crate::size::Human;
 
 /// Asks all devices and prints what they say.
@@ -34,11 +34,8 @@ pub fn status(args: &StatusArgs) -> Result<i32, Failure> {
             )));
         }
     }
-    let text = if args.json { format!("{:#}\n", Value::Array(devices)) } else { table(&devices) };
-    let mut out = std::io::stdout();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::new(format!("cannot write to standard output: {error}")))?;
+    let text = if args.json { json(&devices) } else { table(&devices) + &full(&devices) };
+    print(&text)?;
     Ok(0)
 }
 
@@ -66,14 +63,28 @@ fn table(devices: &[Value]) -> String {
     text
 }
 
+/// A line for each device that had no room for a write.
+fn full(devices: &[Value]) -> String {
+    let refused = |device: &Value| device["refused_writes"].as_u64().filter(|count| *count > 0);
+    let line = |device: &Value| {
+        let (name, count) = (shown(device["name"].as_str().unwrap_or("-").as_bytes()), refused(device)?);
+        let writes = if count == 1 { "write was" } else { "writes were" };
+        Some(format!(
+            "{name} is full: {count} {writes} refused, and what was to be written is lost. Trim what is not needed (fstrim, mount -o \
+             discard), or use a larger --limit\n"
+        ))
+    };
+    devices.iter().filter_map(line).collect()
+}
+
 fn row(device: &Value) -> [String; 10] {
     let number = |name: &str| device[name].as_u64().unwrap_or(0);
-    let text = |name: &str| device[name].as_str().unwrap_or("-");
+    let text = |name: &str| shown(device[name].as_str().unwrap_or("-").as_bytes());
     let human = |name: &str| Human(number(name)).to_string();
     let limit = number("limit_bytes");
     let dense = number("dense_bytes") as f64 * 100.0 / (number("logical_bytes") as f64).max(1.0);
     [
-        text("name").to_owned(),
+        text("name"),
         human("size_bytes"),
         human("logical_bytes"),
         human("payload_bytes"),
@@ -81,7 +92,11 @@ fn row(device: &Value) -> [String; 10] {
         if limit == u64::MAX { "-".to_owned() } else { Human(limit).to_string() },
         format!("{:.2}", device["memory_ratio"].as_f64().unwrap_or(0.0)),
         format!("{dense:.0} %"),
-        format!("{},{}", text("fast_codec"), device["dense_codec"].as_str().unwrap_or("none")),
+        format!(
+            "{},{}",
+            text("fast_codec"),
+            shown(device["dense_codec"].as_str().unwrap_or("none").as_bytes())
+        ),
         format!("{} {}", text("door"), text("address")),
     ]
 }

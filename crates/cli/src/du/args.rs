@@ -17,8 +17,9 @@ a file (23 with -e).
 output, but not for files of --save that are read.
 
 Sizes in the tree count files with several names (hard links) once in each
-directory. Patterns of --exclude are compared with whole paths and with what is
-behind each '/'; '*' matches slashes, too.
+directory. Patterns of --exclude are names, or paths of names: '*.o' and
+'build/*.o' anywhere, '/var/cache' in one place, 'target/' directories only. '*'
+matches no slash.
 
 Options that shall always hold stand in /etc/memfold/du.conf and in
 ~/.config/memfold/du, one in a line. What they switch on, others switch off, as
@@ -97,9 +98,9 @@ pub struct DuArgs {
     /// Powers of 1000, not of 1024
     #[arg(long, help_heading = "Looks")]
     pub si: bool,
-    /// The order: disk-usage, name, apparent-size, itemcount or mtime; with -asc or -desc behind it
-    #[arg(long, value_name = "COLUMN", default_value = "disk-usage", value_parser = sort, help_heading = "Looks")]
-    pub sort: Sort,
+    /// The order: disk-usage, name, apparent-size, itemcount or mtime; with -asc or -desc behind it. Of --depth, too, if it is given [default: disk-usage]
+    #[arg(long, value_name = "COLUMN", value_parser = sort, help_heading = "Looks")]
+    pub sort: Option<Sort>,
     /// Directories before files
     #[arg(long, help_heading = "Looks")]
     pub group_directories_first: bool,
@@ -314,6 +315,13 @@ pub const COLUMNS: [(&str, Column); 5] = [
 pub struct Sort {
     pub column: Column,
     pub descending: bool,
+}
+
+impl Default for Sort {
+    /// The largest first.
+    fn default() -> Self {
+        Sort { column: Column::DiskUsage, descending: true }
+    }
 }
 
 fn sort(text: &str) -> Result<Sort, String> {

@@ -160,7 +160,8 @@ mod tests {
             all(&[system, user], &["--sort", "mtime-asc", "--show-graph", "--exclude", "~/x", "/"]).unwrap();
         assert!(args.extended && !args.si && !args.hide_graph);
         assert_eq!((args.color, args.threads), (Some(Color::Dark), Some(3)));
-        assert_eq!((args.sort.column, args.sort.descending), (Column::Modified, false));
+        let sort = args.sort.unwrap();
+        assert_eq!((sort.column, sort.descending), (Column::Modified, false));
         assert_eq!(args.exclude, [".git", "-odd = name", "/my/home/cache", "/my/home", "~/x"]);
         assert_eq!(args.exclude_from, [Path::new("/dev/null")]);
         assert_eq!(args.may, May { delete: false, shell: false });

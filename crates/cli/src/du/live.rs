@@ -5,12 +5,12 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
+use memfold_du::Error;
 use memfold_du::browse::{Actions, Control, Event, Step};
 use memfold_du::delete;
 use memfold_du::scan::{self, Progress};
 use memfold_du::source::Source;
 use memfold_du::tree::Tree;
-use memfold_du::{Error, browse};
 
 use super::args::DuArgs;
 
@@ -89,7 +89,7 @@ impl Actions for Live<'_, '_> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let shell = set("NCDU_SHELL").or_else(|| set("SHELL")).unwrap_or_else(|| "/bin/sh".into());
         let level = set(LEVEL).and_then(|level| level.to_str()?.parse::<u32>().ok()).unwrap_or(0);
-        println!("{}", browse::shown(&path));
+        println!("{}", memfold_escape::shown(&path));
         let level = level.saturating_add(1).to_string();
         // How it ends is its own affair.
         Command::new(shell).current_dir(OsStr::from_bytes(&path)).env(LEVEL, level).status().map(|_| ())

@@ -116,21 +116,26 @@ fn browse(
     }
 }
 
-/// How the browser looks.
-fn look(args: &DuArgs) -> browse::Options {
-    let sort = browse::Sort {
-        column: match args.sort.column {
+/// The order of what is shown.
+fn order(args: &DuArgs) -> browse::Sort {
+    let sort = args.sort.unwrap_or_default();
+    browse::Sort {
+        column: match sort.column {
             Column::DiskUsage => browse::Column::DiskUsage,
             Column::Name => browse::Column::Name,
             Column::ApparentSize => browse::Column::ApparentSize,
             Column::Items => browse::Column::Items,
             Column::Modified => browse::Column::Modified,
         },
-        descending: args.sort.descending,
+        descending: sort.descending,
         directories_first: args.group_directories_first,
         natural: !args.disable_natsort,
         hidden: !args.hide_hidden,
-    };
+    }
+}
+
+/// How the browser looks.
+fn look(args: &DuArgs) -> browse::Options {
     let colours = match args.color {
         None => Colours::default(),
         Some(Color::Off) => Colours::Off,
@@ -138,7 +143,7 @@ fn look(args: &DuArgs) -> browse::Options {
         Some(Color::DarkBg) => Colours::DarkBackground,
     };
     browse::Options {
-        sort,
+        sort: order(args),
         apparent: args.apparent_size,
         graph: match (args.hide_graph, args.show_percent) {
             (true, false) => Graph::None,

@@ -7,16 +7,18 @@ use std::io::{BufWriter, Write};
 
 use memfold::heap::Heap;
 use memfold_du::Error;
-use memfold_du::browse::shown;
+use memfold_du::browse::Ranked;
 use memfold_du::entry::{BLOCK, Kind, Sum};
 use memfold_du::source::{ROOT, Source};
 use memfold_du::tree::below::{Below, Step};
 use memfold_du::tree::flags;
+use memfold_escape::shown;
 use serde::ser::{Error as _, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use super::args::DuArgs;
 use super::input::Input;
+use super::order;
 use crate::failure::{Failure, say};
 use crate::machine;
 use crate::size::Human;
@@ -99,10 +101,15 @@ fn directory(source: &dyn Source, number: u32) -> Result<Item, Error> {
 pub fn print(args: &DuArgs, input: &Input<'_>, heap: &Heap) -> Result<(), Failure> {
     let source = input.source();
     let failed = |error: Error| Failure::new(format!("the tree can't be read: {error}"));
-    let directories = args.depth.map(|depth| Directories { source, depth, error: Cell::new(None) });
+    let session = heap.session().map_err(|error| failed(error.into()))?;
+    let ranked = args.depth.filter(|_| args.sort.is_some());
+    let ranked = ranked.map(|depth| Ranked::new(&session, source, depth, order(args)));
+    let ranked = ranked.transpose().map_err(failed)?;
+    let directories = args.depth.map(|depth| Directories { source, depth, ranked, error: Cell::new(None) });
     let files = args.top.map(|top| largest(source, top, args.apparent_size)).transpose().map_err(failed)?;
     let mut out = BufWriter::new(std::io::stdout());
     let written = if args.json {
+        let mut out = Shown(&mut out);
         let stats = heap.stats();
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let peak =
@@ -149,7 +156,9 @@ pub fn say_failures(source: &dyn Source) -> Result<(), Failure> {
 
 fn line(out: &mut dyn Write, item: &Item, args: &DuArgs) -> std::io::Result<()> {
     let bytes = if args.apparent_size { item.apparent_bytes } else { item.disk_bytes };
+    // Without a blank before the unit, `sort -h` can put the lines in order.
     let size = if args.si { si(bytes) } else { Human(bytes).to_string() };
+    let size = size.replace(" bytes", "B").replace(' ', "");
     write!(out, "{size:>10}{} ", item.mark)?;
     // A name may hold anything: nothing of it is to be taken for the terminal's, or for another line.
     writeln!(out, "{}", shown(&item.raw))
@@ -168,16 +177,43 @@ fn si(bytes: u64) -> String {
     String::new()
 }
 
-/// Directories down to a level below the root, each before those in it. There may be many: none is kept.
+/// JSON on its way out, as a terminal may have it.
+struct Shown<W>(W);
+
+impl<W: Write> Write for Shown<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        // What comes here are whole texts between escapes.
+        match str::from_utf8(bytes) {
+            Ok(text) => self.0.write_all(memfold_escape::json(text).as_bytes())?,
+            Err(_) => self.0.write_all(bytes)?,
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Directories down to a level below the root: as they are in the tree, each before those in it, of which none is kept, for there may be many; or in an order.
 struct Directories<'s> {
     source: &'s dyn Source,
     depth: u32,
+    ranked: Option<Ranked<'s>>,
     /// What went wrong.
     error: Cell<Option<Error>>,
 }
 
 impl Directories<'_> {
     fn each<E>(&self, mut look: impl FnMut(Item) -> Result<(), E>) -> Result<Result<(), E>, Error> {
+        for number in self.ranked.iter().flat_map(Ranked::numbers) {
+            if let Err(error) = look(directory(self.source, number?)?) {
+                return Ok(Err(error));
+            }
+        }
+        if self.ranked.is_some() {
+            return Ok(Ok(()));
+        }
         let mut way = Below::new(ROOT).down_to(self.depth);
         while let Some(step) = way.step(self.source)? {
             if let Step::Into(number) = step

@@ -99,7 +99,7 @@ impl<'a> Numbers<'a> {
     /// As JSON that may stand inside of a page: nothing in it ends the element.
     pub fn to_json(&self) -> String {
         let text = serde_json::to_string(self).unwrap_or_else(|e| unreachable!("plain fields: {e}"));
-        text.replace('<', "\\u003c")
+        memfold_escape::json(&text).replace('<', "\\u003c")
     }
 
     /// End of the time axes.

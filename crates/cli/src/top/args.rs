@@ -28,6 +28,9 @@ pub struct TopArgs {
     /// End after so many looks
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
+    /// No key changes a limit
+    #[arg(long, short)]
+    pub read_only: bool,
     /// Print a JSON object for each look, one a line
     #[arg(long)]
     pub json: bool,

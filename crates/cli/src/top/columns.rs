@@ -142,7 +142,7 @@ pub const KEYS: [(&str, &str); 11] = [
     ("left, right, s", "Sort by another column"),
     ("r", "Sort the other way round"),
     ("l", "Give the chosen line's tree another limit"),
-    ("+, -", "Raise, lower that by 5 %"),
+    ("+, -", "Raise, lower that by 5 %; of other users' trees after a question"),
     ("space", "Pause, or go on"),
     ("?, F1", "What the columns are"),
     ("ctrl-z", "Sleep until the shell wakes it"),

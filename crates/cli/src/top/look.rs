@@ -66,6 +66,9 @@ pub struct Totals {
 #[allow(missing_docs)]
 pub struct Group {
     pub supervisor: i32,
+    /// Whose it is.
+    #[serde(skip)]
+    pub user: u32,
     pub command: String,
     pub limit_bytes: u64,
     pub stall_target: Option<f64>,
@@ -261,6 +264,7 @@ fn group(tree: &Tree, changes: &mut Changes) -> Group {
     let stall_share = rates.stall_share.map(|_| stall.unwrap_or(0.0));
     Group {
         supervisor: tree.supervisor,
+        user: procfs::user(tree.supervisor).unwrap_or(0),
         command: tree.command(),
         limit_bytes: page.limit_bytes.load(Relaxed),
         stall_target: set(page.stall_ppm.load(Relaxed)).map(|ppm| ppm / 1e6),

@@ -34,7 +34,7 @@ pub fn top(args: &TopArgs) -> Result<i32, Failure> {
         Some(address) => serve::serve(address, looker),
         None if args.prometheus => once(looker),
         None if args.json => stream(looker, interval, count),
-        None => screen::run(looker, interval, count),
+        None => screen::run(looker, interval, count, args.read_only),
     }
 }
 
@@ -53,9 +53,8 @@ fn stream(mut looker: Looker, interval: Duration, count: u64) -> Result<i32, Fai
         if looker.has_ended() {
             break;
         }
-        let mut line = serde_json::to_vec(&look).unwrap_or_else(|e| unreachable!("plain fields: {e}"));
-        line.push(b'\n');
-        if !print(&line)? {
+        let line = serde_json::to_string(&look).unwrap_or_else(|e| unreachable!("plain fields: {e}"));
+        if !print(format!("{}\n", memfold_escape::json(&line)).as_bytes())? {
             break;
         }
     }

@@ -128,7 +128,7 @@ fn labels(labels: &[(&str, &str)]) -> String {
 /// In quotes; a command may hold anything, even what makes a terminal do things.
 fn label_value(text: &str) -> String {
     let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-    text.replace(char::is_control, "\u{fffd}")
+    memfold_escape::replaced(&text)
 }
 
 fn help_text(text: &str) -> String {

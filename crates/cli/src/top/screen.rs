@@ -7,7 +7,7 @@ use memfold_du::browse::{self, Colours, Input, Screen};
 use memfold_runtime::shared::SMALLEST_LIMIT;
 
 use super::look::Looker;
-use super::state::{Prompt, State};
+use super::state::{Prompt, Question, State, Wish};
 use super::view::View;
 use crate::failure::Failure;
 use crate::settings;
@@ -38,13 +38,14 @@ pub enum Act {
 }
 
 /// Looks and draws until the user has enough, or so many looks are taken. The result is the exit status.
-pub fn run(mut looker: Looker, interval: Duration, count: u64) -> Result<i32, Failure> {
+pub fn run(mut looker: Looker, interval: Duration, count: u64, is_read_only: bool) -> Result<i32, Failure> {
     let colours = Colours::default();
     let options = browse::Options { colours, ..browse::Options::default() };
     let mut screen = Screen::new(&options).map_err(|error| Failure::new(error.to_string()))?;
     let failed = |error: std::io::Error| Failure::new(format!("the terminal: {error}"));
     let view = View { colours: colours != Colours::Off, interval: interval.as_secs_f64() };
     let (mut state, mut looks, mut next) = (State::new(), 0, Instant::now());
+    state.is_read_only = is_read_only;
     loop {
         let now = Instant::now();
         if now >= next && !state.is_paused && !state.has_ended {
@@ -89,6 +90,14 @@ fn key_pressed(state: &mut State, key: KeyEvent) -> Act {
         KeyCode::Char('z') if is_control => return Act::Suspend,
         _ => {}
     }
+    if let Some(question) = state.question.take() {
+        if !matches!(key.code, KeyCode::Char('y' | 'Y')) {
+            state.message = Some("its limit stays".into());
+            return Act::Nothing;
+        }
+        state.allowed.insert(question.supervisor);
+        return wished(state, question.supervisor, question.wish);
+    }
     if state.prompt.is_some() {
         return typed(state, key.code, is_control);
     }
@@ -122,14 +131,32 @@ fn key_pressed(state: &mut State, key: KeyEvent) -> Act {
             return if state.is_paused { Act::Nothing } else { Act::Look };
         }
         KeyCode::Char(key @ ('l' | '+' | '=' | '-')) => {
-            let Some(supervisor) = state.tree().map(|tree| tree.supervisor) else { return Act::Nothing };
-            match key {
-                'l' => state.prompt = Some(Prompt { supervisor, ..Prompt::default() }),
-                '-' => return Act::Change(supervisor, -5),
-                _ => return Act::Change(supervisor, 5),
+            let Some((supervisor, user)) = state.tree().map(|tree| (tree.supervisor, tree.user)) else {
+                return Act::Nothing;
+            };
+            let wish = match key {
+                'l' => Wish::Type,
+                '-' => Wish::Change(-5),
+                _ => Wish::Change(5),
+            };
+            if state.is_read_only {
+                state.message = Some("limits are not changed here (--read-only)".into());
+            } else if user != state.user && !state.allowed.contains(&supervisor) {
+                state.question = Some(Question { supervisor, user, wish });
+            } else {
+                return wished(state, supervisor, wish);
             }
         }
         _ => {}
+    }
+    Act::Nothing
+}
+
+/// A limit is to be another one, and may be.
+fn wished(state: &mut State, supervisor: i32, wish: Wish) -> Act {
+    match wish {
+        Wish::Type => state.prompt = Some(Prompt { supervisor, ..Prompt::default() }),
+        Wish::Change(percent) => return Act::Change(supervisor, percent),
     }
     Act::Nothing
 }

@@ -1,8 +1,9 @@
 //! What the screen knows: the last look, what came before, what is chosen, what is being typed.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use nix::unistd::Uid;
 
 use super::columns::{COLUMNS, Is};
 use super::look::{Group, Look, Rates, Row};
@@ -56,6 +57,26 @@ pub struct Prompt {
     pub error: Option<String>,
 }
 
+/// A tree of another user is about to get another limit: whether that is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Question {
+    /// Of that tree.
+    pub supervisor: i32,
+    /// Whose it is.
+    pub user: u32,
+    /// What was asked for.
+    pub wish: Wish,
+}
+
+/// What a key asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// A limit that is typed.
+    Type,
+    /// So many hundredths more, or less.
+    Change(i64),
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct State {
@@ -74,6 +95,14 @@ pub struct State {
     pub help: Option<usize>,
     /// A limit is being typed.
     pub prompt: Option<Prompt>,
+    /// Waits for an answer.
+    pub question: Option<Question>,
+    /// Nothing is changed.
+    pub is_read_only: bool,
+    /// Who looks: trees of others are changed after a question only.
+    pub user: u32,
+    /// Those trees of others for which it was answered.
+    pub allowed: HashSet<i32>,
     /// What was done last.
     pub message: Option<String>,
     /// No looks are taken.
@@ -96,6 +125,10 @@ impl State {
             is_reversed: false,
             help: None,
             prompt: None,
+            question: None,
+            is_read_only: false,
+            user: Uid::effective().as_raw(),
+            allowed: HashSet::new(),
             message: None,
             is_paused: false,
             has_ended: false,

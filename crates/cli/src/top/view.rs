@@ -12,7 +12,8 @@
 //!
 //! Colours are those of the terminal's own palette, and text is in them only where both it and what is behind it are given: so it can be read on any background.
 
-use memfold_du::browse::{shown, width};
+use memfold_du::browse::width;
+use memfold_escape::shown;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -226,6 +227,13 @@ impl View {
             let text = format!(" limit of {}{now}: {}▏", prompt.supervisor, prompt.text);
             lines.push((text, BOLD));
             return lines;
+        }
+        if let Some(question) = &state.question {
+            let text = words::question(question);
+            let style = self.style(Color::Yellow, Modifier::BOLD);
+            return words::wrapped(&text, columns.saturating_sub(2))
+                .map(|line| (format!(" {line}"), style))
+                .collect();
         }
         let mut lines = Vec::new();
         if let Some(message) = &state.message {

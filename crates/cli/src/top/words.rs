@@ -8,6 +8,7 @@ use ratatui::style::{Modifier, Style};
 
 use super::columns::{BELOW, COLUMNS, KEYS};
 use super::look::Look;
+use super::state::Question;
 use super::view::put;
 use crate::size::Human;
 
@@ -81,7 +82,13 @@ pub fn hidden(look: &Look) -> Option<String> {
 
 fn user_name(user: u32) -> String {
     let known = User::from_uid(Uid::from_raw(user)).ok().flatten();
-    known.map_or_else(|| format!("user {user}"), |user| user.name)
+    known.map_or_else(|| format!("user {user}"), |user| memfold_escape::shown(user.name.as_bytes()))
+}
+
+/// Before a tree of another user gets another limit.
+pub fn question(question: &Question) -> String {
+    let Question { supervisor, user, .. } = question;
+    format!("the tree of {supervisor} is {}'s: change its limit? y, or any other key", user_name(*user))
 }
 
 /// The most important keys, as far as there is room.

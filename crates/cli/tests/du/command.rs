@@ -58,7 +58,53 @@ fn summaries_say_what_du_says() {
     let output = du(&["--apparent-size", "--top", "9", path]);
     let lines = String::from_utf8(output.stdout).unwrap();
     assert_eq!(lines.lines().count(), 3, "{lines}");
-    assert!(lines.contains(&format!("4.88 KiB  {path}/line\\nbreak\n")), "{lines}");
+    assert!(lines.contains(&format!("4.88KiB  {path}/line\\nbreak\n")), "{lines}");
+}
+
+/// Directories in another order than that of the tree, by the command and by `sort -h`.
+#[test]
+fn directories_are_listed_in_an_order() {
+    let scratch = tempfile::tempdir().unwrap();
+    for (path, bytes) in
+        [("a10/x", 9000), ("a9/deep/y", 300_000), ("a9/z", 3_000_000), ("b/one", 70_000), ("b/two", 1)]
+    {
+        let path = scratch.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, vec![1; bytes]).unwrap();
+    }
+    let here = text(scratch.path());
+    let lines = |args: &[&str]| {
+        let output = du(&[&["--depth", "2", here], args].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let paths = |lines: &str| -> Vec<String> {
+        lines.lines().map(|line| line.rsplit_once(here).unwrap().1.to_owned()).collect()
+    };
+    let largest = ["", "/a9", "/a9/deep", "/b", "/a10"];
+    assert_eq!(paths(&lines(&["--sort", "disk-usage"])), largest);
+    assert_eq!(paths(&lines(&["--sort", "disk-usage-desc", "--apparent-size"])), largest);
+    assert_eq!(paths(&lines(&["--sort", "apparent-size-asc"])), ["/a10", "/b", "/a9/deep", "/a9", ""]);
+    assert_eq!(paths(&lines(&["--sort", "name"])), ["", "/a9", "/a9/deep", "/a10", "/b"]);
+    assert_eq!(paths(&lines(&["--sort", "name-desc"])), ["/b", "/a10", "/a9/deep", "/a9", ""]);
+    assert_eq!(
+        paths(&lines(&["--sort", "name", "--disable-natsort"])),
+        ["", "/a10", "/a9", "/a9/deep", "/b"]
+    );
+    assert_eq!(paths(&lines(&["--sort", "itemcount"]))[..3], ["", "/a9", "/b"]);
+    // Without --sort each stands before those in it.
+    assert_eq!(paths(&lines(&[])), ["", "/a10", "/a9", "/a9/deep", "/b"]);
+    let page = json(&["--depth", "1", "--sort", "disk-usage", here]);
+    let found = page["directories"].as_array().unwrap().iter().map(|it| it["path"].as_str().unwrap());
+    assert_eq!(found.map(|path| &path[here.len()..]).collect::<Vec<_>>(), ["", "/a9", "/b", "/a10"]);
+    for options in [&[][..], &["--apparent-size"], &["--si"]] {
+        let unsorted = scratch.path().join("list");
+        let all = lines(options);
+        fs::write(&unsorted, &all).unwrap();
+        let sorted = Command::new("sort").arg("-hr").arg(&unsorted).env("LC_ALL", "C").output().unwrap();
+        fs::remove_file(&unsorted).unwrap();
+        assert_eq!(paths(&String::from_utf8(sorted.stdout).unwrap()), largest, "{all}");
+    }
 }
 
 #[test]
@@ -214,8 +260,8 @@ fn a_configuration_file_is_heeded() {
             assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
             String::from_utf8(output.stdout).unwrap()
         };
-        assert!(lines(&[]).starts_with("    300 kB  "), "{}", lines(&[]));
-        assert!(lines(&["--no-si"]).starts_with("   293 KiB  "), "{}", lines(&["--no-si"]));
+        assert!(lines(&[]).starts_with("     300kB  "), "{}", lines(&[]));
+        assert!(lines(&["--no-si"]).starts_with("    293KiB  "), "{}", lines(&["--no-si"]));
         assert!(!lines(&["--ignore-config"]).contains("kB"));
     }
     // With that alone there is nothing to compress, and no error.

@@ -83,9 +83,13 @@ impl Columns {
     }
 }
 
-/// A part of something in thousandths, if it is no more than that.
+/// A part of something in thousandths, if it is no more than that: the nearest of them.
 fn thousandths(part: u64, all: u64) -> u64 {
-    if all == 0 { 0 } else { (u128::from(part) * 1000 / u128::from(all)).min(1000) as u64 }
+    if all == 0 {
+        0
+    } else {
+        ((u128::from(part) * 2000 + u128::from(all)) / (2 * u128::from(all))).min(1000) as u64
+    }
 }
 
 impl Browser<'_, '_> {
@@ -286,5 +290,27 @@ impl Browser<'_, '_> {
         };
         let (first, way) = (sort.directories_first, if sort.descending { "descending" } else { "ascending" });
         format!("Sort: {}{column}, {way}", if first { "directories, " } else { "" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::thousandths;
+
+    #[test]
+    fn shares_are_rounded() {
+        let cases = [
+            ((2, 3), 667),
+            ((12, 14_660), 1),
+            ((1, 2000), 1),
+            ((1, 2001), 0),
+            ((1, 3), 333),
+            ((0, 0), 0),
+            ((5, 4), 1000),
+            ((u64::MAX, u64::MAX), 1000),
+        ];
+        for ((part, all), share) in cases {
+            assert_eq!(thousandths(part, all), share, "{part} of {all}");
+        }
     }
 }

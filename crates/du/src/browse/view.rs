@@ -109,7 +109,7 @@ pub struct View<'s> {
 
 impl Sort {
     /// What is compared before names. Sizes that are the same are told apart by the other kind of size, the rest by disk usage, as ncdu does.
-    fn rank(&self, entry: &Entry<'_>, row: Option<&Row>) -> Rank {
+    pub(super) fn rank(&self, entry: &Entry<'_>, row: Option<&Row>) -> Rank {
         let sum = sum(entry, row);
         let values = match self.column {
             Column::Name => [0; 2],

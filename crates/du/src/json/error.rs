@@ -18,8 +18,8 @@ pub enum Wrong {
     Expected(&'static str),
     /// An unknown version of the format.
     Version(u64),
-    /// It is compressed by gzip.
-    Gzip,
+    /// It is compressed by this, and that decompresses it.
+    Compressed(&'static str, &'static str),
     /// It is ncdu's binary export.
     Binary,
     /// A number is larger than what it counts can be.
@@ -28,8 +28,6 @@ pub enum Wrong {
     NoName,
     /// No entry of a directory can have this name, for the reason given.
     Name(Vec<u8>, &'static str),
-    /// A directory has two entries of this name.
-    Twice(Vec<u8>),
     /// All sizes together can't be counted.
     Sizes,
     /// More file systems than can be.
@@ -84,9 +82,12 @@ impl fmt::Display for Wrong {
                     "the format's version is {version}, and 1 is the one known: export with an ncdu of today"
                 )
             }
-            Wrong::Gzip => f.write_str(
-                "it is compressed by gzip: decompress it first, as in zcat FILE | memfold du -f -",
-            ),
+            Wrong::Compressed(by, with) => {
+                write!(
+                    f,
+                    "it is compressed by {by}: decompress it first, as in {with} FILE | memfold du -f -"
+                )
+            }
             Wrong::Binary => f.write_str(
                 "it is ncdu's binary export: make JSON of it first, with ncdu -f FILE -o FILE.json",
             ),
@@ -97,13 +98,6 @@ impl fmt::Display for Wrong {
             Wrong::Name(bytes, why) => {
                 let shown = &bytes[..bytes.len().min(100)];
                 write!(f, "\"{}\" is no name: {why}; the export is damaged, make it again", name(shown))
-            }
-            Wrong::Twice(bytes) => {
-                write!(
-                    f,
-                    "the directory that ends here has two entries \"{}\": make the export again",
-                    name(bytes)
-                )
             }
             Wrong::Sizes => f.write_str(
                 "all sizes together are more than 2^63 bytes: the export is damaged; make it again",

@@ -115,14 +115,13 @@ impl Fields {
         if has_name { Ok(()) } else { lexer.wrong(Wrong::NoName) }
     }
 
-    /// Sees to it that a directory can have an entry of this name.
+    /// Sees to it that a directory of the tree can have an entry of this name. What others export may have slashes in its names, or a name twice, as the keys of
+    /// stores of objects have: nothing is done with them but to show them.
     pub fn check_name(&self, lexer: &Lexer<'_>) -> Result<(), ReadError> {
         let why = match &self.name[..] {
             b"" => "it is empty",
-            b"." | b".." => "it stands for a directory itself or the one above",
             name if name.len() > LONGEST_NAME => "it has more than 32,768 bytes",
             name if name.contains(&0) => "it has a zero byte",
-            name if name.contains(&b'/') => "it has a slash, and only the first one is a path",
             _ => return Ok(()),
         };
         lexer.wrong(Wrong::Name(self.name.clone(), why))

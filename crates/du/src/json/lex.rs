@@ -13,7 +13,15 @@ const BUFFER: usize = 128 << 10;
 const LEVELS: usize = 1000;
 
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-const GZIP: &[u8] = &[0x1f, 0x8b];
+/// Begins a frame of zstd that says nothing, which may come before others; but for the lower half of its first byte.
+const SKIPPABLE: &[u8] = &[0x50, 0x2a, 0x4d, 0x18];
+/// How others begin that compress, and what decompresses them.
+const OTHERS: [(&[u8], &str, &str); 4] = [
+    (&[0x1f, 0x8b], "gzip", "zcat"),
+    (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz", "xzcat"),
+    (b"BZh", "bzip2", "bzcat"),
+    (&[0x04, 0x22, 0x4d, 0x18], "lz4", "lz4cat"),
+];
 const BINARY: &[u8] = b"\xbfncduEX1";
 
 /// What is read, and how far it is.
@@ -50,13 +58,14 @@ impl<'r> Lexer<'r> {
         if head.is_empty() {
             return wrong(Wrong::Empty);
         }
-        if head.starts_with(GZIP) {
-            return wrong(Wrong::Gzip);
+        if let Some((_, by, with)) = OTHERS.into_iter().find(|(begins, ..)| head.starts_with(begins)) {
+            return wrong(Wrong::Compressed(by, with));
         }
         if head == BINARY {
             return wrong(Wrong::Binary);
         }
-        let is_zstd = head.starts_with(ZSTD);
+        let is_skippable = head.len() >= 4 && head[0] & 0xf0 == SKIPPABLE[0] && head[1..4] == SKIPPABLE[1..];
+        let is_zstd = head.starts_with(ZSTD) || is_skippable;
         let from = Cursor::new(head.to_vec()).chain(from);
         let from: Box<dyn Read + 'r> = match is_zstd {
             true => Box::new(zstd::Decoder::new(from).map_err(ReadError::Io)?),
@@ -203,7 +212,17 @@ impl<'r> Lexer<'r> {
 
     /// Passes over a value, whatever it is.
     pub fn skip(&mut self) -> Result<(), ReadError> {
-        let (mut closing, mut nothing) = (Vec::<u8>::new(), Vec::new());
+        self.skip_all(Vec::new())
+    }
+
+    /// Passes over what is left of a list of which only the bracket was taken.
+    pub fn skip_list(&mut self) -> Result<(), ReadError> {
+        if self.take(b']')? { Ok(()) } else { self.skip_all(vec![b']']) }
+    }
+
+    /// Passes over a value and what is behind it, up to the end of the lists and objects that are open.
+    fn skip_all(&mut self, mut closing: Vec<u8>) -> Result<(), ReadError> {
+        let mut nothing = Vec::new();
         loop {
             let mut is_open = false;
             match self.next()? {

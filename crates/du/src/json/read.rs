@@ -79,23 +79,20 @@ impl<'s> Reader<'_, 's, '_> {
     fn some(&mut self) -> Result<bool, ReadError> {
         for _ in 0..CLOCK {
             if self.lexer.take(b']')? {
-                if self.end()? {
+                if self.builder.end()? {
                     return Ok(false);
                 }
                 continue;
             }
             self.lexer.need(b',', "a comma or the end of the directory")?;
-            let is_directory = self.lexer.take(b'[')?;
-            self.entry(is_directory)?;
+            match (self.lexer.take(b'[')?, self.lexer.next()?) {
+                (is_directory, Some(b'{')) => self.entry(is_directory)?,
+                // Nothing that is known; as ncdu, it is passed over.
+                (true, _) => self.lexer.skip_list()?,
+                (false, _) => self.lexer.skip()?,
+            }
         }
         Ok(true)
-    }
-
-    fn end(&mut self) -> Result<bool, ReadError> {
-        match self.builder.end() {
-            Err(Error::Twice(name)) => self.lexer.wrong(Wrong::Twice(name)),
-            ended => Ok(ended?),
-        }
     }
 
     fn entry(&mut self, is_directory: bool) -> Result<(), ReadError> {
@@ -122,9 +119,12 @@ impl<'s> Reader<'_, 's, '_> {
         Ok(builder.add(&fields.entry(kind, other, self.options.extended))?)
     }
 
-    /// Nothing comes behind the root.
+    /// What comes behind the root in the same list is not known; nothing comes behind that.
     fn finish(mut self) -> Result<Tree<'s>, ReadError> {
-        self.lexer.need(b']', "the end of the export, ],")?;
+        while !self.lexer.take(b']')? {
+            self.lexer.need(b',', "the end of the export, ],")?;
+            self.lexer.skip()?;
+        }
         match self.lexer.next()? {
             None => Ok(self.builder.finish(self.devices.all)?),
             Some(_) => self.lexer.wrong(Wrong::Trailing),

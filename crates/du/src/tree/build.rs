@@ -84,8 +84,6 @@ pub struct Builder<'s> {
     next: u32,
     /// Of plain memory that entries take.
     bytes: usize,
-    /// The name before, where a directory's are looked at in their order.
-    last: Vec<u8>,
 }
 
 impl<'s> Builder<'s> {
@@ -102,7 +100,6 @@ impl<'s> Builder<'s> {
             spare: Listing::default(),
             next: 1,
             bytes: 0,
-            last: Vec::new(),
         })
     }
 
@@ -149,13 +146,8 @@ impl<'s> Builder<'s> {
         };
         self.bytes = self.bytes.saturating_sub(listing.own_bytes());
         let (mut batch, mut slots) = (Batch::default(), Vec::new());
-        let (tree, last) = (&mut self.tree, &mut self.last);
+        let tree = &mut self.tree;
         let contents = listing.finish(&mut self.nodes, &mut |slot, entry: &mut Entry<'_>| {
-            if slot > 0 && *last == entry.name {
-                return Err(Error::Twice(last.clone()));
-            }
-            last.clear();
-            last.extend_from_slice(entry.name);
             row.count(entry);
             if let Kind::Directory(number) = entry.kind {
                 slots.push((number, slot));

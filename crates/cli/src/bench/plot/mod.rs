@@ -159,8 +159,7 @@ fn colour(codec: &str) -> &'static str {
 
 /// A text, without what no XML may hold.
 fn text(x: f64, y: f64, class: &str, words: &str) -> Text {
-    let words: String = words.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-    let made = Text::new(words).set("x", round(x)).set("y", round(y));
+    let made = Text::new(memfold_escape::line(words)).set("x", round(x)).set("y", round(y));
     if class.is_empty() { made } else { made.set("class", class) }
 }
 

@@ -23,6 +23,7 @@ fn look() -> Look {
     };
     let tree = |supervisor: i32, limit: u64| Group {
         supervisor,
+        user: nix::unistd::Uid::effective().as_raw(),
         command: format!("program\n{}", "with many words ".repeat(9)),
         limit_bytes: limit,
         stall_target: None,
@@ -57,7 +58,8 @@ fn press(state: &mut State, code: KeyCode) -> Act {
 #[test]
 fn every_size_is_drawn_in_every_state() {
     let prompt = Prompt { supervisor: 1, text: "300Q".into(), error: Some("is not a size ".repeat(9)) };
-    let changes: [&dyn Fn(&mut State); 7] = [
+    let changes: [&dyn Fn(&mut State); 8] = [
+        &|state| state.question = Some(Question { supervisor: 1, user: 12_345, wish: Wish::Type }),
         &|_| {},
         &|state| state.move_by(isize::MAX),
         &|state| state.help = Some(usize::MAX / 2),
@@ -78,6 +80,43 @@ fn every_size_is_drawn_in_every_state() {
             change(&mut state);
             drawn(&mut state, columns, lines, columns % 2 == 0);
         }
+    }
+}
+
+#[test]
+fn trees_of_others_are_changed_after_a_question_only() {
+    let mut state = State::new();
+    let mut seen = look();
+    seen.trees[1].user = 12_345;
+    state.take(seen);
+    // One's own at once.
+    assert_eq!(press(&mut state, KeyCode::Char('+')), Act::Change(1, 5));
+    state.chosen = Some(super::super::state::Line::Tree(2));
+    for key in ['+', '-', 'l'] {
+        assert_eq!(press(&mut state, KeyCode::Char(key)), Act::Nothing);
+        let lines = drawn(&mut state, 80, 24, false).join("\n");
+        assert!(lines.contains("the tree of 2 is user 12345's: change its limit?"), "{lines}");
+        // The same key once more is no answer.
+        assert_eq!(press(&mut state, KeyCode::Char(key)), Act::Nothing);
+        assert!(state.question.is_none() && state.prompt.is_none(), "{key}");
+        assert_eq!(state.message.as_deref(), Some("its limit stays"));
+    }
+    assert_eq!(press(&mut state, KeyCode::Char('-')), Act::Nothing);
+    assert_eq!(press(&mut state, KeyCode::Char('y')), Act::Change(2, -5));
+    // It was answered for this tree, and for no other.
+    assert_eq!(press(&mut state, KeyCode::Char('+')), Act::Change(2, 5));
+    assert_eq!((press(&mut state, KeyCode::Char('l')), state.prompt.is_some()), (Act::Nothing, true));
+}
+
+#[test]
+fn nothing_is_changed_if_only_to_be_read() {
+    let mut state = State::new();
+    state.take(look());
+    state.is_read_only = true;
+    for key in ['+', '-', '=', 'l'] {
+        assert_eq!(press(&mut state, KeyCode::Char(key)), Act::Nothing);
+        assert!(state.prompt.is_none() && state.question.is_none(), "{key}");
+        assert!(state.message.as_ref().unwrap().contains("--read-only"));
     }
 }
 

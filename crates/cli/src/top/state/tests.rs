@@ -10,6 +10,7 @@ fn row(pid: i32, saved: i64, command: &str) -> Row {
 fn tree(supervisor: i32, processes: Vec<Row>) -> Group {
     Group {
         supervisor,
+        user: 0,
         command: "program".into(),
         limit_bytes: 100 << 20,
         stall_target: None,

@@ -150,7 +150,7 @@ impl<'s, 'h> Test<'s, 'h> {
     /// The name of what is selected.
     fn selected(&self) -> String {
         match self.browser.item() {
-            Some(item) => shown(&item.entry.name),
+            Some(item) => memfold_escape::shown(&item.entry.name),
             None => String::from(".."),
         }
     }

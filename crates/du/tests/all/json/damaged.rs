@@ -46,7 +46,9 @@ fn damage_is_told_with_its_place_and_what_to_do() {
         (b"[1,2,{},[{\"name\":\"\"}]]", 20, "it is empty"),
         (b"[1,2,{},[{\"name\":\"/\\u0000\"}]]", 27, "it has a zero byte"),
         (b"[1,2,{},[{\"name\":\"/\"}]", 22, "ends in the middle"),
-        (b"[1,2,{},[{\"name\":\"/\"}],[{\"name\":\"/\"}]]", 22, "the end of the export"),
+        (b"[1,2,{},[{\"name\":\"/\"}]5]", 22, "the end of the export"),
+        (b"[1,2,{},[{\"name\":\"/\"}],5", 24, "ends in the middle"),
+        (b"[1,2,{},[{\"name\":\"/\"}],]", 23, "a value is expected"),
         (b"[1,2,{},[{\"name\":\"/\"}]]x", 23, "more comes behind the end"),
         (b"[1,2,{},[{\"name\":\"/\"}]]\n[1,2,{},[{\"name\":\"/\"}]]", 24, "more comes behind the end"),
         (b"[1,2,{},[{\"name\":\"/\"}]]\n\0", 24, "give one export only"),
@@ -62,10 +64,6 @@ fn damage_is_told_with_its_place_and_what_to_do() {
 fn entries_that_cannot_be_are_refused() {
     let table: &[(&str, u64, &str)] = &[
         (r#"{"name":""}"#, 11, "\"\" is no name: it is empty"),
-        (r#"{"name":"."}"#, 12, "stands for a directory itself"),
-        (r#"[{"name":".."}]"#, 14, "stands for a directory itself"),
-        (r#"{"name":"a/b"}"#, 14, "it has a slash"),
-        (r#"{"name":"a\u002fb"}"#, 19, "it has a slash"),
         (r#"{"name":"a\u0000"}"#, 18, "it has a zero byte"),
         (r#"{"name":5}"#, 8, "a string is expected"),
         (r#"{"name":"a","name":"b"}"#, 19, "one \"name\" only"),
@@ -103,14 +101,10 @@ fn entries_that_cannot_be_are_refused() {
         (r#"{"name":"a","x":[1 2]}"#, 19, "a comma or the end"),
         (r#"{"name":"a","x":{1:2}}"#, 17, "a string"),
         (r#"{"name":"a","x":[}]}"#, 17, "a value"),
-        (r#"{"name":"a"},"#, 13, "an entry, as"),
-        ("[]", 1, "an entry, as"),
-        ("[[]]", 1, "an entry, as"),
-        ("5", 0, "an entry, as"),
+        (r#"{"name":"a"},"#, 13, "a value"),
+        ("[", 3, "ends in the middle"),
+        ("[5 6", 3, "a comma or the end"),
         (r#"{"name":"a"}{"name":"b"}"#, 12, "a comma or the end of the directory"),
-        (r#"{"name":"a"},[{"name":"b"}],{"name":"a"}"#, 41, "two entries \"a\""),
-        (r#"{"name":"a"},[{"name":"a"}]"#, 28, "two entries \"a\""),
-        (r#"[{"name":"d"},{"name":"\n"},{"name":"\u000a"}]"#, 46, "two entries \"\\n\""),
     ];
     for (entries, offset, says) in table {
         let text = format!("{BEGIN}{entries}]]");

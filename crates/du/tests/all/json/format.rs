@@ -124,6 +124,35 @@ fn other_ways_to_write_the_same_are_read() {
     assert!(halves.ends_with(b"{\"name\":\"\xed\xa0\xbdx\xed\xb8\x80\xed\xa0\xbd\xf0\x9f\x98\x80\"},\n[{\"name\":\"o\"},\n{\"name\":\"in\"}]]]\n"));
 }
 
+/// Names of objects in a store, snapshots under one name, and what later versions may add.
+#[test]
+fn what_others_export_is_read() {
+    let text = r#"[1,2,{"progname":"others"},[{"name":"s3://bucket","x":[{}]},{"name":"a/b","dsize":512},{"name":"a/b","asize":7,"dsize":512},
+        [{"name":"a"},{"name":"."}],[{"name":"a"},{"name":".."},{"name":".."}],{"name":"a"},5,null,"x",[],[[]],[1,{"name":"no"}],
+        {"name":"z","asize":1}],{"more":[1]},null]"#;
+    let read = String::from_utf8(again(text.as_bytes())).unwrap();
+    // What is written is read, and the same.
+    assert_eq!(String::from_utf8(again(read.as_bytes())).unwrap(), read);
+    for (name, times) in [("a/b", 2), (".", 1), ("..", 2), ("a", 3), ("z", 1), ("no", 0)] {
+        assert_eq!(read.matches(&format!("{{\"name\":\"{name}\"")).count(), times, "{name}: {read}");
+    }
+    let sums = with_tree(text.as_bytes(), |tree| {
+        let row = tree.row(0).unwrap();
+        (row.items, row.size, row.blocks)
+    });
+    assert_eq!(sums.unwrap(), (9, 8, 2));
+}
+
+#[test]
+fn frames_that_say_nothing_may_come_first() {
+    let text = br#"[1,2,{},[{"name":"/"},{"name":"a"}]]"#;
+    for first in [0x50, 0x5f] {
+        let mut bytes = vec![first, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3];
+        bytes.extend(zstd::encode_all(&text[..], 3).unwrap());
+        assert_eq!(again(&bytes), again(text));
+    }
+}
+
 /// Gives one byte, or so, at a time, and is interrupted.
 struct Slow<'b>(&'b [u8], usize, bool);
 

@@ -1,0 +1,194 @@
+//! What comes from outside does nothing to a terminal, a page or a log: every tool is given names with control characters, marks that turn the direction of what
+//! follows, and bytes that are no text.
+
+mod common;
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{MEMFOLD, is_root};
+
+/// Clears the screen, turns what follows around, breaks the line, and is no text.
+const EVIL: &[u8] = b"odd\x1b[2J\n\xe2\x80\xaegnp\xc2\x9b1m\x7f\xff.x";
+
+fn evil(directory: &Path) -> PathBuf {
+    directory.join(OsStr::from_bytes(EVIL))
+}
+
+/// Whether a text is one that a terminal shows as it stands, and has the name in some form; `lines`: how many it may have.
+#[track_caller]
+fn is_harmless(what: &str, bytes: &[u8]) {
+    let text =
+        str::from_utf8(bytes).unwrap_or_else(|error| panic!("{what}: {error}: {}", bytes.escape_ascii()));
+    let text = text.replace('\t', " ");
+    assert_eq!(memfold_escape::lines(&text), text, "{what}");
+    assert!(text.contains("odd") && text.contains("gnp"), "{what}: {text}");
+    // Its line break is none.
+    assert!(!text.lines().any(|line| line.trim_start().starts_with("gnp")), "{what}: {text}");
+}
+
+#[track_caller]
+fn harmless(words: &[&OsStr]) {
+    let output = Command::new(MEMFOLD).args(words).stdin(Stdio::null()).output().unwrap();
+    is_harmless(&format!("{words:?}"), &[&output.stdout[..], &output.stderr].concat());
+}
+
+macro_rules! words {
+    ($($word:expr),*) => { &[$(OsStr::new(&$word)),*] };
+}
+
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn files_of_every_tool() {
+    let at = tempfile::tempdir().unwrap();
+    let name = evil(at.path());
+    let missing = at.path().join(OsStr::from_bytes(&[EVIL, b"none"].concat()));
+    let text: Vec<u8> = (0..200_000_u32).flat_map(|number| number.to_le_bytes()).collect();
+    fs::write(&name, &text).unwrap();
+    let directory = tempfile::tempdir_in(at.path()).unwrap();
+    let inside = evil(directory.path());
+    fs::create_dir(&inside).unwrap();
+    fs::write(inside.join("file"), "x").unwrap();
+    // Where a text is wanted.
+    let word = String::from_utf8_lossy(EVIL).into_owned();
+
+    for tool in ["bench", "analyze"] {
+        harmless(words![tool, missing]);
+    }
+    harmless(words!["du", missing, "--top", "1"]);
+    harmless(words!["bench", "--passes", "1", "--codec", "lz4", name]);
+    harmless(words!["bench", "--passes", "1", "--codec", "lz4", "--json", name]);
+    harmless(words!["bench", inside]);
+    harmless(words!["bench", "--codec", word, name]);
+    harmless(words!["analyze", "--quiet", "--time", "0.1", name]);
+    harmless(words!["analyze", "--quiet", "--time", "0.1", "--json", name]);
+    harmless(words!["analyze", "--quiet", inside]);
+    harmless(words!["du", directory.path(), "--depth", "2"]);
+    harmless(words!["du", directory.path(), "--depth", "2", "--sort", "name"]);
+    harmless(words!["du", inside, "--top", "2"]);
+    harmless(words!["du", directory.path(), "--depth", "2", "--json"]);
+    harmless(words!["du", "-f", name, "--top", "1"]);
+    harmless(words!["du", "--limit", word, "--top", "1"]);
+    harmless(words!["limit", word, "1G"]);
+    harmless(words!["run", "--limit", word, "--", "true"]);
+    harmless(words!["run", "--limit", "1G", "--", missing]);
+    harmless(words!["run", "--limit", "1G", "--", name]);
+    harmless(words!["run", "--limit", "1G", "--stats", missing.join("x"), "--", "true"]);
+    harmless(words!["run", "--limit", "1G", "--spill", at.path().join(&word).join("none"), "--", "true"]);
+    harmless(words!["disk", "--size", "64M", "--limit", "32M", "--mount", missing]);
+    harmless(words!["disk", "--size", "64M", "--limit", "32M", "--socket", name]);
+    harmless(words![
+        "disk",
+        "--size",
+        "64M",
+        "--limit",
+        "32M",
+        "--backing",
+        at.path().join(&word).join("none"),
+        "--mount",
+        at.path()
+    ]);
+    harmless(words!["disk", "status", word]);
+    harmless(words!["top", word]);
+    harmless(words![word]);
+
+    // What is written to files.
+    let out = |name: &str| at.path().join(name);
+    let run = |words: &[&OsStr], file: &str| {
+        let output = Command::new(MEMFOLD).args(words).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        is_harmless(file, &fs::read(out(file)).unwrap());
+    };
+    run(words!["bench", "--passes", "1", "--codec", "lz4", "--plot", out("plot.svg"), name], "plot.svg");
+    run(
+        words!["analyze", "--quiet", "--time", "0.1", "--report", out("analysis.html"), name],
+        "analysis.html",
+    );
+    let program = ["run", "--limit", "64M", "--stats"].map(OsString::from);
+    let mut words: Vec<&OsStr> = program.iter().map(OsString::as_os_str).collect();
+    let (stats, report) = (out("stats.json"), out("report.html"));
+    words.extend(words!["--report", "to be replaced", "--", "sh", "-c", "exec true", name]);
+    words.insert(4, stats.as_os_str());
+    words[6] = report.as_os_str();
+    run(&words, "stats.json");
+    run(&words, "report.html");
+}
+
+/// A program that calls itself so, and is started so.
+#[test]
+fn names_of_processes() {
+    let at = tempfile::tempdir().unwrap();
+    let program = evil(at.path());
+    fs::copy("/bin/sleep", &program).unwrap();
+    let mut command = Command::new(MEMFOLD);
+    command.args(["run", "--limit", "64M", "--quiet", "--"]).arg(&program).arg("60").stdin(Stdio::null());
+    let child = Ended(command.spawn().unwrap());
+    let supervisor = child.0.id().to_string();
+    let begun = Instant::now();
+    let looks = |words: &[&str]| {
+        let output = Command::new(MEMFOLD).args(words).stdin(Stdio::null()).output().unwrap();
+        [&output.stdout[..], &output.stderr].concat()
+    };
+    let json = || looks(&["top", "--json", "--count", "1", "--interval", "0.1", &supervisor]);
+    while !String::from_utf8_lossy(&json()).contains("\"pid\"") {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{}", String::from_utf8_lossy(&json()));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    is_harmless("top --json", &json());
+    is_harmless("top --prometheus", &looks(&["top", "--prometheus", &supervisor]));
+    is_harmless("limit, changed", &looks(&["limit", &supervisor, "80M"]));
+    let page: serde_json::Value = serde_json::from_slice(&json()).unwrap();
+    let pid = page["trees"][0]["processes"][0]["pid"].to_string();
+    for more in [&[][..], &["--json"]] {
+        let words = [&["analyze", "--quiet", "--time", "0.1", "--idle", "0", &pid], more].concat();
+        is_harmless("analyze PID", &looks(&words));
+    }
+}
+
+/// A device says what it is called.
+#[test]
+fn names_of_devices() {
+    if !is_root() {
+        return eprintln!("skipped: takes root");
+    }
+    let place = Path::new("/run/memfold/disk");
+    fs::create_dir_all(place).unwrap();
+    // Of this process, which serves no other.
+    let socket = place.join(format!("{}.sock", std::process::id()));
+    let _ = fs::remove_file(&socket);
+    let listener = UnixListener::bind(&socket).unwrap();
+    let name = String::from_utf8_lossy(EVIL).into_owned();
+    let device = serde_json::json!({
+        "name": name, "size_bytes": 1, "limit_bytes": 1, "fast_codec": name, "dense_codec": name, "door": name, "address": name,
+        "refused_writes": 3,
+    });
+    let server = std::thread::spawn(move || {
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(device.to_string().as_bytes()).unwrap();
+        }
+    });
+    let said = |words: &[&str]| Command::new(MEMFOLD).args(words).arg(&name).output().unwrap();
+    let (text, json) = (said(&["disk", "status"]), said(&["disk", "status", "--json"]));
+    fs::remove_file(&socket).unwrap();
+    server.join().unwrap();
+    is_harmless("disk status", &text.stdout);
+    is_harmless("disk status --json", &json.stdout);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("is full: 3 writes were refused"));
+    let page: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(page[0]["name"], name.as_str());
+}
