@@ -580,6 +580,10 @@ def limit(place):
     status = place.status(device)
     if status["peak_memory_bytes"] > 64 * MIB or not status["refused_writes"]:
         raise Wrong(f"the limit was not held: {status}")
+    # A file system on it might not say so.
+    if f"{device.device} is full: {status['refused_writes']} write" not in run(place.options.memfold, "disk", "status"):
+        raise Wrong("the table has no word of what was refused")
+    until(lambda: "the limit of 64 MiB is reached" in device.log.read_text(), "the device says that it is full")
     run("qemu-io", "-f", "raw", "-c", "discard 0 8M", "-c", f"write -s {source} 0 6M", uri)
     resident = int(Path(f"/proc/{device.pid}/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
     if resident > 64 + 24:
@@ -641,6 +645,24 @@ def backing(place):
     if status["spilled_bytes"] < 100 * MIB:
         raise Wrong(f"it was not spilled: {status}")
     return f"{spilled / MIB:.0f} MiB spilled"
+
+
+def filters(place):
+    """nbdkit's filters have their parameters, also where one is called as the plugin's."""
+    need("nbdkit", "nbdinfo")
+    uri, device = place.nbd("--size", "64M", "--limit", "32M", "--", "--filter=rate", "--filter=offset", "rate=80M", "range=16M")
+    if int(run("nbdinfo", "--size", uri)) != 16 * MIB:
+        raise Wrong("the filter 'offset' did not get range=16M")
+    uri, device = place.nbd("--size", "64M", "--limit", "32M", "--", "--filter=limit", "limit=3")
+    if place.status(device)["limit_bytes"] != 32 * MIB:
+        raise Wrong(f"beside the filter 'limit' the limit is {place.status(device)['limit_bytes']}")
+    plugin = place.options.plugin
+    words = ["nbdkit", "-f", "-U", "-", "--filter=limit", str(plugin), "size=64M"]
+    done = subprocess.run([*words, "limit=3", "--run", "true"], capture_output=True, text=True, check=False, timeout=20)
+    if not done.returncode or "memory-limit=SIZE" not in done.stderr:
+        raise Wrong(f"limit= went to the filter, and nobody said so: {done.returncode}: {done.stderr}")
+    run(*words, "limit=3", "memory-limit=16M", "--run", "nbdinfo --size \"$uri\"")
+    return ""
 
 
 def commands(place):
@@ -729,7 +751,7 @@ def mounted(place):
     return ""
 
 
-QUICK = [commands, mounted, nbd, ext4, xfs, sqlite, swap, fio, killed, limit, backing]
+QUICK = [commands, filters, mounted, nbd, ext4, xfs, sqlite, swap, fio, killed, limit, backing]
 CHECKS = {check.__name__: check for check in [*QUICK, btrfs, postgres]}
 
 

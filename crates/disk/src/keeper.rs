@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use memfold::size::Human;
 use memfold::store::{Goal, Pace, Pacer};
 
 use crate::backing::Backing;
@@ -25,6 +26,9 @@ const IDLE: Duration = Duration::from_millis(250);
 const QUIET: Duration = Duration::from_millis(500);
 /// Bytes that the store moves before others have their turn.
 const MOVES: usize = 2 << 20;
+
+/// Refused writes are told again after so long without any.
+const LULL: Duration = Duration::from_secs(600);
 
 #[derive(Default)]
 struct Stop {
@@ -47,6 +51,13 @@ struct Pass {
     found: bool,
     /// It found nothing, and what is only needed for changes has been given back.
     rested: bool,
+}
+
+/// Writes that were refused, as far as they were told of.
+#[derive(Default)]
+struct Refused {
+    count: u64,
+    last: Option<Instant>,
 }
 
 /// Since when nothing has happened.
@@ -89,7 +100,9 @@ impl Disk {
         let mut pass = Pass { begun, next: None, activity: u64::MAX, found: true, rested: false };
         let mut quiet = Quiet { activity: 0, since: begun, rested: true };
         let mut paced = u64::MAX;
+        let mut refused = Refused::default();
         loop {
+            self.tell_refused(&mut refused);
             // What was freed leaves holes; where nothing happened there are none.
             let activity = self.counts.activity.load(Relaxed);
             let mut sleep = IDLE;
@@ -120,8 +133,27 @@ impl Disk {
                 stop.wake.wait_timeout(stopped, sleep).unwrap_or_else(PoisonError::into_inner).0
             };
             if *stopped {
-                return;
+                drop(stopped);
+                return self.tell_refused(&mut refused);
             }
+        }
+    }
+
+    /// Says that the device is full: a file system on it may not say so, for it writes back when nobody waits for an answer. Not where the write is refused, for
+    /// nobody knows how long it takes to say something.
+    fn tell_refused(&self, told: &mut Refused) {
+        let count = self.counts.refused.load(Relaxed);
+        if count == std::mem::replace(&mut told.count, count) {
+            return;
+        }
+        let now = Instant::now();
+        let before = told.last.replace(now);
+        if before.is_none_or(|before| now.duration_since(before) >= LULL) {
+            (self.options.told)(&format!(
+                "the limit of {} is reached: writes are refused, and what a file system on the device had not written yet is lost. Trim what \
+                 is not needed (fstrim, mount -o discard), or use a larger limit",
+                Human(self.options.limit)
+            ));
         }
     }
 

@@ -13,7 +13,8 @@ use crate::options::{BackingTier, BadOption, Options};
 pub const HELP: &str = "\
 size=SIZE         Bytes of the device, as 8G or 1.5T (powers of 1024): required.
 limit=SIZE        Memory that it may take, or 25% of the memory there is. The default
-                  is half of that.
+                  is half of that. memory-limit=SIZE is the same, for nbdkit's filter
+                  'limit' takes limit= for itself.
 codec=FAST,DENSE  Codecs for what is written, and for what was not used for a while;
                   'none' to leave that as it is. The default is auto, which is
                   auto:fast,auto:dense.
@@ -71,7 +72,7 @@ impl Settings {
     pub fn set(&mut self, name: &str, value: &str) -> Result<bool, BadSetting> {
         match name {
             "size" => self.size = Some(bytes(name, value)?),
-            "limit" => self.limit = Some(size_of(name, value)?),
+            "limit" | "memory-limit" => self.limit = Some(size_of(name, value)?),
             "codec" => self.codec = Some(codecs(value)?),
             "block" => self.block_pages = Some(block_pages(value)?),
             "resident" => {
@@ -87,6 +88,11 @@ impl Settings {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    /// Whether the limit was given.
+    pub fn has_limit(&self) -> bool {
+        self.limit.is_some()
     }
 
     /// Whether the process has to be prepared as [`crate::swap`] says.

@@ -43,7 +43,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Tells who started nbdkit, or its log.
 fn say(text: &str) {
-    let text = CString::new(text).unwrap_or_default();
+    let text = CString::new(&*memfold_escape::line(text)).unwrap_or_default();
     // SAFETY: a format with one string, and that string.
     unsafe { ffi::nbdkit_error(c"%s".as_ptr(), text.as_ptr()) };
 }
@@ -126,9 +126,24 @@ fn set(name: &str, value: &str) -> Result<(), String> {
     }
 }
 
+/// Whether a filter is there that never hands on the parameter `limit`.
+fn is_limit_taken() -> bool {
+    let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let words: Vec<_> = line.split(|byte| *byte == 0).collect();
+    words.contains(&&b"--filter=limit"[..])
+        || words.windows(2).any(|pair| pair == [&b"--filter"[..], b"limit"])
+}
+
 unsafe extern "C" fn config_complete() -> c_int {
     prepare(|| {
-        let options = locked(&SETTINGS).get_or_insert_default().options(memory());
+        let mut settings = locked(&SETTINGS);
+        let settings = settings.get_or_insert_default();
+        if !settings.has_limit() && is_limit_taken() {
+            return Err(
+                "nbdkit's filter 'limit' takes limit= for itself: give the plugin memory-limit=SIZE".into()
+            );
+        }
+        let options = settings.options(memory());
         options.map(drop).map_err(|bad| bad.to_string())
     })
 }

@@ -11,7 +11,8 @@ SIZE is 8G, 1.5T (powers of 1024) or a bare number of bytes; a limit may be 25%
 of the machine's memory or of the cgroup's limit.
 
 --socket starts nbdkit, which has to be installed, with memfold's plugin; what
-stands behind -- is given to it: --filter=..., --tls=..., --readonly, -e NAME.
+stands behind -- is given to it: --tls=..., --readonly, -e NAME, and filters with
+their parameters, as in '-- --filter=rate rate=10M'.
 --mount needs FUSE, and root or fusermount3.
 
 Examples:
@@ -68,7 +69,7 @@ pub struct DiskArgs {
     /// What 'memfold disk status' calls it [default: disk-PID]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// More options for nbdkit
+    /// More for nbdkit: options, and parameters of filters
     #[arg(last = true, value_name = "NBDKIT-OPTIONS")]
     pub nbdkit: Vec<OsString>,
 }

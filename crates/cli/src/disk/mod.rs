@@ -75,7 +75,7 @@ fn settings(args: &DiskArgs) -> Result<Vec<(&'static str, String)>, Failure> {
     let options = checked.options(memory()).map_err(bad)?;
     // A share is of what there is here.
     settings.retain(|(name, _)| *name != "limit");
-    settings.push(("limit", options.limit.to_string()));
+    settings.push(("memory-limit", options.limit.to_string()));
     Ok(settings)
 }
 

@@ -19,7 +19,7 @@ pub fn serve(args: &DiskArgs, socket: &Path, settings: &[(&str, String)]) -> Res
     let socket = super::absolute(&socket.to_owned());
     clear_way(&socket)?;
     let mut command = Command::new("nbdkit");
-    command.arg("--foreground").arg("--unix").arg(&socket).args(&args.nbdkit).arg(&plugin);
+    command.arg("--foreground").arg("--unix").arg(&socket).arg(&plugin);
     for (name, value) in settings {
         command.arg(format!("{name}={value}"));
     }
@@ -29,6 +29,8 @@ pub fn serve(args: &DiskArgs, socket: &Path, settings: &[(&str, String)]) -> Res
     if let Some(name) = &args.name {
         command.arg(format!("name={name}"));
     }
+    // Options may stand behind, and parameters of filters must.
+    command.args(&args.nbdkit);
     let error = command.exec();
     Err(Failure::new(match error.kind() {
         std::io::ErrorKind::NotFound => {

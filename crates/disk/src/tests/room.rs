@@ -1,9 +1,10 @@
 //! Limits: what is refused, what is given back.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::{P, Random, kept, options};
-use crate::{Disk, Error, PAGE};
+use crate::{Disk, Error, Keeper, PAGE};
 
 pub fn noise(random: &mut Random) -> [u8; PAGE] {
     let mut page = [0; PAGE];
@@ -316,4 +317,29 @@ fn pages_that_are_resident_are_given_back_with_a_trim() {
     assert!(disk.stats().resident_bytes > 0);
     disk.trim(0, 1 << 30).unwrap();
     assert_eq!(disk.stats().resident_bytes, 0);
+}
+
+/// Nobody but the kernel's log says so where a file system writes back.
+#[test]
+fn a_device_that_is_full_says_so_once() {
+    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let mut options = options(1 << 30);
+    options.limit = 24 << 20;
+    options.told = |text| SAID.lock().unwrap().push(text.to_owned());
+    let disk = Arc::new(Disk::new(options).unwrap());
+    let keeper = Keeper::start(&disk).unwrap();
+    let mut random = Random(2);
+    let full = (0..).find(|&page| disk.write(page * P, &noise(&mut random)).is_err()).unwrap();
+    let begun = Instant::now();
+    while SAID.lock().unwrap().is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for page in full..full + 9 {
+        assert!(disk.write(page * P, &noise(&mut random)).is_err());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(keeper);
+    let said = SAID.lock().unwrap();
+    assert!(said.len() == 1 && said[0].contains("24 MiB") && said[0].contains("fstrim"), "{said:?}");
 }
