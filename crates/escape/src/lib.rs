@@ -49,7 +49,8 @@ fn filtered(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     let mut filtered = String::with_capacity(text.len());
     for char in text.chars() {
         match char {
-            '\\' => filtered.push('\\'),
+            // Numbers of ours keep together with their units by such a blank.
+            '\\' | '\u{a0}' => filtered.push(char),
             _ if stays(char) => filtered.push(char),
             _ => push(&mut filtered, char),
         }
@@ -152,6 +153,7 @@ mod tests {
         assert_eq!(line("no 'a\\nb'"), "no 'a\\nb'");
         assert_eq!(line("no 'a\nb\\\u{1b}\u{202e}'"), "no 'a\\nb\\\\u{1b}\\u{202e}'");
         assert_eq!(lines("a\nb\r\u{85}ä\\"), "a\nb\\r\\u{85}ä\\");
+        assert_eq!((&*line("5\u{a0}s"), &*shown("5\u{a0}s".as_bytes())), ("5\u{a0}s", "5\\u{a0}s"));
         assert_eq!(replaced("a\u{1b}[2J\u{202e}b"), "a\u{fffd}[2J\u{fffd}b");
     }
 
