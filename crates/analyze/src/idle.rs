@@ -17,6 +17,7 @@ use nix::errno::Errno;
 use serde::Serialize;
 
 use crate::Error;
+use crate::source::several;
 
 /// Looks: after all of the time, half of it, a quarter and so on.
 const LOOKS: i32 = 6;
@@ -96,17 +97,19 @@ impl WorkingSet {
     }
 }
 
-/// Looks at a process for so long. `progress` is told the share that is over, and says whether to go on.
+/// Looks at processes for so long. `progress` is told the share that is over, and says whether to go on. Addresses are those of [`several`].
 pub fn watch(
-    pid: i32,
+    pids: &[i32],
     time: Duration,
     mut progress: impl FnMut(f64) -> bool,
 ) -> Result<Option<WorkingSet>, Error> {
-    let fail = |error: io::Error| match error.raw_os_error() {
+    let fail = |pid: i32, error: io::Error| match error.raw_os_error() {
         Some(number) if number == Errno::ESRCH as i32 => Error::Vanished(pid),
         _ => Error::Process(pid, error),
     };
-    fs::write(format!("/proc/{pid}/clear_refs"), "1").map_err(fail)?;
+    for &pid in pids {
+        fs::write(format!("/proc/{pid}/clear_refs"), "1").map_err(|error| fail(pid, error))?;
+    }
     let begin = Instant::now();
     let mut set = WorkingSet { resident_bytes: 0, points: Vec::new(), by_mapping: HashMap::new() };
     for look in (0..LOOKS).rev() {
@@ -118,13 +121,17 @@ pub fn watch(
             }
         }
         let seconds = begin.elapsed().as_secs_f64();
-        let text = match fs::read_to_string(format!("/proc/{pid}/smaps")) {
-            Ok(text) if !text.is_empty() => text,
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
-            // It was there a moment ago.
-            _ => return Err(Error::Vanished(pid)),
-        };
-        set.by_mapping = private_of(&text);
+        set.by_mapping.clear();
+        for (place, &pid) in pids.iter().enumerate() {
+            let text = match fs::read_to_string(format!("/proc/{pid}/smaps")) {
+                Ok(text) if !text.is_empty() => text,
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(pid, error)),
+                // It was there a moment ago.
+                _ => return Err(Error::Vanished(pid)),
+            };
+            let found = private_of(&text).into_iter();
+            set.by_mapping.extend(found.map(|(start, bytes)| (several::address(place, start), bytes)));
+        }
         let sum = set.by_mapping.values().fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
         set.resident_bytes = sum.0;
         // What was used and is there no more makes it smaller; it was used all the same.
@@ -278,7 +285,7 @@ Anonymous:           100 kB
                     sleep(Duration::from_millis(1));
                 }
             });
-            let set = watch(std::process::id() as i32, Duration::from_millis(400), |_| true);
+            let set = watch(&[std::process::id() as i32], Duration::from_millis(400), |_| true);
             stop.store(true, Relaxed);
             set.unwrap().unwrap()
         });
@@ -291,6 +298,6 @@ Anonymous:           100 kB
 
     #[test]
     fn one_that_is_not_there_is_an_error() {
-        assert!(watch(i32::MAX, Duration::from_millis(10), |_| true).is_err());
+        assert!(watch(&[i32::MAX], Duration::from_millis(10), |_| true).is_err());
     }
 }

@@ -105,6 +105,52 @@ fn a_process_is_sampled_and_gets_a_limit() {
     );
 }
 
+/// As 'memfold analyze $(pidof PROGRAM)' gives them.
+#[test]
+fn several_processes_are_analysed_as_one() {
+    let programs = [Program::start(), Program::start()];
+    let [one, other] = programs.each_ref().map(Program::pid);
+    let single = json(&["--json", "--idle", "0", "--time", "1", &one]);
+    let both = json(&["--json", "--idle", "1", "--time", "2", &one, &other, &one]);
+    let bytes = |found: &Value| found["bytes"].as_f64().unwrap();
+    assert!((1.8..2.2).contains(&(bytes(&both) / bytes(&single))), "{both:#}");
+    assert_eq!(both["kind"], "process");
+    for pid in [&one, &other] {
+        assert!(both["what"].as_str().unwrap().contains(&format!("{pid} (python3")), "{both:#}");
+        let largest = both["mappings"].as_array().unwrap().iter();
+        let mut own = largest.filter(|part| part["name"].as_str().unwrap().starts_with(&format!("{pid} ")));
+        // Its address is that in the process, and what of it is used is known.
+        assert!(
+            own.any(|part| part["start"].as_u64().unwrap() < 1 << 47 && part["idle_share"].is_f64()),
+            "{both:#}"
+        );
+    }
+    let used = both["working_set"]["points"].as_array().unwrap().last().unwrap()[1].as_f64().unwrap();
+    assert!((8e6..50e6).contains(&used), "{used}");
+    finish(analyze(&[&one, "/etc/passwd"])).is_refusal(125, &["is a process", "./"]);
+    finish(analyze(&[&one, "99999999999"])).is_refusal(125, &["99999999999 is no process id"]);
+}
+
+#[test]
+fn compressed_cores_are_told_from_pages() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, begins: &[u8]| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, [begins, &[7; 9000]].concat()).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    for (begins, by) in [
+        (&[0x28, 0xb5, 0x2f, 0xfd][..], "zstd"),
+        (&[0x1f, 0x8b, 8], "gzip"),
+        (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz"),
+        (&[4, 0x22, 0x4d, 0x18], "lz4"),
+        (b"BZh", "bzip2"),
+    ] {
+        let name = file(by, begins);
+        finish(analyze(&[&name])).is_refusal(125, &[by, "decompress it first"]);
+    }
+}
+
 #[test]
 fn a_core_holds_the_same() {
     let directory = tempfile::tempdir().unwrap();
@@ -189,7 +235,7 @@ fn files_of_pages_are_taken_as_they_are() {
 fn what_cannot_be_looked_at_is_said() {
     finish(analyze(&["999999999"])).is_refusal(125, &["there is no process 999999999", "ps -e"]);
     finish(analyze(&["0"])).is_refusal(125, &["no process id", "./0"]);
-    finish(analyze(&["17", "file"])).is_refusal(125, &["analysed by itself"]);
+    finish(analyze(&["17", "file"])).is_refusal(125, &["not analysed together"]);
     finish(analyze(&["--codec", "lz5", "/bin/sh"])).is_refusal(125, &["--codec 'lz5'"]);
     finish(analyze(&["--limit", "much", "/bin/sh"])).is_refusal(125, &["the limit 'much'"]);
     finish(analyze(&["--time=-3", "/bin/sh"])).is_refusal(125, &["--time"]);

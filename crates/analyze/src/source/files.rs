@@ -32,6 +32,7 @@ impl Files {
                 return Err(Error::Core(path.to_owned(), alone.into()));
             }
             let mut file = File::open(path).map_err(&fail)?;
+            refuse_compressed(path, &file)?;
             let len = std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).map_err(&fail)?;
             let pages = len / PAGE as u64;
             if pages == 0 {
@@ -43,6 +44,26 @@ impl Files {
             files.push(file);
         }
         Ok(Files { files, mappings })
+    }
+}
+
+/// A core that was compressed is no file of pages: nothing would be learnt of it. Pages of memory do not begin so, as good as never.
+fn refuse_compressed(path: &Path, file: &File) -> Result<(), Error> {
+    const BEGINS: [(&[u8], &str, &str); 5] = [
+        (&[0x28, 0xb5, 0x2f, 0xfd], "zstd", "zstd -d"),
+        (&[0x1f, 0x8b, 8], "gzip", "gunzip -k"),
+        (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz", "unxz -k"),
+        (&[0x04, 0x22, 0x4d, 0x18], "lz4", "lz4 -d"),
+        (b"BZh", "bzip2", "bunzip2 -k"),
+    ];
+    let mut head = [0; 6];
+    let len = file.read_at(&mut head, 0).map_err(Error::file(path))?;
+    match BEGINS.into_iter().find(|(begins, ..)| head[..len].starts_with(begins)) {
+        None => Ok(()),
+        Some((_, by, with)) => Err(Error::Core(
+            path.to_owned(),
+            format!("is compressed by {by}: decompress it first, as with '{with} FILE'"),
+        )),
     }
 }
 

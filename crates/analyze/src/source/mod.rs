@@ -3,12 +3,14 @@
 mod core;
 mod files;
 pub mod process;
+pub mod several;
 
 use std::path::Path;
 
 pub use self::core::{Core, is_core};
 pub use files::Files;
 pub use process::Process;
+pub use several::Processes;
 
 use crate::Error;
 use crate::index::Mapping;

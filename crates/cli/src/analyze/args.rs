@@ -7,7 +7,8 @@ use clap::Args;
 
 /// What help says at its end.
 pub const HELP: &str = "\
-A number is a process (./123 is a file). A file that begins like an ELF core
+A number is a process (./123 is a file). Several are analysed as one; what they
+share since a fork counts in each. A file that begins like an ELF core
 is taken for one; other files are taken for pages, as 'memfold bench
 --capture' or a hypervisor writes them.
 
@@ -19,7 +20,7 @@ Example: memfold analyze $(pidof redis-server) --report redis.html";
 /// `memfold analyze`.
 #[derive(Debug, Args)]
 pub struct AnalyzeArgs {
-    /// A process, a core, or files of pages
+    /// Processes, a core, or files of pages
     #[arg(value_name = "PID|CORE|FILE", required = true)]
     pub what: Vec<OsString>,
     /// Print one JSON object

@@ -18,7 +18,8 @@ use memfold_analyze::index::{self, Index};
 use memfold_analyze::measure::Measure;
 use memfold_analyze::odds::Odds;
 use memfold_analyze::sample::{self, Order};
-use memfold_analyze::source::{self, Process, Source};
+use memfold_analyze::source::several::{self, Processes};
+use memfold_analyze::source::{self, Source};
 use memfold_analyze::{Error, PAGE, depend};
 use memfold_codec::{Codec, codec};
 use memfold_escape::shown;
@@ -50,7 +51,7 @@ const IN_USE: [f64; 4] = [0.1, 0.25, 0.5, 0.75];
 
 /// What is looked at.
 enum Subject {
-    Process(i32),
+    Processes(Vec<i32>),
     Files(Vec<OsString>),
 }
 
@@ -74,9 +75,13 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
     let bar = bar(args.quiet);
 
     let (kind, what) = match &subject {
-        Subject::Process(pid) => {
-            let name = procfs::name(*pid).unwrap_or_default();
-            ("process", format!("process {pid} ({})", shown(name.as_bytes())))
+        Subject::Processes(pids) => {
+            let named = |pid: &i32| {
+                let name = procfs::name(*pid).unwrap_or_default();
+                format!("{pid} ({})", shown(name.as_bytes()))
+            };
+            let word = if pids.len() > 1 { "processes" } else { "process" };
+            ("process", format!("{word} {}", pids.iter().map(named).collect::<Vec<_>>().join(", ")))
         }
         Subject::Files(paths) => {
             let names: Vec<_> = paths.iter().map(|path| shown(path.as_encoded_bytes())).collect();
@@ -85,19 +90,19 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
     };
     // Before pages are read, which is a use of them.
     let set = match &subject {
-        Subject::Process(pid) if args.idle > 0.0 => {
+        Subject::Processes(pids) if args.idle > 0.0 => {
             bar.set_message("seeing what is in use");
             let progress = |share: f64| {
                 bar.set_position((share * 500.0) as u64);
                 true
             };
-            idle::watch(*pid, Duration::from_secs_f64(args.idle), progress).map_err(failure)?
+            idle::watch(pids, Duration::from_secs_f64(args.idle), progress).map_err(failure)?
         }
         _ => None,
     };
     bar.set_message("finding the pages");
     let (source, kind): (Box<dyn Source>, _) = match &subject {
-        Subject::Process(pid) => (Box::new(Process::open(*pid).map_err(failure)?), kind),
+        Subject::Processes(pids) => (Box::new(Processes::open(pids).map_err(failure)?), kind),
         Subject::Files(paths) => {
             let is_core = matches!(&paths[..], [path] if source::is_core(path.as_ref()).map_err(failure)?);
             (source::open(paths).map_err(failure)?, if is_core { "core" } else { kind })
@@ -110,7 +115,7 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
     bar.finish_and_clear();
     if measure.pages.is_empty() {
         return Err(match subject {
-            Subject::Process(pid) => failure(Error::Vanished(pid)),
+            Subject::Processes(pids) => failure(Error::Vanished(pids[0])),
             Subject::Files(_) => Failure::new(format!("no page of {what} could be read")),
         });
     }
@@ -157,20 +162,30 @@ fn subject(what: &[OsString]) -> Result<Subject, Failure> {
     let number = |word: &OsString| {
         word.to_str().filter(|it| it.bytes().all(|byte| byte.is_ascii_digit())).map(str::to_owned)
     };
-    match what {
-        [one] if number(one).is_some() => {
-            let text = number(one).unwrap_or_default();
-            match text.parse::<i32>() {
-                Ok(pid) if pid > 0 => Ok(Subject::Process(pid)),
-                _ => Err(Failure::new(format!("{text} is no process id; a file of that name is ./{text}"))),
+    let numbers: Vec<_> = what.iter().filter_map(number).collect();
+    match (&numbers[..], what.len()) {
+        ([], _) => Ok(Subject::Files(what.to_vec())),
+        (all, count) if all.len() == count => {
+            let mut pids = Vec::new();
+            for text in all {
+                match text.parse::<i32>() {
+                    Ok(pid) if pid > 0 && pids.contains(&pid) => {}
+                    Ok(pid) if pid > 0 => pids.push(pid),
+                    _ => {
+                        return Err(Failure::new(format!(
+                            "{text} is no process id; a file of that name is ./{text}"
+                        )));
+                    }
+                }
             }
+            if pids.len() > several::MOST {
+                return Err(Failure::new(format!("give {} processes at most", several::MOST)));
+            }
+            Ok(Subject::Processes(pids))
         }
-        several => match several.iter().find_map(number) {
-            Some(pid) => Err(Failure::new(format!(
-                "'{pid}' is a process, which is analysed by itself: leave out the rest, or give ./{pid} if it is a file"
-            ))),
-            None => Ok(Subject::Files(several.to_vec())),
-        },
+        ([pid, ..], _) => Err(Failure::new(format!(
+            "'{pid}' is a process, which is not analysed together with files: leave them out, or give ./{pid} if it is a file"
+        ))),
     }
 }
 
@@ -277,7 +292,7 @@ fn mappings(source: &dyn Source, measure: &Measure, set: &Option<WorkingSet>, cl
         let idle = set.as_ref().and_then(|set| set.by_mapping.get(&mapping.start));
         Part {
             name: mapping.name.clone(),
-            start: mapping.start,
+            start: several::within(mapping.start),
             bytes: mapping.pages() * PAGE as u64,
             ratio: sums.and_then(|it| it.ratio()),
             relative_error: sums.map(|it| it.relative_error(own.max(it.clusters)).min(1.0)),
@@ -344,7 +359,10 @@ mod tests {
 
     #[test]
     fn numbers_are_processes() {
-        assert!(matches!(subject(&words(&["17"])), Ok(Subject::Process(17))));
+        assert!(matches!(subject(&words(&["17"])), Ok(Subject::Processes(pids)) if pids == [17]));
+        assert!(
+            matches!(subject(&words(&["17", "4", "17"])), Ok(Subject::Processes(pids)) if pids == [17, 4])
+        );
         assert!(matches!(subject(&words(&["./17"])), Ok(Subject::Files(_))));
         assert!(matches!(subject(&words(&["a", "b"])), Ok(Subject::Files(files)) if files.len() == 2));
         assert!(subject(&words(&["17", "a"])).is_err_and(|it| it.text.contains("./17")));
