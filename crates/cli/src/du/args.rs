@@ -32,9 +32,9 @@ Examples: memfold du -x /
 /// `memfold du`.
 #[derive(Debug, Args)]
 pub struct DuArgs {
-    /// The directory [default: the current one]
+    /// The directory [default: the current one]; --depth, --top and --json take several, one after the other
     #[arg(value_name = "DIR", conflicts_with = "import")]
-    pub path: Option<PathBuf>,
+    pub paths: Vec<PathBuf>,
     /// Heed no configuration file
     #[arg(long)]
     pub ignore_config: bool,

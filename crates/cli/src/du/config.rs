@@ -105,9 +105,9 @@ fn check(words: &[OsString]) -> Result<(), String> {
     let elsewhere = || format!("'{first}' says what to do, and can stand on the command line only");
     let args =
         parse(words).map_err(|error| if error.use_stderr() { one_line(&error) } else { elsewhere() })?;
-    let files = [&args.path, &args.import, &args.export, &args.save];
+    let files = [&args.import, &args.export, &args.save];
     let does = args.json || args.ignore_config || args.top.is_some() || args.depth.is_some();
-    if does || files.iter().any(|file| file.is_some()) {
+    if does || !args.paths.is_empty() || files.iter().any(|file| file.is_some()) {
         return Err(elsewhere());
     }
     let checked =
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(args.exclude, [".git", "-odd = name", "/my/home/cache", "/my/home", "~/x"]);
         assert_eq!(args.exclude_from, [Path::new("/dev/null")]);
         assert_eq!(args.may, May { delete: false, shell: false });
-        assert_eq!(args.path.as_deref(), Some(Path::new("/")));
+        assert_eq!(args.paths, [Path::new("/")]);
     }
 
     #[test]

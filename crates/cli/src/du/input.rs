@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use memfold::heap::{Heap, Session};
 use memfold_du::Error;
@@ -61,7 +61,7 @@ fn scanned<'s>(
     session: &'s Session<'_>,
     shown: &mut Shown,
 ) -> Result<Input<'s>, Failure> {
-    let given = args.path.as_deref().unwrap_or(Path::new("."));
+    let given = args.paths.first().map_or(Path::new("."), PathBuf::as_path);
     let failed = |error: &dyn std::fmt::Display| {
         Failure::new(format!("cannot read the directory '{}': {error}", given.display()))
     };

@@ -28,7 +28,7 @@ use memfold_du::file;
 use memfold_du::json::{self, Export};
 use memfold_du::source::Source;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::output::Output;
 use crate::sys;
 use args::{Color, Column, DuArgs, SharedColumn};
@@ -56,7 +56,33 @@ pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
             "-c compresses what -o writes, and there is no -o; give, for example, -c -o FILE",
         ));
     }
-    let args = config::apply(args, words)?;
+    let mut args = config::apply(args, words)?;
+    if args.paths.len() < 2 {
+        return one(&args);
+    }
+    if !args.json && args.top.is_none() && args.depth.is_none() {
+        return Err(Failure::new(
+            "one directory at a time is browsed or written to a file; --depth N, --top N and --json take several",
+        ));
+    }
+    let mut status = 0;
+    for path in std::mem::take(&mut args.paths) {
+        args.paths = vec![path];
+        // What can't be read keeps nobody from the others.
+        match one(&args) {
+            Ok(0) => {}
+            Ok(ended) => return Ok(ended),
+            Err(failure) => {
+                say(&failure.text);
+                status = failure.status;
+            }
+        }
+    }
+    Ok(status)
+}
+
+/// One tree.
+fn one(args: &DuArgs) -> Result<i32, Failure> {
     // Before the work, not behind it.
     let output = match (&args.export, &args.save) {
         (Some(path), _) => Some((path, "-o")),
@@ -65,11 +91,11 @@ pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
     };
     let output = output.map(|(path, option)| Target::prepare(path, option)).transpose()?;
     let browses = output.is_none() && !args.json && args.top.is_none() && args.depth.is_none();
-    let heap = heap(&args)?;
+    let heap = heap(args)?;
     let session = heap.session().map_err(|error| Failure::new(error.to_string()))?;
-    let look = look(&args);
-    let mut shown = Shown::new(&args, &look, browses)?;
-    let input = input::get(&args, &heap, &session, &mut shown);
+    let look = look(args);
+    let mut shown = Shown::new(args, &look, browses)?;
+    let input = input::get(args, &heap, &session, &mut shown);
     if let Some(signal) = shown.signal() {
         return Ok(128 + signal);
     }
@@ -77,16 +103,16 @@ pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
     match output {
         Some(mut target) => {
             drop(shown);
-            write(&args, input.source(), target.to())?;
+            write(args, input.source(), target.to())?;
             target.finish()?;
             if args.line {
                 summary::say_failures(input.source())?;
             }
         }
-        None if browses => return browse(&args, &mut input, &heap, shown, look),
+        None if browses => return browse(args, &mut input, &heap, shown, look),
         None => {
             drop(shown);
-            summary::print(&args, &input, &heap)?;
+            summary::print(args, &input, &heap)?;
         }
     }
     Ok(0)

@@ -61,6 +61,34 @@ fn summaries_say_what_du_says() {
     assert!(lines.contains(&format!("4.88KiB  {path}/line\\nbreak\n")), "{lines}");
 }
 
+#[test]
+fn several_directories_come_one_after_the_other() {
+    let scratch = tempfile::tempdir().unwrap();
+    make(scratch.path());
+    let (a, b, none) = (scratch.path().join("a"), scratch.path().join("a/b"), scratch.path().join("none"));
+    let (a, b, none) = (text(&a), text(&b), text(&none));
+    let paths = |output: &Output| -> Vec<String> {
+        let lines = String::from_utf8(output.stdout.clone()).unwrap();
+        lines.lines().map(|line| line.split_once('/').map_or("", |(_, path)| path).to_owned()).collect()
+    };
+    let both = du(&["--depth", "0", b, a]);
+    assert!(both.status.success(), "{both:?}");
+    assert_eq!(paths(&both), [&b[1..], &a[1..]]);
+    // One that can't be read keeps nobody from the others.
+    let some = du(&["--depth", "0", a, none, b]);
+    assert_eq!((some.status.code(), paths(&some)), (Some(125), vec![a[1..].to_owned(), b[1..].to_owned()]));
+    assert!(String::from_utf8_lossy(&some.stderr).contains(none), "{some:?}");
+    let pages = du(&["--json", a, b]);
+    let objects = serde_json::Deserializer::from_slice(&pages.stdout).into_iter::<Value>();
+    let found: Vec<_> = objects.map(|page| page.unwrap()["path"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(found, [a, b]);
+    for options in [&[][..], &["-o", "-"], &["--save", "x"]] {
+        let refused = du(&[options, &[a, b]].concat());
+        assert_eq!((refused.status.code(), refused.stdout.len()), (Some(125), 0), "{options:?}");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("one directory at a time"), "{refused:?}");
+    }
+}
+
 /// Directories in another order than that of the tree, by the command and by `sort -h`.
 #[test]
 fn directories_are_listed_in_an_order() {
