@@ -97,7 +97,8 @@ impl WorkingSet {
     }
 }
 
-/// Looks at processes for so long. `progress` is told the share that is over, and says whether to go on. Addresses are those of [`several`].
+/// Looks at processes for so long. `progress` is told the share that is over, and says whether to go on.
+/// Addresses are those of [`several`].
 pub fn watch(
     pids: &[i32],
     time: Duration,

@@ -39,8 +39,8 @@ impl fmt::Display for Failure {
 
 /// Writes one line of ours to standard error.
 ///
-/// Names in it may hold anything, even what draws on the terminal: that is escaped. A standard error that is closed or full is no reason to
-/// stop, so errors of the write itself are dropped: there is nowhere to
+/// Names in it may hold anything, even what draws on the terminal: that is escaped. A standard error that
+/// is closed or full is no reason to stop, so errors of the write itself are dropped: there is nowhere to
 /// report them.
 pub fn say(text: &str) {
     let mut line = String::with_capacity(text.len() + 12);

@@ -107,8 +107,8 @@ impl Drop for Output {
     }
 }
 
-/// Writes a text to standard output that people read. Names in it which may have lines went through [`memfold_escape::shown`]; whatever else a terminal
-/// would do is escaped here.
+/// Writes a text to standard output that people read. Names in it which may have lines went through
+/// [`memfold_escape::shown`]; whatever else a terminal would do is escaped here.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     out.write_all(memfold_escape::lines(text).as_bytes())

@@ -1,5 +1,5 @@
-//! What comes from outside does nothing to a terminal, a page or a log: every tool is given names with control characters, marks that turn the direction of what
-//! follows, and bytes that are no text.
+//! What comes from outside does nothing to a terminal, a page or a log: every tool is given names with
+//! control characters, marks that turn the direction of what follows, and bytes that are no text.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn evil(directory: &Path) -> PathBuf {
     directory.join(OsStr::from_bytes(EVIL))
 }
 
-/// Whether a text is one that a terminal shows as it stands, and has the name in some form; `lines`: how many it may have.
+/// A terminal shows a text as it stands, and the name is in it in some form.
 #[track_caller]
 fn is_harmless(what: &str, bytes: &[u8]) {
     let text =

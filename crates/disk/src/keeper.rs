@@ -139,8 +139,9 @@ impl Disk {
         }
     }
 
-    /// Says that the device is full: a file system on it may not say so, for it writes back when nobody waits for an answer. Not where the write is refused, for
-    /// nobody knows how long it takes to say something.
+    /// Says that the device is full: a file system on it may not say so, for it writes back when nobody
+    /// waits for an answer. Not where the write is refused, for nobody knows how long it takes to say
+    /// something.
     fn tell_refused(&self, told: &mut Refused) {
         let count = self.counts.refused.load(Relaxed);
         if count == std::mem::replace(&mut told.count, count) {

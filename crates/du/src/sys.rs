@@ -2,7 +2,8 @@
 
 use std::ffi::CStr;
 
-/// Whether a name matches a pattern of the shell. What a character is depends on the locale (LC_CTYPE) of the program.
+/// Whether a name matches a pattern of the shell. What a character is depends on the locale (LC_CTYPE) of
+/// the program.
 pub fn matches(pattern: &CStr, text: &CStr) -> bool {
     // SAFETY: both are strings that end with zero and live during the call, which changes neither. It may be called by several threads at once, as long as none changes the locale: that is
     // done before there are others, or not at all.

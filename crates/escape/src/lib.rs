@@ -1,8 +1,9 @@
 //! Text that came from outside, as a terminal, a page or a log may have it.
 //!
-//! A name of a file, a process or a device may hold what moves the cursor, changes colours, turns the direction of what follows, or is not seen at all. All
-//! that is written as Rust writes it in a string: `\n`, `\u{202e}`; a byte that is no text as `\xff`. What has columns of its own stands as it is, and so do
-//! marks and joiners behind a letter that they belong to.
+//! A name of a file, a process or a device may hold what moves the cursor, changes colours, turns the
+//! direction of what follows, or is not seen at all. All that is written as Rust writes it in a string:
+//! `\n`, `\u{202e}`; a byte that is no text as `\xff`. What has columns of its own stands as it is, and so
+//! do marks and joiners behind a letter that they belong to.
 //!
 //! ```text
 //!   a name alone          shown(b"a\\b\n")    a\\b\n      a backslash is two, so that nobody can imitate an escape
@@ -64,8 +65,8 @@ pub fn replaced(text: &str) -> String {
     text.chars().map(|char| if stands(char, last.replace(char)) { char } else { '\u{fffd}' }).collect()
 }
 
-/// A JSON document of the same value, in which such characters are written as JSON escapes them. There they stand in strings alone, but for blanks
-/// between tokens.
+/// A JSON document of the same value, in which such characters are written as JSON escapes them. There they
+/// stand in strings alone, but for blanks between tokens.
 pub fn json(document: &str) -> Cow<'_, str> {
     if document.bytes().all(|byte| matches!(byte, b'\n' | b' '..=b'~')) {
         return document.into();
@@ -97,7 +98,8 @@ fn stands(char: char, before: Option<char>) -> bool {
     match char {
         ' '..='~' => true,
         _ if char.is_ascii() => false,
-        // Between letters of scripts that join them, and in emoji. Elsewhere nobody would see that they are there.
+        // Between letters of scripts that join them, and in emoji. Elsewhere nobody would see that they are
+        // there.
         '\u{200c}' | '\u{200d}' => before.is_some_and(|before| !before.is_ascii()),
         _ if before.is_none() => char.escape_debug().len() == 1,
         _ => {

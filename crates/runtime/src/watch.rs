@@ -402,8 +402,8 @@ impl Keeper {
         }
     }
 
-    /// That nothing is compressed, and so nothing can be spilled, is decided by a gauge: one that was written before the first block was compressed would
-    /// let growth pass the limit.
+    /// That nothing is compressed, and so nothing can be spilled, is decided by a gauge: one that was
+    /// written before the first block was compressed would let growth pass the limit.
     fn publish_if_nothing(&mut self) {
         if self.runtime.slot().payload.load(Relaxed) == 0 && self.runtime.has_store() {
             self.publish();

@@ -47,7 +47,8 @@ impl Files {
     }
 }
 
-/// A core that was compressed is no file of pages: nothing would be learnt of it. Pages of memory do not begin so, as good as never.
+/// A core that was compressed is no file of pages: nothing would be learnt of it. Pages of memory do not
+/// begin so, as good as never.
 fn refuse_compressed(path: &Path, file: &File) -> Result<(), Error> {
     const BEGINS: [(&[u8], &str, &str); 5] = [
         (&[0x28, 0xb5, 0x2f, 0xfd], "zstd", "zstd -d"),

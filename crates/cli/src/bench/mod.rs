@@ -59,7 +59,8 @@ pub fn bench(args: &BenchArgs) -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// Those files that can be measured. `bench *` names directories and small files, too: they are left out, with a word, unless nothing remains.
+/// Those files that can be measured. `bench *` names directories and small files, too: they are left out,
+/// with a word, unless nothing remains.
 fn fit(files: &[PathBuf], block: usize) -> Result<Vec<PathBuf>, Failure> {
     let (mut fit, mut unfit) = (Vec::new(), Vec::new());
     for file in files {

@@ -98,7 +98,8 @@ pub struct DuArgs {
     /// Powers of 1000, not of 1024
     #[arg(long, help_heading = "Looks")]
     pub si: bool,
-    /// The order: disk-usage, name, apparent-size, itemcount or mtime; with -asc or -desc behind it. Of --depth, too, if it is given [default: disk-usage]
+    /// The order: disk-usage, name, apparent-size, itemcount or mtime; with -asc or -desc behind it. Of
+    /// --depth, too, if it is given [default: disk-usage]
     #[arg(long, value_name = "COLUMN", value_parser = sort, help_heading = "Looks")]
     pub sort: Option<Sort>,
     /// Directories before files

@@ -195,7 +195,8 @@ impl<W: Write> Write for Shown<W> {
     }
 }
 
-/// Directories down to a level below the root: as they are in the tree, each before those in it, of which none is kept, for there may be many; or in an order.
+/// Directories down to a level below the root: as they are in the tree, each before those in it, of which
+/// none is kept, for there may be many; or in an order.
 struct Directories<'s> {
     source: &'s dyn Source,
     depth: u32,

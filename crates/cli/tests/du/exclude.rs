@@ -205,7 +205,8 @@ fn make(at: &Path) {
     }
 }
 
-/// Whether ncdu 1 and 2 mean the same by it. In 1, special characters match slashes, so a path may match of which the name alone does not, and nothing matches what ends with a slash.
+/// Whether ncdu 1 and 2 mean the same by it. In 1, special characters match slashes, so a path may match of
+/// which the name alone does not, and nothing matches what ends with a slash.
 fn is_meant_alike(pattern: &[u8]) -> bool {
     let is_special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[' | b'\\');
     let may_match_slashes = |at: usize| matches!(pattern[at..], [b'*' | b'?', ..] | [b'[', b'!' | b'^', ..]);

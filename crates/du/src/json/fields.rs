@@ -115,8 +115,9 @@ impl Fields {
         if has_name { Ok(()) } else { lexer.wrong(Wrong::NoName) }
     }
 
-    /// Sees to it that a directory of the tree can have an entry of this name. What others export may have slashes in its names, or a name twice, as the keys of
-    /// stores of objects have: nothing is done with them but to show them.
+    /// Sees to it that a directory of the tree can have an entry of this name. What others export may have
+    /// slashes in its names, or a name twice, as the keys of stores of objects have: nothing is done with
+    /// them but to show them.
     pub fn check_name(&self, lexer: &Lexer<'_>) -> Result<(), ReadError> {
         let why = match &self.name[..] {
             b"" => "it is empty",

@@ -13,7 +13,8 @@ const BUFFER: usize = 128 << 10;
 const LEVELS: usize = 1000;
 
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-/// Begins a frame of zstd that says nothing, which may come before others; but for the lower half of its first byte.
+/// Begins a frame of zstd that says nothing, which may come before others; but for the lower half of its
+/// first byte.
 const SKIPPABLE: &[u8] = &[0x50, 0x2a, 0x4d, 0x18];
 /// How others begin that compress, and what decompresses them.
 const OTHERS: [(&[u8], &str, &str); 4] = [

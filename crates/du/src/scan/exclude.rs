@@ -9,8 +9,10 @@
 //!   target/      directories only
 //! ```
 //!
-//! It is the C library that compares names, as in ncdu: what a character is, and what is in `[[:alpha:]]`, depends on the locale, which the program sets if it wants one. There are no wrong
-//! patterns: `[a` is a name. That takes a microsecond and more, so names without special characters are compared here, and what is before the first or behind the last of them is looked at first.
+//! It is the C library that compares names, as in ncdu: what a character is, and what is in `[[:alpha:]]`,
+//! depends on the locale, which the program sets if it wants one. There are no wrong patterns: `[a` is a
+//! name. That takes a microsecond and more, so names without special characters are compared here, and what
+//! is before the first or behind the last of them is looked at first.
 
 use std::ffi::{CStr, CString};
 use std::fmt;
