@@ -97,7 +97,8 @@ impl WorkingSet {
     }
 }
 
-/// Looks at processes for so long. `progress` is told the share that is over, and says whether to go on.
+/// Watches these processes for that long. `progress` is told how much of the time has passed, and says whether
+/// to go on.
 /// Addresses are those of [`several`].
 pub fn watch(
     pids: &[i32],

@@ -9,8 +9,8 @@ use crate::args::DoctorArgs;
 use crate::cgroup;
 use crate::failure::Failure;
 use crate::machine::{Machine, setting, status_field};
-use crate::output::{json, print};
 use crate::size::Human;
+use crate::stdout::{json, print};
 use crate::uffd::{self, Kind, Verdict, Way};
 use crate::{filters, preload, procfs, trials, userfault};
 

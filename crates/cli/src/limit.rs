@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::args::LimitArgs;
 use crate::failure::{Failure, say};
-use crate::output::print;
 use crate::size::Human;
+use crate::stdout::print;
 use crate::{settings, trees};
 
 /// Says it, or changes it. The result is the exit status.

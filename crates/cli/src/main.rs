@@ -52,6 +52,7 @@ mod signals;
 mod spawn;
 mod spill;
 mod stats;
+mod stdout;
 mod supervisor;
 mod sys;
 mod top;

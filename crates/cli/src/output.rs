@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::libc;
 use nix::unistd::linkat;
-use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::sys;
@@ -105,21 +104,6 @@ impl Drop for Output {
             let _ = std::fs::remove_file(temporary);
         }
     }
-}
-
-/// Writes a text to standard output that people read. Names in it which may have lines went through
-/// [`memfold_escape::shown`]; whatever else a terminal would do is escaped here.
-pub fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(memfold_escape::lines(text).as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::new(format!("cannot write to standard output: {error}")))
-}
-
-/// A JSON document that a terminal may have, too.
-pub fn json(value: &impl Serialize) -> String {
-    let text = serde_json::to_string_pretty(value).unwrap_or_else(|e| unreachable!("plain fields: {e}"));
-    memfold_escape::json(&text).into_owned() + "\n"
 }
 
 fn prepare(path: &Path) -> std::io::Result<Output> {

@@ -9,10 +9,10 @@ use nix::sys::time::TimeValLike;
 use serde::Serialize;
 
 use crate::held::Held;
-use crate::output;
 use crate::settings::Settings;
 use crate::size::Human;
 use crate::spill::Figures;
+use crate::stdout;
 use crate::supervisor::Seen;
 use crate::sys::Ending;
 
@@ -205,7 +205,7 @@ impl Stats {
 
     /// The JSON object, with a line end.
     pub fn to_json(&self) -> String {
-        output::json(self)
+        stdout::json(self)
     }
 
     /// Whether anything was done at all.

@@ -4,9 +4,9 @@ mod common;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use common::{MEMFOLD, finish};
+use common::{Killed, MEMFOLD, finish};
 use serde_json::Value;
 
 fn analyze(words: &[&str]) -> Command {
@@ -38,7 +38,7 @@ while True:
     time.sleep(0.002)
 ";
 
-struct Program(Child);
+struct Program(Killed);
 
 impl Program {
     fn start() -> Self {
@@ -47,18 +47,11 @@ impl Program {
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
-        Program(child)
+        Program(Killed(child))
     }
 
     fn pid(&self) -> String {
-        self.0.id().to_string()
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.0.0.id().to_string()
     }
 }
 

@@ -105,8 +105,8 @@ fn memory(name: &str, limit: u64) -> Option<Group> {
     Group::limited(&["/sys/fs/cgroup/memory"], name, ("memory.limit_in_bytes", limit))
 }
 
-/// Without the page cache, which counts too but can go: so it is looked at before the files are read for the first
-/// time.
+/// Without the page cache, which counts too but can go: so it is looked at before the files are read for
+/// the first time.
 fn peak(group: &Group) -> u64 {
     let text = fs::read_to_string(group.0.join("memory.max_usage_in_bytes")).unwrap();
     text.trim().parse().unwrap()

@@ -5,9 +5,9 @@ mod common;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use common::{MEMFOLD, Said, compile, finish, is_root};
+use common::{Killed, MEMFOLD, Said, compile, finish, is_root};
 use serde_json::Value;
 
 const PAGE: usize = 4096;
@@ -44,21 +44,12 @@ int main(int argc, char **argv) {
 }
 "#;
 
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-fn start(program: &Path) -> Running {
+fn start(program: &Path) -> Killed {
     let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "ready\n");
-    Running(child)
+    Killed(child)
 }
 
 fn capture(pid: &str, file: &Path, options: &[&str]) -> Said {

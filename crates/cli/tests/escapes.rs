@@ -1,5 +1,5 @@
-//! What comes from outside does nothing to a terminal, a page or a log: every tool is given names with
-//! control characters, marks that turn the direction of what follows, and bytes that are no text.
+//! Names from outside must do nothing to a terminal, a page or a log: every tool is given some with control
+//! characters, marks that turn the direction of text, and bytes that are no text.
 
 mod common;
 
@@ -9,10 +9,10 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{MEMFOLD, is_root};
+use common::{Killed, MEMFOLD, is_root};
 
 /// Clears the screen, turns what follows around, breaks the line, and is no text.
 const EVIL: &[u8] = b"odd\x1b[2J\n\xe2\x80\xaegnp\xc2\x9b1m\x7f\xff.x";
@@ -41,15 +41,6 @@ fn harmless(words: &[&OsStr]) {
 
 macro_rules! words {
     ($($word:expr),*) => { &[$(OsStr::new(&$word)),*] };
-}
-
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]
@@ -137,7 +128,7 @@ fn names_of_processes() {
     fs::copy("/bin/sleep", &program).unwrap();
     let mut command = Command::new(MEMFOLD);
     command.args(["run", "--limit", "64M", "--quiet", "--"]).arg(&program).arg("60").stdin(Stdio::null());
-    let child = Ended(command.spawn().unwrap());
+    let child = Killed(command.spawn().unwrap());
     let supervisor = child.0.id().to_string();
     let begun = Instant::now();
     let looks = |words: &[&str]| {

@@ -152,7 +152,8 @@ fn forks_with_few_threads() {
     assert!(said.err.contains("may not have more threads"), "nothing was tried: {}", said.err);
 }
 
-/// Makes `argv[1]` children, all alive at once, each with 3 MiB of its own. Prints how many of them found it right.
+/// Makes `argv[1]` children, all alive at once, each with 3 MiB of its own. Prints how many of them found
+/// it right.
 const CHILDREN: &str = r#"
 #include <errno.h>
 #include <stdio.h>

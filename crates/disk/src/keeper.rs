@@ -27,7 +27,7 @@ const QUIET: Duration = Duration::from_millis(500);
 /// Bytes that the store moves before others have their turn.
 const MOVES: usize = 2 << 20;
 
-/// Refused writes are told again after so long without any.
+/// If no write was refused for that long, the next one that is gets reported again.
 const LULL: Duration = Duration::from_secs(600);
 
 #[derive(Default)]

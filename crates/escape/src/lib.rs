@@ -59,7 +59,8 @@ fn filtered(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     filtered.into()
 }
 
-/// A text, with a sign in place of each character that would have to be escaped: for what has escapes of its own.
+/// A text, with a sign in place of each character that would have to be escaped: for what has escapes of
+/// its own.
 pub fn replaced(text: &str) -> String {
     let mut last = None;
     text.chars().map(|char| if stands(char, last.replace(char)) { char } else { '\u{fffd}' }).collect()

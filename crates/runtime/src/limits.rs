@@ -93,7 +93,8 @@ pub fn why_restored(error: Errno) -> &'static str {
 }
 
 impl Runtime {
-    /// Whether this process is to say why it is not managed. Only one process of the tree says that tasks are scarce.
+    /// Whether this process is to say why it is not managed. Only one process of the tree says that tasks
+    /// are scarce.
     pub fn is_to_say(&self, error: Errno) -> bool {
         error != Errno::AGAIN
             || self.shared().flags.fetch_or(flags::TOLD_TASKS, Relaxed) & flags::TOLD_TASKS == 0

@@ -81,8 +81,8 @@ pub fn start_room_of(untouched: u64, cpus: u64, limit: u64) -> u64 {
     told_room(limit).saturating_add(untouched).min(near_room(cpus))
 }
 
-/// Whether a request of so many bytes could exceed the limit by itself. The kernel may fill all of it in one system
-/// call, and a thread in `read` can't be stopped.
+/// Whether a request of so many bytes could exceed the limit by itself. The kernel may fill all of it in
+/// one system call, and a thread in `read` can't be stopped.
 pub fn could_pass_at_once(got: u64, room: u64, limit: u64) -> bool {
     room < told_room(limit).saturating_add(got)
 }

@@ -27,8 +27,9 @@ use memfold_escape::shown;
 use self::args::AnalyzeArgs;
 use self::found::{Analysis, OddsRow, Part, Pattern, Ratio};
 use crate::failure::Failure;
-use crate::output::{Output, json, print};
+use crate::output::Output;
 use crate::size::{self, Human};
+use crate::stdout::{json, print};
 use crate::{cgroup, procfs, trace};
 
 /// Codecs that are compared page by page, and those with larger blocks.

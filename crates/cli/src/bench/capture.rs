@@ -19,9 +19,10 @@ use serde::Serialize;
 
 use crate::bench::plan::Plan;
 use crate::failure::{Failure, say};
-use crate::output::{self, Output, print};
+use crate::output::Output;
 use crate::size::Human;
 use crate::stats::grouped;
+use crate::stdout::{self, print};
 use crate::trace;
 
 /// Pages that are read at once.
@@ -82,7 +83,7 @@ pub fn capture(process: &str, path: &Path, plan: &Plan, json: bool) -> Result<i3
     output.finish().map_err(|e| cannot_write(path, &e))?;
     say(&captured.sentence());
     if json {
-        print(&output::json(&captured))?;
+        print(&stdout::json(&captured))?;
     }
     Ok(0)
 }

@@ -29,7 +29,8 @@ use nix::unistd::Pid;
 
 use crate::args::BenchArgs;
 use crate::failure::{Failure, say};
-use crate::output::{Output, json, print};
+use crate::output::Output;
+use crate::stdout::{json, print};
 use corpus::Corpus;
 use measure::measure;
 use plan::Plan;

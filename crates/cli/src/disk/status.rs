@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::args::StatusArgs;
 use crate::failure::{Failure, say};
-use crate::output::{json, print};
 use crate::size::Human;
+use crate::stdout::{json, print};
 
 /// Asks all devices and prints what they say.
 pub fn status(args: &StatusArgs) -> Result<i32, Failure> {

@@ -109,7 +109,7 @@ pub fn print(args: &DuArgs, input: &Input<'_>, heap: &Heap) -> Result<(), Failur
     let files = args.top.map(|top| largest(source, top, args.apparent_size)).transpose().map_err(failed)?;
     let mut out = BufWriter::new(std::io::stdout());
     let written = if args.json {
-        let mut out = Shown(&mut out);
+        let mut out = Escaped(&mut out);
         let stats = heap.stats();
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let peak =
@@ -178,11 +178,11 @@ fn si(bytes: u64) -> String {
 }
 
 /// JSON on its way out, as a terminal may have it.
-struct Shown<W>(W);
+struct Escaped<W>(W);
 
-impl<W: Write> Write for Shown<W> {
+impl<W: Write> Write for Escaped<W> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        // What comes here are whole texts between escapes.
+        // serde_json hands over whole pieces of strings, never a part of a character.
         match str::from_utf8(bytes) {
             Ok(text) => self.0.write_all(memfold_escape::json(text).as_bytes())?,
             Err(_) => self.0.write_all(bytes)?,

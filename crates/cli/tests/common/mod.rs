@@ -238,6 +238,16 @@ pub fn start(options: &[&str], words: &[&str]) -> Child {
     command.spawn().unwrap()
 }
 
+/// A program that is ended with the test, however that ends.
+pub struct Killed(pub Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// For tests that depend on timing: one at a time.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());

@@ -264,7 +264,10 @@ fn what_is_excluded_is_what_ncdu_excludes() {
         theirs
     };
     let mut found = BTreeSet::new();
-    let mut patterns: Vec<_> = PATTERNS.map(<[u8]>::to_vec).into_iter().chain(generated()).collect();
+    let named =
+        NAMES.iter().flat_map(|name| [name.to_vec(), [b"sub/", *name].concat(), [b"*", *name].concat()]);
+    let mut patterns: Vec<_> =
+        PATTERNS.map(<[u8]>::to_vec).into_iter().chain(generated()).chain(named).collect();
     let is_old = version().starts_with("ncdu 1.");
     patterns.retain(|pattern| !is_old || is_meant_alike(pattern));
     for pattern in patterns {
@@ -273,7 +276,7 @@ fn what_is_excluded_is_what_ncdu_excludes() {
             found.insert(both(locale, &[&option]));
         }
     }
-    assert!(found.len() > 25, "{}", found.len());
+    assert!(found.len() > 40, "{}", found.len());
     // Files of patterns; their lines may end as elsewhere.
     let patterns = scratch.path().join("patterns");
     fs::write(&patterns, b"\r\n[[:digit:]]\r\n\n\xff*\n*.oo\r\r\n  a\nsub/a/b").unwrap();

@@ -119,7 +119,7 @@ impl<'s> Reader<'_, 's, '_> {
         Ok(builder.add(&fields.entry(kind, other, self.options.extended))?)
     }
 
-    /// What comes behind the root in the same list is not known; nothing comes behind that.
+    /// Skips what follows the root in its list, whatever that is; after the list the export has to end.
     fn finish(mut self) -> Result<Tree<'s>, ReadError> {
         while !self.lexer.take(b']')? {
             self.lexer.need(b',', "the end of the export, ],")?;

@@ -5,9 +5,9 @@
 //! other owner. Who claims a block of another session takes it over: it names itself the owner, makes the frame's tenancy another one, tells all
 //! sessions (`fences.rs`), and waits until the old owner is not busy; what that one does next begins with a look at the tenancy.
 //!
-//! That takes a microsecond or two. So a block that goes to and fro is **shared**: it has no owner, and every session
-//! claims it for each change, to allocate from it too. It has an owner again when it is restored the next time, or
-//! when one session has claimed it many times in a row.
+//! That takes a microsecond or two. So a block that goes to and fro is **shared**: it has no owner, and
+//! every session claims it for each change, to allocate from it too. It has an owner again when it is
+//! restored the next time, or when one session has claimed it many times in a row.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::*;

@@ -124,8 +124,8 @@ impl<'c> Current<'c> {
         Ok(true)
     }
 
-    /// A node of `len` bytes in a shared block, under a claim, if there is room. `Err(Stale)` if the block is not
-    /// shared, or what was known of it is out of date.
+    /// A node of `len` bytes in a shared block, under a claim, if there is room. `Err(Stale)` if the block
+    /// is not shared, or what was known of it is out of date.
     pub fn alloc_shared(&mut self, core: &Core, me: u16, len: usize) -> Result<Option<Handle>, Error> {
         if !self.frame.is_tenancy(self.shared) {
             return Err(Error::Stale);

@@ -31,11 +31,11 @@ const PARTS: usize = 254;
 /// Ascending numbers may take this part more than what a codec makes of them: it costs less to bring them back, and often they need not be.
 const MORE: usize = 32;
 
-/// Bytes of a block of `len` bytes when it is grouped, at most. That of an array may be a quarter longer: a few rows
-/// unlike all others make its planes longer than itself, and these are mostly zeros then.
+/// Bytes of a block of `len` bytes when it is grouped, at most. That of an array may be a quarter longer: a
+/// few rows unlike all others make its planes longer than itself, and these are mostly zeros then.
 ///
-/// No form of a block is longer than what it was made from, so no payload is longer than this. Both the writer and
-/// the reader of files rely on it.
+/// No form of a block is longer than what it was made from, so no payload is longer than this. Both the
+/// writer and the reader of files rely on it.
 pub fn most_grouped(shape: Shape, len: usize) -> usize {
     if shape.is_alone() { len + len / 4 } else { len }
 }

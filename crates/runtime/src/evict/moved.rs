@@ -14,9 +14,9 @@
 //! The kernel also refuses the move as long as a message about a changed mapping has not been read, so what moves is what was registered; and it refuses
 //! pages that are not this process's own since a fork. These are taken last, see [`Runtime::take_shared`].
 //!
-//! Each run of adjacent pages costs a flush of the other CPUs that run the program, where `mremap` costs one for
-//! the whole block, and a message that a handler has to read in the keeper's place. Random
-//! touches become 12 % slower by that with one thread and 22 % with two (docs/benchmarks.md). One call that moves
+//! Each run of adjacent pages costs a flush of the other CPUs that run the program, where `mremap` costs
+//! one for the whole block, and a message that a handler has to read in the keeper's place. Random touches
+//! become 12 % slower by that with one thread and 22 % with two (docs/benchmarks.md). One call that moves
 //! over the gaps between runs was tried: it saves calls, but no flushes and no time.
 
 use core::sync::atomic::Ordering::*;

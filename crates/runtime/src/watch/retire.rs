@@ -63,8 +63,8 @@ impl Keeper {
         }
     }
 
-    /// Ends all threads of memfold in this process, and does not return, if it can do without them or must. Returns
-    /// whether it must and cannot yet.
+    /// Ends all threads of memfold in this process, and does not return, if it can do without them or must.
+    /// Returns whether it must and cannot yet.
     pub(super) fn retire_if_far(&mut self) -> bool {
         let (runtime, now) = (self.runtime, sys::now_ns());
         let shared = runtime.shared();
@@ -171,8 +171,8 @@ impl Runtime {
 /// Tries again what the kernel refused for want of tasks, while threads of memfold give way: first those of the
 /// smallest processes. For a thread of the program that starts a thread or a process.
 ///
-/// The kernel returns the same error for other reasons, and a try may be expensive or have side effects. So there
-/// is another one only after the kernel has granted a task that ends at once.
+/// The kernel returns the same error for other reasons, and a try may be expensive or have side effects. So
+/// there is another one only after the kernel has granted a task that ends at once.
 #[cfg(feature = "preload")]
 pub fn with_tasks_back<T>(mut try_it: impl FnMut() -> T, is_refused: impl Fn(&T) -> bool) -> T {
     const LOOK_NS: u64 = 5_000_000;

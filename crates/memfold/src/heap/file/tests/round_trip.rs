@@ -104,8 +104,8 @@ fn the_largest_blocks() {
     }
 }
 
-/// Nodes of the lengths at which something changes, with contents that codecs, columns and packing handle well and
-/// badly.
+/// Nodes of the lengths at which something changes, with contents that codecs, columns and packing handle
+/// well and badly.
 #[test]
 fn lengths_at_every_bound() {
     for (block, align) in [(1024, 1), (1024, 8), (4096, 16), (32768, 8), (1 << 17, 64)] {

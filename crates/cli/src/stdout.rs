@@ -1,0 +1,22 @@
+//! What the tools print: text that people read, and JSON.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// Prints a text. Names in it that may have several lines went through [`memfold_escape::shown`]; all else
+/// that a terminal would act on is escaped here.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(memfold_escape::lines(text).as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::new(format!("cannot write to standard output: {error}")))
+}
+
+/// A JSON document that may be printed to a terminal, with a line end.
+pub fn json(value: &impl Serialize) -> String {
+    let text = serde_json::to_string_pretty(value).unwrap_or_else(|e| unreachable!("plain fields: {e}"));
+    memfold_escape::json(&text).into_owned() + "\n"
+}
