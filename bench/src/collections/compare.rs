@@ -42,6 +42,8 @@ pub trait Set<K> {
     fn sum(&self) -> u64;
     fn remove(&mut self, x: &K);
     fn len(&self) -> u64;
+    /// One more to an element's count, of a map.
+    fn count(&mut self, _: &K) {}
     /// All were added.
     fn settle(&mut self) {}
 }
@@ -56,6 +58,9 @@ pub struct Run {
     pub left: u64,
     pub insert: f64,
     pub find: f64,
+    /// 0 where nothing is counted.
+    #[serde(default)]
+    pub count: f64,
     pub scan: f64,
     pub remove: f64,
     pub bytes: u64,
@@ -92,6 +97,9 @@ pub fn run<K: Key>(peer: &str, load: Load, before: u64, mut set: impl Set<K>) ->
     let (bytes, len) = (memory().saturating_sub(before), set.len());
     let (found, find) = finds(&load, &set);
     let begin = cpu();
+    (0..load.elements).for_each(|i| set.count(&K::at(&load, load.turn(i))));
+    let count = cpu() - begin;
+    let begin = cpu();
     let sum = black_box(set.sum());
     let scan = cpu() - begin;
     let begin = cpu();
@@ -108,6 +116,7 @@ pub fn run<K: Key>(peer: &str, load: Load, before: u64, mut set: impl Set<K>) ->
         left,
         insert,
         find,
+        count,
         scan,
         remove,
         bytes,
@@ -225,18 +234,19 @@ impl Comparison<'_> {
             self.kind
         );
         println!(
-            "{:<20} {:>8} {:>8} {:>8} {:>8} {:>8} {:>14} {:>8}",
-            "", "insert", "find", "scan", "remove", "bytes", "half removed", "peak"
+            "{:<20} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>14} {:>8}",
+            "", "insert", "find", "count", "scan", "remove", "bytes", "half removed", "peak"
         );
         let per = |seconds: f64, count: u64| seconds * 1e9 / count as f64;
         for Row { runs, .. } in rows {
             let of = |what: fn(&Run) -> f64| median(runs.iter().map(what).collect());
             let (len, left) = (runs[0].len, runs[0].left);
             println!(
-                "{:<20} {:>8.0} {:>8.0} {:>8.2} {:>8.0} {:>8.2} {:>14.2} {:>8.0}",
+                "{:<20} {:>8.0} {:>8.0} {:>8.0} {:>8.2} {:>8.0} {:>8.2} {:>14.2} {:>8.0}",
                 runs[0].peer,
                 per(of(|run| run.insert), elements),
                 per(of(|run| run.find), elements),
+                per(of(|run| run.count), elements),
                 per(of(|run| run.scan), len),
                 per(of(|run| run.remove), len - left),
                 of(|run| run.bytes as f64) / len as f64,
@@ -259,11 +269,12 @@ impl Comparison<'_> {
                     format!("{:.2} ({low:.2}..{high:.2})", median(all))
                 };
                 println!(
-                    "{} / {}: insert {}, find {}, scan {}, remove {}",
+                    "{} / {}: insert {}, find {}, count {}, scan {}, remove {}",
                     row.runs[0].peer,
                     base.runs[0].peer,
                     ratio(|run| run.insert),
                     ratio(|run| run.find),
+                    ratio(|run| run.count),
                     ratio(|run| run.scan),
                     ratio(|run| run.remove),
                 );

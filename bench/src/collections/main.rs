@@ -6,6 +6,7 @@
 mod cold;
 mod compare;
 mod load;
+mod maps;
 mod plots;
 mod rand_ops;
 #[path = "../random.rs"]
@@ -53,6 +54,20 @@ enum What {
     },
     /// Sets of strings of 8 to 40 bytes, all in memory
     Strings {
+        /// How many elements
+        #[arg(long, default_value_t = 2_000_000)]
+        elements: u64,
+        /// In which order they come
+        #[arg(long, default_values_t = [Order::Random])]
+        order: Vec<Order>,
+        /// Which of them are looked for
+        #[arg(long, default_value_t = Finds::Uniform)]
+        finds: Finds,
+        #[command(flatten)]
+        choice: Choice,
+    },
+    /// Maps of strings of 8 to 40 bytes to numbers, all in memory
+    Maps {
         /// How many elements
         #[arg(long, default_value_t = 2_000_000)]
         elements: u64,
@@ -141,6 +156,7 @@ struct Choice {
 enum Kind {
     Integers,
     Strings,
+    Maps,
 }
 
 impl Kind {
@@ -148,6 +164,7 @@ impl Kind {
         match self {
             Kind::Integers => sets::PEERS,
             Kind::Strings => strings::PEERS,
+            Kind::Maps => maps::PEERS,
         }
     }
 
@@ -156,6 +173,7 @@ impl Kind {
         match self {
             Kind::Integers => &["absl"],
             Kind::Strings => &["btreeset", "absl"],
+            Kind::Maps => &["btreemap", "slablist"],
         }
     }
 
@@ -163,6 +181,7 @@ impl Kind {
         match self {
             Kind::Integers => sets::one(peer, load),
             Kind::Strings => strings::one(peer, load),
+            Kind::Maps => maps::one(peer, load),
         }
     }
 }
@@ -172,6 +191,7 @@ impl std::fmt::Display for Kind {
         f.write_str(match self {
             Kind::Integers => "integers",
             Kind::Strings => "strings",
+            Kind::Maps => "maps",
         })
     }
 }
@@ -199,6 +219,10 @@ fn run(what: What) -> Result<(), String> {
         What::Strings { elements, order, finds, choice } => {
             let load = Load { elements, order: Order::Random, finds, universe: 0, per_slab: 0 };
             tables(Kind::Strings, order, load, &choice)
+        }
+        What::Maps { elements, order, finds, choice } => {
+            let load = Load { elements, order: Order::Random, finds, universe: 0, per_slab: 0 };
+            tables(Kind::Maps, order, load, &choice)
         }
         What::Cold { elements, cold, finds: None, .. } => cold::table(elements, &cold),
         What::Cold { elements, cold, finds: Some(finds), repeats } => {

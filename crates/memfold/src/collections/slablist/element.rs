@@ -109,6 +109,17 @@ pub trait Compare<T: ?Sized> {
     #[doc(hidden)]
     const IS_NATURAL: bool = false;
 
+    /// Elements are equal if they begin alike, and no beginning is one of another's: where `IS_NATURAL`.
+    #[doc(hidden)]
+    const IS_BEGIN: bool = false;
+
+    /// The bytes of an element by which it is found: those that it begins with, or all.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn begin(bytes: &[u8]) -> &[u8] {
+        bytes
+    }
+
     /// How `a` and `b` stand in it.
     fn compare(&self, a: &T, b: &T) -> Ordering;
 }

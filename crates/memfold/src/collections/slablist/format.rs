@@ -6,6 +6,7 @@
 //! leaf is no place. Then the heap calls them again.
 
 use std::borrow::ToOwned;
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::vec::Vec;
 
@@ -53,8 +54,33 @@ pub trait Seek<E: ?Sized> {
     /// Whether an element that is before it, or after it if that is where it is looked for, is equal to what is looked for.
     fn is_equal(&self, other: &E) -> bool;
 
-    /// The bytes that are looked for, if all elements are in the order of theirs; and whether the place is behind those that are equal.
-    fn natural(&self) -> Option<(&[u8], bool)>;
+    /// The bytes that are looked for, if all elements are in the order of theirs.
+    fn natural(&self) -> Option<Wanted<'_>>;
+}
+
+/// Bytes that are looked for among elements that are in the order of their bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'b> {
+    pub bytes: &'b [u8],
+    /// The place is behind those that are equal, not before them.
+    pub behind: bool,
+    /// Elements that begin with these bytes are equal, whatever follows: a map's keys are so before its values.
+    /// No other element is a beginning of these bytes.
+    pub is_begin: bool,
+}
+
+impl Wanted<'_> {
+    /// How many bytes of an element are compared.
+    #[inline(always)]
+    pub fn len_of(&self, element: usize) -> usize {
+        if self.is_begin { element.min(self.bytes.len()) } else { element }
+    }
+
+    /// Whether what stands so to the bytes is before the place.
+    #[inline(always)]
+    pub fn is_before(&self, order: Ordering) -> bool {
+        if self.behind { order.is_le() } else { order.is_lt() }
+    }
 }
 
 /// What was found out on the way, and what else has to be known.
@@ -211,6 +237,14 @@ pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
     fn part_of(self, leaf: View<'_>, index: usize) -> (usize, usize);
     /// The element at a place, if all have one size.
     fn peek(self, leaf: View<'_>, place: Place) -> Option<E::Owned>;
+    /// Lets `look` look at the element at a place; `None` if there is none, or if its node has to be read first.
+    fn look<R>(
+        self,
+        leaf: View<'_>,
+        place: Place,
+        memo: &mut Self::Memo,
+        look: impl FnOnce(&E) -> R,
+    ) -> Option<R>;
     /// Appends the element at a place; whether there is one.
     fn copy_one(self, leaf: View<'_>, place: Place, to: &mut Self::Batch) -> bool;
 

@@ -33,6 +33,7 @@ mod cursor;
 mod element;
 mod fixed;
 mod format;
+mod found;
 mod iter;
 mod layers;
 mod options;
@@ -60,6 +61,7 @@ pub use cursor::Cursor;
 use cursor::Cursors;
 pub use element::{Compare, Element, Natural, Ordered};
 use format::{Batch, Format};
+pub use found::Found;
 pub use iter::Iter;
 pub use options::{Packing, Stats};
 #[cfg(feature = "serde")]

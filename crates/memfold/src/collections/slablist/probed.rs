@@ -8,7 +8,7 @@ use std::ptr;
 use super::element::{Compare, Element, Ordered};
 use super::layers::LeafRef;
 use super::slabs::Slabs;
-use super::{Owned, SlabList};
+use super::{Found, Owned, SlabList};
 use crate::heap::{Error, Session};
 use crate::probe;
 use crate::probe::{Verdict, test_probe};
@@ -27,14 +27,50 @@ impl<E: ?Sized + Element, C: Compare<E>> SlabList<'_, E, C> {
 
     /// Adds an element in place of one that is equal, which comes back; if there is none, it is added.
     pub fn replace(&mut self, element: &E) -> Result<Option<Owned<E>>, Error> {
+        self.replace_seen(element, E::to_owned)
+    }
+
+    /// The same, with what `look` sees in the one that was there.
+    pub(in crate::collections) fn replace_seen<R>(
+        &mut self,
+        element: &E,
+        look: impl FnMut(&E) -> R,
+    ) -> Result<Option<R>, Error> {
         if probe::are_adds_heard() {
             return self.tell_add(
-                |list| list.replace_element(element),
+                |list| list.replace_element(element, look),
                 Option::is_none,
                 |list| list.check().into(),
             );
         }
-        self.replace_element(element)
+        self.replace_element(element, look)
+    }
+
+    /// Looks for an element that is to be changed, and lets `look` look at it.
+    pub(in crate::collections) fn find_to_put<R>(
+        &mut self,
+        element: &E,
+        look: impl FnMut(&E) -> R,
+    ) -> Result<(Found, Option<R>), Error> {
+        if probe::are_finds_heard() {
+            probe!(list_find_begin, ptr::from_ref(self), self.len());
+            let found = self.seek_out(element, look);
+            probe!(list_find, ptr::from_ref(self), self.len(), outcome(&found, |found| found.0.is_there));
+            return found;
+        }
+        self.seek_out(element, look)
+    }
+
+    /// Puts an element where it was found to be or to belong.
+    pub(in crate::collections) fn put(&mut self, found: Found, element: &E) -> Result<(), Error> {
+        if probe::are_adds_heard() {
+            return self.tell_add(
+                |list| list.put_found(found, element),
+                |()| !found.is_there,
+                |list| list.check().into(),
+            );
+        }
+        self.put_found(found, element)
     }
 
     /// The number of the last element that is equal.
@@ -47,13 +83,26 @@ impl<E: ?Sized + Element, C: Compare<E>> SlabList<'_, E, C> {
 
     /// The last element that is equal.
     pub fn get(&self, element: &E) -> Result<Option<Owned<E>>, Error> {
-        if probe::are_finds_heard() { self.get_told(element) } else { self.find_element(element) }
+        self.look(element, E::to_owned)
+    }
+
+    /// What `look` sees in the last element that is equal.
+    pub(in crate::collections) fn look<R>(
+        &self,
+        element: &E,
+        look: impl FnMut(&E) -> R,
+    ) -> Result<Option<R>, Error> {
+        if probe::are_finds_heard() {
+            self.look_told(element, look)
+        } else {
+            self.find_element(element, look)
+        }
     }
 
     #[cold]
     #[inline(never)]
-    fn get_told(&self, element: &E) -> Result<Option<Owned<E>>, Error> {
-        self.tell_find(|list| list.find_element(element), Option::is_some)
+    fn look_told<R>(&self, element: &E, look: impl FnMut(&E) -> R) -> Result<Option<R>, Error> {
+        self.tell_find(|list| list.find_element(element, look), Option::is_some)
     }
 
     /// Whether there is an element that is equal.

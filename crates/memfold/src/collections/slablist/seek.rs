@@ -3,13 +3,24 @@
 use std::cmp::Ordering;
 
 use super::element::{Compare, Element};
-use super::format::Seek;
+use super::format::{Seek, Wanted};
 
 /// Before or behind the elements that are equal to one.
 pub struct Of<'a, E: ?Sized, C> {
-    pub element: &'a E,
-    pub order: &'a C,
-    pub behind: bool,
+    element: &'a E,
+    order: &'a C,
+    behind: bool,
+    /// Worked out once: a search asks for it at each sublayer.
+    wanted: Option<Wanted<'a>>,
+}
+
+impl<'a, E: ?Sized + Element, C: Compare<E>> Of<'a, E, C> {
+    #[inline(always)]
+    pub fn new(element: &'a E, order: &'a C, behind: bool) -> Self {
+        let bytes = if C::IS_NATURAL { element.text() } else { None };
+        let wanted = bytes.map(|bytes| Wanted { bytes: C::begin(bytes), behind, is_begin: C::IS_BEGIN });
+        Of { element, order, behind, wanted }
+    }
 }
 
 impl<E: ?Sized + Element, C: Compare<E>> Seek<E> for Of<'_, E, C> {
@@ -28,7 +39,7 @@ impl<E: ?Sized + Element, C: Compare<E>> Seek<E> for Of<'_, E, C> {
     }
 
     #[inline(always)]
-    fn natural(&self) -> Option<(&[u8], bool)> {
-        if C::IS_NATURAL { self.element.text().map(|bytes| (bytes, self.behind)) } else { None }
+    fn natural(&self) -> Option<Wanted<'_>> {
+        self.wanted
     }
 }

@@ -7,7 +7,7 @@ use std::string::String;
 use super::element::{Compare, Element};
 use super::format::Seek;
 use super::seek::Of;
-use super::slabs::{Position, Slabs};
+use super::slabs::Position;
 use super::{Body, Owned, SlabList, insert_position};
 use crate::heap::{Error, Session};
 
@@ -22,7 +22,7 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
     /// Where an element belongs: behind those that are equal, or before them.
     #[inline(always)]
     pub(super) fn seek<'a>(&'a self, element: &'a E, behind: bool) -> Of<'a, E, C> {
-        Of { element, order: &self.order, behind }
+        Of::new(element, &self.order, behind)
     }
 
     /// The number of the first of a small list's elements that is not before an element.
@@ -34,7 +34,7 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
     #[inline(never)]
     pub(super) fn insert_element(&mut self, element: &E) -> Result<bool, Error> {
         let Body::Large(slabs) = &mut self.body else { return self.insert_first(element) };
-        let (session, seek) = (self.session, Of { element, order: &self.order, behind: true });
+        let (session, seek) = (self.session, Of::new(element, &self.order, true));
         // The comparison is asked before anything changes.
         let (position, is_equal) = slabs.find_to_insert(session, &seek)?;
         if is_equal && !self.many {
@@ -48,7 +48,7 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
     pub(super) fn insert_found(&mut self, position: Position, element: &E) -> Result<(), Error> {
         let number = self.number_for_cursors(position)?;
         insert_position(&mut self.body, self.session, position, element, |slabs, session| {
-            slabs.find(session, &Of { element, order: &self.order, behind: true }).map(|found| found.0)
+            slabs.find(session, &Of::new(element, &self.order, true)).map(|found| found.0)
         })?;
         self.note_inserted(number);
         Ok(())
@@ -66,27 +66,14 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
         self.insert_small(at, element).map(|()| true)
     }
 
-    pub(super) fn replace_element(&mut self, element: &E) -> Result<Option<Owned<E>>, Error> {
-        let Body::Large(slabs) = &mut self.body else {
-            return match self.find_number(element)? {
-                Some(number) => self.set_number(number, element),
-                None => self.insert_first(element).map(|_| None),
-            };
-        };
-        let (session, seek) = (self.session, Of { element, order: &self.order, behind: true });
-        let find = |slabs: &Slabs<E>| {
-            let (mut position, is_equal) = slabs.find(session, &seek)?;
-            position.place.at -= usize::from(is_equal);
-            Ok((position, is_equal))
-        };
-        let (position, is_equal) = slabs.find_to_insert(session, &seek)?;
-        if !is_equal {
-            return self.insert_found(position, element).map(|()| None);
-        }
-        let (position, _) = find(slabs)?;
-        let old = slabs.get(session, position)?.ok_or(Error::Damaged)?;
-        slabs.put(session, position, element, |slabs| find(slabs).map(|found| found.0))?;
-        Ok(Some(old))
+    /// Puts an element in place of one that is equal, at which `look` looks, or adds it.
+    pub(super) fn replace_element<R>(
+        &mut self,
+        element: &E,
+        look: impl FnMut(&E) -> R,
+    ) -> Result<Option<R>, Error> {
+        let (found, old) = self.seek_out(element, look)?;
+        self.put_found(found, element).map(|()| old)
     }
 
     pub(super) fn find_number(&self, element: &E) -> Result<Option<u64>, Error> {
@@ -101,11 +88,18 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
         }
     }
 
+    /// What `look` sees in the last element that is equal.
     #[inline(never)]
-    pub(super) fn find_element(&self, element: &E) -> Result<Option<Owned<E>>, Error> {
+    pub(super) fn find_element<R>(
+        &self,
+        element: &E,
+        mut look: impl FnMut(&E) -> R,
+    ) -> Result<Option<R>, Error> {
         match &self.body {
-            Body::Large(slabs) => slabs.element(self.session, &self.seek(element, true)),
-            Body::Small(_) => self.find_number(element)?.map_or(Ok(None), |at| self.at(at)),
+            Body::Large(slabs) => slabs.element(self.session, &self.seek(element, true), look),
+            Body::Small(elements) => {
+                Ok(self.find_number(element)?.map(|at| look(elements[at as usize].borrow())))
+            }
         }
     }
 

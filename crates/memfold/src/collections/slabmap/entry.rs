@@ -1,11 +1,15 @@
 //! What a map's list keeps of a key and its value.
 //!
 //! ```text
-//!   Pair     | key | value |                       both of one size
-//!   Record   | length of the key u32 | key | value |
+//!   Pair   | key | value |                    both of one size
+//!   Record | key | value |                    of one size the key alone
+//!   Record | key, escaped | 00 00 | value |   strings and bytes as keys
 //! ```
+//!
+//! In an escaped key `00` is `00 ff`. So no record's beginning up to its `00 00` is the beginning of another one's, and records are in the order of their bytes
+//! if keys are: they are found as strings are, by their first bytes, and values never count.
 
-use std::borrow::{Borrow, ToOwned};
+use std::borrow::{Borrow, Cow, ToOwned};
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::vec::Vec;
@@ -34,32 +38,72 @@ impl<K: Copy, V: Copy> Copy for Pair<K, V> {}
 /// A key and a value of which one has any length.
 pub type Record = [u8];
 
-/// Bytes of the key's length.
-const LENGTH: usize = 4;
+/// What an escaped key ends with.
+const END: [u8; 2] = [0, 0];
+/// What stands behind a zero of the key.
+const ESCAPED: u8 = 0xff;
+/// Bytes of a record that is made in place.
+const SHORT: usize = 256;
 
-/// The parts of a record.
-fn split(record: &Record) -> Option<(&[u8], &[u8])> {
-    let (length, rest) = record.split_at_checked(LENGTH)?;
-    let length = u32::from_le_bytes(length.try_into().ok()?);
-    rest.split_at_checked(length as usize)
-}
-
-/// A record of these parts.
-fn join<K: ?Sized + Element, V: ?Sized + Element>(key: &K, value: Option<&V>) -> Vec<u8> {
-    let mut record = vec_with_length();
-    key.append_to(&mut record);
-    let length = (record.len() - LENGTH) as u32;
-    record[..LENGTH].copy_from_slice(&length.to_le_bytes());
-    if let Some(value) = value {
-        value.append_to(&mut record);
+/// Where the end of an escaped key is.
+fn end_of(record: &Record) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let zero = from + record[from..].iter().position(|byte| *byte == 0)?;
+        if *record.get(zero + 1)? == 0 {
+            return Some(zero);
+        }
+        from = zero + 2;
     }
-    record
 }
 
-fn vec_with_length() -> Vec<u8> {
-    let mut record = Vec::with_capacity(64);
-    record.resize(LENGTH, 0);
-    record
+/// The key that was escaped so.
+fn unescaped(escaped: &[u8]) -> Cow<'_, [u8]> {
+    if !escaped.contains(&0) {
+        return Cow::Borrowed(escaped);
+    }
+    let mut key = Vec::with_capacity(escaped.len());
+    let mut bytes = escaped.iter();
+    while let Some(byte) = bytes.next() {
+        key.push(*byte);
+        if *byte == 0 {
+            bytes.next();
+        }
+    }
+    Cow::Owned(key)
+}
+
+/// Lets `with` use a record of these parts, of which the first is a key to be escaped.
+fn with_record<R>(key: &[u8], value: &[u8], with: impl FnOnce(&Record) -> R) -> R {
+    let len = key.len() + END.len() + value.len();
+    if len <= SHORT && !key.contains(&0) {
+        let mut record = [0; SHORT];
+        record[..key.len()].copy_from_slice(key);
+        record[key.len() + END.len()..len].copy_from_slice(value);
+        return with(&record[..len]);
+    }
+    let mut record = Vec::with_capacity(len + key.len());
+    for byte in key {
+        record.push(*byte);
+        if *byte == 0 {
+            record.push(ESCAPED);
+        }
+    }
+    record.extend_from_slice(&END);
+    record.extend_from_slice(value);
+    with(&record)
+}
+
+/// Lets `with` use an element's bytes.
+fn with_bytes<E: ?Sized + Element, R>(element: &E, with: impl FnOnce(&[u8]) -> R) -> R {
+    match element.text() {
+        Some(bytes) => with(bytes),
+        None => {
+            let mut bytes = Vec::new();
+            element.append_to(&mut bytes);
+            with(&bytes)
+        }
+    }
 }
 
 /// What can be a map's key, and with which values. Both are plain old data, `str` or `[u8]`.
@@ -68,12 +112,17 @@ pub trait Key<V: ?Sized + Element>: Element {
     #[doc(hidden)]
     type Entry: ?Sized + Element;
 
+    /// Entries are in the order of their bytes, if keys are in their own.
     #[doc(hidden)]
-    fn entry(&self, value: &V) -> <Self::Entry as ToOwned>::Owned;
+    const BY_BYTES: bool = false;
 
-    /// The key with any value, to be looked for.
+    /// Lets `with` use what the list keeps of the key and a value.
     #[doc(hidden)]
-    fn sought(&self) -> <Self::Entry as ToOwned>::Owned;
+    fn with_entry<R>(&self, value: &V, with: impl FnOnce(&Self::Entry) -> R) -> R;
+
+    /// The same of the key with any value, to be looked for.
+    #[doc(hidden)]
+    fn with_sought<R>(&self, with: impl FnOnce(&Self::Entry) -> R) -> R;
 
     /// Lets `look` look at the key; `None` if it is none.
     #[doc(hidden)]
@@ -91,13 +140,13 @@ where
     type Entry = Pair<K, V>;
 
     #[inline(always)]
-    fn entry(&self, value: &V) -> Pair<K, V> {
-        Pair { key: *self, value: *value }
+    fn with_entry<R>(&self, value: &V, with: impl FnOnce(&Pair<K, V>) -> R) -> R {
+        with(&Pair { key: *self, value: *value })
     }
 
     #[inline(always)]
-    fn sought(&self) -> Pair<K, V> {
-        Pair { key: *self, value: V::new_zeroed() }
+    fn with_sought<R>(&self, with: impl FnOnce(&Pair<K, V>) -> R) -> R {
+        with(&Pair { key: *self, value: V::new_zeroed() })
     }
 
     #[inline(always)]
@@ -112,35 +161,70 @@ where
     }
 }
 
-/// Keys and values that are kept as records.
-macro_rules! records {
-    ([$($of:tt)*] $key:ty, $value:ty) => {
-        impl<$($of)*> Key<$value> for $key {
+/// Keys of one size, with values of any.
+macro_rules! fixed_keys {
+    ($value:ty) => {
+        impl<K: Plain + Copy + Send + Sync + 'static> Key<$value> for K {
             type Entry = Record;
 
-            fn entry(&self, value: &$value) -> Vec<u8> {
-                join(self, Some(value))
+            fn with_entry<R>(&self, value: &$value, with: impl FnOnce(&Record) -> R) -> R {
+                let (key, value) = (self.as_bytes(), value.text().unwrap_or_default());
+                let len = key.len() + value.len();
+                if len <= SHORT {
+                    let mut record = [0; SHORT];
+                    record[..key.len()].copy_from_slice(key);
+                    record[key.len()..len].copy_from_slice(value);
+                    return with(&record[..len]);
+                }
+                with(&[key, value].concat())
             }
 
-            fn sought(&self) -> Vec<u8> {
-                join::<Self, $value>(self, None)
+            fn with_sought<R>(&self, with: impl FnOnce(&Record) -> R) -> R {
+                with(self.as_bytes())
             }
 
-            fn with_key<R>(entry: &Record, look: impl FnOnce(&Self) -> R) -> Option<R> {
-                Self::with_bytes(split(entry)?.0, look)
+            fn with_key<R>(entry: &Record, look: impl FnOnce(&K) -> R) -> Option<R> {
+                K::read_from_prefix(entry).ok().map(|(key, _)| look(&key))
             }
 
             fn value(entry: &Record) -> Option<<$value as ToOwned>::Owned> {
-                <$value>::with_bytes(split(entry)?.1, |value| value.to_owned())
+                <$value>::with_bytes(entry.get(size_of::<K>()..)?, |value| value.to_owned())
             }
         }
     };
 }
 
-records!([K: Plain + Copy + Send + Sync + 'static] K, str);
-records!([K: Plain + Copy + Send + Sync + 'static] K, [u8]);
-records!([V: ?Sized + Element] str, V);
-records!([V: ?Sized + Element] [u8], V);
+fixed_keys!(str);
+fixed_keys!([u8]);
+
+/// Keys of any length.
+macro_rules! long_keys {
+    ($key:ty) => {
+        impl<V: ?Sized + Element> Key<V> for $key {
+            type Entry = Record;
+            const BY_BYTES: bool = true;
+
+            fn with_entry<R>(&self, value: &V, with: impl FnOnce(&Record) -> R) -> R {
+                with_bytes(value, |value| with_record(self.text().unwrap_or_default(), value, with))
+            }
+
+            fn with_sought<R>(&self, with: impl FnOnce(&Record) -> R) -> R {
+                with_record(self.text().unwrap_or_default(), &[], with)
+            }
+
+            fn with_key<R>(entry: &Record, look: impl FnOnce(&Self) -> R) -> Option<R> {
+                Self::with_bytes(&unescaped(&entry[..end_of(entry)?]), look)
+            }
+
+            fn value(entry: &Record) -> Option<V::Owned> {
+                V::with_bytes(&entry[end_of(entry)? + END.len()..], |value| value.to_owned())
+            }
+        }
+    };
+}
+
+long_keys!(str);
+long_keys!([u8]);
 
 /// Entries in the order of their keys. What is no entry is as great as any.
 pub struct ByKey<K: ?Sized, V: ?Sized, C> {
@@ -161,10 +245,18 @@ impl<K: ?Sized, V: ?Sized, C: Clone> Clone for ByKey<K, V, C> {
 }
 
 impl<K: ?Sized + Key<V>, V: ?Sized + Element, C: Compare<K>> Compare<K::Entry> for ByKey<K, V, C> {
+    const IS_NATURAL: bool = C::IS_NATURAL && K::BY_BYTES;
+    const IS_BEGIN: bool = true;
+
     #[inline(always)]
     fn compare(&self, a: &K::Entry, b: &K::Entry) -> Ordering {
         let order = K::with_key(a, |a| K::with_key(b, |b| self.order.compare(a, b)));
         order.flatten().unwrap_or(Ordering::Equal)
+    }
+
+    #[inline(always)]
+    fn begin(entry: &[u8]) -> &[u8] {
+        end_of(entry).map_or(entry, |end| &entry[..end + END.len()])
     }
 }
 

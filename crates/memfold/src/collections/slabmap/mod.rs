@@ -22,14 +22,14 @@ mod entry;
 #[cfg(test)]
 mod tests;
 
-use std::borrow::Borrow;
+use std::borrow::{Borrow, ToOwned};
 use std::fmt;
 use std::ops::{Bound, Range, RangeBounds};
 use std::string::String;
 
 use self::entry::ByKey;
 pub use self::entry::Key;
-use super::slablist::{Compare, Element, Iter, Natural, Owned, Packing, SlabList};
+use super::slablist::{Compare, Element, Found, Iter, Natural, Owned, Packing, SlabList};
 use crate::heap::{Error, Session};
 
 type EntryOf<K, V> = <K as Key<V>>::Entry;
@@ -77,31 +77,29 @@ impl<'s, K: ?Sized + Key<V>, V: ?Sized + Element, C: Compare<K>> SlabMap<'s, K, 
 
     /// Puts a value to a key; the one that it had comes back.
     pub fn insert(&mut self, key: &K, value: &V) -> Result<Option<V::Owned>, Error> {
-        let old = self.list.replace(key.entry(value).borrow())?;
-        old.map(|old| K::value(old.borrow()).ok_or(Error::Damaged)).transpose()
+        whole(key.with_entry(value, |entry| self.list.replace_seen(entry, K::value))?)
     }
 
     /// The value of a key.
     pub fn get(&self, key: &K) -> Result<Option<V::Owned>, Error> {
-        let entry = self.list.get(key.sought().borrow())?;
-        entry.map(|entry| K::value(entry.borrow()).ok_or(Error::Damaged)).transpose()
+        whole(key.with_sought(|entry| self.list.look(entry, K::value))?)
     }
 
     /// Whether a key has a value.
     pub fn contains_key(&self, key: &K) -> Result<bool, Error> {
-        self.list.contains(key.sought().borrow())
+        key.with_sought(|entry| self.list.contains(entry))
     }
 
     /// Takes a key and its value out; the value comes back.
     pub fn remove(&mut self, key: &K) -> Result<Option<V::Owned>, Error> {
-        let entry = self.list.remove(key.sought().borrow())?;
-        entry.map(|entry| K::value(entry.borrow()).ok_or(Error::Damaged)).transpose()
+        let entry = key.with_sought(|entry| self.list.remove(entry))?;
+        whole(entry.map(|entry| K::value(entry.borrow())))
     }
 
     /// The place of a key, with its value if it has one.
     pub fn entry<'m>(&'m mut self, key: &'m K) -> Result<Entry<'m, 's, K, V, C>, Error> {
-        let value = self.get(key)?;
-        Ok(Entry { map: self, key, value })
+        let (found, value) = key.with_sought(|entry| self.list.find_to_put(entry, K::value))?;
+        Ok(Entry { map: self, key, value: whole(value)?, found: Some(found) })
     }
 
     /// The entry with a number, from 0 on.
@@ -126,7 +124,7 @@ impl<'s, K: ?Sized + Key<V>, V: ?Sized + Element, C: Compare<K>> SlabMap<'s, K, 
 
     /// The numbers of the entries with keys of a range.
     pub fn numbers(&self, range: impl RangeBounds<K>) -> Result<Range<u64>, Error> {
-        let sought = |bound: Bound<&K>| bound.map(K::sought);
+        let sought = |bound: Bound<&K>| bound.map(|key| key.with_sought(ToOwned::to_owned));
         let (from, to) = (sought(range.start_bound()), sought(range.end_bound()));
         self.list.numbers((from.as_ref().map(Borrow::borrow), to.as_ref().map(Borrow::borrow)))
     }
@@ -171,6 +169,11 @@ impl<'s, K: ?Sized + Key<V>, V: ?Sized + Element, C: Compare<K>> SlabMap<'s, K, 
     pub fn check(&self) -> Result<(), String> {
         self.list.check()
     }
+}
+
+/// A value, if there is an entry; what is there and is none is damaged.
+fn whole<V>(value: Option<Option<V>>) -> Result<Option<V>, Error> {
+    value.map(|value| value.ok_or(Error::Damaged)).transpose()
 }
 
 /// A key and a value of their own.
@@ -225,6 +228,8 @@ pub struct Entry<'m, 's, K: ?Sized + Key<V>, V: ?Sized + Element, C = Natural> {
     map: &'m mut SlabMap<'s, K, V, C>,
     key: &'m K,
     value: Option<V::Owned>,
+    /// Where the list has it, as long as nothing was changed.
+    found: Option<Found>,
 }
 
 impl<K: ?Sized + Key<V>, V: ?Sized + Element, C: Compare<K>> Entry<'_, '_, K, V, C> {
@@ -237,7 +242,7 @@ impl<K: ?Sized + Key<V>, V: ?Sized + Element, C: Compare<K>> Entry<'_, '_, K, V,
     pub fn and_modify(mut self, change: impl FnOnce(&mut V::Owned)) -> Result<Self, Error> {
         if let Some(value) = &mut self.value {
             change(value);
-            self.map.insert(self.key, (*value).borrow())?;
+            Self::put(self.map, self.found.take(), self.key, (*value).borrow())?;
         }
         Ok(self)
     }
@@ -246,7 +251,14 @@ impl<K: ?Sized + Key<V>, V: ?Sized + Element, C: Compare<K>> Entry<'_, '_, K, V,
     pub fn or_insert(self, value: &V) -> Result<V::Owned, Error> {
         match self.value {
             Some(value) => Ok(value),
-            None => self.map.insert(self.key, value).map(|_| value.to_owned()),
+            None => Self::put(self.map, self.found, self.key, value).map(|()| value.to_owned()),
+        }
+    }
+
+    fn put(map: &mut SlabMap<'_, K, V, C>, found: Option<Found>, key: &K, value: &V) -> Result<(), Error> {
+        match found {
+            Some(found) => key.with_entry(value, |entry| map.list.put(found, entry)),
+            None => map.insert(key, value).map(drop),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::format;
 use std::string::String;
+use std::vec;
 use std::vec::Vec;
 
 use super::*;
@@ -55,7 +56,16 @@ where
                 let known = map.entry(key.borrow()).unwrap().or_insert(value.borrow()).unwrap();
                 assert_eq!(&known, model.entry(key).or_insert(value));
             }
-            65..80 => assert_eq!(map.get(key.borrow()).unwrap().as_ref(), model.get::<K>(key.borrow())),
+            65..72 => {
+                let (_, other) = make(random);
+                let to = |known: &mut V::Owned| *known = value.borrow().to_owned();
+                let entry = map.entry(key.borrow()).unwrap().and_modify(to).unwrap();
+                let again = |known: &mut V::Owned| *known = other.borrow().to_owned();
+                let known = entry.and_modify(again).unwrap().or_insert(value.borrow()).unwrap();
+                let of_model = model.entry(key).and_modify(|known| *known = other.clone()).or_insert(value);
+                assert_eq!(&known, of_model);
+            }
+            72..80 => assert_eq!(map.get(key.borrow()).unwrap().as_ref(), model.get::<K>(key.borrow())),
             80..85 => {
                 assert_eq!(map.contains_key(key.borrow()).unwrap(), model.contains_key::<K>(key.borrow()))
             }
@@ -89,6 +99,43 @@ fn against_the_standard_librarys() {
         let key = (random.below(1000) as u16).to_le_bytes();
         (key[..1 + usize::from(key[1] > 0)].to_vec(), text(random).into_bytes())
     });
+}
+
+/// Keys whose bytes are those of which records are made, one the beginning of another, and values that look like keys.
+#[test]
+fn keys_of_any_bytes_are_in_order() {
+    let bytes = |random: &mut Random, most: u64| -> Vec<u8> {
+        (0..random.below(most)).map(|_| [0, 0, 1, 0xfe, 0xff][random.below(5) as usize]).collect()
+    };
+    against_a_map::<[u8], [u8]>(8000, |random| (bytes(random, 7), bytes(random, 12)));
+    against_a_map::<[u8], u8>(8000, |random| (bytes(random, 9), random.below(2) as u8));
+    // Many begin alike for longer than a leaf's prefix is; keys, values or both are too long for a leaf.
+    against_a_map::<[u8], [u8]>(4000, |random| {
+        let begin = vec![0; [0, 3, 44, 60, 2000][random.below(5) as usize]];
+        let value = vec![0xff; [0, 1, 50, 3000][random.below(4) as usize]];
+        ([begin, bytes(random, 6)].concat(), value)
+    });
+    against_a_map::<str, str>(3000, |random| {
+        let key: String =
+            (0..random.below(6)).map(|_| ['\0', 'a', 'ÿ', '\u{10ffff}'][random.below(4) as usize]).collect();
+        (key, "\0".repeat(random.below(400) as usize))
+    });
+}
+
+#[test]
+fn keys_in_an_order_of_the_programs_own() {
+    let heap = heap();
+    let session = heap.session().unwrap();
+    let mut map = SlabMap::<str, u64, _>::by(&session, |a: &str, b: &str| b.cmp(a));
+    let names: Vec<String> = (0..2000).map(|number| format!("name\0 {number:04}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        map.insert(name, &(number as u64)).unwrap();
+    }
+    let entry = map.entry(&names[7]).unwrap().and_modify(|number| *number = 70).unwrap();
+    assert_eq!(entry.or_insert(&1).unwrap(), 70);
+    assert_eq!(map.get(&names[7]).unwrap(), Some(70));
+    assert_eq!(map.first().unwrap(), Some((names[1999].clone(), 1999)));
+    assert_eq!(map.check(), Ok(()));
 }
 
 #[test]

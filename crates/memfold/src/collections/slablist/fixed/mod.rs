@@ -328,6 +328,11 @@ impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
         leaf.get(self.slab_at(self.slot(leaf, place.slab)) + place.at * Self::SIZE)
     }
 
+    #[inline(always)]
+    fn look<R>(self, leaf: View<'_>, place: Place, _: &mut (), look: impl FnOnce(&T) -> R) -> Option<R> {
+        Format::<T>::peek(self, leaf, place).map(|element| look(&element))
+    }
+
     fn copy_one(self, leaf: View<'_>, place: Place, to: &mut Vec<T>) -> bool {
         self.peek(leaf, place).map(|element| to.push(element)).is_some()
     }

@@ -24,6 +24,7 @@ const PATIENCE: u32 = 64;
 const FIRST_BYTES: usize = 1 << 10;
 
 type Key<E> = <<E as Element>::Format as Format<E>>::Key;
+type MemoOf<E> = <<E as Element>::Format as Format<E>>::Memo;
 type Held<'e, E> = <<E as Element>::Format as Format<E>>::Held<'e>;
 /// Elements in plain memory.
 pub type BatchOf<E> = <<E as Element>::Format as Format<E>>::Batch;
@@ -35,6 +36,12 @@ pub struct Position {
     pub spot: Spot,
     /// In the leaf.
     pub place: Place,
+}
+
+/// The place of the element before one, in the same slab.
+#[inline(always)]
+fn before(place: Place) -> Place {
+    Place { at: place.at.wrapping_sub(1), ..place }
 }
 
 /// How leaves are made.
@@ -169,26 +176,21 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(index.map(|index| self.layers.before(spot) + index as u64))
     }
 
-    /// That element.
+    /// What `look` sees in that element. It may be asked more often than once, about bytes that are no element any more too: what it says the last time counts.
     #[inline(always)]
-    pub fn element<S: Seek<E>>(&self, session: &Session<'_>, seek: &S) -> Result<Option<E::Owned>, Error> {
-        let last = |place: Place| Place { at: place.at.wrapping_sub(1), ..place };
+    pub fn element<S: Seek<E>, R>(
+        &self,
+        session: &Session<'_>,
+        seek: &S,
+        mut look: impl FnMut(&E) -> R,
+    ) -> Result<Option<R>, Error> {
         if E::Format::HAS_LONG {
-            let (Position { spot, place }, is_equal) = self.find(session, seek)?;
-            return if is_equal {
-                self.get(session, Position { spot, place: last(place) })
-            } else {
-                Ok(None)
-            };
+            return Ok(self.find_and_look(session, seek, look)?.2);
         }
-        let (element, _) =
-            self.look_up(
-                session,
-                seek,
-                |leaf, place, is_equal| {
-                    if is_equal { self.format.peek(leaf, last(place)) } else { None }
-                },
-            )?;
+        let mut memo = Default::default();
+        let (element, _) = self.look_up(session, seek, |leaf, place, is_equal| {
+            if is_equal { self.format.look(leaf, before(place), &mut memo, &mut look) } else { None }
+        })?;
         Ok(element)
     }
 
@@ -204,16 +206,46 @@ impl<E: ?Sized + Element> Slabs<E> {
     /// The position behind the last element that is before what is looked for, and whether that element is equal to it.
     #[inline(always)]
     pub fn find<S: Seek<E>>(&self, session: &Session<'_>, seek: &S) -> Result<(Position, bool), Error> {
+        let find = |leaf: View<'_>, memo: &mut MemoOf<E>| self.format.find(leaf, seek, memo);
+        let (spot, (place, is_equal)) = self.search(session, seek, find)?;
+        Ok((Position { spot, place }, is_equal))
+    }
+
+    /// As `find`, with what `look` sees in that element if it is equal. It is asked as `element` asks it.
+    #[inline(always)]
+    pub fn find_and_look<S: Seek<E>, R>(
+        &self,
+        session: &Session<'_>,
+        seek: &S,
+        mut look: impl FnMut(&E) -> R,
+    ) -> Result<(Position, bool, Option<R>), Error> {
+        let find = |leaf: View<'_>, memo: &mut MemoOf<E>| {
+            let (place, is_equal) = self.format.find(leaf, seek, memo);
+            let seen = if is_equal { self.format.look(leaf, before(place), memo, &mut look) } else { None };
+            (place, is_equal, seen)
+        };
+        let (spot, (place, is_equal, seen)) = self.search(session, seek, find)?;
+        Ok((Position { spot, place }, is_equal, seen))
+    }
+
+    /// What `find` finds in the leaf with what is looked for, which nodes that it wants are read for.
+    #[inline(always)]
+    fn search<S: Seek<E>, R>(
+        &self,
+        session: &Session<'_>,
+        seek: &S,
+        mut find: impl FnMut(View<'_>, &mut MemoOf<E>) -> R,
+    ) -> Result<(Spot, R), Error> {
         let spot = self.leaf_with(session, seek)?;
         let handle = self.layers.get(spot).handle;
-        let mut memo = <E::Format as Format<E>>::Memo::default();
+        let mut memo = MemoOf::<E>::default();
         loop {
-            let (place, is_equal) = session.view(handle, |leaf| self.format.find(leaf, seek, &mut memo))?;
+            let found = session.view(handle, |leaf| find(leaf, &mut memo))?;
             if memo.is_damaged() {
                 return Err(Error::Damaged);
             }
             match memo.wanted() {
-                None => return Ok((Position { spot, place }, is_equal)),
+                None => return Ok((spot, found)),
                 Some(node) => memo.learn(node, session.read(node)?),
             }
         }
@@ -247,6 +279,23 @@ impl<E: ?Sized + Element> Slabs<E> {
         let found = self.find(session, seek)?;
         self.learn_last(session, found.0.spot)?;
         Ok(self.place_behind(session, seek)?.unwrap_or(found))
+    }
+
+    /// As `find_to_insert`, with what `look` sees in the element if it is equal; nothing yet where the position is behind all.
+    #[inline(always)]
+    pub fn find_to_change<S: Seek<E>, R>(
+        &mut self,
+        session: &Session<'_>,
+        seek: &S,
+        look: impl FnMut(&E) -> R,
+    ) -> Result<(Position, bool, Option<R>), Error> {
+        if let Some((end, is_equal)) = self.place_behind(session, seek)? {
+            return Ok((end, is_equal, None));
+        }
+        let found = self.find_and_look(session, seek, look)?;
+        self.learn_last(session, found.0.spot)?;
+        let behind = self.place_behind(session, seek)?;
+        Ok(behind.map_or(found, |(end, is_equal)| (end, is_equal, None)))
     }
 
     /// Behind all elements.

@@ -168,6 +168,9 @@ impl Leaf<'_> {
     /// Puts an element in the place of another one, if there is room.
     pub fn set(&mut self, at: usize, element: Held<'_>) -> Option<(i32, Option<Handle>)> {
         let old = slot(self.bytes, at);
+        if let Some(more) = self.set_in_place(at, old, &element) {
+            return Some((more, None));
+        }
         if self.free() + old.bytes() < element.bytes() + self.bytes.len() / 64 {
             return None;
         }
@@ -182,6 +185,22 @@ impl Leaf<'_> {
         self.set_slot(at, new);
         self.set_count(count + 1);
         Some(((element.bytes() + SLOT) as i32 - gone.weight as i32, gone.long))
+    }
+
+    /// Writes an element over one that is as long and shares the prefix, if it is so.
+    fn set_in_place(&mut self, at: usize, old: Slot, element: &Held<'_>) -> Option<i32> {
+        let Held::Inline(new) = element else { return None };
+        let record = old.offset()..old.offset() + old.len();
+        if old.is_long()
+            || old.len() != new.len()
+            || shared(self.bytes.get(record.clone())?, new) < self.prefix()
+        {
+            return None;
+        }
+        self.bytes[record].copy_from_slice(new);
+        let head = self.head(element);
+        self.set_slot(at, Slot(u64::from(head) << 32 | old.0 & 0xffff_ffff));
+        Some(0)
     }
 
     /// Takes out the element at a place.

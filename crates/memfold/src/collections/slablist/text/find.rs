@@ -2,9 +2,9 @@
 
 use std::cmp::Ordering;
 
-use super::{Found, Slot, Text, head_of};
+use super::{Found, Slot, Text, head_of, head_up_to};
 use crate::collections::slablist::element::Element;
-use crate::collections::slablist::format::Seek;
+use crate::collections::slablist::format::{Seek, Wanted};
 use crate::heap::{Handle, View};
 
 impl Text {
@@ -82,36 +82,37 @@ impl Text {
     pub(super) fn find_natural<E: ?Sized + Element<Format = Self>, S: Seek<E>>(
         self,
         leaf: View<'_>,
-        sought: &[u8],
-        after: bool,
+        wanted: Wanted<'_>,
         seek: &S,
         memo: &mut Found,
     ) -> Option<(usize, bool)> {
-        let len = self.len(leaf);
+        let (len, sought) = (self.len(leaf), wanted.bytes);
         let prefix = usize::from(leaf.get::<u16>(2).map_or(0, u16::from_le));
         if len > 0 && prefix > 0 {
             // What all elements begin with.
             let first = Self::slot(leaf, 0);
             let at = first.offset() + if first.is_long() { 16 } else { 0 };
-            match Self::compare(leaf, at, prefix, &sought[..prefix.min(sought.len())]) {
+            let part = &sought[..prefix.min(sought.len())];
+            match Self::compare(leaf, at, wanted.len_of(prefix), part) {
                 Ordering::Equal => {}
                 Ordering::Less => return Some((len, false)),
                 Ordering::Greater => return Some((0, false)),
             }
         }
-        let head = head_of(sought.get(prefix..).unwrap_or_default());
+        let rest = sought.get(prefix..).unwrap_or_default();
+        let head = head_of(rest);
+        let last_head = if wanted.is_begin { head_up_to(rest) } else { head };
         let low = Self::partition(0, len, |at| Some(Self::slot(leaf, at).head() < head))?;
         let mut high = low;
-        if low < len && Self::slot(leaf, low).head() == head {
-            high = Self::partition(low, len, |at| Some(Self::slot(leaf, at).head() <= head))?;
+        if low < len && Self::slot(leaf, low).head() <= last_head {
+            high = Self::partition(low, len, |at| Some(Self::slot(leaf, at).head() <= last_head))?;
         }
         let at = Self::partition(low, high, |at| {
             let slot = Self::slot(leaf, at);
             if slot.is_long() {
                 return Self::with(leaf, slot, memo, |other| seek.is_before(other));
             }
-            let order = Self::compare(leaf, slot.offset(), slot.len(), sought);
-            Some(if after { order.is_le() } else { order.is_lt() })
+            Some(wanted.is_before(Self::compare(leaf, slot.offset(), wanted.len_of(slot.len()), sought)))
         })?;
         let mut is_equal = false;
         if at > low {
@@ -119,7 +120,7 @@ impl Text {
             is_equal = if slot.is_long() {
                 Self::with(leaf, slot, memo, |other| seek.is_equal(other))?
             } else {
-                Self::compare(leaf, slot.offset(), slot.len(), sought).is_eq()
+                Self::compare(leaf, slot.offset(), wanted.len_of(slot.len()), sought).is_eq()
             };
         }
         Some((at, is_equal))

@@ -28,7 +28,7 @@ use std::vec::Vec;
 pub use self::batch::Strings;
 use self::change::Leaf;
 use super::element::Element;
-use super::format::{Format, Gone, Memo, Place, Put, Seek};
+use super::format::{Format, Gone, Memo, Place, Put, Seek, Wanted};
 use crate::heap::{Error, Handle, Session, View};
 
 /// Bytes before slots.
@@ -114,6 +114,13 @@ fn long_head_of(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(head)
 }
 
+/// The greatest such number of an element that is equal to what is looked for.
+#[inline(always)]
+fn long_head_up_to(wanted: Wanted<'_>) -> u64 {
+    let head = long_head_of(wanted.bytes);
+    if wanted.is_begin && wanted.bytes.len() < 8 { head | u64::MAX >> (8 * wanted.bytes.len()) } else { head }
+}
+
 /// What has been read on the way.
 #[derive(Debug, Default)]
 pub struct Found {
@@ -144,6 +151,12 @@ fn head_of(bytes: &[u8]) -> u32 {
     let len = bytes.len().min(4);
     head[..len].copy_from_slice(&bytes[..len]);
     u32::from_be_bytes(head)
+}
+
+/// The greatest head of what begins with these bytes.
+fn head_up_to(bytes: &[u8]) -> u32 {
+    let head = head_of(bytes);
+    if bytes.len() < 4 { head | u32::MAX >> (8 * bytes.len()) } else { head }
 }
 
 /// A slot.
@@ -274,10 +287,11 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
         seek: &S,
         failed: &mut Option<Error>,
     ) -> bool {
-        if let (Key::Inline { head, .. }, Some((sought, _))) = (key, seek.natural()) {
-            let wanted = long_head_of(sought);
-            if *head != wanted {
-                return *head < wanted;
+        let natural = seek.natural();
+        if let (Key::Inline { head, .. }, Some(wanted)) = (key, natural) {
+            let (low, high) = (long_head_of(wanted.bytes), long_head_up_to(wanted));
+            if *head < low || *head > high {
+                return *head < low;
             }
         }
         let long;
@@ -291,8 +305,8 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
                 &long
             }
         };
-        if let Some((sought, after)) = seek.natural() {
-            return if after { bytes <= sought } else { bytes < sought };
+        if let Some(wanted) = natural {
+            return wanted.is_before(bytes[..wanted.len_of(bytes.len())].cmp(wanted.bytes));
         }
         E::from_text(bytes).map_or_else(
             || {
@@ -322,7 +336,7 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
     fn find<S: Seek<E>>(self, leaf: View<'_>, seek: &S, memo: &mut Found) -> (Place, bool) {
         (memo.wanted, memo.damaged) = (None, false);
         let found = match seek.natural() {
-            Some((sought, after)) if self.natural => self.find_natural(leaf, sought, after, seek, memo),
+            Some(wanted) if self.natural => self.find_natural(leaf, wanted, seek, memo),
             _ => self.find_other(leaf, seek, memo),
         };
         let (at, is_equal) = found.unwrap_or((0, false));
@@ -359,6 +373,20 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
 
     fn peek(self, _: View<'_>, _: Place) -> Option<E::Owned> {
         None
+    }
+
+    fn look<R>(
+        self,
+        leaf: View<'_>,
+        place: Place,
+        memo: &mut Found,
+        look: impl FnOnce(&E) -> R,
+    ) -> Option<R> {
+        if place.at < self.len(leaf) {
+            Self::with(leaf, Self::slot(leaf, place.at), memo, look)
+        } else {
+            None
+        }
     }
 
     fn copy_all(self, leaf: View<'_>, to: &mut Strings) {
