@@ -96,7 +96,7 @@ enum memfold_error {
     MEMFOLD_NO_ELEMENT = 20,
     /* The list or map is of another kind: sorted or ordered, or of other elements; memfold_last_error says which. */
     MEMFOLD_KIND = 21,
-    /* A block was spilled, and the tier does not have it any more, or gives back something else. The node is lost. */
+    /* A block was spilled, and the tier does not have it any more, or gives back something else. The node is lost; it can be freed. */
     MEMFOLD_LOST = 22,
     /* A block was spilled, and the tier has not answered for a minute. Nothing is lost yet: it may be tried again. */
     MEMFOLD_AWAY = 23
@@ -234,6 +234,10 @@ int memfold_heap_stats(memfold_heap *heap, memfold_stats *stats, size_t size);
 
 /* Saves a heap: MEMFOLD_OPEN if it has open sessions. The file is there as a whole or not at all; an old one is replaced at the end. */
 int memfold_heap_save(memfold_heap *heap, const char *file);
+/* Frees all nodes that a spill target has lost, and long ones of which it lost a part; *nodes, unless it is null, is how many, each
+ * part of a long one counting as one. Then the rest can be saved; before, that is MEMFOLD_LOST, and memfold_last_error says how much
+ * and names a node. Asks the target for everything that was spilled. MEMFOLD_OPEN if there are open sessions. */
+int memfold_heap_free_lost(memfold_heap *heap, uint64_t *nodes);
 
 /* Makes a heap of a file, with the same nodes and handles. Block size and alignment are the file's; all other options may be others each
  * time, and null is the defaults. Files may come from anybody: nodes of a block that is not what it should be are MEMFOLD_DAMAGED, and

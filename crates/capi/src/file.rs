@@ -15,6 +15,7 @@ impl From<SaveError> for Failure {
     fn from(error: SaveError) -> Self {
         match error {
             SaveError::Heap(error) => error.into(),
+            SaveError::Lost(lost) => Failure::new(Code::Lost, lost.to_string()),
             error => Failure::new(Code::File, error.to_string()),
         }
     }
@@ -52,6 +53,23 @@ pub unsafe extern "C" fn memfold_heap_save(heap: *mut memfold_heap, file: *const
         // SAFETY: as promised.
         let file = unsafe { path(file) }?;
         shared.guarded(|| Ok(shared.alone()?.save(file)?))
+    })
+}
+
+/// Frees what the tier has lost of a heap without sessions.
+///
+/// # Safety
+/// `nodes` is null or leads to room for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memfold_heap_free_lost(heap: *mut memfold_heap, nodes: *mut u64) -> c_int {
+    entry(|| {
+        let shared = find(heap)?;
+        let lost = shared.guarded(|| Ok(shared.alone()?.free_lost()?))?;
+        if !nodes.is_null() {
+            // SAFETY: as promised.
+            unsafe { Out::new(nodes) }?.set(lost.nodes());
+        }
+        Ok(())
     })
 }
 

@@ -150,7 +150,10 @@ impl Core {
         self.relist(number, block, None);
         let taken = match block.state().place() {
             Place::Resident(taken) => Some(taken),
-            _ => None,
+            _ => {
+                self.forget_lost(number);
+                None
+            }
         };
         if let Some(frame) = taken.and_then(|taken| self.frames.get(taken)) {
             self.end(me, frame);

@@ -254,7 +254,7 @@ impl<'h> Access<'h> {
     #[cold]
     fn alloc_hard(self, current: &mut Current<'h>, len: usize) -> Result<Option<Handle>, Error> {
         match self.try_hard(current, len) {
-            Err(Error::Damaged) => {
+            Err(Error::Damaged | Error::Lost) => {
                 // What can't be brought back, or contradicts itself, is left alone from now on.
                 current.block.retired.store(true, Relaxed);
                 Ok(None)

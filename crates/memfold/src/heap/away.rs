@@ -144,7 +144,8 @@ impl Core {
             let put = tier.put(number.into(), id.map_or(0, |id| id.0), payload)?;
             Some(Some((put, copy, payload.len())))
         });
-        let Some((put, copy, bytes)) = taken?? else { return Some(0) };
+        // One that is given up has no copy.
+        let Some((put, copy, bytes)) = taken.unwrap_or(Some(None))? else { return Some(0) };
         if block.set_spilled(copy, put) {
             let _ = self.store.store().free(copy, number.into(), &self.blocks);
             Some(bytes)

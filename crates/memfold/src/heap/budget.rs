@@ -149,6 +149,7 @@ impl Core {
     /// The same without the store, whose own figures may be another moment's.
     pub fn bytes_without_store(&self) -> u64 {
         self.blocks.bytes()
+            + self.nodes_noted.bytes()
             + self.seats.bytes()
             + self.counts.room_bytes.load(Relaxed)
             + self.counts.work_bytes.load(Relaxed)

@@ -11,9 +11,11 @@ use std::vec::Vec;
 
 use super::blocks::{Block, Place};
 use super::core::{Core, Shape, locked};
+use super::error::Error;
 use super::file::check_starts;
 use super::layout::image::Image;
 use super::layout::mixed::Mixed;
+use super::lost::Lost;
 use super::rooms::List;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -50,7 +52,7 @@ pub fn check(core: &Core, me: u16) -> Result<(), Violation> {
         rooms.listed().map_err(|block| Violation(format!("block {block} is linked wrongly by its room")))?;
     let lists: HashMap<u32, List> = listed.iter().copied().collect();
     holds(lists.len() == listed.len(), || "a block is listed twice by its room".into())?;
-    let (mut resident, mut copies) = (vec![], 0);
+    let (mut resident, mut copies, mut without, mut lost) = (vec![], 0, 0, Lost::default());
     for number in 1..end {
         let block =
             core.blocks.get(number).ok_or_else(|| Violation(format!("there is no block {number}")))?;
@@ -69,16 +71,24 @@ pub fn check(core: &Core, me: u16) -> Result<(), Violation> {
         let is_mine = me != 0 && allocator == me;
         holds(allocator == 0 || is_mine, || format!("a session that is over allocates from block {number}"))?;
         holds(live > 0 || is_mine, || format!("block {number} has no nodes"))?;
-        if let Place::Resident(frame) = block.state().place() {
-            resident.push(frame);
+        match block.state().place() {
+            Place::Resident(frame) => resident.push(frame),
+            _ => without += usize::from(!block.has_copy()),
         }
-        check_block(core, number, block)?;
+        if !check_block(core, number, block)? {
+            core.add_lost(&mut lost, number, block);
+        }
     }
     let blobs = core.store.store().stats().blobs;
     holds(blobs == copies, || format!("the store has {blobs} blobs, {copies} blocks have one"))?;
     drop(rooms);
+    let given_up = locked(&core.given_up).len();
+    holds(given_up == without, || format!("{without} blocks are given up, {given_up} are known to be"))?;
     holds(core.frames.check(), || "frames have other memory than was counted".into())?;
-    check_frames(core, resident)
+    check_frames(core, resident)?;
+    // All else is looked at first.
+    core.add_lost_parts(&mut lost);
+    holds(lost.is_empty(), || format!("{lost}"))
 }
 
 /// Each frame has a block and is known to the policy, or is free.
@@ -103,7 +113,8 @@ fn check_frames(core: &Core, mut resident: Vec<u32>) -> Result<(), Violation> {
 #[repr(align(64))]
 struct Line(#[expect(dead_code, reason = "reached by pointers to the whole")] [u8; 64]);
 
-fn check_block(core: &Core, number: u32, block: &Block) -> Result<(), Violation> {
+/// False if the tier has lost it.
+fn check_block(core: &Core, number: u32, block: &Block) -> Result<bool, Violation> {
     let say = |what: &str| Violation(format!("block {number}: {what}"));
     let shape = core.shape_of(block.kind.load(Relaxed)).ok_or_else(|| say("its kind is none"))?;
     // All that is kept of it, as it would be compressed.
@@ -124,9 +135,11 @@ fn check_block(core: &Core, number: u32, block: &Block) -> Result<(), Violation>
             let joined = unsafe { core.join(at, block, frame, shape, to) };
             joined.map_err(|_| say("its frame has not all of its marks"))?;
         }
-        _ => {
-            core.load(number, block, to).map_err(|error| say(&format!("{error}")))?;
-        }
+        _ if !block.has_copy() => return Ok(false),
+        _ => match core.load(number, block, to) {
+            Err(Error::Lost) => return Ok(false),
+            loaded => loaded.map_err(|error| say(&format!("{error}")))?,
+        },
     }
     // SAFETY: the memory above, which is this thread's.
     let image = unsafe { Image::new(bytes, form.end()) };
@@ -152,5 +165,6 @@ fn check_block(core: &Core, number: u32, block: &Block) -> Result<(), Violation>
         Shape::Equal(shape) => shape.block(image).check().map_err(wrong)?,
     };
     let noted = block.live.load(Relaxed) as usize;
-    holds(live == noted, || format!("block {number} has {live} nodes, {noted} were counted"))
+    holds(live == noted, || format!("block {number} has {live} nodes, {noted} were counted"))?;
+    Ok(true)
 }

@@ -15,6 +15,7 @@ use super::large;
 pub use super::layout::Shape;
 use super::layout::image::Image;
 use super::layout::{equal, mixed};
+use super::lost::GivenUp;
 use super::marks::{Form, Marks};
 use super::options::Settled;
 use super::plain::Plain;
@@ -60,6 +61,9 @@ pub struct Core {
     pub root: AtomicU64,
     pub(super) plain: Option<Plain>,
     pub large: Mutex<large::Table>,
+    /// See `lost.rs`; and a node of each block that was compressed, if there is a tier: 1 << 31, check << 16, place.
+    pub given_up: Mutex<GivenUp>,
+    pub nodes_noted: Segments<AtomicU32>,
     pub board: Board,
     /// Where the hand stands that chooses what is spilled, and the largest number of a block.
     pub spill_at: AtomicU32,
@@ -153,6 +157,8 @@ impl Core {
             nowhere: Box::new((Frame::new(), Block::default())),
             root: AtomicU64::new(0),
             large: Mutex::default(),
+            given_up: Mutex::default(),
+            nodes_noted: Segments::new(),
             board: Board::default(),
             spill_at: AtomicU32::new(0),
             spill_end: AtomicU32::new(0),

@@ -31,7 +31,7 @@ pub enum Error {
     OutOfMemory,
     /// A block is not what it was: something wrote past a node, or the memory is at fault. The node is lost.
     Damaged,
-    /// The tier that a block was spilled to does not have it any more. The node is lost.
+    /// The tier that a block was spilled to does not have it any more. The node is lost; it can be freed.
     Lost,
     /// The tier that a block was spilled to does not answer. It may yet.
     Away,

@@ -40,9 +40,12 @@ impl Core {
         if starts { Error::Damaged } else { Error::Stale }
     }
 
-    /// Frees a node.
+    /// Frees a node, if its block is lost, too.
     pub fn free(&self, me: u16, handle: Handle) -> Result<(), Error> {
-        let (claim, way, ..) = self.claim_node(me, handle)?;
+        let (claim, way, ..) = match self.claim_node(me, handle) {
+            Err(Error::Lost) => return self.free_lost(me, handle),
+            claimed => claimed?,
+        };
         let Claim { number, block, frame, .. } = claim;
         self.changed(number, frame);
         let freed = way.free(handle, true).unwrap_or(Freed::Damaged);

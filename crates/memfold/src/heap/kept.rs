@@ -41,6 +41,7 @@ impl Core {
             // A damaged block is kept as it is.
             let _ = Mixed::new(self.image(frame, shape), mixed).clear();
         }
+        self.note_node(owner, number, block, shape);
         probe!(heap_compress_begin, owner, len);
         let copy = self.with_work(|work, Hands { spare, fields, joined, .. }| {
             let bytes = if block.marked.load(Relaxed) {

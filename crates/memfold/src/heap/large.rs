@@ -71,6 +71,15 @@ struct Entry {
     generation: u16,
 }
 
+impl Entry {
+    /// The handle of the node at this index.
+    fn handle(&self, index: u32) -> Handle {
+        let [check, incarnation] = self.generation.to_be_bytes();
+        let block = FIRST + (index >> 16);
+        Handle::new(Parts { check, incarnation, block, place: index as u16 })
+    }
+}
+
 /// Large nodes by their indices.
 #[derive(Default)]
 pub struct Table {
@@ -94,9 +103,7 @@ impl Table {
         };
         let entry = self.entries.get_mut(index as usize)?;
         entry.node = Some(large);
-        let [check, incarnation] = entry.generation.to_be_bytes();
-        let block = FIRST + (index >> 16);
-        Some(Handle::new(Parts { check, incarnation, block, place: index as u16 }))
+        Some(entry.handle(index))
     }
 
     fn entry(&mut self, handle: Handle) -> Option<(u32, &mut Entry)> {
@@ -120,6 +127,18 @@ impl Table {
             }
             None => (entry.generation, 0, Vec::new()),
         })
+    }
+
+    /// The handles of nodes that have a part of which something is true.
+    pub fn with_part(&self, mut is_so: impl FnMut(&Handle) -> bool) -> Vec<Handle> {
+        let mut found = Vec::new();
+        for (index, entry) in (0..).zip(&self.entries) {
+            let Some(large) = &entry.node else { continue };
+            if locked(&large.0).parts.iter().flatten().any(&mut is_so) {
+                found.push(entry.handle(index));
+            }
+        }
+        found
     }
 
     /// Adds an entry as it was saved: with a node if `len` is not 0, which has as many parts as its length makes.
@@ -496,7 +515,16 @@ impl Session<'_> {
                 let Some(bytes) = state.whole(span.clone()) else { break };
                 // SAFETY: within the node, which nobody writes: no guard is left.
                 let bytes = unsafe { std::slice::from_raw_parts(bytes.as_ptr(), span.len()) };
-                self.write_part(part, 0, bytes)?;
+                match self.write_part(part, 0, bytes) {
+                    // All that was in it is here.
+                    Err(Error::Lost) => {
+                        self.free(part).map_err(of_part)?;
+                        state.parts[number] = None;
+                        let part = self.make_part(state, number)?;
+                        self.write_part(part, 0, bytes)?;
+                    }
+                    written => written?,
+                }
             }
             state.changed = false;
         }

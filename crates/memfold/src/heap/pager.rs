@@ -263,6 +263,7 @@ impl Core {
         match block.state().place() {
             Place::Vacant => return Err(Error::Stale),
             Place::Resident(frame) => return Ok((frame, self.frames.get(frame).ok_or(Error::Damaged)?)),
+            Place::Absent if !block.has_copy() => return Err(Error::Lost),
             Place::Absent => {}
         }
         let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;

@@ -322,8 +322,11 @@ impl<'h> Session<'h> {
         // It is the session's own since the way was found, for it is changed now.
         let grown = !way.is_own() && way.frame.dirty.load(Relaxed);
         if !known || grown {
-            let way = self.find_way(handle)?;
-            self.access.touch(way.frame);
+            match self.find_way(handle) {
+                // Who frees it looks once more.
+                Err(Error::Lost) => {}
+                way => self.access.touch(way?.frame),
+            }
             let own = self.own_way(handle);
             let freed = own.and_then(|way| self.free_by(way, |way| way.free(handle, false)));
             if freed.is_some() {

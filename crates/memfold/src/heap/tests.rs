@@ -9,6 +9,7 @@ use super::*;
 use crate::random::Random;
 
 mod away;
+mod lost;
 mod owners;
 mod parts;
 mod peek;

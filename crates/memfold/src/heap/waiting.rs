@@ -1,6 +1,6 @@
 //! Parts of long nodes that could not be freed at once.
 //!
-//! A long node goes as a whole. One of its parts may have to stay for now, because a guard holds the same stripe or all frames are pinned. It waits then
+//! A long node goes as a whole. One of its parts may have to stay for now, because a guard holds the same stripe, all frames are pinned, or the tier that it is on does not answer. It waits then
 //! until another long node goes or gets shorter, a session ends, or the heap is saved.
 
 use std::vec::Vec;
@@ -17,11 +17,17 @@ impl Session<'_> {
         let mut waiting = std::mem::take(&mut locked(&self.core().large).waiting);
         waiting.extend(parts);
         let mut result = Ok(());
-        waiting.retain(|&(part, _)| match self.free(part) {
-            Err(Error::Busy | Error::Pinned | Error::Limit | Error::OutOfMemory) => true,
-            freed => {
-                result = result.and(freed.map_err(of_part));
-                false
+        let mut is_away = false;
+        waiting.retain(|&(part, _)| {
+            // One is enough to wait for a tier that does not answer.
+            let freed = if is_away { Err(Error::Away) } else { self.free(part) };
+            is_away |= freed == Err(Error::Away);
+            match freed {
+                Err(Error::Busy | Error::Pinned | Error::Limit | Error::OutOfMemory | Error::Away) => true,
+                freed => {
+                    result = result.and(freed.map_err(of_part));
+                    false
+                }
             }
         });
         locked(&self.core().large).waiting.append(&mut waiting);

@@ -5,6 +5,7 @@ use std::io;
 use std::string::String;
 
 use crate::heap::error::{BadOption, Error};
+use crate::heap::lost::Lost;
 
 /// A heap was not saved. It is as it was.
 #[derive(Debug)]
@@ -14,6 +15,8 @@ pub enum SaveError {
     Io(io::Error),
     /// The heap could not be read.
     Heap(Error),
+    /// The tier lost a part of the heap: this. When these nodes are freed ([`Heap::free_lost`](crate::heap::Heap::free_lost)), the rest can be saved.
+    Lost(Lost),
     /// It is the debugging twin, whose nodes are not in blocks.
     Twin,
 }
@@ -23,6 +26,7 @@ impl fmt::Display for SaveError {
         match self {
             SaveError::Io(error) => write!(f, "the heap's file can't be written: {error}"),
             SaveError::Heap(error) => write!(f, "the heap can't be saved: {error}"),
+            SaveError::Lost(lost) => write!(f, "the heap can't be saved: {lost}"),
             SaveError::Twin => {
                 f.write_str("the debugging twin of a heap can't be saved: make a compressed one")
             }
@@ -35,7 +39,7 @@ impl std::error::Error for SaveError {
         match self {
             SaveError::Io(error) => Some(error),
             SaveError::Heap(error) => Some(error),
-            SaveError::Twin => None,
+            SaveError::Lost(_) | SaveError::Twin => None,
         }
     }
 }

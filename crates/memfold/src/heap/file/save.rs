@@ -19,7 +19,9 @@ use crate::heap::Heap;
 use crate::heap::blocks::{Block, Copy, Place};
 use crate::heap::core::{Core, Shape as Blocks, locked};
 use crate::heap::error::Error;
+use crate::heap::frames::Frame;
 use crate::heap::grouping::{ASCENDING, grouped_len};
+use crate::heap::lost::Lost;
 
 /// Bytes of payloads, or of parts of large nodes, that are worth a chunk.
 const GATHERED: usize = 128 << 10;
@@ -48,7 +50,8 @@ pub fn save(heap: &mut Heap, to: impl Write) -> Result<(), SaveError> {
     let mut chunks = Chunks::begin(to)?;
     let (head, shapes) = head(core, end);
     chunks.put(format::HEAD, &[head.as_bytes(), shapes.as_bytes()])?;
-    let mut saver = Saver { core, chunks, made_by: vec![], records: vec![], payloads: vec![] };
+    let mut saver =
+        Saver { core, chunks, made_by: vec![], records: vec![], payloads: vec![], lost: Lost::default() };
     for number in 1..end {
         match core.blocks.get(number) {
             Some(block) if is_used(block) => saver.add_block(number, block)?,
@@ -57,6 +60,10 @@ pub fn save(heap: &mut Heap, to: impl Write) -> Result<(), SaveError> {
         if saver.payloads.len() + saver.records.len() * size_of::<Record>() >= GATHERED {
             saver.put_blocks()?;
         }
+    }
+    if !saver.lost.is_empty() {
+        core.add_lost_parts(&mut saver.lost);
+        return Err(SaveError::Lost(saver.lost));
     }
     saver.put_blocks()?;
     saver.put_large()?;
@@ -108,6 +115,8 @@ struct Saver<'c, W> {
     made_by: Vec<Maker>,
     records: Vec<Record>,
     payloads: Vec<u8>,
+    /// Once something is lost nothing is written any more, and the rest is looked for.
+    lost: Lost,
 }
 
 impl<W: Write> Saver<'_, W> {
@@ -129,18 +138,40 @@ impl<W: Write> Saver<'_, W> {
             Place::Resident(at) => self.core.frames.get(at).map(|frame| (at, frame)),
             _ => None,
         };
-        let changed = frame.filter(|(_, frame)| frame.dirty.load(Relaxed) || !block.has_copy());
+        let changed = |(_, frame): &(u32, &Frame)| frame.dirty.load(Relaxed) || !block.has_copy();
+        match (self.add_kept(number, block, frame.filter(changed)), frame) {
+            // What the tier does not give back is here.
+            (Err(SaveError::Heap(Error::Lost | Error::Away)), Some((at, frame))) => {
+                self.core.changed(number, frame);
+                self.add_kept(number, block, Some((at, frame)))
+            }
+            (Err(SaveError::Heap(Error::Lost)), None) => {
+                self.core.add_lost(&mut self.lost, number, block);
+                Ok(())
+            }
+            (added, _) => added,
+        }
+    }
+
+    /// Adds what is kept of a block, after it was compressed if it is in a frame and was changed there.
+    fn add_kept(
+        &mut self,
+        number: u32,
+        block: &Block,
+        changed: Option<(u32, &Frame)>,
+    ) -> Result<(), SaveError> {
         if let Some((at, frame)) = changed {
             self.core.keep(number, at, block, frame)?;
             // It is counted when it leaves.
             self.core.counts.compressions.fetch_sub(1, Relaxed);
         }
+        // One that is away and has no copy is given up.
         let added = block.with_copy(|copy| self.add_copy(number, block, copy));
         if let Some((_, frame)) = changed {
             self.core.drop_copy(number);
             frame.dirty.store(true, Relaxed);
         }
-        added.unwrap_or(Err(SaveError::Heap(Error::Damaged)))
+        added.unwrap_or(Err(SaveError::Heap(Error::Lost)))
     }
 
     /// Adds what is kept of a block, which is pinned.
@@ -252,13 +283,13 @@ impl<W: Write> Saver<'_, W> {
     }
 
     fn put_blocks(&mut self) -> Result<(), SaveError> {
-        if !self.records.is_empty() {
+        if !self.records.is_empty() && self.lost.is_empty() {
             let count = U32::new(self.records.len() as u32);
             let bodies = [count.as_bytes(), self.records.as_bytes(), &self.payloads];
             self.chunks.put(format::BLOCKS, &bodies)?;
-            self.records.clear();
-            self.payloads.clear();
         }
+        self.records.clear();
+        self.payloads.clear();
         Ok(())
     }
 

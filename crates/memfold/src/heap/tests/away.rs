@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::vec::Vec;
 use std::{thread, vec};
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::{against_model, small};
@@ -19,13 +19,24 @@ use crate::random::Random;
 type Kept = (u64, u8, Vec<u8>);
 
 #[derive(Default)]
-struct Memory {
+pub struct Memory {
     copies: Mutex<HashMap<u32, Kept>>,
+    /// Those that it does not have any more.
+    lost: Mutex<HashSet<u32>>,
     next: AtomicU32,
     puts: AtomicU64,
     gets: AtomicU64,
     /// 1: it takes nothing; 2: it has nothing; 3: it does not answer.
-    trouble: AtomicU32,
+    pub trouble: AtomicU32,
+}
+
+impl Memory {
+    /// From now on it does not have copies any more for whose numbers that is so. How many those are.
+    pub fn lose(&self, mut is_lost: impl FnMut(u32) -> bool) -> usize {
+        let mut lost = self.lost.lock().unwrap();
+        lost.extend(self.copies.lock().unwrap().keys().copied().filter(|number| is_lost(*number)));
+        lost.len()
+    }
 }
 
 impl Tier for Memory {
@@ -44,6 +55,9 @@ impl Tier for Memory {
             2 => return Err(NotBack::Lost),
             3 => return Err(NotBack::Away),
             _ => {}
+        }
+        if self.lost.lock().unwrap().contains(&number) {
+            return Err(NotBack::Lost);
         }
         let copies = self.copies.lock().unwrap();
         let (whose, codec, payload) = copies.get(&number).ok_or(NotBack::Lost)?;
@@ -79,7 +93,7 @@ impl Tier for Memory {
     }
 }
 
-fn spilling(mut options: Options) -> (Options, Arc<Memory>) {
+pub fn spilling(mut options: Options) -> (Options, Arc<Memory>) {
     let tier = Arc::new(Memory::default());
     options.away = Away(Some(tier.clone()));
     (options, tier)
@@ -87,12 +101,12 @@ fn spilling(mut options: Options) -> (Options, Arc<Memory>) {
 
 const LIMIT: u64 = 4 << 20;
 
-fn limited() -> (Options, Arc<Memory>) {
+pub fn limited() -> (Options, Arc<Memory>) {
     spilling(Options::new().block_size(16 << 10).limit(Limit::Bytes(LIMIT)).codec("lz4"))
 }
 
 /// Bytes that do not compress.
-fn noise(seed: u64, len: usize) -> Vec<u8> {
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut random = Random(seed);
     (0..len).map(|_| random.next() as u8).collect()
 }
