@@ -1,0 +1,166 @@
+//! What a heap is like, and how long its nodes are.
+
+use memfold::heap::{Ahead, Limit, Options, PolicyKind};
+
+use crate::tier::Faulty;
+
+/// A sequence of numbers, the same for the same seed (SplitMix64).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, most: usize) -> usize {
+        ((u128::from(self.next()) * most as u128) >> 64) as usize
+    }
+
+    pub(crate) fn one_in(&mut self, times: usize) -> bool {
+        self.below(times) == 0
+    }
+
+    pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+}
+
+const CODECS: [&str; 12] = [
+    "zstd:1",
+    "lz4",
+    "auto",
+    "auto:fast",
+    "copy",
+    "stride:1",
+    "zstd:3",
+    "delta:8x1+shuffle:8+lz4",
+    "auto=xor:1x2+huffman/zstd:5",
+    "zstd:1",
+    "lz4",
+    "auto",
+];
+
+const POLICIES: [PolicyKind; 5] =
+    [PolicyKind::Fifo, PolicyKind::SecondChance, PolicyKind::Lru, PolicyKind::Lfu, PolicyKind::Sieve];
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub(crate) struct Shape {
+    pub(crate) block: usize,
+    alignment: usize,
+    codec: &'static str,
+    policy: PolicyKind,
+    limit: Limit,
+    pub(crate) paranoid: bool,
+    pub(crate) background: bool,
+    ahead: Ahead,
+    pub(crate) threads: usize,
+    pub(crate) tier: Option<Faulty>,
+    /// Lengths of nodes, each as often as it stands here; `None` for any up to a block's.
+    lengths: Vec<Option<usize>>,
+    pub(crate) steps: usize,
+}
+
+impl Shape {
+    pub(crate) fn random(random: &mut Random) -> Self {
+        // Short blocks have most of what there is in few bytes; long ones take long.
+        let block = 1024 << random.of(&[0, 0, 0, 1, 2, 2, 2, 3, 4, 5, 5, 6, 7]);
+        let alignment = (1 << random.of(&[0, 1, 2, 3, 3, 3, 3, 3, 4, 6, 8, 12])).min(block / 4);
+        let tier = random.of(&[None, Some(Faulty::Memory), Some(Faulty::File)]);
+        let paranoid = random.one_in(4);
+        let limit = match random.below(4) {
+            // What is spilled is what does not fit into so many bytes.
+            _ if tier.is_some() && !paranoid => Limit::Bytes(random.of(&[2, 2, 3]) << 20),
+            0 => Limit::Share,
+            1 => Limit::Bytes((2 + random.below(30) as u64) << 20),
+            _ => Limit::Blocks(random.of(&[4, 5, 8, 40])),
+        };
+        let limit = match limit {
+            Limit::Bytes(bytes) => Limit::Bytes(bytes + 40 * block as u64),
+            limit => limit,
+        };
+        let around = |len: usize| [len.saturating_sub(1).max(1), len, len + 1].map(Some);
+        let lengths = match random.below(6) {
+            0 => vec![Some(1 + random.below(64)); 2],
+            1 => vec![None],
+            2 => [1, block / 64, block / 16].into_iter().flat_map(around).collect(),
+            // What has a block for itself, and what has not, and the parts of what is longer than that.
+            3 => [8, block / 4, block - 72, block - 64, block].into_iter().flat_map(around).collect(),
+            4 => [24, 32_766, 3 * block, 60_000].into_iter().flat_map(around).collect(),
+            _ => vec![Some(16), Some(16), Some(16), Some(40), None, Some(5 * block), Some(160), Some(160)],
+        };
+        Shape {
+            block,
+            alignment,
+            codec: random.of(&CODECS),
+            policy: random.of(&POLICIES),
+            limit,
+            paranoid,
+            background: random.one_in(3),
+            ahead: match random.below(4) {
+                0 => Ahead::Neighbours(1 + random.below(3) as u32),
+                1 => Ahead::Links(vec![0, 8]),
+                _ => Ahead::Off,
+            },
+            threads: random.of(&[1, 1, 2, 3]),
+            tier,
+            lengths,
+            steps: if paranoid { 300 } else { 500 << random.below(4) },
+        }
+    }
+
+    /// Options of such a heap, and its tier.
+    pub(crate) fn options(&self, random: &mut Random) -> (Options, Option<crate::tier::Handle>) {
+        let options = Options::new()
+            .block_size(self.block)
+            .alignment(self.alignment)
+            .codec(self.codec)
+            .policy(self.policy)
+            .limit(self.limit)
+            .paranoid(self.paranoid)
+            .background(self.background)
+            .ahead(self.ahead.clone());
+        match self.tier {
+            None => (options, None),
+            Some(kind) => {
+                let (spilled, handle) = kind.open(random);
+                (options.spill(spilled), Some(handle))
+            }
+        }
+    }
+
+    /// Those of another heap that is made of its file.
+    pub(crate) fn other_options(&self, random: &mut Random) -> Options {
+        let limit = if random.one_in(2) { Limit::Share } else { Limit::Blocks(5 + self.threads as u32) };
+        Options::new()
+            .codec(random.of(&CODECS))
+            .policy(random.of(&POLICIES))
+            .limit(limit)
+            .paranoid(self.paranoid)
+    }
+
+    /// Whether something may not fit.
+    pub(crate) fn has_limit(&self) -> bool {
+        matches!(self.limit, Limit::Bytes(_))
+    }
+
+    pub(crate) fn len(&self, random: &mut Random) -> usize {
+        let len = random.of(&self.lengths);
+        len.unwrap_or_else(|| 1 + random.below(self.block))
+    }
+
+    /// Nodes in all take so many bytes at most.
+    pub(crate) fn most_bytes(&self) -> usize {
+        let most = match (self.tier, self.limit) {
+            // The rest is on the tier.
+            (Some(_), Limit::Bytes(bytes)) => 2 * bytes as usize,
+            // What does not compress may be all that there is.
+            (None, Limit::Bytes(bytes)) => bytes as usize / 3,
+            _ => 3 << 20,
+        };
+        most / self.threads
+    }
+}
