@@ -35,6 +35,8 @@ pub use read::File;
 pub use write::write;
 
 use crate::Error;
+use crate::part::{LONGEST_NAME, MOST};
+use crate::source::{LONGEST_PATH, MOST_DEVICES};
 use crate::tree::{Name, Row};
 
 const MAGIC: [u8; 8] = *b"MEMFOLDU";
@@ -48,6 +50,13 @@ const TRAILER: usize = 88;
 const ROW: usize = 80;
 const NAME: usize = 40;
 const CODEC: usize = 16;
+/// Bytes of a number in LEB128 at most.
+const LEB: usize = 10;
+/// Bytes of an entry besides its name at most.
+const ENTRY: usize = 128;
+/// Bytes of a part and of the head at most: nothing longer is written, or read.
+const LONGEST_PART: u64 = (MOST * (LONGEST_NAME + ENTRY)) as u64;
+const LONGEST_HEAD: u64 = (ENTRY + LONGEST_PATH + (3 + MOST_DEVICES) * LEB) as u64;
 
 /// Whether a file begins as those of memfold's own do.
 pub fn is_ours(begins: &[u8]) -> bool {

@@ -6,19 +6,15 @@ use std::path::Path;
 
 use super::space::{Reader, check};
 use super::write::is_known;
-use super::{BadFile, CODEC, END, HEADER, INDEX, NAME, ROW, TRAILER, VERSION, name, row};
+use super::{
+    BadFile, CODEC, END, HEADER, INDEX, LEB, LONGEST_HEAD, LONGEST_PART, NAME, ROW, TRAILER, VERSION, name,
+    row,
+};
 use crate::Error;
 use crate::entry::{Entry, Kind};
-use crate::part::{self, Bytes, LONGEST_NAME, MOST};
+use crate::part::{self, Bytes};
 use crate::source::{ROOT, Source};
 use crate::tree::{Contents, Name, OwnEntry, Row};
-
-/// Bytes of a part at most: of each entry its name, and what else there is.
-const LONGEST_PART: u64 = (MOST * (LONGEST_NAME + 128)) as u64;
-/// Bytes of the head at most.
-const LONGEST_HEAD: u64 = 1 << 20;
-/// Bytes in front of something with its length.
-const LENGTH: usize = 10;
 
 /// A tree in a file: see the module.
 pub struct File {
@@ -183,7 +179,7 @@ impl Source for File {
             address = u64::from_le_bytes(bytes);
         }
         let there = self.space.len().checked_sub(address).ok_or(Error::BadFile)?;
-        let mut length = vec![0; there.min(LENGTH as u64) as usize];
+        let mut length = vec![0; there.min(LEB as u64) as usize];
         self.space.read(address, &mut length)?;
         let mut rest = Bytes(&length);
         let len = rest.leb().ok().filter(|len| *len <= LONGEST_PART.min(there)).ok_or(Error::BadFile)?;

@@ -6,7 +6,7 @@ use memfold::collections::SlabList;
 use memfold::heap::{Heap, Options};
 
 use super::space::{Writer, check};
-use super::{CODEC, END, HEADER, MAGIC, VERSION, name_bytes, row_bytes};
+use super::{CODEC, END, HEADER, LONGEST_HEAD, LONGEST_PART, MAGIC, VERSION, name_bytes, row_bytes};
 use crate::Error;
 use crate::part::{self, put_leb};
 use crate::source::Source;
@@ -38,6 +38,9 @@ pub fn write(
         for part in 0..contents.parts() {
             addresses.push(space.address());
             source.part(contents, part, &mut bytes)?;
+            if bytes.len() as u64 > LONGEST_PART {
+                return Err(Error::TooMany);
+            }
             let mut length = Vec::new();
             put_leb(&mut length, bytes.len() as u64);
             space.write(&length)?;
@@ -69,7 +72,11 @@ pub fn write(
         Ok(space.write(&name_bytes(name))?)
     })?;
     let head = space.address();
-    space.write(&head_bytes(source))?;
+    let bytes = head_bytes(source);
+    if bytes.len() as u64 > LONGEST_HEAD {
+        return Err(Error::TooMany);
+    }
+    space.write(&bytes)?;
     let len = space.address();
     space.flush()?;
 

@@ -31,5 +31,4 @@ pub use error::{ReadError, WriteError, Wrong};
 pub use read::{Import, read};
 pub use write::{Export, write, write_zstd};
 
-/// Bytes of the root's path at most.
-pub const LONGEST_PATH: usize = 1 << 20;
+pub use crate::source::LONGEST_PATH;

@@ -13,11 +13,9 @@ use super::{ReadError, Wrong};
 use crate::Error;
 use crate::entry::{BLOCK, Kind};
 use crate::scan::Progress;
-use crate::source::ROOT;
+use crate::source::{MOST_DEVICES, ROOT};
 use crate::tree::{Builder, OwnEntry, Tree, flags};
 
-/// File systems at most.
-const DEVICES: usize = 1 << 16;
 /// Bytes of all files together at most: what is added to them does not overflow.
 const MOST_BYTES: u64 = 1 << 63;
 /// Entries from one look at the clock to the next.
@@ -50,7 +48,7 @@ impl Devices {
         if let Some(number) = self.known.get(&device) {
             return Ok(*number);
         }
-        if self.all.len() == DEVICES {
+        if self.all.len() == MOST_DEVICES {
             return lexer.wrong(Wrong::Devices);
         }
         let number = self.all.len() as u32;

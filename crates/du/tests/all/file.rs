@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use memfold_du::entry::{Entry, Kind};
 use memfold_du::file::{File, write};
-use memfold_du::source::{ROOT, Source};
+use memfold_du::source::{LONGEST_PATH, MOST_DEVICES, ROOT, Source};
 use memfold_du::tree::Tree;
 
 use super::json::common::{heap, tree};
@@ -215,4 +215,140 @@ fn make_missing() {
         CODECS.iter().for_each(|(name, codec)| add(&format!("v1-small.{name}.mfdu"), &file(tree, codec)));
     });
     with_tree(&large(), |tree| add("v1-large.zstd.mfdu", &file(tree, "zstd:4")));
+}
+
+/// The tree as it is in a file with this codec, looked at by `look`.
+fn from_file<R>(tree: &dyn Source, codec: &str, look: impl FnOnce(&File) -> R) -> R {
+    let mut bytes = Vec::new();
+    write(tree, codec, &mut bytes, &mut |_| true).unwrap();
+    let mut file = tempfile::tempfile().unwrap();
+    std::io::Write::write_all(&mut file, &bytes).unwrap();
+    let file = File::of(file).unwrap_or_else(|error| panic!("{codec}: {error}"));
+    let mut again = Vec::new();
+    write(&file, codec, &mut again, &mut |_| true).unwrap();
+    assert!(again == bytes, "{codec}: what was read is written as something else");
+    look(&file)
+}
+
+/// A tree of each of these exports is the same from a file, and from an export of itself.
+fn comes_back(exports: &[String]) {
+    for export in exports {
+        with_tree(export, |tree| {
+            let expected = text(tree);
+            for (_, codec) in CODECS {
+                from_file(tree, codec, |file| assert!(text(file) == expected, "{codec}"));
+            }
+            let again = String::from_utf8(super::json::common::export(tree)).unwrap();
+            with_tree(&again, |tree| assert!(text(tree) == expected, "the export of the export"));
+        });
+    }
+}
+
+#[test]
+fn names_of_every_length_come_back() {
+    let around = |len: usize| [len - 1, len, len + 1];
+    let longest = memfold_du::part::LONGEST_NAME;
+    let lengths = [1, 2]
+        .into_iter()
+        .chain([255, 4096, 65_535 / 2].into_iter().flat_map(around))
+        .chain([longest - 1, longest]);
+    let each = |len: usize| format!("{{\"name\":\"{}\"}}", "n".repeat(len));
+    let directory = |len: usize| each(len).replacen("\"n", "\"d", 2).replacen("\"dame", "\"name", 1);
+    // One in a directory, as many in a part as there can be, and one more.
+    let exports: Vec<String> = lengths
+        .map(|len| {
+            let all: Vec<String> =
+                (0..65).map(|last| each(len).replace("\"}", &format!("{last}\"}}"))).collect();
+            let all = if len < longest - 1 { all } else { vec![] };
+            format!(
+                "[1,2,{{}},[{{\"name\":\"/top\"}},{0},[{1},{0},[{1},{0}]]{2}]]",
+                each(len),
+                directory(len),
+                all.iter().map(|entry| format!(",{entry}")).collect::<String>()
+            )
+        })
+        .collect();
+    comes_back(&exports);
+}
+
+#[test]
+fn the_longest_parts_come_back() {
+    let longest = memfold_du::part::LONGEST_NAME;
+    // No name has anything of the one before.
+    let name = |number: usize| format!("{}{}", char::from(b'0' + number as u8 % 74), "n".repeat(longest - 1));
+    let names: String = (1..=64).filter(|number| *number != 44).map(|number| {
+        let name = name(number).replacen('\\', "(", 1);
+        format!(",{{\"name\":\"{name}\",\"asize\":9007199254740993,\"dsize\":512,\"ino\":{},\"hlnkc\":true,\"nlink\":4294967295,\"uid\":{number},\"gid\":4294967295,\"mode\":65535,\"mtime\":{}}}", u64::MAX / number as u64, u64::MAX / (2 * number as u64))
+    }).collect();
+    comes_back(&[format!("[1,2,{{}},[{{\"name\":\"/top\"}}{names}]]")]);
+}
+
+#[test]
+fn numbers_at_their_bounds_come_back() {
+    let bounds =
+        [0, 1, 127, 128, 255, 256, (1 << 31) - 1, 1 << 31, u64::from(u32::MAX), 1 << 32, i64::MAX as u64];
+    let times = bounds.into_iter().chain([1 << 63, u64::MAX]);
+    let mut entries = String::new();
+    for (number, time) in times.enumerate() {
+        write!(entries, ",{{\"name\":\"time {number}\",\"mtime\":{time}}}").unwrap();
+    }
+    for (number, ino) in bounds.into_iter().chain([u64::MAX]).enumerate() {
+        write!(
+            entries,
+            ",{{\"name\":\"ino {number}\",\"ino\":{ino},\"hlnkc\":true,\"nlink\":{}}}",
+            u32::MAX - number as u32
+        )
+        .unwrap();
+    }
+    // All sizes are at most 2^63 together, so one tree has one of the great ones.
+    let exports: Vec<String> = bounds
+        .into_iter()
+        .chain([1 << 63])
+        .flat_map(|size| [("asize", size), ("dsize", size / 512 * 512)])
+        .map(|(field, size)| {
+            format!("[1,2,{{}},[{{\"name\":\"/\"}}{entries},{{\"name\":\"size\",\"{field}\":{size}}}]]")
+        })
+        .collect();
+    comes_back(&exports);
+}
+
+#[test]
+fn deep_and_wide_trees_come_back() {
+    let deep = |levels: usize| {
+        format!(
+            "[1,2,{{}},[{{\"name\":\"/\"}}{}{}]]",
+            ",[{\"name\":\"d\"},{\"name\":\"f\"}".repeat(levels),
+            "]".repeat(levels)
+        )
+    };
+    let wide = |entries: u32| {
+        let all: String = (0..entries).map(|number| format!(",{{\"name\":\"{number}\"}}")).collect();
+        format!("[1,2,{{}},[{{\"name\":\"/\"}}{all}]]")
+    };
+    comes_back(&[deep(0), deep(1), deep(3000)]);
+    comes_back(&[0, 1, 63, 64, 65, 127, 128, 129, 4096, 70_000].map(wide));
+}
+
+/// A head of more than a mebibyte was written and not read.
+#[test]
+fn the_longest_path_and_most_file_systems_come_back() {
+    let path = |len: usize| format!("/{}", "p".repeat(len - 1));
+    for len in [1, 2, LONGEST_PATH - 1, LONGEST_PATH] {
+        let export = format!("[1,2,{{}},[{{\"name\":\"{}\"}},{{\"name\":\"f\"}}]]", path(len));
+        comes_back(&[export]);
+    }
+    for (devices, len) in [(MOST_DEVICES - 1, 10), (MOST_DEVICES, LONGEST_PATH)] {
+        let all: String = (1..devices as u64)
+            .map(|number| format!(",[{{\"name\":\"{number}\",\"dev\":{}}}]", u64::MAX - number))
+            .collect();
+        let export = format!("[1,2,{{}},[{{\"name\":\"{}\",\"dev\":{}}}{all}]]", path(len), u64::MAX);
+        with_tree(&export, |tree| {
+            assert_eq!(tree.devices().len(), devices);
+            from_file(tree, "lz4", |file| {
+                assert_eq!(file.devices(), tree.devices());
+                assert_eq!(file.root(), tree.root());
+                assert_eq!(file.numbers(), tree.numbers());
+            });
+        });
+    }
 }
