@@ -107,7 +107,8 @@ impl Equal {
         self.image.set64(word, self.image.get64(word)? | 1 << (number % 64))
     }
 
-    /// Whether free nodes are zero, and nothing lives where no node can be; how many nodes are live.
+    /// Whether free nodes are zero, and the filling behind live ones, which is not made zero when they are
+    /// freed; and nothing lives where no node can be. How many nodes are live.
     pub fn check(&self) -> Result<usize, Damaged> {
         let mut nodes = 0;
         for number in 0..self.shape.words() * 64 {
@@ -116,10 +117,14 @@ impl Equal {
             let zero = |at| self.image.get8(at) == Ok(0);
             match place {
                 None if live => return Err(Damaged),
-                Some(place) if !live && !(place..place + self.shape.stride()).all(zero) => {
-                    return Err(Damaged);
+                Some(place) => {
+                    let used = if live { self.shape.len as usize } else { 0 };
+                    if !(place + used..place + self.shape.stride()).all(zero) {
+                        return Err(Damaged);
+                    }
+                    nodes += usize::from(live);
                 }
-                _ => nodes += usize::from(live),
+                None => {}
             }
         }
         Ok(nodes)

@@ -270,6 +270,25 @@ fn equal_blocks_do_as_the_model() {
     }
 }
 
+/// What lies behind a live node stays when the node is freed, so a file's block with something there would
+/// contradict itself later.
+#[test]
+fn filling_behind_nodes_of_one_size_is_zero() {
+    let shape = equal::Shape::new(1024, 16, 34);
+    let memory = Memory::new(1024);
+    let block = shape.block(memory.image());
+    block.take(3).unwrap();
+    let place = shape.place(3).unwrap();
+    memory.write(place, &[7; 34]);
+    assert_eq!(block.check(), Ok(1));
+    for at in [34, shape.stride() - 1] {
+        memory.write(place + at, &[1]);
+        assert!(block.check().is_err(), "{at}");
+        memory.write(place + at, &[0]);
+    }
+    assert_eq!(block.check(), Ok(1));
+}
+
 #[test]
 fn extents_longer_than_a_header_says_are_listed() {
     for (size, align) in [(1 << 19, 8), (1 << 16, 1)] {
