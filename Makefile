@@ -136,12 +136,14 @@ lint: setup ## rustfmt, clippy with warnings denied, unsafe without a reason den
 	cargo clippy --quiet --workspace --all-targets --features memfold/rayon,memfold/serde,memfold/spill,memfold-cli/servers,memfold-spill/servers -- -D warnings -D clippy::undocumented_unsafe_blocks
 	cargo clippy --quiet -p memfold-runtime --no-default-features --features preload -- -D warnings -D clippy::undocumented_unsafe_blocks
 
-soak: build ## the torture program and random operations on collections, for ten minutes each
+soak: build ## the torture program, random operations on collections and attacks on heaps, for ten minutes each
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
 	scripts/torture.sh $(MEMFOLD) $(TORTURE)/torture 600
 	@cargo build --release --quiet -p memfold-bench --bin bench-collections
 	$(TARGET)/release/bench-collections rand-ops --check --seconds 300 --frames 3
 	$(TARGET)/release/bench-collections rand-ops --check --seconds 300
+	@cargo build --release --quiet -p memfold --features spill --example soak
+	$(TARGET)/release/examples/soak --seconds 600
 
 # zstd asks for -fmerge-all-constants, by which the sanitizer of gcc takes a local table for one out of its scope.
 fuzz: setup ## each fuzz target for a minute (needs cargo-fuzz and a nightly toolchain)
