@@ -79,7 +79,8 @@ impl Shape {
             _ => Limit::Blocks(random.of(&[4, 5, 8, 40])),
         };
         let limit = match limit {
-            Limit::Bytes(bytes) => Limit::Bytes(bytes + 40 * block as u64),
+            // The memory that codecs work in is a part of it.
+            Limit::Bytes(bytes) => Limit::Bytes(bytes + (4 << 20) + 40 * block as u64),
             limit => limit,
         };
         let around = |len: usize| [len.saturating_sub(1).max(1), len, len + 1].map(Some);
