@@ -12,6 +12,8 @@ mod content;
 mod figures;
 mod links;
 pub mod list;
+#[cfg(test)]
+mod panics;
 pub mod slablist;
 pub mod slabmap;
 mod sorted;

@@ -24,9 +24,11 @@
 //! A list of a few elements keeps them in plain memory; a longer one in the heap (`slabs.rs`), in leaves (`fixed`, `text`) to which sublayers lead (`layers.rs`).
 //!
 //! What holds:
-//! - Every element stands in one leaf, in its place by the comparison, if that is an order. A comparison that is none, or that panics, makes elements lie anywhere, but
-//!   all stay in the list, and nothing else is touched.
+//! - Every element stands in one leaf, in its place by the comparison, if that is an order. A comparison that is none makes elements lie
+//!   anywhere, but all stay in the list, and nothing else is touched.
 //! - Leaves are the list's alone. An operation that fails, `clear` excepted, changed nothing.
+//! - The program's code is called only while the list is whole: an operation in which it panics changed nothing of it, but leaves may be packed
+//!   otherwise. Of an operation that adds many elements those stay that came before.
 
 mod bulk;
 mod cursor;
@@ -66,7 +68,7 @@ pub use iter::Iter;
 pub use options::{Packing, Stats};
 #[cfg(feature = "serde")]
 pub use serial::Fill;
-use slabs::{BatchOf, Making, Position, Slabs};
+use slabs::{BatchOf, Coming, Making, Position, Slabs};
 
 use crate::heap::{Error, Session};
 
@@ -295,18 +297,14 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
             self.note_inserted(Some(at as u64));
             return Ok(());
         }
-        let held = E::Format::hold(self.session, Slabs::<E>::longest(self.session), element)?;
+        let coming = Coming::new(self.session, element)?;
         let mut all = BatchOf::<E>::default();
         elements[..at].iter().for_each(|element| all.push(E::Format::inline(element.borrow())));
-        all.push(held);
+        all.push(coming.held());
         elements[at..].iter().for_each(|element| all.push(E::Format::inline(element.borrow())));
-        match Slabs::new(self.session, self.making, &all) {
-            Ok(slabs) => self.body = Body::Large(slabs.into()),
-            Err(error) => {
-                E::Format::let_go(self.session, held);
-                return Err(error);
-            }
-        }
+        let slabs = Slabs::new(self.session, self.making, &all)?;
+        coming.arrived();
+        self.body = Body::Large(slabs.into());
         self.note_inserted(Some(at as u64));
         Ok(())
     }
@@ -400,22 +398,14 @@ fn insert_position<E: ?Sized + Element>(
     find: impl Fn(&Slabs<E>, &Session<'_>) -> Result<Position, Error>,
 ) -> Result<(), Error> {
     let Body::Large(slabs) = body else { return Err(Error::Damaged) };
-    let held = E::Format::hold(session, Slabs::<E>::longest(session), element)?;
+    let coming = Coming::new(session, element)?;
     let mut turn = 0;
     loop {
-        let failed = match slabs.insert(session, position, held, turn) {
-            Ok(true) => return Ok(()),
-            Ok(false) => match find(slabs, session) {
-                Ok(found) => {
-                    (position, turn) = (found, turn + 1);
-                    continue;
-                }
-                Err(error) => error,
-            },
-            Err(error) => error,
-        };
-        E::Format::let_go(session, held);
-        return Err(failed);
+        if slabs.insert(session, position, coming.held(), turn)? {
+            coming.arrived();
+            return Ok(());
+        }
+        (position, turn) = (find(slabs, session)?, turn + 1);
     }
 }
 

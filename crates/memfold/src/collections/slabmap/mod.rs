@@ -251,7 +251,11 @@ impl<K: ?Sized + Key<V>, V: ?Sized + Element, C: Compare<K>> Entry<'_, '_, K, V,
     pub fn or_insert(self, value: &V) -> Result<V::Owned, Error> {
         match self.value {
             Some(value) => Ok(value),
-            None => Self::put(self.map, self.found, self.key, value).map(|()| value.to_owned()),
+            None => {
+                // The program's `Clone` may panic, so it comes before anything changes.
+                let owned = value.to_owned();
+                Self::put(self.map, self.found, self.key, value).map(|()| owned)
+            }
         }
     }
 

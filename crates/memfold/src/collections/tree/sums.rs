@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::vec::Vec;
 
 use super::{DATA, Edge, NodeId, SAME, Tree};
+use crate::collections::sorted::room;
 use crate::heap::{Error, Handle, Plain};
 
 /// An entry whose sum is being made.
@@ -30,27 +31,27 @@ struct Came {
 impl<T: Plain + Copy> Tree<'_, T> {
     /// Changes the data of the entries above one, from its parent up: of those that have no other entry of the same file below them. So who adds entries one by one, links
     /// them, and adds their sizes up, counts each file once for each entry above it.
+    ///
+    /// If it fails, or `change` panics, nothing is changed.
     pub fn add_up(&mut self, node: NodeId, mut change: impl FnMut(&mut T)) -> Result<(), Error> {
         self.sound()?;
         let mut above = self.ancestors(node).collect::<Result<Vec<_>, _>>()?;
         if self.link_of(node.0, SAME)? != 0 {
             above.truncate(self.above_alone(node, &above)?);
         }
-        let mut done = Vec::new();
-        done.try_reserve_exact(above.len()).map_err(|_| Error::OutOfMemory)?;
+        // What they were, and what they are to be: `change` is called before anything changes.
+        let mut data = room(above.len())?;
         for node in &above {
-            let changed = self.update(*node, |data| {
-                let old = *data;
-                change(data);
-                old
-            });
-            match changed {
-                Ok(old) => done.push(old),
-                Err(error) => {
-                    let back = above.iter().zip(&done).all(|(node, old)| self.set(*node, old).is_ok());
-                    self.broken |= !back;
-                    return Err(error);
-                }
+            let old = self.get(*node)?;
+            let mut new = old;
+            change(&mut new);
+            data.push((old, new));
+        }
+        for (number, (node, (_, new))) in above.iter().zip(&data).enumerate() {
+            if let Err(error) = self.set(*node, new) {
+                let done = above.iter().zip(&data).take(number);
+                self.broken |= !done.into_iter().all(|(node, (old, _))| self.set(*node, old).is_ok());
+                return Err(error);
             }
         }
         Ok(())
@@ -79,7 +80,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
     /// Gives each entry, below one or in all of the tree, the sum of itself and of all below it: `own` says what an entry is by itself, `put` notes its sum. A file of several entries
     /// counts once for each entry above it; entries above where the sum begins get nothing.
     ///
-    /// One walk, which keeps a sum for each level, and some bytes for each entry of a file that has several. If it fails, some entries have their sums and others not.
+    /// One walk, which keeps a sum for each level, and some bytes for each entry of a file that has several. If it fails, or a closure panics, some entries have their sums and others not.
     pub fn sum_up<V: Copy>(
         &mut self,
         top: Option<NodeId>,

@@ -35,6 +35,18 @@ pub struct Fixed<T> {
     element: PhantomData<fn() -> T>,
 }
 
+/// What sublayers keep of an element: the element. It is copied, while sublayers change, too: a type's own `Clone` is the program's code, which may panic.
+pub struct First<T>(T);
+
+impl<T: Copy> Clone for First<T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Copy> Copy for First<T> {}
+
 impl<T> Clone for Fixed<T> {
     fn clone(&self) -> Self {
         *self
@@ -62,8 +74,8 @@ impl<T: Plain + Copy + Send + Sync + 'static> Batch<T> for Vec<T> {
         Ok(self[at])
     }
 
-    fn key(&self, at: usize) -> T {
-        self[at]
+    fn key(&self, at: usize) -> First<T> {
+        First(self[at])
     }
 
     fn weight(&self, _: usize) -> usize {
@@ -157,7 +169,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Fixed<T> {
 }
 
 impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
-    type Key = T;
+    type Key = First<T>;
     type Held<'e> = &'e T;
     type Batch = Vec<T>;
     type Memo = ();
@@ -213,31 +225,31 @@ impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
     }
 
     #[inline(always)]
-    fn key(held: &T) -> T {
-        *held
+    fn key(held: &T) -> First<T> {
+        First(*held)
     }
 
     #[inline(always)]
-    fn cheap_key(held: &T) -> Option<T> {
-        Some(*held)
+    fn cheap_key(held: &T) -> Option<First<T>> {
+        Some(First(*held))
     }
 
     #[inline(always)]
-    fn key_is_before<S: Seek<T>>(_: &Session<'_>, key: &T, seek: &S, _: &mut Option<Error>) -> bool {
-        seek.is_before(key)
+    fn key_is_before<S: Seek<T>>(_: &Session<'_>, key: &First<T>, seek: &S, _: &mut Option<Error>) -> bool {
+        seek.is_before(&key.0)
     }
 
     #[inline(always)]
-    fn key_is_equal<S: Seek<T>>(key: &T, seek: &S) -> bool {
-        seek.is_equal(key)
+    fn key_is_equal<S: Seek<T>>(key: &First<T>, seek: &S) -> bool {
+        seek.is_equal(&key.0)
     }
 
-    fn key_bytes(_: &T) -> usize {
+    fn key_bytes(_: &First<T>) -> usize {
         0
     }
 
-    fn key_is(key: &T, other: &T) -> bool {
-        key.as_bytes() == other.as_bytes()
+    fn key_is(key: &First<T>, other: &First<T>) -> bool {
+        key.0.as_bytes() == other.0.as_bytes()
     }
 
     #[inline(always)]
@@ -358,8 +370,8 @@ impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
         Self::copied(leaf, self.slab_at(slot) + at * Self::SIZE)
     }
 
-    fn first(self, leaf: &[u8]) -> T {
-        Self::copied(leaf, self.firsts_at()).unwrap_or(T::new_zeroed())
+    fn first(self, leaf: &[u8]) -> First<T> {
+        First(Self::copied(leaf, self.firsts_at()).unwrap_or(T::new_zeroed()))
     }
 
     fn pack(self, leaf: &mut [u8], batch: &Vec<T>, elements: Range<usize>) {

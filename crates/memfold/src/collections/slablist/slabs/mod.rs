@@ -2,6 +2,7 @@
 //!
 //! `leaves.rs` makes leaves, `packing.rs` keeps them full, `whole.rs` goes over many of them, `parts.rs` tells what of one is looked at.
 
+mod coming;
 mod leaves;
 mod packing;
 mod parts;
@@ -10,6 +11,7 @@ mod whole;
 use std::borrow::Borrow;
 use std::vec::Vec;
 
+pub use self::coming::Coming;
 use self::leaves::{alike, format_of, leaf_bytes, most_bytes};
 use self::parts::{Numbered, Sought};
 use super::element::Element;
@@ -379,24 +381,16 @@ impl<E: ?Sized + Element> Slabs<E> {
         element: &E,
         find: impl Fn(&Self) -> Result<Position, Error>,
     ) -> Result<(), Error> {
-        let held = E::Format::hold(session, Self::longest(session), element)?;
+        let coming = Coming::new(session, element)?;
         let mut turn = 0;
-        let failed = loop {
-            match self.set(session, at, held, turn) {
-                Ok(Some(node)) => {
-                    node.into_iter().for_each(|node| self.release(session, node));
-                    return Ok(());
-                }
-                Ok(None) => turn += 1,
-                Err(error) => break error,
+        loop {
+            if let Some(node) = self.set(session, at, coming.held(), turn)? {
+                coming.arrived();
+                node.into_iter().for_each(|node| self.release(session, node));
+                return Ok(());
             }
-            match find(self) {
-                Ok(found) => at = found,
-                Err(error) => break error,
-            }
-        };
-        E::Format::let_go(session, held);
-        Err(failed)
+            (at, turn) = (find(self)?, turn + 1);
+        }
     }
 
     /// As `insert`, in the place of the element there, whose node, if it has one, comes back.
