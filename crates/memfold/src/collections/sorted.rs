@@ -12,6 +12,13 @@ pub fn room<E>(count: usize) -> Result<Vec<E>, Error> {
     Ok(all)
 }
 
+/// One more, if there is memory for it.
+pub fn push<E>(all: &mut Vec<E>, one: E) -> Result<(), Error> {
+    all.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+    all.push(one);
+    Ok(())
+}
+
 /// Nodes that are to be linked in another order.
 pub struct Sorted {
     /// In their old order.

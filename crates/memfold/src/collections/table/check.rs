@@ -6,10 +6,12 @@ use std::vec::Vec;
 
 use super::cells::Width;
 use super::{Cells, Row, Table};
+use crate::collections::sorted::push;
 use crate::heap::{Error, Handle};
 
 impl Table<'_> {
-    /// Looks at every cell; what contradicts what, if anything does.
+    /// Looks at every cell; what contradicts what, if anything does, or that there is no memory to look: it takes eight bytes for each row and each
+    /// element of any length.
     pub fn check(&self) -> Result<(), String> {
         if self.broken {
             return Err("an operation broke off, and could not be undone".into());
@@ -17,7 +19,7 @@ impl Table<'_> {
         let mut rows = Vec::new();
         for row in self.rows() {
             let Row(row) = row.map_err(|error| format!("rows can't be read: {error}"))?;
-            rows.push(row);
+            push(&mut rows, row).map_err(no_memory)?;
         }
         if rows.len() as u64 != self.len {
             return Err(format!("{} rows, not {}", rows.len(), self.len));
@@ -69,7 +71,7 @@ impl Table<'_> {
                 let link = cell.first_chunk().map_or(0, |link| u64::from_ne_bytes(*link));
                 let element = Handle::from_bits(link).ok_or("no element")?;
                 self.session.size(element).map_err(|error| format!("row {row}: {error}"))?;
-                elements.push(element);
+                push(elements, element).map_err(no_memory)?;
             }
             row += 1;
         }
@@ -78,4 +80,9 @@ impl Table<'_> {
         }
         Ok(())
     }
+}
+
+/// What there is no memory for is not known.
+fn no_memory(error: Error) -> String {
+    format!("the table can't be looked at: {error}")
 }

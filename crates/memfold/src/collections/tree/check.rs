@@ -6,15 +6,17 @@ use std::vec::Vec;
 
 use super::{Edge, NodeId, Tree};
 use crate::collections::links::bits;
+use crate::collections::sorted::push;
 use crate::heap::{Error, Handle, Plain};
 
 impl<T: Plain + Copy> Tree<'_, T> {
-    /// Looks at every node; what contradicts what, if anything does.
+    /// Looks at every node; what contradicts what, if anything does, or that there is no memory to look: it takes 16 bytes for each entry of a file
+    /// that has several.
     pub fn check(&self) -> Result<(), String> {
         if self.broken {
             return Err("an operation broke off, and could not be undone".into());
         }
-        let mut rings = Vec::new();
+        let (mut from, mut to) = (Vec::new(), Vec::new());
         let mut count = 0u64;
         self.check_children(None)?;
         for edge in self.edges(None) {
@@ -25,14 +27,14 @@ impl<T: Plain + Copy> Tree<'_, T> {
             let links = self.links_of(node.0).map_err(|error| format!("entry {count}: {error}"))?;
             self.entry(node).map_err(|error| format!("entry {count}: {error}"))?;
             if let Some(same) = Handle::from_bits(links.same) {
-                rings.push((node.0, same));
+                push(&mut from, node.0).and_then(|()| push(&mut to, same)).map_err(no_memory)?;
             }
             count += 1;
         }
         if count != self.len {
             return Err(format!("{count} entries, not {}", self.len));
         }
-        check_rings(&rings)
+        check_rings(from, to)
     }
 
     /// Looks at the links between one entry and those below it.
@@ -62,13 +64,17 @@ impl<T: Plain + Copy> Tree<'_, T> {
 }
 
 /// Each entry of a ring leads to another one of the tree, and one leads to it.
-fn check_rings(rings: &[(Handle, Handle)]) -> Result<(), String> {
-    let mut from: Vec<Handle> = rings.iter().map(|(node, _)| *node).collect();
-    let mut to: Vec<Handle> = rings.iter().map(|(_, same)| *same).collect();
+fn check_rings(mut from: Vec<Handle>, mut to: Vec<Handle>) -> Result<(), String> {
+    let is_alone = from.iter().zip(&to).any(|(node, same)| node == same);
     from.sort_unstable();
     to.sort_unstable();
-    if from != to || rings.iter().any(|(node, same)| node == same) {
+    if from != to || is_alone {
         return Err("the entries of one file are in no ring".into());
     }
     Ok(())
+}
+
+/// What there is no memory for is not known.
+fn no_memory(error: Error) -> String {
+    format!("the tree can't be looked at: {error}")
 }
