@@ -11,7 +11,7 @@ pub enum Error {
     Stale,
     /// A size of zero, or of more than [`MAX_NODE`](super::MAX_NODE).
     Size(usize),
-    /// A list's elements have so many bytes: two of them do not fit into a block.
+    /// A list's elements have so many bytes: two of them and a copy of one do not fit into a leaf. Blocks of 64 KiB have the longest leaves.
     Element(usize),
     /// The value to be read or written has another size than the node, or the node's alignment is less than the type's.
     Mismatch {
@@ -49,7 +49,7 @@ impl fmt::Display for Error {
             Error::Element(size) => {
                 write!(
                     f,
-                    "elements of {size} bytes are too long for the heap's blocks: take longer blocks (Options::block_size)"
+                    "elements of {size} bytes are too long for the heap's blocks: take blocks of 64 KiB (Options::block_size), where they may have 21,816, or keep elements as [u8]"
                 )
             }
             Error::Mismatch { node, value } => {

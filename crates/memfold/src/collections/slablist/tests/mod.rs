@@ -223,6 +223,13 @@ fn elements_that_no_block_has_room_for() {
     assert!(list.is_empty());
     let mut list = SlabList::new(&session);
     (0..200).for_each(|number: u8| assert_eq!(list.insert(&[number; 300]), Ok(true)));
+    // What the error says: longer blocks than of 64 KiB don't help.
+    for (size, fits) in [(64 << 10, true), (1 << 20, false)] {
+        let heap = Heap::new(Options::new().block_size(size)).unwrap();
+        let session = heap.session().unwrap();
+        assert_eq!(SlabList::new(&session).insert(&[1u8; 21_816]).is_ok(), fits);
+        assert_eq!(SlabList::new(&session).insert(&[1u8; 21_817]), Err(crate::heap::Error::Element(21_817)));
+    }
 }
 
 #[test]
