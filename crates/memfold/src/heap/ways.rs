@@ -1,7 +1,8 @@
 //! The ways that a session has found: those to the blocks that it used lately.
 //!
-//! A table by number of block, in which one way takes the place of another. It grows with the frames that there are: who goes to and fro between more
-//! blocks than it has places would find each way again and again.
+//! A table by number of block, in which one way takes the place of another. It is made when the first way is put in, so a session that does
+//! nothing takes little memory, and grows with the frames that there are: who goes to and fro between more blocks than it has places would find
+//! each way again and again.
 
 use std::boxed::Box;
 use std::cell::{Cell, UnsafeCell};
@@ -33,9 +34,7 @@ const SHIFT: u32 = Handle::BLOCK_AT - size_of::<Way<'static>>().ilog2();
 impl<'c> Ways<'c> {
     /// None.
     pub fn new(core: &'c Core) -> Self {
-        let table: Box<[_]> = (0..FIRST).map(|_| Way::none(core)).collect();
-        let mask = Cell::new((FIRST - 1) * size_of::<Way<'c>>());
-        Ways { table: UnsafeCell::new(table), mask, put: Cell::new(0) }
+        Ways { table: UnsafeCell::new([Way::none(core)].into()), mask: Cell::new(0), put: Cell::new(0) }
     }
 
     /// The way that may lead to the handle's block.
@@ -57,7 +56,9 @@ impl<'c> Ways<'c> {
         self.put.set(self.put.get().wrapping_add(1));
         // SAFETY: nothing of the table is borrowed, says the caller; a session is used by one thread.
         let table = unsafe { &mut *self.table.get() };
-        if self.put.get().is_multiple_of(OFTEN) {
+        if table.len() < FIRST {
+            self.lengthen(core, table, FIRST);
+        } else if self.put.get().is_multiple_of(OFTEN) {
             self.grow(core, table);
         }
         let place = handle.block() as usize & (table.len() - 1);
@@ -76,6 +77,12 @@ impl<'c> Ways<'c> {
         {
             return;
         }
+        self.lengthen(core, table, len);
+    }
+
+    /// So many places, if there is memory for them.
+    #[cold]
+    fn lengthen(&self, core: &'c Core, table: &mut Box<[Way<'c>]>, len: usize) {
         let mut larger = Vec::new();
         if larger.try_reserve_exact(len).is_ok() {
             larger.resize(len, Way::none(core));
