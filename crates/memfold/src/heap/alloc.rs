@@ -19,6 +19,7 @@ const LOOKED_AT: usize = 4;
 impl Core {
     /// A block of that kind without nodes, for this session to allocate from.
     pub fn new_block(&self, me: u16, kind: u32) -> Result<Current<'_>, Error> {
+        self.free_one_waiting(me);
         self.may_grow()?;
         let number = {
             let mut rooms = locked(&self.rooms);

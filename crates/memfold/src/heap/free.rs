@@ -14,9 +14,17 @@ use super::way::{Freed, Spot, Way};
 /// Turns of waiting for a guard to go, most of them a chance for other threads: a fraction of a second.
 pub const PATIENCE: u32 = 100_000;
 
+/// The right to change a node, the way to it, where it is, and its stripe's sequence.
+pub type Claimed<'c> = (Claim<'c>, Way<'c>, Spot, u32);
+
 impl Core {
     /// The right to change a node that is live and not held by a guard.
-    pub fn claim_node(&self, me: u16, handle: Handle) -> Result<(Claim<'_>, Way<'_>, Spot, u32), Error> {
+    pub fn claim_node(&self, me: u16, handle: Handle) -> Result<Claimed<'_>, Error> {
+        self.claim_within(me, handle, PATIENCE)
+    }
+
+    /// The same, after so many turns of waiting at most.
+    fn claim_within(&self, me: u16, handle: Handle, patience: u32) -> Result<Claimed<'_>, Error> {
         let mut turn = 0;
         loop {
             let claim = self.claim(me, handle.block(), handle.incarnation())?;
@@ -26,7 +34,7 @@ impl Core {
                 return Ok((claim, way, spot, sequence));
             }
             drop(claim);
-            if turn > PATIENCE {
+            if turn >= patience {
                 return Err(Error::Busy);
             }
             pause(&mut turn);
@@ -42,7 +50,12 @@ impl Core {
 
     /// Frees a node, if its block is lost, too.
     pub fn free(&self, me: u16, handle: Handle) -> Result<(), Error> {
-        let (claim, way, ..) = match self.claim_node(me, handle) {
+        self.free_within(me, handle, PATIENCE)
+    }
+
+    /// The same, after so many turns of waiting at most.
+    pub fn free_within(&self, me: u16, handle: Handle, patience: u32) -> Result<(), Error> {
+        let (claim, way, ..) = match self.claim_within(me, handle, patience) {
             Err(Error::Lost) => return self.free_lost(me, handle),
             claimed => claimed?,
         };

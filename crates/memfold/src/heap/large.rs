@@ -17,6 +17,7 @@
 //! ```
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -85,8 +86,8 @@ impl Entry {
 pub struct Table {
     entries: Vec<Entry>,
     free: Vec<u32>,
-    /// Parts of nodes that are gone, and their bytes: see `waiting.rs`.
-    pub waiting: Vec<(Handle, usize)>,
+    /// Nodes that nothing leads to, and their bytes: see `waiting.rs`.
+    pub waiting: VecDeque<(Handle, usize)>,
 }
 
 impl Table {
@@ -267,8 +268,22 @@ impl Core {
 }
 
 impl Large {
+    /// There are no guards, whatever was forgotten.
+    pub fn let_go(&self) {
+        let mut state = locked(&self.0);
+        (state.guards, state.writing) = (0, false);
+        if !state.changed {
+            state.whole = None;
+        }
+    }
+
     /// The node, while no guard writes it.
     fn lock(&self) -> Result<MutexGuard<'_, State>, Error> {
+        self.lock_within(PATIENCE)
+    }
+
+    /// The same, after so many turns of waiting at most.
+    fn lock_within(&self, patience: u32) -> Result<MutexGuard<'_, State>, Error> {
         let mut turn = 0;
         loop {
             let state = locked(&self.0);
@@ -279,7 +294,7 @@ impl Large {
                 return Ok(state);
             }
             drop(state);
-            if turn > PATIENCE {
+            if turn >= patience {
                 return Err(Error::Busy);
             }
             pause(&mut turn);
@@ -314,9 +329,14 @@ impl Session<'_> {
     }
 
     pub(super) fn free_large(&self, handle: Handle) -> Result<(), Error> {
+        self.free_large_within(handle, PATIENCE)
+    }
+
+    /// The same, after so many turns of waiting at most.
+    pub(super) fn free_large_within(&self, handle: Handle, patience: u32) -> Result<(), Error> {
         let core = self.core();
         let large = core.large(handle)?;
-        let mut state = large.lock()?;
+        let mut state = large.lock_within(patience)?;
         {
             let mut table = locked(&core.large);
             let (index, entry) = table.entry(handle).ok_or(Error::Stale)?;
@@ -449,16 +469,15 @@ impl Session<'_> {
             let mut bytes = std::vec![0; kept.len()];
             self.read_state(&state, kept.start, &mut bytes)?;
             let new = self.alloc(span(len))?;
-            self.write_part(new, 0, &bytes).inspect_err(|_| {
-                let _ = self.free(new);
-            })?;
+            self.write_part(new, 0, &bytes).inspect_err(|_| self.discard(new))?;
             Some(new)
         } else {
             None
         };
         let more = count.saturating_sub(state.parts.len());
         if state.parts.try_reserve(more).is_err() {
-            return new.map_or(Ok(()), |new| self.free(new)).and(Err(Error::OutOfMemory));
+            new.into_iter().for_each(|new| self.discard(new));
+            return Err(Error::OutOfMemory);
         }
         let mut gone = state.take_parts(last + 1, part);
         if let Some(new) = new {

@@ -39,8 +39,11 @@ mod claim;
 mod core;
 mod current;
 mod error;
+#[cfg(test)]
+mod faults;
 mod fences;
 mod file;
+mod forgotten;
 mod frames;
 mod free;
 mod grouping;
@@ -127,15 +130,17 @@ impl Heap {
         self.core.set_limit(limit)
     }
 
-    /// Access for this thread.
+    /// Access for this thread. A heap has up to 65,535 sessions at a time; one more is [`Error::OutOfMemory`], as it is where the system has no
+    /// memory for it. A session that is forgotten (`mem::forget`) keeps its place until [`Heap::check`] or [`Heap::save_to`].
     pub fn session(&self) -> Result<Session<'_>, Error> {
         Session::new(self)
     }
 
     /// Looks at everything in the heap, and says what contradicts what: for tests, and for programs whose pointers may have gone astray. Blocks that
-    /// are compressed are decompressed, and stay where they are.
+    /// are compressed are decompressed, and stay where they are. What sessions kept that were forgotten (`mem::forget`) is given back before.
     pub fn check(&mut self) -> Result<(), Violation> {
         let _pause = self.core.board.pause();
+        self.core.end_forgotten();
         check::check(self.core(), 0)
     }
 

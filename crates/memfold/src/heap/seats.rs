@@ -110,6 +110,13 @@ impl Seats {
         self.taken.fetch_sub(1, Release);
     }
 
+    /// All sessions are over: there is none, but seats of some that were forgotten may be taken. Whether there were such.
+    pub fn give_all(&self) -> bool {
+        let seats = (1..=self.count.load(Acquire)).filter_map(|number| self.get(number));
+        let taken = seats.filter(|seat| seat.taken.load(Acquire));
+        taken.map(|seat| self.give(seat)).count() > 0
+    }
+
     /// Keeps new sessions from beginning, if there is only one; for who has it.
     pub fn alone(&self) -> Option<MutexGuard<'_, ()>> {
         let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);

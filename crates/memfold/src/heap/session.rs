@@ -48,6 +48,8 @@ pub struct Session<'h> {
     /// A node is being changed in place.
     changing: Cell<bool>,
     pub(super) peeks: Peeks,
+    #[cfg(test)]
+    pub(super) faults: super::faults::Faults,
     /// A session is one thread's.
     _one: PhantomData<Cell<()>>,
 }
@@ -70,6 +72,9 @@ impl<'h> Session<'h> {
     }
 
     fn of(core: &'h Core) -> Result<Self, Error> {
+        if !core.make_waiting_room() {
+            return Err(Error::OutOfMemory);
+        }
         let (number, seat) = core.seats.take().ok_or(Error::OutOfMemory)?;
         let access = Access { core, seat, me: number as u16, fences: core.seats.fences };
         Ok(Session {
@@ -80,6 +85,8 @@ impl<'h> Session<'h> {
             guards: Default::default(),
             changing: Cell::new(false),
             peeks: Peeks::default(),
+            #[cfg(test)]
+            faults: Default::default(),
             _one: PhantomData,
         })
     }
@@ -235,6 +242,8 @@ impl<'h> Session<'h> {
 
     #[inline(always)]
     pub(super) fn alloc_node(&self, len: usize) -> Result<Handle, Error> {
+        #[cfg(test)]
+        self.faults.strike(false)?;
         let mut allocator = self.allocator.borrow_mut();
         if allocator.does(len) {
             return allocator.alloc(len);
@@ -261,6 +270,8 @@ impl<'h> Session<'h> {
 
     #[inline(always)]
     pub(super) fn free_node(&self, handle: Handle) -> Result<(), Error> {
+        #[cfg(test)]
+        self.faults.strike(true)?;
         // A block that gets empty is given back, which takes its lock.
         match self.own_way(handle) {
             Some(way) if way.is_short() => match self.free_by(way, |way| way.free_short(handle, false)) {

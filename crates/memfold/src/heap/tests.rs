@@ -16,6 +16,7 @@ mod peek;
 mod room;
 mod threads;
 mod view;
+mod waiting;
 
 fn small(block: usize) -> Options {
     Options::new().block_size(block).limit(Limit::Blocks(3)).codec("lz4")

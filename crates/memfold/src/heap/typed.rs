@@ -49,7 +49,10 @@ impl Session<'_> {
         let handle = self.alloc(bytes.len())?;
         match self.write_at(handle, 0, bytes) {
             Ok(()) => Ok(handle),
-            Err(error) => self.free(handle).and(Err(error)),
+            Err(error) => {
+                self.discard(handle);
+                Err(error)
+            }
         }
     }
 

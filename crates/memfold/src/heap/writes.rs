@@ -78,7 +78,7 @@ impl<'h> Session<'h> {
         match self.write_at(new, 0, &old).and_then(|()| self.free(handle)) {
             Ok(()) => Ok(new),
             Err(error) => {
-                self.free(new)?;
+                self.discard(new);
                 Err(error)
             }
         }
@@ -93,6 +93,8 @@ impl<'h> Session<'h> {
     /// As `write`; for who sees to it that the session has one guard at a time.
     #[inline(always)]
     pub(super) fn write_shared(&self, handle: Handle) -> Result<NodeMut<'_>, Error> {
+        #[cfg(test)]
+        self.faults.strike(false)?;
         let held = self.change(handle, |way, spot, sequence| {
             way.frame.stripe(handle.place()).hold(sequence);
             Some((way.frame, spot))

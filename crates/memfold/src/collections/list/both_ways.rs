@@ -50,7 +50,8 @@ impl<T: Content + ?Sized, K: BothWays> List<'_, T, K> {
         }
         let done = links.change_and(self.session, || self.session.free(old));
         if let Err(error) = self.noted(done) {
-            return self.session.free(new).and(Err(error));
+            self.session.discard(new);
+            return Err(error);
         }
         let of = |end: Handle| if end == old { new } else { end };
         self.ends = Some(Ends { first: of(first), last: of(last) });

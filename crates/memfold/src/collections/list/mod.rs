@@ -209,8 +209,8 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
         Ok(None)
     }
 
-    /// Takes all elements out. The list is empty afterwards, also if a node could not be read or freed, which is an error: then those behind it stay in the
-    /// heap.
+    /// Takes all elements out. The list is empty afterwards, also if a node could not be read, which is an error: then it and those behind it
+    /// stay in the heap. Nodes that can't be freed just now are an error, too, and are freed later.
     pub fn clear(&mut self) -> Result<(), Error> {
         let was = std::mem::replace(self, Self::new(self.session));
         // The emptied one would do it again.
@@ -222,13 +222,13 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
 
     /// Frees all nodes.
     fn free_all(&self) -> Result<(), Error> {
-        let mut next = self.ends.map(|ends| ends.first);
+        let (mut next, mut result) = (self.ends.map(|ends| ends.first), Ok(()));
         for _ in 0..self.len {
             let node = next.ok_or(Error::Damaged)?;
             next = Handle::from_bits(self.link(node, self.next_at())?);
-            self.session.free(node)?;
+            result = result.and(self.session.free_or_wait(node));
         }
-        Ok(())
+        result
     }
 
     /// Looks at every node; what contradicts what, if anything does.
@@ -315,7 +315,7 @@ fn of_no_node(error: Error) -> Error {
 
 impl<T: Content + ?Sized, K: Kind> Drop for List<'_, T, K> {
     fn drop(&mut self) {
-        // A node that can't be freed is damaged: the heap has said so to who read it.
+        // A node that can't be read is damaged: the heap has said so to who read it.
         let _ = self.free_all();
     }
 }

@@ -27,7 +27,8 @@ impl<T: Content + ?Sized, K: Kind> List<'_, T, K> {
         let node = self.make(element, before.filter(|_| after.is_some()), back, on)?;
         let ends = Ends { first: node, last: node };
         if let Err(error) = self.join(ends, back, on) {
-            return self.session.free(node).and(Err(error));
+            self.session.discard(node);
+            return Err(error);
         }
         self.put_ends(ends, before, after);
         self.len += 1;
@@ -58,7 +59,10 @@ impl<T: Content + ?Sized, K: Kind> List<'_, T, K> {
         });
         match filled {
             Ok(()) => Ok(node),
-            Err(error) => self.session.free(node).and(Err(error)),
+            Err(error) => {
+                self.session.discard(node);
+                Err(error)
+            }
         }
     }
 

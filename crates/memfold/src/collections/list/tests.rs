@@ -379,3 +379,44 @@ fn nothing_and_values_of_no_bytes() {
     assert_eq!(bytes.iter().map(|one| one.unwrap().len()).collect::<Vec<_>>(), [0, 100_000]);
     assert_eq!(bytes.clear(), Ok(()));
 }
+
+/// Something fails at each place of each operation, and from then on each attempt to free a node: nothing has changed, and nothing is left of it.
+fn with_faults<T: Content + ?Sized, K: Kind>(more: More<T, K>, element: fn(u64) -> T::Owned)
+where
+    T::Owned: Borrow<T> + Ord + Debug + Clone,
+{
+    let mut heap = Heap::new(options()).unwrap();
+    {
+        let session = heap.session().unwrap();
+        let random = &mut Random(5);
+        let (mut list, mut model, mut failed) = (List::<T, K>::new(&session), Model::<T>::new(), 0);
+        for _ in 0..150 {
+            for which in [step, more] {
+                let (seed, mut before) = (random.0, 0);
+                loop {
+                    random.0 = seed;
+                    let operation = || which(&mut list, &mut model, random, element);
+                    let (done, _) = session.with_fault(before, operation);
+                    if done.is_ok() {
+                        break;
+                    }
+                    failed += 1;
+                    assert_eq!(done, Err(Error::Pinned));
+                    assert_is(&list, &model);
+                    // Sorting changes each node: there not every place.
+                    before += 1 + before / 4;
+                }
+            }
+        }
+        assert!(failed > 150, "{failed}");
+    }
+    assert_eq!((heap.stats().nodes, heap.check()), (0, Ok(())));
+}
+
+#[test]
+fn what_fails_leaves_no_node() {
+    with_faults::<u64, Singly>(none, number);
+    with_faults::<str, Ring<Singly>>(around, text);
+    with_faults::<str, Doubly>(both_ways, text);
+    with_faults::<u64, Ring<Doubly>>(around_both_ways, number);
+}

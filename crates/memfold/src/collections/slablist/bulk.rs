@@ -110,7 +110,8 @@ impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
     pub fn sort_by(&mut self, order: &impl Compare<E>) -> Result<(), Error> {
         let mut sorted = self.another(Ordered);
         self.merge_to(&mut sorted, order)?;
-        self.take_body(&mut sorted)
+        self.take_body(&mut sorted);
+        Ok(())
     }
 
     /// The elements in a sorted list, in which those that are equal are all kept.
@@ -120,7 +121,7 @@ impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
         let mut list = SlabList::with_order(self.session, Ordered);
         list.making = sorted.making;
         self.merge_to(&mut list, &sorted.order)?;
-        sorted.take_body(&mut list)?;
+        sorted.take_body(&mut list);
         Ok(sorted)
     }
 

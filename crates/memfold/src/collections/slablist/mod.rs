@@ -274,8 +274,6 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         let Body::Large(slabs) = &mut self.body else { return Err(Error::Damaged) };
         let gone = slabs.remove(self.session, position)?;
         if slabs.len() == 0 {
-            // There may be nodes left that could not be freed before. If they can't be now, their blocks stay damaged.
-            let _ = slabs.free(self.session);
             self.body = Body::Small(Vec::new());
         }
         Ok(gone)
@@ -328,7 +326,8 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         }
     }
 
-    /// Takes all elements out. The list is empty afterwards, also if one of its leaves could not be freed, which is an error.
+    /// Takes all elements out. The list is empty afterwards, also if one of its leaves could not be read, which is an error: then the long strings to
+    /// which it leads stay in the heap. Nodes that can't be freed just now are an error, too, and are freed later.
     pub fn clear(&mut self) -> Result<(), Error> {
         crate::probe!(list_clear, std::ptr::from_ref(self), self.len());
         self.note_removed(0, self.len());
@@ -420,7 +419,7 @@ impl<'l, E: ?Sized + Element, C> IntoIterator for &'l SlabList<'_, E, C> {
 
 impl<E: ?Sized + Element, C> Drop for SlabList<'_, E, C> {
     fn drop(&mut self) {
-        // A leaf that can't be freed is damaged: the heap has said so to who read it.
+        // A leaf that can't be read is damaged: the heap has said so to who read it.
         let _ = self.clear();
     }
 }

@@ -40,7 +40,7 @@ impl<E: ?Sized + Element> SlabList<'_, E, Ordered> {
         for element in self.iter().rev() {
             turned.append(element?.borrow())?;
         }
-        self.take_body(&mut turned)?;
+        self.take_body(&mut turned);
         self.note_reversed();
         Ok(())
     }
@@ -78,11 +78,11 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
     }
 
     /// This list has the other one's elements from now on, and the other one none.
-    pub(super) fn take_body<D>(&mut self, other: &mut SlabList<'s, E, D>) -> Result<(), Error> {
+    pub(super) fn take_body<D>(&mut self, other: &mut SlabList<'s, E, D>) {
         let new = std::mem::replace(&mut other.body, Body::Small(Vec::new()));
-        match std::mem::replace(&mut self.body, new) {
-            Body::Small(_) => Ok(()),
-            Body::Large(slabs) => slabs.free(self.session),
+        if let Body::Large(slabs) = std::mem::replace(&mut self.body, new) {
+            // All of the old ones have just been read, and the change is done: what can't be freed now is freed later.
+            let _ = slabs.free(self.session);
         }
     }
 }

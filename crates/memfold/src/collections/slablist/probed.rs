@@ -231,13 +231,13 @@ impl<E: ?Sized + Element> Slabs<E> {
     /// Frees a leaf.
     pub fn free_leaf(&self, session: &Session<'_>, leaf: &LeafRef) -> Result<(), Error> {
         probe!(slab_free, leaf.handle.to_bits(), self.leaf_bytes(), leaf.count);
-        session.free(leaf.handle)
+        session.free_or_wait(leaf.handle)
     }
 
     /// Frees a leaf that is no part of the list any more.
-    pub fn release_leaf(&mut self, session: &Session<'_>, leaf: &LeafRef) {
+    pub fn release_leaf(&self, session: &Session<'_>, leaf: &LeafRef) {
         probe!(slab_free, leaf.handle.to_bits(), self.leaf_bytes(), leaf.count);
-        self.release(session, leaf.handle);
+        session.discard(leaf.handle);
     }
 
     /// Some leaves are others now, and so is where they are in the sublayers.

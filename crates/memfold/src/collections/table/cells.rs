@@ -108,9 +108,11 @@ impl Cells {
             let copied = session.read(*old).and_then(|old| {
                 session.change_in_place(new, |new| new.iter_mut().zip(old).for_each(|(new, old)| *new = old))
             });
-            if let Err(error) = copied.and_then(|()| session.free(*old)) {
-                return session.free(new).and(Err(error));
+            if let Err(error) = copied {
+                session.discard(new);
+                return Err(error);
             }
+            session.discard(*old);
         }
         self.nodes.clear();
         self.nodes.push(new);
@@ -144,13 +146,12 @@ impl Cells {
         if session.view(node, |view| view.copy_to(at, to))? { Ok(()) } else { Err(Error::Damaged) }
     }
 
-    /// Frees all nodes. What can't be freed is left; then it is an error in the end.
+    /// Frees all nodes; what can't be freed now is freed later, and an error.
     pub fn free(&mut self, session: &Session<'_>) -> Result<(), Error> {
         self.first = 0;
         let mut result = Ok(());
         for node in self.nodes.drain(..) {
-            let freed = session.free(node);
-            result = result.and(freed);
+            result = result.and(session.free_or_wait(node));
         }
         result
     }
@@ -195,7 +196,10 @@ pub fn make_element(session: &Session<'_>, bytes: &[u8]) -> Result<Option<Handle
     let node = session.alloc(bytes.len())?;
     match write(session, node, 0, bytes) {
         Ok(()) => Ok(Some(node)),
-        Err(error) => session.free(node).and(Err(error)),
+        Err(error) => {
+            session.discard(node);
+            Err(error)
+        }
     }
 }
 

@@ -64,8 +64,8 @@ impl Table<'_> {
         Ok(row)
     }
 
-    /// Ends the use of a row; false if it was in none. Its elements become zero, and those of any length are freed. If one of these can't be, that is an error: then it stays in the heap, and
-    /// the row is out of use nevertheless.
+    /// Ends the use of a row; false if it was in none. Its elements become zero, and those of any length are freed, or, if that can't be done just
+    /// now, later.
     pub fn remove_row(&mut self, row: Row) -> Result<bool, Error> {
         self.sound()?;
         if !self.contains(row)? {
@@ -82,12 +82,8 @@ impl Table<'_> {
         self.len -= 1;
         self.first_free = self.first_free.min(row.0);
         let elements = self.columns.iter().zip(&old).filter_map(|(cells, old)| element(cells, old));
-        let mut result = Ok(true);
-        for node in elements {
-            let freed = self.session.free(node);
-            result = result.and_then(|_| freed.map(|()| true));
-        }
-        result
+        elements.for_each(|node| self.session.discard(node));
+        Ok(true)
     }
 
     /// Makes the cells of a row zero; what they were comes to `old`.
@@ -109,7 +105,7 @@ impl Table<'_> {
     }
 
     /// Puts an element of any length where a cell leads; one of the same length into its node.
-    pub(super) fn set_by_reference(&mut self, node: Handle, at: usize, bytes: &[u8]) -> Result<(), Error> {
+    pub(super) fn set_by_reference(&self, node: Handle, at: usize, bytes: &[u8]) -> Result<(), Error> {
         let old = Handle::from_bits(self.session.get_at(node, at)?);
         if let Some(old) = old
             && self.session.size(old)? == bytes.len()
@@ -117,22 +113,14 @@ impl Table<'_> {
             return cells::write(self.session, old, 0, bytes);
         }
         let new = cells::make_element(self.session, bytes)?;
-        let free = |node: Option<Handle>| node.map_or(Ok(()), |node| self.session.free(node));
-        let mut cell = bits(new).to_ne_bytes();
-        if let Err(error) = cells::swap(self.session, node, at, &mut cell) {
-            return free(new).and(Err(error));
-        }
-        if let Err(error) = free(old) {
-            if cells::swap(self.session, node, at, &mut cell).is_err() {
-                self.broken = true;
-                return Err(error);
-            }
-            return free(new).and(Err(error));
-        }
-        Ok(())
+        let changed = cells::write(self.session, node, at, &bits(new).to_ne_bytes());
+        let gone = if changed.is_ok() { old } else { new };
+        gone.into_iter().for_each(|node| self.session.discard(node));
+        changed
     }
 
-    /// Ends the use of all rows. There is none afterwards, also if nodes could not be read or freed, which is an error: then what only they lead to stays in the heap.
+    /// Ends the use of all rows. There is none afterwards, also if nodes could not be read, which is an error: then what only they lead to stays in
+    /// the heap. Nodes that can't be freed just now are an error, too, and are freed later.
     pub fn clear(&mut self) -> Result<(), Error> {
         let mut result = if self.broken { Err(Error::Damaged) } else { Ok(()) };
         let mut copy = Vec::new();
@@ -142,8 +130,7 @@ impl Table<'_> {
                     Ok(()) => {
                         let links = copy.as_chunks().0.iter().map(|link| u64::from_ne_bytes(*link));
                         for node in links.filter_map(Handle::from_bits) {
-                            let freed = self.session.free(node);
-                            result = result.and(freed);
+                            result = result.and(self.session.free_or_wait(node));
                         }
                     }
                     Err(error) => result = result.and(Err(error)),

@@ -301,3 +301,32 @@ fn in_blocks_of_all_sizes() {
         assert_eq!((table.check(), table.add_row(), table.add_row()), (Ok(()), Ok(Row(0)), Ok(Row(3))));
     }
 }
+
+/// Something fails at each place of each operation, and from then on each attempt to free a node: nothing has changed, and nothing is left of it.
+#[test]
+fn what_fails_leaves_no_node() {
+    let mut heap = Heap::new(options()).unwrap();
+    {
+        let session = heap.session().unwrap();
+        let (random, names, mut failed) = (&mut Random(5), columns(), 0);
+        let (mut table, mut model) = (Table::new(&session, &names.all), Model::new());
+        for turn in 0..600 {
+            let seed = random.0;
+            for before in 0.. {
+                random.0 = seed;
+                let adds = if turn < 300 { 10 } else { 6 };
+                let operation = || step(&mut table, &names, &mut model, random, adds);
+                let (done, _) = session.with_fault(before, operation);
+                if done.is_ok() {
+                    break;
+                }
+                failed += 1;
+                assert_eq!(done, Err(Error::Pinned));
+                assert!(failed % 8 > 0 || table.check() == Ok(()));
+            }
+        }
+        assert!(failed > 300, "{failed}");
+        assert_is(&table, &names, &model);
+    }
+    assert_eq!((heap.stats().nodes, heap.check()), (0, Ok(())));
+}

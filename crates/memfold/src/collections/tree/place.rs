@@ -48,7 +48,8 @@ impl<T: Plain + Copy> Tree<'_, T> {
             self.noted(done)
         });
         if let Err(error) = done {
-            return self.session.free(node).and(Err(error));
+            self.session.discard(node);
+            return Err(error);
         }
         if spot.is_top() {
             self.top = Some(node);

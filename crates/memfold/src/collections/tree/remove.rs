@@ -9,7 +9,8 @@ use crate::heap::{Error, Handle, Plain};
 impl<T: Plain + Copy> Tree<'_, T> {
     /// Removes an entry and all below it, and returns how many those were. Other entries of the same files stay.
     ///
-    /// All of them are read before anything is changed. If then one can't be read again, or freed, that is an error: the entry is removed, and what could not be freed stays in the heap.
+    /// All of them are read before anything is changed. If then one can't be read again, that is an error: the entry is removed, and that one stays in the heap with what is below it. Nodes that can't be freed
+    /// just now are freed later.
     pub fn remove(&mut self, node: NodeId) -> Result<u64, Error> {
         self.sound()?;
         let mut linked = Vec::new();
@@ -33,8 +34,8 @@ impl<T: Plain + Copy> Tree<'_, T> {
         self.len -= count;
         let child = self.link_of(node.0, CHILD).map(Handle::from_bits);
         let below = child.and_then(|child| self.free_all(child));
-        below.and(self.session.free(node.0))?;
-        Ok(count)
+        self.session.discard(node.0);
+        below.map(|()| count)
     }
 
     /// Takes entries out of their rings, all or none.
@@ -62,7 +63,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
         Ok(done)
     }
 
-    /// Removes all entries. There is none afterwards, also if one could not be read or freed, which is an error: then what only it leads to stays in the heap.
+    /// Removes all entries. There is none afterwards, also if one could not be read, which is an error: then it stays in the heap with what only it leads to.
     pub fn clear(&mut self) -> Result<(), Error> {
         let (top, broken) = (self.top.take(), std::mem::take(&mut self.broken));
         self.len = 0;
@@ -70,7 +71,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
         if broken { Err(Error::Damaged) } else { freed }
     }
 
-    /// Frees an entry, its next siblings, and all that is below them. What can't be read is left out; then there is an error in the end.
+    /// Frees an entry, its next siblings, and all that is below them, now or later. What can't be read is left out; then there is an error in the end.
     fn free_all(&self, first: Option<Handle>) -> Result<(), Error> {
         let (mut left, mut result) = (Vec::new(), Ok(()));
         left.extend(first);
@@ -82,7 +83,8 @@ impl<T: Plain + Copy> Tree<'_, T> {
                 let [child, next] = links.map(Handle::from_bits);
                 left.extend(next);
                 left.extend(child);
-                self.session.free(node)
+                self.session.discard(node);
+                Ok(())
             });
             result = result.and(freed);
         }
@@ -92,7 +94,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
 
 impl<T: Plain + Copy> Drop for Tree<'_, T> {
     fn drop(&mut self) {
-        // A node that can't be freed is damaged: the heap has said so to who read it.
+        // A node that can't be read is damaged: the heap has said so to who read it.
         let _ = self.clear();
     }
 }

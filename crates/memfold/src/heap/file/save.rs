@@ -37,6 +37,7 @@ pub fn save(heap: &mut Heap, to: impl Write) -> Result<(), SaveError> {
         return Err(SaveError::Io(std::io::ErrorKind::Unsupported.into()));
     }
     let _pause = heap.core().board.pause();
+    heap.core().end_forgotten();
     // What is left in one piece of large nodes goes back into their parts, and blocks that sessions had are given back.
     heap.session()?.put_all_back()?;
     let core = heap.core();

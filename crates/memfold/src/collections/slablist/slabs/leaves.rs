@@ -52,7 +52,10 @@ impl<E: ?Sized + Element> Slabs<E> {
                 crate::probe!(slab_alloc, handle.to_bits(), self.bytes, count);
                 Ok(handle)
             }
-            Err(error) => session.free(handle).and(Err(error)),
+            Err(error) => {
+                session.discard(handle);
+                Err(error)
+            }
         }
     }
 
@@ -66,13 +69,6 @@ impl<E: ?Sized + Element> Slabs<E> {
     pub(super) fn free_leaves(&mut self, session: &Session<'_>, gone: &[LeafRef]) {
         self.stats.leaves_freed += gone.len() as u64;
         gone.iter().for_each(|leaf| self.release_leaf(session, leaf));
-    }
-
-    /// Frees a node that is no part of the list any more. The change is done: it can't fail by that.
-    pub(in super::super) fn release(&mut self, session: &Session<'_>, node: Handle) {
-        if session.free(node).is_err() {
-            self.left.push(node);
-        }
     }
 
     /// Appends a leaf's elements.

@@ -69,8 +69,6 @@ pub struct Slabs<E: ?Sized + Element> {
     last: Option<Key<E>>,
     /// Elements that went since the last look at what could be packed.
     gone: u32,
-    /// Nodes that are no part of the list any more and could not be freed, since something is damaged. They are tried again with the list's last ones, and then that is an error.
-    left: Vec<Handle>,
     pub stats: Stats,
 }
 
@@ -98,7 +96,6 @@ impl<E: ?Sized + Element> Slabs<E> {
             weight: 0,
             last: None,
             gone: 0,
-            left: Vec::new(),
             stats: Stats::default(),
         };
         let mut made = Vec::new();
@@ -386,7 +383,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         loop {
             if let Some(node) = self.set(session, at, coming.held(), turn)? {
                 coming.arrived();
-                node.into_iter().for_each(|node| self.release(session, node));
+                node.into_iter().for_each(|node| session.discard(node));
                 return Ok(());
             }
             (at, turn) = (find(self)?, turn + 1);
@@ -458,7 +455,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         // All that may fail comes before anything changes.
         let element = batch.owned(session, 0)?;
         if leaf.count == 1 {
-            self.free_leaf(session, &leaf)?;
+            self.release_leaf(session, &leaf);
             self.stats.leaves_freed += 1;
             self.layers.replace(Some(spot), 1, &[]);
             self.len -= 1;
@@ -471,7 +468,7 @@ impl<E: ?Sized + Element> Slabs<E> {
             })?;
             self.removed(session, spot, weight, first);
         }
-        batch.long(0).into_iter().for_each(|node| self.release(session, node));
+        batch.long(0).into_iter().for_each(|node| session.discard(node));
         Ok(element)
     }
 

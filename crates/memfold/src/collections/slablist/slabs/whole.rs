@@ -9,7 +9,7 @@ use super::leaves::alike;
 use super::{BatchOf, Slabs};
 use crate::collections::slablist::element::Element;
 use crate::collections::slablist::format::{Batch, Format};
-use crate::heap::{Error, Handle, Session};
+use crate::heap::{Error, Session};
 
 impl<E: ?Sized + Element> Slabs<E> {
     /// Takes out the elements from one number to another, those of them that there are. Nothing is done if it fails.
@@ -68,7 +68,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         self.len -= to - from;
         self.weight = self.weight - before + (kept + more) as u64;
         self.last = None;
-        longs.iter().for_each(|node| self.release(session, *node));
+        longs.iter().for_each(|node| session.discard(*node));
         self.free_leaves(session, &gone);
         Ok(())
     }
@@ -94,7 +94,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         }
     }
 
-    /// Frees all leaves, and the nodes of long elements.
+    /// Frees all leaves, and the nodes of long elements. What can't be freed now is freed later, and an error; where a leaf can't be read, those to
+    /// which it leads stay.
     pub fn free(&self, session: &Session<'_>) -> Result<(), Error> {
         let mut result = Ok(());
         for (_, leaf) in self.layers.all() {
@@ -102,17 +103,16 @@ impl<E: ?Sized + Element> Slabs<E> {
             if E::Format::HAS_LONG {
                 result = result.and(self.append_leaf(session, leaf, &mut all));
                 for node in (0..all.len()).filter_map(|at| all.long(at)) {
-                    result = result.and(session.free(node));
+                    result = result.and(session.free_or_wait(node));
                 }
             }
             result = result.and(self.free_leaf(session, &leaf));
         }
-        self.left.iter().fold(result, |result, node| result.and(session.free(*node)))
+        result
     }
 
     /// Bytes of plain memory.
     pub fn own_bytes(&self) -> usize {
-        let left = self.left.capacity() * size_of::<Handle>();
-        size_of::<Self>() + left + self.layers.bytes(|key| E::Format::key_bytes(key))
+        size_of::<Self>() + self.layers.bytes(|key| E::Format::key_bytes(key))
     }
 }

@@ -180,3 +180,39 @@ fn reaps_at_thresholds() {
     assert!(packs(&list) > before && spare_leaves(&list) <= 20, "{}", spare_leaves(&list));
     assert_eq!((list.len(), list.check()), (125_000, Ok(())));
 }
+
+/// Something fails at each place of each operation, and from then on each attempt to free a node: nothing has changed, and nothing is left of it.
+#[test]
+fn what_fails_leaves_no_node() {
+    let mut heap = heap();
+    {
+        let session = heap.session().unwrap();
+        let random = &mut Random(5);
+        let (mut list, mut set, mut failed) = (SlabList::<str>::new(&session), BTreeSet::new(), 0);
+        for _ in 0..1500 {
+            let (number, what) = (random.below(400), random.below(10));
+            let text = std::format!("{number}").repeat(if number % 3 == 0 { 500 } else { 3 });
+            for before in 0.. {
+                let (done, _) = session.with_fault(before, || match what {
+                    0..6 => list.insert(&text).map(|_| true),
+                    6 => list.replace(&text).map(|_| true),
+                    _ => list.remove(&text).map(|_| false),
+                });
+                match done {
+                    Ok(true) => drop(set.insert(text)),
+                    Ok(false) => drop(set.remove(&text)),
+                    Err(error) => {
+                        failed += 1;
+                        assert_eq!((error, list.len()), (crate::heap::Error::Pinned, set.len() as u64));
+                        assert!(failed % 8 > 0 || all(&list).iter().eq(&set));
+                        continue;
+                    }
+                }
+                break;
+            }
+        }
+        assert!(failed > 500 && all(&list).iter().eq(&set), "{failed}");
+        assert_eq!(list.check(), Ok(()));
+    }
+    assert_eq!((heap.stats().nodes, heap.check()), (0, Ok(())));
+}

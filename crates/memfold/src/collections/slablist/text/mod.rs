@@ -240,7 +240,8 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
         }
         let node = session.alloc(bytes.len())?;
         if let Err(error) = session.change_in_place(node, |to| to.copy_from_slice(bytes)) {
-            return session.free(node).and(Err(error));
+            session.discard(node);
+            return Err(error);
         }
         Ok(Held::Long { node, len: bytes.len() as u64, begin: &bytes[..bytes.len().min(BEGIN)] })
     }
@@ -256,8 +257,7 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
 
     fn let_go(session: &Session<'_>, held: Held<'_>) {
         if let Held::Long { node, .. } = held {
-            // It was made just now: if it can't be freed it is damaged, and whoever reads its block is told.
-            let _ = session.free(node);
+            session.discard(node);
         }
     }
 

@@ -1,0 +1,51 @@
+//! Errors on purpose, for tests: the n-th time that a session makes, changes or frees a node fails, and from then on each time that it
+//! frees one.
+
+use std::cell::Cell;
+
+use super::error::Error;
+use super::session::Session;
+
+/// See the module.
+#[derive(Default)]
+pub struct Faults {
+    /// Times that go well before one fails; `None`: none does.
+    before: Cell<Option<u64>>,
+    frees: Cell<bool>,
+}
+
+impl Faults {
+    /// The session is about to do something.
+    pub fn strike(&self, is_free: bool) -> Result<(), Error> {
+        if is_free && self.frees.get() {
+            return Err(Error::Pinned);
+        }
+        let Some(before) = self.before.get() else { return Ok(()) };
+        self.before.set(before.checked_sub(1));
+        if before == 0 {
+            self.frees.set(true);
+            return Err(Error::Pinned);
+        }
+        Ok(())
+    }
+}
+
+impl Session<'_> {
+    /// From now on something fails after so many times.
+    pub(crate) fn fail_after(&self, before: u64) {
+        self.faults.before.set(Some(before));
+    }
+
+    /// Nothing fails any more; whether something did.
+    pub(crate) fn stop_failing(&self) -> bool {
+        self.faults.before.set(None);
+        self.faults.frees.replace(false)
+    }
+
+    /// What `operation` comes to if something fails after so many times, and whether it did.
+    pub(crate) fn with_fault<R>(&self, before: u64, operation: impl FnOnce() -> R) -> (R, bool) {
+        self.fail_after(before);
+        let result = operation();
+        (result, self.stop_failing())
+    }
+}
