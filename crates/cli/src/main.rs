@@ -20,7 +20,6 @@
 mod analyze;
 mod args;
 mod bench;
-mod cgroup;
 mod codecs;
 mod cpu;
 mod disk;
@@ -71,6 +70,7 @@ use std::io::Write;
 
 use clap::Parser;
 use memfold::size;
+use memfold_cgroup as cgroup;
 
 use crate::failure::{FAILED, say};
 

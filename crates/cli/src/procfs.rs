@@ -8,6 +8,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
+pub use memfold_cgroup::field_kib;
+
 use crate::failure::Failure;
 use crate::sys::{Ending, PAGE};
 
@@ -203,13 +205,6 @@ pub fn anonymous_shared(pid: i32) -> Option<(u64, u64)> {
     let (buffer, length) = read::<2048>(&format!("/proc/{pid}/smaps_rollup"))?;
     let text = std::str::from_utf8(&buffer[..length]).ok()?;
     Some((field_kib(text, "Anonymous:")?, field_kib(text, "Pss_Anon:")?))
-}
-
-/// Value in bytes of a line like `Anonymous:    120 kB`.
-pub fn field_kib(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|l| l.strip_prefix(name))?;
-    let number = line.split_ascii_whitespace().next()?;
-    number.parse::<u64>().ok().map(|kib| kib << 10)
 }
 
 /// Adds the children of a process to `children`. False if the kernel has no

@@ -1,11 +1,15 @@
 //! The memory cgroup this process lives in, version 1 or 2: its limit, and
-//! where its directory is.
+//! where its directory is. And how much memory is free (`free.rs`).
 //!
 //! A cgroup's path is relative to the root of its hierarchy; a mount shows a
 //! part of that hierarchy somewhere. In a container the two need not meet;
 //! then the mount's own root is what can be known.
 
+mod free;
+
 use std::path::{Path, PathBuf};
+
+pub use free::{Room, rooms};
 
 /// The memory cgroup of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +18,8 @@ pub struct Cgroup {
     pub version: u8,
     /// Its directory.
     pub directory: PathBuf,
+    /// Where the hierarchy is mounted: the highest directory above it.
+    pub top: PathBuf,
     /// The least limit of it and its ancestors, in bytes.
     pub limit: Option<u64>,
 }
@@ -66,13 +72,13 @@ fn find(groups: &str, mounts: &str) -> Option<Cgroup> {
     if let Some((path, mount)) = version1.zip(mount_of(mounts, "cgroup", "memory")) {
         let directory = directory_of(&mount, &path);
         let limit = limit_1(&directory);
-        return Some(Cgroup { version: 1, directory, limit });
+        return Some(Cgroup { version: 1, directory, top: mount.point, limit });
     }
     let path = entry(&|number, controllers| number == "0" && controllers.is_empty())?;
     let mount = mount_of(mounts, "cgroup2", "")?;
     let directory = directory_of(&mount, &path);
     let limit = limit_2(&directory, &mount.point);
-    Some(Cgroup { version: 2, directory, limit })
+    Some(Cgroup { version: 2, directory, top: mount.point, limit })
 }
 
 /// The first mount of this type, with this option if it is not empty.
@@ -106,6 +112,21 @@ fn directory_of(mount: &Mount, path: &str) -> PathBuf {
     }
 }
 
+impl Cgroup {
+    /// The least limit as it is now.
+    pub fn limit_now(&self) -> Option<u64> {
+        match self.version {
+            1 => limit_1(&self.directory),
+            _ => limit_2(&self.directory, &self.top),
+        }
+    }
+
+    /// Its directory, and those of the cgroups above it.
+    pub fn levels(&self) -> impl Iterator<Item = &Path> {
+        self.directory.ancestors().take_while(|directory| directory.starts_with(&self.top))
+    }
+}
+
 /// Version 1 says the least limit of the whole path itself.
 fn limit_1(directory: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(directory.join("memory.stat")).ok()?;
@@ -124,7 +145,14 @@ fn limit_2(directory: &Path, top: &Path) -> Option<u64> {
 
 /// Physical memory in bytes.
 pub fn physical_memory() -> Option<u64> {
-    crate::procfs::field_kib(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
+    field_kib(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
+}
+
+/// Value in bytes of a line like `Anonymous:    120 kB`.
+pub fn field_kib(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|l| l.strip_prefix(name))?;
+    let number = line.split_ascii_whitespace().next()?;
+    number.parse::<u64>().ok().map(|kib| kib << 10)
 }
 
 /// What a percentage is of: physical memory, or the cgroup's limit if that is less.
@@ -161,7 +189,10 @@ mod tests {
         fs::write(top.path().join("user.slice/memory.max"), "500000\n").unwrap();
         let found =
             find("0::/user.slice/app.slice/shell\n", &mounts("cgroup2", "/", top.path(), "nsdelegate"));
-        assert_eq!(found, Some(Cgroup { version: 2, directory: deep, limit: Some(300_000) }));
+        assert_eq!(
+            found,
+            Some(Cgroup { version: 2, directory: deep, top: top.path().into(), limit: Some(300_000) })
+        );
     }
 
     #[test]

@@ -1,0 +1,230 @@
+//! How much memory is free: of the machine, and of each limited cgroup in which this process is counted.
+//!
+//! ```text
+//!   the machine     MemAvailable of MemTotal                        /proc/meminfo
+//!   each level      limit - use + pages of files that can go        memory.max, .high, .current (version 2),
+//!                   of its limit                                    memory.limit_in_bytes, .usage_in_bytes (version 1)
+//! ```
+//!
+//! What can't be told is never taken for "no limit": where cgroups with limits may exist that this process can't look
+//! into, nothing is known.
+
+use std::fs::read_to_string;
+use std::path::Path;
+use std::sync::Mutex;
+
+use crate::{Cgroup, field_kib, find};
+
+/// One bound on the memory of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes that may still be taken.
+    pub available: u64,
+    /// Of so many in all.
+    pub total: u64,
+}
+
+/// All bounds: the machine's, and that of each limited cgroup from this process's own upwards. `None` where they are
+/// not known.
+pub fn rooms() -> Option<Vec<Room>> {
+    let mut rooms = vec![machine(&read_to_string("/proc/meminfo").ok()?)?];
+    if let Some(group) = own_group()? {
+        rooms.extend(of_group(&group)?);
+    }
+    Some(rooms)
+}
+
+fn machine(meminfo: &str) -> Option<Room> {
+    let (available, total) = (field_kib(meminfo, "MemAvailable:")?, field_kib(meminfo, "MemTotal:")?);
+    Some(Room { available, total })
+}
+
+/// What `/proc/self/cgroup` said, and the group that this means.
+type Known = (String, Option<Cgroup>);
+
+/// The process's memory cgroup; `Some(None)` if it is in none, `None` if that can't be told. Mounts are read again
+/// only when the process has moved to another group, or its directory is no longer seen: there may be hundreds.
+fn own_group() -> Option<Option<Cgroup>> {
+    static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+
+    // A kernel without cgroups has no such file.
+    let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
+    // A forked child may have got it locked.
+    let mut known = KNOWN.try_lock().ok();
+    if let Some(Some((before, group))) = known.as_deref()
+        && *before == groups
+        && group.as_ref().is_none_or(is_seen)
+    {
+        return Some(group.clone());
+    }
+    let mounts = read_to_string("/proc/self/mountinfo").ok()?;
+    let group = group_of(&groups, &mounts, &read_to_string("/proc/cgroups").unwrap_or_default())?;
+    if let Some(known) = known.as_deref_mut() {
+        *known = Some((groups, group.clone()));
+    }
+    Some(group)
+}
+
+/// Every cgroup's directory has this file.
+fn is_seen(group: &Cgroup) -> bool {
+    group.directory.join("cgroup.procs").exists()
+}
+
+fn group_of(groups: &str, mounts: &str, hierarchies: &str) -> Option<Option<Cgroup>> {
+    let in_version_1 = groups.lines().any(|line| {
+        line.splitn(3, ':').nth(1).is_some_and(|controllers| controllers.split(',').any(|c| c == "memory"))
+    });
+    let found = find(groups, mounts).filter(|group| (group.version == 1) == in_version_1 && is_seen(group));
+    if found.is_some() || groups.is_empty() {
+        return Some(found);
+    }
+    // name, hierarchy, number of groups, enabled. Where there is only the root, nobody has a limit.
+    let memory = hierarchies.lines().find_map(|line| line.strip_prefix("memory\t"))?;
+    let mut fields = memory.split('\t').skip(1).map(|number| number.parse::<u32>().ok());
+    let (count, enabled) = (fields.next()??, fields.next()??);
+    (count <= 1 || enabled == 0).then_some(None)
+}
+
+/// Files with a limit, and with what counts to it.
+const VERSION_1: [(&str, &str); 2] = [
+    ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+    // With swap, where that is counted.
+    ("memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes"),
+];
+/// Above `memory.high` the kernel lets nobody go on at full speed.
+const VERSION_2: [(&str, &str); 2] = [("memory.max", "memory.current"), ("memory.high", "memory.current")];
+
+/// The bounds of a group and of those above it; `None` if a limit is there whose use can't be read.
+fn of_group(group: &Cgroup) -> Option<Vec<Room>> {
+    let mut rooms = Vec::new();
+    let kinds = if group.version == 1 { VERSION_1 } else { VERSION_2 };
+    for directory in group.levels() {
+        let limits = kinds.map(|(limit, usage)| (limit_in(directory, limit), usage));
+        // A group's own figure of version 1 has the limits of those above it, which a container may not see.
+        let is_own = directory == group.directory;
+        let above = if is_own && group.version == 1 { group.limit_now() } else { None };
+        let above = above.filter(|least| limits[0].0.is_none_or(|limit| *least < limit));
+        for (limit, usage) in limits.into_iter().chain([(above, kinds[0].1)]) {
+            let Some(total) = limit else { continue };
+            let used: u64 = read_to_string(directory.join(usage)).ok()?.trim().parse().ok()?;
+            let used = used.saturating_sub(can_go(directory, group.version));
+            rooms.push(Room { available: total.saturating_sub(used), total });
+        }
+    }
+    Some(rooms)
+}
+
+fn limit_in(directory: &Path, file: &str) -> Option<u64> {
+    let bytes = read_to_string(directory.join(file)).ok()?.trim().parse().ok()?;
+    // Version 1 says "no limit" with the largest number of whole pages, version 2 with "max".
+    (bytes < 1 << 62).then_some(bytes)
+}
+
+/// Pages of files that nobody has used lately, and half of the others: the kernel takes them before it lets a
+/// program fail. Memory of tmpfs does not count to them.
+fn can_go(directory: &Path, version: u8) -> u64 {
+    let Ok(stat) = read_to_string(directory.join("memory.stat")) else { return 0 };
+    let prefix = if version == 1 { "total_" } else { "" };
+    let field = |name: &str| {
+        let number = |line: &str| line.strip_prefix(prefix)?.strip_prefix(name)?.trim().parse::<u64>().ok();
+        stat.lines().find_map(number).unwrap_or(0)
+    };
+    field("inactive_file ") + field("active_file ") / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// A group below `top`, with these files.
+    fn group(top: &Path, below: &str, files: &[(&str, &str)]) {
+        let directory = top.join(below);
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("cgroup.procs"), "").unwrap();
+        for (name, text) in files {
+            fs::write(directory.join(name), text).unwrap();
+        }
+    }
+
+    fn mounts(kind: &str, point: &Path, options: &str) -> String {
+        format!("35 31 0:32 / {} rw - {kind} x rw,{options}\n", point.display())
+    }
+
+    #[test]
+    fn available_is_what_meminfo_says() {
+        let text = "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    300 kB\n";
+        assert_eq!(machine(text), Some(Room { available: 300 << 10, total: 1000 << 10 }));
+        assert_eq!(machine("MemTotal:       1000 kB\nMemFree:         100 kB\n"), None);
+    }
+
+    #[test]
+    fn each_limited_level_of_version_2_is_a_bound() {
+        let top = tempfile::tempdir().unwrap();
+        let stat = "anon 5\ninactive_file 300\nactive_file 200\n";
+        group(top.path(), "", &[]);
+        let limited = [("memory.max", "9000\n"), ("memory.high", "max\n"), ("memory.current", "7000\n")];
+        group(top.path(), "a", &limited);
+        group(top.path(), "a/b", &[("memory.max", "max\n"), ("memory.current", "6000\n")]);
+        let high = [
+            ("memory.max", "8000"),
+            ("memory.high", "5000"),
+            ("memory.current", "1000"),
+            ("memory.stat", stat),
+        ];
+        group(top.path(), "a/b/c", &high);
+        let found = group_of("0::/a/b/c\n", &mounts("cgroup2", top.path(), "x"), "").unwrap().unwrap();
+        let room = |available, total| Room { available, total };
+        // 1000 in use, of which 300 and half of 200 can go.
+        let rooms = [room(7400, 8000), room(4400, 5000), room(2000, 9000)];
+        assert_eq!(of_group(&found), Some(rooms.to_vec()));
+        // A use that can't be read is not taken for none.
+        fs::remove_file(top.path().join("a/memory.current")).unwrap();
+        assert_eq!(of_group(&found), None);
+    }
+
+    #[test]
+    fn version_1_knows_limits_that_the_container_does_not_see() {
+        let top = tempfile::tempdir().unwrap();
+        let none = "9223372036854771712\n";
+        let stat =
+            "inactive_file 1\ntotal_inactive_file 100\ntotal_active_file 0\nhierarchical_memory_limit 4000\n";
+        let files = [
+            ("memory.limit_in_bytes", none),
+            ("memory.usage_in_bytes", "1500\n"),
+            ("memory.memsw.limit_in_bytes", "6000\n"),
+            ("memory.memsw.usage_in_bytes", "2500\n"),
+            ("memory.stat", stat),
+        ];
+        group(top.path(), "job", &files);
+        let groups = "4:cpu,memory:/job\n0::/\n";
+        let found = group_of(groups, &mounts("cgroup", top.path(), "memory"), "").unwrap().unwrap();
+        let rooms = [Room { available: 3600, total: 6000 }, Room { available: 2600, total: 4000 }];
+        assert_eq!(of_group(&found), Some(rooms.to_vec()));
+    }
+
+    #[test]
+    fn what_is_not_seen_is_not_known() {
+        let top = tempfile::tempdir().unwrap();
+        let version_2 = mounts("cgroup2", top.path(), "x");
+        // The hierarchy of the memory controller is not mounted, another one is.
+        assert_eq!(group_of("4:memory:/job\n0::/\n", &version_2, ""), None);
+        assert_eq!(group_of("0::/job\n", "", ""), None);
+        // It is mounted, but the directory is no cgroup.
+        assert_eq!(group_of("0::/\n", &version_2, ""), None);
+        // Nobody made a group, the controller is off, or the kernel has no cgroups.
+        assert_eq!(group_of("4:memory:/\n", "", "#subsys_name\nmemory\t4\t1\t1\n"), Some(None));
+        assert_eq!(group_of("0::/\n", "", "memory\t0\t12\t0\n"), Some(None));
+        assert_eq!(group_of("4:memory:/\n", "", "memory\t4\t30\t1\n"), None);
+        assert_eq!(group_of("", "", ""), Some(None));
+    }
+
+    #[test]
+    fn this_machine() {
+        let rooms = rooms().unwrap();
+        assert!(rooms[0].total > 16 << 20);
+        assert!(rooms.iter().all(|room| room.available <= room.total));
+        // What is found once is found again.
+        assert_eq!(super::rooms().unwrap().len(), rooms.len());
+    }
+}
