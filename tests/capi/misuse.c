@@ -345,6 +345,11 @@ static void limits(void) {
     int full = MEMFOLD_OK;
     for (int i = 0; i < 100 && full == MEMFOLD_OK; i++) full = memfold_alloc(session, sizeof bytes, &more);
     CHECK(full == MEMFOLD_LIMIT);
+    FAILS(MEMFOLD_OPTION, memfold_heap_set_limit(heap, MEMFOLD_LIMIT_ALL, 8));
+    OK(memfold_heap_set_limit(heap, MEMFOLD_LIMIT_SHARE, 0));
+    OK(memfold_alloc(session, sizeof bytes, &more));
+    OK(memfold_heap_set_limit(heap, MEMFOLD_LIMIT_ALL, 0));
+    OK(memfold_alloc(session, sizeof bytes, &more));
     OK(memfold_heap_set_limit(heap, 0, 0));
     OK(memfold_alloc(session, sizeof bytes, &more));
     OK(memfold_session_close(session));

@@ -4,7 +4,7 @@ use clap::Args;
 use memfold::heap::{Limit, Options, PolicyKind};
 use serde::{Deserialize, Serialize};
 
-/// What is not given is the heap's default.
+/// What is not given is the heap's default, but for the limit: these heaps are to be small, so it is [`Limit::Share`].
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
 pub struct Settings {
     /// Bytes of a block: 32K for example
@@ -32,7 +32,7 @@ pub struct Settings {
 impl Settings {
     /// The heap's own form of them.
     pub fn options(&self) -> Options {
-        let mut options = Options::new();
+        let mut options = Options::new().limit(Limit::Share);
         if let Some(bytes) = self.block_size {
             options = options.block_size(bytes);
         }

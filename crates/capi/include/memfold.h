@@ -125,6 +125,10 @@ typedef size_t (*memfold_compress)(void *context, const void *block, size_t len,
  * `len` is a failure. */
 typedef size_t (*memfold_decompress)(void *context, const void *from, size_t from_len, void *block, size_t len);
 
+/* Values of limit_bytes that are no number of bytes: limits that follow what memory is free, or what the program uses. */
+#define MEMFOLD_LIMIT_ALL UINT64_MAX
+#define MEMFOLD_LIMIT_SHARE (UINT64_MAX - 1)
+
 /* How a heap is to be. Begin with memfold_default_options; what is 0 or null is the default. */
 typedef struct memfold_options {
     /* Bytes of this struct, by which later versions know what they were given. */
@@ -133,10 +137,12 @@ typedef struct memfold_options {
     size_t block_size;
     /* Nodes begin at multiples of this: a power of two from 1 to 4096, at most a quarter of a block. Default: 8. */
     size_t alignment;
-    /* The most memory for everything: uncompressed and compressed blocks, tables, buffers. */
+    /* The most memory for everything: uncompressed and compressed blocks, tables, buffers. Default, if limit_blocks is 0, too:
+     * uncompressed blocks have half of the memory that is free, on the machine and in each cgroup that limits the process, and
+     * blocks are refused (MEMFOLD_LIMIT) before it is full. MEMFOLD_LIMIT_ALL: all that is free but a reserve, so nothing is
+     * compressed before memory is short. MEMFOLD_LIMIT_SHARE: as few as the program can do with. See docs/heap.md. */
     uint64_t limit_bytes;
-    /* Or: the most blocks that are uncompressed at a time. Default, if both are 0: one of 64, and at least 8,
-     * more while blocks are brought back soon after they left, up to one of 8 or 128. */
+    /* Or: the most blocks that are uncompressed at a time. */
     uint32_t limit_blocks;
     /* 1: evicts at every opportunity and gives no handle out twice. Slow; finds stale pointers and handles. Three blocks are resident. */
     uint32_t paranoid;

@@ -64,10 +64,16 @@ pub unsafe fn read<O: Copy>(options: *const O, what: &str) -> Result<O, Failure>
     Ok(known)
 }
 
-/// The limit of two numbers, of which one is given, or none.
+/// `MEMFOLD_LIMIT_ALL` and `MEMFOLD_LIMIT_SHARE` of `memfold.h`.
+const LIMIT_ALL: u64 = u64::MAX;
+const LIMIT_SHARE: u64 = u64::MAX - 1;
+
+/// The limit of two numbers, of which one is given, or none: that is the default.
 pub fn limit(bytes: u64, blocks: u32) -> Result<Limit, Failure> {
     match (bytes, blocks) {
-        (0, 0) => Ok(Limit::Share),
+        (0, 0) => Ok(Limit::default()),
+        (LIMIT_ALL, 0) => Ok(Limit::All),
+        (LIMIT_SHARE, 0) => Ok(Limit::Share),
         (bytes, 0) => Ok(Limit::Bytes(bytes)),
         (0, blocks) => Ok(Limit::Blocks(blocks)),
         _ => Err(bad("limit_bytes and limit_blocks are both given: give one")),
@@ -180,4 +186,24 @@ pub unsafe fn text<'a>(name: *const c_char, what: &str) -> Result<Option<&'a str
     // SAFETY: as promised.
     let name = unsafe { CStr::from_ptr(name) };
     name.to_str().map(Some).map_err(|_| bad(format!("the name of the {what} is not UTF-8")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_one_of_two_numbers_or_the_default() {
+        let of = |bytes, blocks| limit(bytes, blocks).ok();
+        assert_eq!((of(0, 0), of(1 << 20, 0)), (Some(Limit::Free), Some(Limit::Bytes(1 << 20))));
+        assert_eq!((of(0, 8), of(1 << 20, 8)), (Some(Limit::Blocks(8)), None));
+        let header = include_str!("../include/memfold.h");
+        for (name, text, value, meant) in [
+            ("MEMFOLD_LIMIT_ALL", "UINT64_MAX", LIMIT_ALL, Limit::All),
+            ("MEMFOLD_LIMIT_SHARE", "(UINT64_MAX - 1)", LIMIT_SHARE, Limit::Share),
+        ] {
+            assert_eq!((of(value, 0), of(value, 1)), (Some(meant), None));
+            assert!(header.contains(&format!("#define {name} {text}\n")), "{name}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use memfold::collections::SlabList;
-use memfold::heap::{Heap, Options};
+use memfold::heap::{Heap, Limit, Options};
 
 use super::space::{Writer, check};
 use super::{CODEC, END, HEADER, LONGEST_HEAD, LONGEST_PART, MAGIC, VERSION, name_bytes, row_bytes};
@@ -27,7 +27,7 @@ pub fn write(
     to.write_all(&header)?;
 
     // Where each directory's parts are: known when they are written, and needed when all are.
-    let heap = Heap::new(Options::new()).map_err(|_| Error::Damaged)?;
+    let heap = Heap::new(Options::new().limit(Limit::Share)).map_err(|_| Error::Damaged)?;
     let session = heap.session()?;
     let mut nodes = SlabList::<u64, _>::ordered(&session);
     let mut space = Writer::new(to, named);

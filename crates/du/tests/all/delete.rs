@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use memfold::heap::{Heap, Options};
+use memfold::heap::{Heap, Limit, Options};
 use memfold_du::delete::{self, Event, Failure};
 use memfold_du::entry::Kind;
 use memfold_du::scan::{self, Progress};
@@ -23,7 +23,7 @@ fn scanned<R>(path: &Path, look: impl FnOnce(&mut Tree<'_>) -> R) -> R {
 }
 
 fn scanned_with<R>(path: &Path, options: &scan::Options, look: impl FnOnce(&mut Tree<'_>) -> R) -> R {
-    let heap = Heap::new(Options::new().block_size(16 << 10)).unwrap();
+    let heap = Heap::new(Options::new().limit(Limit::Share).block_size(16 << 10)).unwrap();
     let session = heap.session().unwrap();
     look(&mut scan::scan(path, options, &heap, &session, &Progress::default(), |_| true).unwrap())
 }

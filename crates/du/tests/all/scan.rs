@@ -24,7 +24,7 @@ fn options() -> scan::Options {
 
 /// Scans a directory and lets `look` look at the tree.
 fn scanned<R>(path: &Path, options: &scan::Options, look: impl FnOnce(&mut Tree<'_>) -> R) -> R {
-    let heap = Heap::new(Options::new().block_size(16 << 10)).unwrap();
+    let heap = Heap::new(Options::new().limit(Limit::Share).block_size(16 << 10)).unwrap();
     let session = heap.session().unwrap();
     let tree = scan::scan(path, options, &heap, &session, &Progress::default(), |_| true);
     look(&mut tree.unwrap())
@@ -635,7 +635,7 @@ fn what_does_not_fit_leaves_the_tree_as_it_was() {
         fs::write(path.join("z"), "z").unwrap();
         fs::hard_link(path.join("z"), at.join(format!("linked/{number}"))).unwrap();
     }
-    let heap = Heap::new(Options::new().block_size(16 << 10)).unwrap();
+    let heap = Heap::new(Options::new().limit(Limit::Share).block_size(16 << 10)).unwrap();
     let session = heap.session().unwrap();
     let options = options();
     let progress = Progress::default;
@@ -689,7 +689,7 @@ fn what_is_stopped_leaves_nothing_in_the_heap() {
         fs::create_dir(at.join(format!("a/{number}"))).unwrap();
         fs::hard_link(at.join("plain"), at.join(format!("a/{number}/plain"))).unwrap();
     }
-    let heap = Heap::new(Options::new().block_size(16 << 10)).unwrap();
+    let heap = Heap::new(Options::new().limit(Limit::Share).block_size(16 << 10)).unwrap();
     let session = heap.session().unwrap();
     let mut tree = scan::scan(at, &options(), &heap, &session, &Progress::default(), |_| true).unwrap();
     let (row, mut nodes) = (tree.row(ROOT).unwrap(), heap.stats().nodes);

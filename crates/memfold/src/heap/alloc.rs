@@ -20,7 +20,7 @@ impl Core {
     /// A block of that kind without nodes, for this session to allocate from.
     pub fn new_block(&self, me: u16, kind: u32) -> Result<Current<'_>, Error> {
         self.free_one_waiting(me);
-        self.may_grow()?;
+        self.make_way(me)?;
         let number = {
             let mut rooms = locked(&self.rooms);
             let number = rooms.take_number()?;

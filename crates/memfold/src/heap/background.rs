@@ -13,6 +13,7 @@ use std::vec::Vec;
 use super::blocks::Place;
 use super::core::{Core, locked};
 use super::handle::Handle;
+use super::headroom;
 use super::options::Ahead;
 
 /// Free frames that are wanted: one of so many that there may be, and no more than this.
@@ -103,7 +104,16 @@ impl Core {
             let (fault, make_room) = {
                 let mut work = locked(&self.board.work);
                 while work.faults.is_empty() && !work.make_room && !work.stop {
-                    work = self.board.wake.wait(work).unwrap_or_else(PoisonError::into_inner);
+                    if !self.options.background || !self.limit().follows_free() {
+                        work = self.board.wake.wait(work).unwrap_or_else(PoisonError::into_inner);
+                        continue;
+                    }
+                    let waited = self.board.wake.wait_timeout(work, headroom::BACKGROUND);
+                    let (back, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                    work = back;
+                    if timeout.timed_out() {
+                        break;
+                    }
                 }
                 if work.stop {
                     return;
@@ -111,12 +121,22 @@ impl Core {
                 (work.faults.pop_front(), std::mem::take(&mut work.make_room))
             };
             let _working = locked(&self.board.working);
+            self.give_back();
             if make_room {
                 self.make_room();
             }
             if let Some(handle) = fault {
                 self.load_ahead(handle);
             }
+        }
+    }
+
+    /// Where memory has become short, gives back what the heap has more than it may, though nobody asks it for a frame.
+    fn give_back(&self) {
+        if self.limit().follows_free() {
+            self.follow_free();
+            let kept = self.frames_kept(self.frames_allowed());
+            drop(self.shrink(0, locked(&self.pool), kept));
         }
     }
 

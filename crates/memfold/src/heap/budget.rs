@@ -56,6 +56,7 @@ impl Core {
     pub fn set_limit(&self, limit: Limit) -> Result<(), BadOption> {
         limit.check(self.options.block_size)?;
         self.limit.store(limit.to_bits(), Relaxed);
+        self.headroom.forget();
         Ok(())
     }
 
@@ -65,6 +66,7 @@ impl Core {
             return PARANOID_FRAMES;
         }
         match self.limit() {
+            Limit::Free | Limit::All => self.frames_of_free(),
             Limit::Share => self.least_resident() + self.counts.more_frames.load(Relaxed),
             Limit::Blocks(blocks) => blocks,
             Limit::Bytes(bytes) => self.frames_within(bytes).max(LEAST_FRAMES),
@@ -126,6 +128,7 @@ impl Core {
     pub fn may_grow(&self) -> Result<(), Error> {
         match self.limit() {
             Limit::Bytes(bytes) if self.frames_within(bytes) < 2 * LEAST_FRAMES => Err(Error::Limit),
+            Limit::Free | Limit::All => self.is_free(),
             _ => Ok(()),
         }
     }

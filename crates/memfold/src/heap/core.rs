@@ -11,6 +11,7 @@ use super::background::Board;
 use super::blocks::{Block, Blocks, Copy};
 use super::frames::{Frame, Frames};
 use super::grouping::Plans;
+use super::headroom::Headroom;
 use super::large;
 pub use super::layout::Shape;
 use super::layout::image::Image;
@@ -37,6 +38,8 @@ pub struct Core {
     pub options: Settled,
     /// Which of the options can be changed: see [`Limit::to_bits`](super::Limit::to_bits).
     pub limit: AtomicU64,
+    /// What memory is free, for limits that follow it.
+    pub headroom: Headroom,
     /// Blocks of nodes of different sizes, and how those are grouped.
     pub shape: mixed::Shape,
     pub plans: Plans,
@@ -163,6 +166,7 @@ impl Core {
             spill_at: AtomicU32::new(0),
             spill_end: AtomicU32::new(0),
             plain,
+            headroom: Headroom::new(),
             limit: AtomicU64::new(options.limit.to_bits()),
             options,
         }

@@ -20,7 +20,8 @@ pub enum Error {
         /// Bytes of the value.
         value: usize,
     },
-    /// The heap may not take more memory: its limit is reached, and nothing is left to be evicted.
+    /// The heap may not take more memory: its limit is reached, and nothing is left to be evicted. With a limit that
+    /// follows what memory is free, that is nearly used up.
     Limit,
     /// Every frame that the limit allows is pinned.
     Pinned,
@@ -55,7 +56,7 @@ impl fmt::Display for Error {
             Error::Mismatch { node, value } => {
                 write!(f, "the node has {node} bytes, which don't fit a value of {value} and its alignment")
             }
-            Error::Limit => f.write_str("the heap's memory limit is reached: free nodes, or raise it"),
+            Error::Limit => f.write_str("the heap's memory limit is reached: free nodes, raise it, or give the machine or container more memory"),
             Error::Pinned => f.write_str(
                 "all blocks that the limit allows to be resident are pinned: drop guards, or raise the limit",
             ),

@@ -13,6 +13,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Limits
+//!
+//! A [`Limit`] says how much is uncompressed. With the default, [`Limit::Free`], a heap whose nodes fit into half of the memory that is free compresses nothing. On Linux it follows what the machine
+//! and each memory cgroup of the process have free, so a container's limit holds: blocks are compressed when it comes near, and refused ([`Error::Limit`]) before it is
+//! reached. Elsewhere, and where `/proc` can't be read, it is [`Limit::Share`]. `docs/heap.md` has the rules and what each limit costs.
+//!
+//! # Parts
+//!
 //! ```text
 //!   Handle ──> Blocks (blocks.rs) ──> Frame (frames.rs): uncompressed      node found by its layout (layout/)
 //!                   └──> Store (../store): compressed                   ^ pager.rs moves blocks between them,
@@ -49,6 +57,7 @@ mod free;
 mod grouping;
 mod guards;
 mod handle;
+mod headroom;
 mod kept;
 mod large;
 mod layout;
@@ -113,7 +122,9 @@ impl Heap {
     /// An empty heap.
     pub fn new(options: Options) -> Result<Self, BadOption> {
         let core = Arc::new(Core::new(options.settle()?));
-        core.may_grow().map_err(|_| BadOption::too_small(core.options.block_size, core.least_bytes()))?;
+        if let Limit::Bytes(_) = core.limit() {
+            core.may_grow().map_err(|_| BadOption::too_small(core.options.block_size, core.least_bytes()))?;
+        }
         let needed = core.options.background || core.options.ahead != Ahead::Off;
         let background = if needed { Some(Background::start(&core)) } else { None };
         let background = background.transpose().map_err(BadOption::no_thread)?;

@@ -18,9 +18,17 @@ pub const BLOCK_BYTES: std::ops::RangeInclusive<usize> = 1 << 10..=16 << 20;
 pub const ALIGNMENTS: std::ops::RangeInclusive<usize> = 1..=4096;
 
 /// How much a heap may have uncompressed, or in all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Limit {
+    /// The default: uncompressed blocks have half of the memory that is free, and the rest of it is left to the program,
+    /// to others, and to compressed blocks. It follows what is free, on the machine and in each cgroup that limits the
+    /// process, see [the module](super#limits).
+    #[default]
+    Free,
+    /// Uncompressed blocks have all memory that is free, but for a reserve: nothing is compressed before memory is short.
+    /// It follows what is free as [`Free`](Limit::Free) does.
+    All,
     /// One resident block for each [`SHARE`](super::SHARE) that there are, at least [`LEAST_RESIDENT`](super::LEAST_RESIDENT); more as long as
     /// blocks are brought back soon after they left, up to one for [`MOST_SHARE`](super::MOST_SHARE), or [`MOST_RESIDENT`](super::MOST_RESIDENT).
     Share,
@@ -42,10 +50,17 @@ impl Limit {
         }
     }
 
-    /// As one word: `u64::MAX`, or blocks with the highest bit set, or bytes.
+    /// Whether it follows what memory is free.
+    pub(super) fn follows_free(self) -> bool {
+        matches!(self, Limit::Free | Limit::All)
+    }
+
+    /// As one word: one of the three highest, or blocks with the highest bit set, or bytes.
     pub(super) fn to_bits(self) -> u64 {
         match self {
-            Limit::Share => u64::MAX,
+            Limit::Share => SHARE,
+            Limit::Free => FREE,
+            Limit::All => ALL,
             Limit::Blocks(blocks) => BLOCKS | u64::from(blocks),
             // No machine has so many.
             Limit::Bytes(bytes) => bytes.min(BLOCKS - 1),
@@ -54,7 +69,9 @@ impl Limit {
 
     pub(super) fn from_bits(bits: u64) -> Self {
         match bits {
-            u64::MAX => Limit::Share,
+            SHARE => Limit::Share,
+            FREE => Limit::Free,
+            ALL => Limit::All,
             bits if bits & BLOCKS != 0 => Limit::Blocks(bits as u32),
             bytes => Limit::Bytes(bytes),
         }
@@ -62,6 +79,9 @@ impl Limit {
 }
 
 const BLOCKS: u64 = 1 << 63;
+const SHARE: u64 = u64::MAX;
+const FREE: u64 = u64::MAX - 1;
+const ALL: u64 = u64::MAX - 2;
 
 /// Which blocks are brought ahead of their use, by a thread of the heap's own, when a node was asked for whose block was not resident.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -118,12 +138,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Blocks of 32 KiB, nodes at multiples of 8 bytes, `zstd:1`, SIEVE says which blocks go.
+    /// Blocks of 32 KiB, nodes at multiples of 8 bytes, `zstd:1`, [`Limit::Free`], SIEVE says which blocks go.
     pub fn new() -> Self {
         Options {
             block_size: 32 << 10,
             alignment: 8,
-            limit: Limit::Share,
+            limit: Limit::default(),
             codec: String::from("zstd:1"),
             own: None,
             policy: PolicyKind::default(),

@@ -50,6 +50,7 @@ const PART_AT_ONCE: u32 = 8;
 impl Core {
     /// A frame without a block, which is the caller's. Evicts if need be.
     pub fn take_frame(&self, me: u16) -> Result<u32, Error> {
+        self.follow_free();
         let allowed = self.frames_allowed();
         let mut pool = locked(&self.pool);
         if let Some(frame) = pool.free.pop() {
@@ -60,19 +61,7 @@ impl Core {
             return self.make_frame(&mut pool);
         }
         // What is allowed has become less.
-        let kept = self.frames_kept(allowed);
-        while pool.made > kept {
-            if let Some(frame) = pool.free.pop() {
-                self.give_frame_to(&mut pool, frame, kept);
-                continue;
-            }
-            let round = self.evict_one(me, pool);
-            pool = locked(&self.pool);
-            match round {
-                Ok(Round::Frame(frame)) => self.give_frame_to(&mut pool, frame, kept),
-                _ => break,
-            }
-        }
+        pool = self.shrink(me, pool, self.frames_kept(allowed));
         let mut turn = 0;
         for _ in 0..ROUNDS {
             if let Some(frame) = pool.free.pop() {
@@ -92,6 +81,23 @@ impl Core {
             pool = locked(&self.pool);
         }
         Err(Error::Pinned)
+    }
+
+    /// Evicts until no more frames have memory than may stay, or no further block can go now.
+    pub fn shrink<'a>(&'a self, me: u16, mut pool: MutexGuard<'a, Pool>, kept: u32) -> MutexGuard<'a, Pool> {
+        while pool.made > kept {
+            if let Some(frame) = pool.free.pop() {
+                self.give_frame_to(&mut pool, frame, kept);
+                continue;
+            }
+            let round = self.evict_one(me, pool);
+            pool = locked(&self.pool);
+            match round {
+                Ok(Round::Frame(frame)) => self.give_frame_to(&mut pool, frame, kept),
+                _ => break,
+            }
+        }
+        pool
     }
 
     /// Whether a block can come without another one going.

@@ -9,6 +9,7 @@ use super::*;
 use crate::random::Random;
 
 mod away;
+pub mod free;
 mod lost;
 mod owners;
 mod parts;
@@ -478,7 +479,7 @@ fn a_limit_in_bytes_is_held() {
     }
     // Frames go back as well when few blocks are left.
     let resident = |heap: &Heap| heap.stats().frame_bytes;
-    let heap = Heap::new(Options::new().codec("lz4")).unwrap();
+    let heap = Heap::new(Options::new().limit(Limit::Share).codec("lz4")).unwrap();
     let session = heap.session().unwrap();
     let nodes: Vec<Handle> = (0..200_000).map(|_| session.alloc(250).unwrap()).collect();
     let full = resident(&heap);

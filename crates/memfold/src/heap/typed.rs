@@ -18,7 +18,9 @@ use super::session::Session;
 /// use memfold::heap::{Handle, Heap, Options};
 /// use memfold::zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 ///
+/// // zerocopy comes with memfold, which its derive has to be told.
 /// #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+/// #[zerocopy(crate = "memfold::zerocopy")]
 /// #[repr(C)]
 /// struct Item {
 ///     next: u64,

@@ -21,8 +21,8 @@ use crate::heap::grouping::most_grouped;
 use crate::heap::handle::Handle;
 use crate::heap::options::{ALIGNMENTS, BLOCK_BYTES, Options};
 
-/// Blocks after which it is looked whether the limit allows more.
-const LOOK: u32 = 64;
+/// Bytes of payloads after which it is looked whether the limit allows more.
+const LOOK: usize = 1 << 20;
 /// When blocks were evicted, as if: what is brought for the first time is no sign that there should be more frames.
 const LONG_AGO: u32 = 1 << 31;
 /// Bytes of a word, of which blocks may consist that have no codec.
@@ -71,6 +71,7 @@ pub fn load(from: impl Read, options: Options) -> Result<Heap, LoadError> {
         vacant: vec![],
         numbers: 0,
         blocks: 0,
+        unlooked: 0,
         nodes: 0,
         large: 0,
         parts: HashSet::new(),
@@ -122,6 +123,8 @@ struct Loader<'c> {
     vacant: Vec<u32>,
     numbers: u32,
     blocks: u32,
+    /// Bytes of payloads since the limit was looked at.
+    unlooked: usize,
     nodes: u64,
     large: u32,
     parts: HashSet<Handle>,
@@ -229,7 +232,9 @@ impl Loader<'_> {
         core.list_by_room(number, block);
         self.blocks += 1;
         self.nodes += u64::from(record.live.get());
-        if self.blocks.is_multiple_of(LOOK) {
+        self.unlooked += payload.len();
+        if self.unlooked >= LOOK {
+            self.unlooked = 0;
             core.may_grow()?;
         }
         Ok(())

@@ -199,7 +199,7 @@ impl Frames {
     }
 
     /// Bytes that a frame takes at most, marks and tables included, if there are so many that huge pages cost nothing.
-    pub(super) fn most_bytes(&self) -> usize {
+    pub fn most_bytes(&self) -> usize {
         self.sizes.iter().sum::<usize>() + size_of::<Frame>() + size_of::<Beside>()
     }
 

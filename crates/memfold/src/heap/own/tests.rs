@@ -130,7 +130,7 @@ fn a_codec_of_ones_own_does_what_it_should() {
 #[test]
 fn the_last_codec_that_is_given_counts() {
     let (_, liar) = heap(Fault::Nothing);
-    let heap = Heap::new(Options::new().own_codec(liar.clone()).codec("lz4")).unwrap();
+    let heap = Heap::new(Options::new().limit(Limit::Share).own_codec(liar.clone()).codec("lz4")).unwrap();
     fill(&heap, &mut Random(1), 20_000);
     assert!(heap.stats().compressions > 0);
     assert_eq!((liar.calls.load(Relaxed), Arc::strong_count(&liar)), (0, 1));

@@ -97,14 +97,18 @@ fn a_limit_can_be_changed_and_frames_follow() {
     read_all(&session);
     let full = (0..3000).find_map(|_| session.put_bytes(&[7; 100]).err());
     assert_eq!(full, Some(Error::Limit));
-    heap.set_limit(Limit::Share).unwrap();
-    session.put_bytes(&[7; 100]).unwrap();
-    read_all(&session);
+    for limit in [Limit::Share, Limit::Free, Limit::All] {
+        heap.set_limit(limit).unwrap();
+        session.put_bytes(&[7; 100]).unwrap();
+        read_all(&session);
+    }
 }
 
 #[test]
 fn a_limit_is_one_word() {
     let limits = [
+        Limit::Free,
+        Limit::All,
         Limit::Share,
         Limit::Blocks(1),
         Limit::Blocks(u32::MAX),

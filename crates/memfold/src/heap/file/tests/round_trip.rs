@@ -167,6 +167,7 @@ fn options_may_change_but_for_blocks() {
         Options::new().codec("copy").limit(Limit::Blocks(4)),
         Options::new().paranoid(true),
         Options::new(),
+        Options::new().limit(Limit::Share),
     ];
     comes_back(&options, &[200], 1200);
     comes_back(&options, &[32, 32], 1200);
