@@ -5,6 +5,7 @@
 
 mod cold;
 mod compare;
+mod limits;
 mod load;
 mod maps;
 mod plots;
@@ -105,6 +106,18 @@ enum What {
         #[arg(long, default_value_t = 5)]
         repeats: usize,
     },
+    /// Insertions at random at each limit of the heap, beside redb with a cache as large
+    Limits {
+        /// How many elements
+        #[arg(long, default_value_t = 2_000_000)]
+        elements: u64,
+        /// Limits in bytes, and redb's caches: MiB
+        #[arg(long, value_delimiter = ',', default_values_t = [16, 32, 64])]
+        mib: Vec<u64>,
+        /// Runs of each, one after the other, of which the medians are printed
+        #[arg(long, default_value_t = 5)]
+        repeats: usize,
+    },
     /// Random operations on many lists at a time
     RandOps(rand_ops::Args),
     /// Every insertion's time, for drawings
@@ -133,6 +146,9 @@ enum What {
         universe: u64,
         per_slab: usize,
     },
+    /// One run of `limits`, in this process
+    #[command(hide = true)]
+    LimitsOne { number: usize, elements: u64, sizes: Vec<u64> },
     /// One trace, in this process
     #[command(hide = true)]
     Trace { peer: String, elements: u64, order: Order, frames: u32, samples: u64, to: PathBuf },
@@ -229,6 +245,11 @@ fn run(what: What) -> Result<(), String> {
             cold::finds(elements, &cold, finds, repeats)
         }
         What::Folds { elements, cold, repeats } => cold::folds(elements, &cold, repeats),
+        What::Limits { elements, mib, repeats } => {
+            let sizes: Vec<u64> = mib.iter().map(|mib| mib << 20).collect();
+            limits::table(elements, &sizes, repeats)
+        }
+        What::LimitsOne { number, elements, sizes } => limits::one(number, elements, &sizes).and_then(json),
         What::RandOps(args) => rand_ops::run(&args),
         What::Plots { out, elements, frames, only } => {
             plots::Plots { out: &out, elements, frames, only: &only }.make()
