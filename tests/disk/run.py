@@ -9,12 +9,16 @@ devices, FUSE, a program) is said, and that check is left out; --missing-package
 
 import argparse
 import contextlib
+import errno
 import hashlib
 import json
+import mmap
 import os
 import random
+import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -751,7 +755,102 @@ def mounted(place):
     return ""
 
 
-QUICK = [commands, filters, mounted, nbd, ext4, xfs, sqlite, swap, fio, killed, limit, backing]
+def kernel():
+    numbers = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", os.uname().release)
+    return tuple(int(number or 0) for number in numbers.groups())
+
+
+def mapped(place):
+    """The file in memory: who maps it and who reads and writes it see the same bytes, and what was not taken is told."""
+    if kernel() < (6, 6):
+        raise Missing("shared mappings of files past the page cache (Linux 6.6)")
+    file, device = place.file("--size", "64M")
+    content = data(16, 3)
+
+    @contextlib.contextmanager
+    def mapping(path, size=64 * MIB):
+        with open(path, "r+b", buffering=0) as opened, mmap.mmap(opened.fileno(), size) as memory:
+            yield opened, memory
+
+    with mapping(file) as (opened, memory), open(file, "r+b", buffering=0) as other:
+        # Without msync.
+        memory[MIB: 17 * MIB] = content
+        if os.pread(other.fileno(), len(content), MIB) != content:
+            raise Wrong("who reads does not see what was written to a mapping")
+        memory.flush()
+        if place.status(device)["logical_bytes"] < 15 * MIB:
+            raise Wrong(f"after msync the device does not have it: {place.status(device)}")
+        os.pwrite(other.fileno(), b"over pages" * 1000, 2 * MIB - 777)
+        if memory[2 * MIB - 777: 2 * MIB + 9223] != b"over pages" * 1000 or memory[2 * MIB - 778] != content[MIB - 778]:
+            raise Wrong("a mapping does not see what was written")
+        run("fallocate", "--punch-hole", "--offset", 4 * MIB, "--length", 3 * MIB + 100, file)
+        if memory[4 * MIB: 7 * MIB + 101] != bytes(3 * MIB + 100) + content[6 * MIB + 100: 6 * MIB + 101]:
+            raise Wrong("a mapping does not see what was trimmed")
+        wanted = memory[:]
+        with open(file, "rb") as private, mmap.mmap(private.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE) as own:
+            own[MIB] = wanted[MIB] ^ 1
+            if own[MIB + 1: 17 * MIB] != wanted[MIB + 1: 17 * MIB] or memory[MIB] != wanted[MIB]:
+                raise Wrong("a private mapping has something else, or is not private")
+        # A loop device, and half of a page for each of two: one writes, one has a mapping.
+        with open(place.loop(file), "r+b", buffering=0) as loop:
+            for turn in range(200):
+                os.pwrite(other.fileno(), struct.pack("<Q", turn) * 256, 20 * MIB + turn % 4 * 4096)
+                memory[20 * MIB + turn % 4 * 4096 + 2048: 20 * MIB + turn % 4 * 4096 + 4096] = struct.pack("<Q", turn ^ 1) * 256
+            wanted = memory[:]
+            os.posix_fadvise(loop.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            if loop.read(64 * MIB) != wanted or file.read_bytes() != wanted:
+                raise Wrong("a loop device on the file has something else")
+        if memory[20 * MIB: 20 * MIB + 4096] != struct.pack("<Q", 196) * 256 + struct.pack("<Q", 197) * 256:
+            raise Wrong("a page that both have written")
+    with open(file, "rb") as opened:
+        if opened.read() != wanted:
+            raise Wrong("without the mapping it is something else")
+    races = race(file, mapping)
+    full, device = place.file("--size", "64M", "--limit", "16M", "--codec", "lz4,none")
+    with mapping(full) as (opened, memory):
+        memory[:MIB] = noise_of(1, 2)
+        memory.flush()
+        memory[8 * MIB: 40 * MIB] = noise_of(32, 3)
+        try:
+            memory.flush()
+            raise Wrong("32 MiB of noise are in 16 MiB, says msync")
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EIO):
+                raise
+    if not place.status(device)["refused_writes"]:
+        raise Wrong("nothing says that there was no room")
+    with open(full, "rb") as opened:
+        if opened.read(MIB) != noise_of(1, 2):
+            raise Wrong("what was there before the device was full is not there any more")
+    return races
+
+
+def race(file, mapping):
+    """Two read a page by mappings as fast as they can, while it is written again and again."""
+    # The kernel forgets what was read during the write since 6.19, and in updates of older ones.
+    if kernel() < (6, 18, 10):
+        return "no races before Linux 6.18.10"
+    script = "import mmap, sys; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 4096)\nprint(flush=True)\nwhile True: m[0]"
+    readers = [subprocess.Popen([sys.executable, "-c", script, str(file)], stdout=subprocess.PIPE) for _ in range(2)]
+    try:
+        for reader in readers:
+            if not reader.stdout.readline():
+                raise Wrong("a program that maps the file has ended")
+        end, turn = time.monotonic() + 3, 0
+        with mapping(file, 4096) as (opened, memory), open(file, "r+b", buffering=0) as other:
+            while time.monotonic() < end:
+                turn += 1
+                os.pwrite(other.fileno(), struct.pack("<Q", turn) * 512, 0)
+                if memory[:] != struct.pack("<Q", turn) * 512:
+                    raise Wrong(f"after {turn} writes a mapping had something older")
+    finally:
+        for reader in readers:
+            reader.kill()
+            reader.wait()
+    return f"{turn} races"
+
+
+QUICK = [commands, filters, mounted, mapped, nbd, ext4, xfs, sqlite, swap, fio, killed, limit, backing]
 CHECKS = {check.__name__: check for check in [*QUICK, btrfs, postgres]}
 
 
