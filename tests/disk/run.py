@@ -688,6 +688,8 @@ def commands(place):
     def status_of(name):
         return name in run(place.options.memfold, "disk", "status")
 
+    plain = place.path / "plain"
+    plain.write_text("")
     again = place.start(["--socket", socket, "--size", "1G"], lambda: socket.exists() and status_of(name), name)
     for words, hint in {
         ("--size", "1G"): "--socket",
@@ -699,15 +701,73 @@ def commands(place):
         ("--size", "1G", "--socket", "/etc/passwd"): "no socket",
         ("--size", "1G", "--codec", "zip", "--socket", "x"): "zstd",
         ("--size", "1G", "--socket", "x", "--mount", "y"): "one door",
-        ("--size", "1G", "--mount", "/no/such/place"): "directory",
+        ("--size", "1G", "--mount", "/no/such/place"): "make it first",
+        ("--size", "1G", "--mount", str(plain)): "in which the device will be the file 'disk'",
+        ("--size", "1G", "--mount", str(plain / "below")): "ot a directory",
+        ("--size", "1G", "--mount", "/dev/null"): "no directory",
         ("--size", "1G", "--backing", "/etc/passwd", "--mount", str(place.path)): "already",
         ("status", "nobody"): "nobody",
+        ("status", "--output", "NAME,SPEED"): "no column 'SPEED'; there are NAME,",
     }.items():
         done = subprocess.run([place.options.memfold, "disk", *words], capture_output=True, text=True, check=False, timeout=20)
         if done.returncode != 125 or hint not in done.stderr or not done.stderr.startswith("memfold: "):
             raise Wrong(f"memfold disk {' '.join(words)}: {done.returncode}: {done.stderr!r} does not say {hint!r}")
     if again.poll() is not None:
         raise Wrong("somebody who wanted its socket has ended a device")
+    return ""
+
+
+def status(place):
+    """The table for programs: columns by name, bytes, nothing where nothing is; mount points and swap of a device as a file."""
+    file, device = place.file("--size", "256M", "--limit", "64M")
+
+    def show(*words):
+        return run(place.options.memfold, "disk", "status", *words, device.device)
+
+    if show("-no", "NAME,DATA,COMP-RATIO,DENSE,MOUNTPOINT", "--raw") != f"{device.device} 0bytes - - -\n":
+        raise Wrong(f"an empty device:\n{show('--output-all')}")
+    empty = place.status(device)
+    if (empty["memory_ratio"], empty["compression_ratio"], empty["mount_points"]) != (None, None, []):
+        raise Wrong(f"an empty device: {empty}")
+    size, limit, address = show("--noheadings", "--raw", "--bytes", "--output", "disksize,mem-limit,ADDRESS").split()
+    if (int(size), int(limit), address) != (256 * MIB, 64 * MIB, str(file)):
+        raise Wrong(f"{size}, {limit}, {address}")
+    heads = show("--output-all").splitlines()[0].split()
+    for name in "NAME DISKSIZE DATA COMPR ALGORITHM STREAMS ZERO-PAGES TOTAL MEM-LIMIT MEM-USED MIGRATED COMP-RATIO MOUNTPOINT".split():
+        if name not in heads:
+            raise Wrong(f"zramctl has a column {name}, and status has {heads}")
+    if os.geteuid():
+        raise Missing("root, to mount")
+    need("mkfs.ext4", "mkswap")
+    loop = place.loop(file)
+    run("mkfs.ext4", "-q", loop)
+    mounted, there = place.mount(loop), place.path / "a b"
+    there.mkdir()
+    run("mount", "--bind", mounted, there)
+    try:
+        (mounted / "file").write_bytes(data(8))
+        os.sync()
+        if place.status(device)["mount_points"] != [str(mounted), str(there)]:
+            raise Wrong(f"mounted at {mounted} and {there}: {place.status(device)['mount_points']}")
+        said = show("-no", "MOUNTPOINT,COMP-RATIO", "--raw").split()
+        if said[0] != f"{mounted},{place.path}/a\\x20b" or not 1 < float(said[1]) < 20:
+            raise Wrong(f"for programs: {said}")
+    finally:
+        run("umount", there)
+    total, used = map(int, show("-nbo", "TOTAL,MEM-USED").split())
+    if not 0 < total <= used <= 64 * MIB:
+        raise Wrong(f"{total} bytes, {used} at most")
+    run("umount", mounted)
+    run("mkswap", loop)
+    try:
+        run("swapon", loop)
+    except Wrong as why:
+        raise Missing(f"swap: {why}") from why
+    try:
+        if show("-no", "MOUNTPOINT").strip() != "[SWAP]":
+            raise Wrong(f"swap is not seen:\n{show()}")
+    finally:
+        run("swapoff", loop)
     return ""
 
 
@@ -850,7 +910,7 @@ def race(file, mapping):
     return f"{turn} races"
 
 
-QUICK = [commands, filters, mounted, mapped, nbd, ext4, xfs, sqlite, swap, fio, killed, limit, backing]
+QUICK = [commands, filters, mounted, mapped, status, nbd, ext4, xfs, sqlite, swap, fio, killed, limit, backing]
 CHECKS = {check.__name__: check for check in [*QUICK, btrfs, postgres]}
 
 

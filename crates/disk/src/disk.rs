@@ -57,6 +57,8 @@ pub(crate) struct Counts {
     pub merges: AtomicU64,
     /// Pages that went back from the dense tier to the fast one.
     pub promotions: AtomicU64,
+    /// Blobs that the store has moved.
+    pub moved: AtomicU64,
     pub refused: AtomicU64,
     /// Moves on with everything that is read or changes: whether there is something to do.
     pub activity: AtomicU64,
@@ -247,6 +249,15 @@ pub(crate) fn owner_of(page: u64) -> u64 {
 
 impl Owners for Disk {
     fn relocate(&self, owner: u64, from: Ref, to: Ref) -> bool {
+        let moved = self.has_moved(owner, from, to);
+        self.counts.moved.fetch_add(moved.into(), Relaxed);
+        moved
+    }
+}
+
+impl Disk {
+    /// Whether the owner of a blob knows now where it is.
+    fn has_moved(&self, owner: u64, from: Ref, to: Ref) -> bool {
         if owner >= OWNERS {
             return self.shared.as_ref().is_some_and(|shared| shared.relocate(owner - OWNERS, from, to));
         }

@@ -47,14 +47,16 @@ pub struct Stats {
     pub peak_memory_bytes: u64,
     /// `logical_bytes` less all memory that the device takes.
     pub saved_bytes: i64,
-    /// `logical_bytes` for each byte of payload, and for each of all memory.
-    pub compression_ratio: f64,
+    /// `logical_bytes` for each byte of payload, and for each of all memory; `None` where there is nothing to compare.
+    pub compression_ratio: Option<f64>,
     #[allow(missing_docs)]
-    pub memory_ratio: f64,
+    pub memory_ratio: Option<f64>,
     /// Compressed pages and blocks.
     pub blobs: u64,
     /// Holes and unused ends of the store, which the keeper gives back.
     pub loose_bytes: u64,
+    /// Blobs that were moved to close holes.
+    pub blobs_moved: u64,
     /// Pages that were read and written, as a whole or in part, and that were trimmed while there was something.
     pub pages_read: u64,
     #[allow(missing_docs)]
@@ -104,6 +106,7 @@ impl Disk {
             memory_ratio: ratio(logical, memory_bytes),
             blobs: store.blobs,
             loose_bytes: store.hole_bytes + store.slack_bytes,
+            blobs_moved: counts.moved.load(Relaxed),
             pages_read: counts.pages_read.load(Relaxed),
             pages_written: counts.pages_written.load(Relaxed),
             pages_trimmed: counts.pages_trimmed.load(Relaxed),
@@ -116,6 +119,6 @@ impl Disk {
     }
 }
 
-fn ratio(logical: u64, bytes: u64) -> f64 {
-    if bytes == 0 { 0.0 } else { (logical as f64 / bytes as f64 * 1000.0).round() / 1000.0 }
+fn ratio(logical: u64, bytes: u64) -> Option<f64> {
+    (logical > 0 && bytes > 0).then(|| (logical as f64 / bytes as f64 * 1000.0).round() / 1000.0)
 }

@@ -4,9 +4,11 @@
 //! Root's devices are in `/run/memfold/disk`, those of others in `$XDG_RUNTIME_DIR/memfold/disk`, or `/tmp/memfold-UID/disk` without that, as
 //! `PID.sock`. Field names are a contract: they are added to, never changed.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -15,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::{Disk, Stats};
 
@@ -32,8 +34,9 @@ pub struct About {
     pub name: String,
     /// How it is reached: `nbd` or `fuse`.
     pub door: &'static str,
-    /// Where: a socket, a file.
-    pub address: Option<String>,
+    /// Where: a socket, a file. In JSON one that is no text is in `address_hex`, too.
+    #[serde(serialize_with = "lossy")]
+    pub address: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -41,12 +44,34 @@ struct Status<'d> {
     version: &'static str,
     #[serde(flatten)]
     about: &'d About,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address_hex: Option<String>,
     pid: u32,
+    streams: usize,
     fast_codec: &'static str,
     dense_codec: Option<&'static str>,
     block_bytes: usize,
     #[serde(flatten)]
     stats: Stats,
+}
+
+fn lossy<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+    path.as_ref().map(|path| path.to_string_lossy()).serialize(to)
+}
+
+fn hex(path: &Path) -> Option<String> {
+    let bytes = path.as_os_str().as_bytes();
+    path.to_str().is_none().then(|| bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The address in what a device says, byte by byte.
+pub fn address(device: &serde_json::Value) -> Option<PathBuf> {
+    let unhex = |hex: &str| {
+        let digits = hex.as_bytes().chunks(2).map(|pair| str::from_utf8(pair).ok());
+        digits.map(|pair| u8::from_str_radix(pair?, 16).ok()).collect::<Option<Vec<u8>>>()
+    };
+    let bytes = device["address_hex"].as_str().and_then(unhex);
+    bytes.map(OsString::from_vec).or_else(|| Some(device["address"].as_str()?.into())).map(PathBuf::from)
 }
 
 impl Disk {
@@ -55,7 +80,9 @@ impl Disk {
         let status = Status {
             version: env!("CARGO_PKG_VERSION"),
             about,
+            address_hex: about.address.as_ref().and_then(|path| hex(path)),
             pid: std::process::id(),
+            streams: self.works.count(),
             fast_codec: self.options.fast.name(),
             dense_codec: self.options.dense.map(|dense| dense.name()),
             block_bytes: self.layout.bytes(),

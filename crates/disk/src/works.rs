@@ -86,6 +86,11 @@ impl Works {
         Works { memories, free: Mutex::new(works), returned: Condvar::new() }
     }
 
+    /// How many there are for those who read and write.
+    pub fn count(&self) -> usize {
+        self.memories.len() - 1
+    }
+
     /// Bytes that all of them have in memory.
     pub fn bytes(&self) -> u64 {
         let bytes = |it: &Memories| SystemMemory::new().resident_bytes(it.space.clone()) + it.rest;

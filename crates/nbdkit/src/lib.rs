@@ -12,8 +12,10 @@
 
 mod ffi;
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::ptr;
 use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -29,7 +31,7 @@ static KEEPER: Mutex<Option<Keeper>> = Mutex::new(None);
 static SERVER: Mutex<Option<Server>> = Mutex::new(None);
 /// The device's name and address, of parameters that are the plugin's own.
 static NAME: Mutex<Option<String>> = Mutex::new(None);
-static ADDRESS: Mutex<Option<String>> = Mutex::new(None);
+static ADDRESS: Mutex<Option<PathBuf>> = Mutex::new(None);
 /// What all connections have as their handle: it is never looked at.
 static HANDLE: u8 = 0;
 
@@ -107,10 +109,11 @@ fn memory() -> u64 {
 unsafe extern "C" fn config(name: *const c_char, value: *const c_char) -> c_int {
     prepare(|| {
         // SAFETY: nbdkit hands over texts that end with zero.
-        let [name, value] = [name, value].map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
+        let [name, bytes] = [name, value].map(|text| unsafe { CStr::from_ptr(text) });
+        let [name, value] = [name, bytes].map(CStr::to_string_lossy);
         match &*name {
             "name" => *locked(&NAME) = Some(value.into_owned()),
-            "address" => *locked(&ADDRESS) = Some(value.into_owned()),
+            "address" => *locked(&ADDRESS) = Some(OsStr::from_bytes(bytes.to_bytes()).into()),
             _ => return set(&name, &value),
         }
         Ok(())

@@ -6,6 +6,7 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
+use crate::disk::columns as disk;
 use crate::top::columns;
 use crate::{definition, help};
 
@@ -32,7 +33,7 @@ const WRITTEN: [(&str, &str, &str); 9] = [
     ),
     (
         "memfold-disk",
-        "memfold disk --size SIZE --socket PATH [OPTIONS] [-- NBDKIT-OPTIONS]\nmemfold disk --size SIZE --mount DIR [OPTIONS]\nmemfold disk status [--json] [NAME]...",
+        "memfold disk --size SIZE --socket PATH [OPTIONS] [-- NBDKIT-OPTIONS]\nmemfold disk --size SIZE --mount DIR [OPTIONS]\nmemfold disk status [OPTIONS] [NAME]...",
         include_str!("man/disk.man"),
     ),
     ("memfold-du", "memfold du [OPTIONS] [DIR]\nmemfold du [OPTIONS] -f FILE", include_str!("man/du.man")),
@@ -70,6 +71,7 @@ fn page(command: &Command) -> (String, Vec<u8>) {
             "@KEYS@" => page += &keys(),
             "@FLAGS@" => page += &flags(),
             "@COLUMNS@" => page += &columns(),
+            "@STATUS@" => page += &status(command),
             "@TREE@" => page += &list(&columns::TREE, "18"),
             "@TOP-KEYS@" => page += &list(&columns::KEYS, "18"),
             _ => page.extend([line, "\n"]),
@@ -157,6 +159,30 @@ fn keys() -> String {
 fn flags() -> String {
     let lines = tab("Format");
     list(&lines[lines.iter().position(|(flag, _)| !flag.is_empty()).unwrap_or(0)..], "4")
+}
+
+/// Options of `memfold disk status`, and what it shows of each device.
+fn status(command: &Command) -> String {
+    let status = command.find_subcommand("status").unwrap();
+    let options = status.get_arguments().filter(|arg| !arg.is_positional()).map(|arg| {
+        let short = arg.get_short().map_or(String::new(), |short| format!("-{short}, "));
+        let value = arg.get_action().takes_values().then(|| arg.get_value_names()).flatten();
+        let value = value.map_or(String::new(), |names| format!(" {}", names[0]));
+        (format!("{short}--{}{value}", arg.get_long().unwrap()), arg.get_help().unwrap().to_string() + ".")
+    });
+    let columns =
+        disk::COLUMNS.iter().map(|column| (column.name.to_owned(), capital(column.definition) + "."));
+    let written = |lines: Vec<(String, String)>| {
+        list(&lines.iter().map(|(thing, meaning)| (&**thing, &**meaning)).collect::<Vec<_>>(), "18")
+    };
+    let shown = disk::SHOWN.map(|is| is.column().name).join(", ");
+    let about = format!("Columns, of which these are shown if none are named: {shown}.\n");
+    written(options.collect()) + ".PP\n" + &about + &written(columns.collect())
+}
+
+fn capital(text: &str) -> String {
+    let (first, rest) = text.split_at(text.len().min(1));
+    first.to_uppercase() + rest
 }
 
 /// What top shows of each process.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::columns;
+
 /// Behind the options.
 pub const HELP: &str = "\
 SIZE is 8G, 1.5T (powers of 1024) or a bare number of bytes; a limit may be 25%
@@ -78,22 +80,9 @@ pub struct DiskArgs {
 #[derive(Debug, Subcommand)]
 pub enum DiskCommand {
     /// Show the devices that run
-    #[command(after_help = STATUS_HELP)]
+    #[command(after_help = columns::help())]
     Status(StatusArgs),
 }
-
-const STATUS_HELP: &str = "\
-Columns:
-  NAME    what the device is called
-  SIZE    bytes of the device
-  DATA    bytes of pages that hold something
-  COMPR   the same, compressed (payload)
-  TOTAL   all memory that the device takes: payload, resident pages, overhead
-  LIMIT   what it may take
-  RATIO   DATA for each byte of TOTAL
-  DENSE   part of DATA that is in the dense tier
-  CODEC   codecs for what is written, and for what stays cold
-  DOOR    where it is reached";
 
 /// `memfold disk status`.
 #[derive(Debug, Args)]
@@ -102,6 +91,21 @@ pub struct StatusArgs {
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
     /// Print a JSON array with all counters
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["bytes", "noheadings", "output", "output_all", "raw"])]
     pub json: bool,
+    /// Print sizes in bytes
+    #[arg(long, short)]
+    pub bytes: bool,
+    /// Print no line with the columns' names
+    #[arg(long, short)]
+    pub noheadings: bool,
+    /// Columns to print, with commas between
+    #[arg(long, short, value_name = "LIST", conflicts_with = "output_all")]
+    pub output: Option<String>,
+    /// Print all columns
+    #[arg(long)]
+    pub output_all: bool,
+    /// For programs: one blank between columns, and none in them; '-' for what is not there
+    #[arg(long)]
+    pub raw: bool,
 }

@@ -1,7 +1,10 @@
 //! `memfold disk`: a compressed RAM disk for NBD clients, or as a file; and what those that run say.
 
 pub mod args;
+mod cells;
+pub mod columns;
 mod mount;
+mod mount_points;
 mod nbd;
 mod status;
 

@@ -1,6 +1,7 @@
 //! `memfold disk --mount`: the device as a file.
 
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -12,10 +13,13 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::args::DiskArgs;
+use super::mount_points::Mount;
 use crate::failure::{Failure, say};
 
 /// Serves until the directory is unmounted.
 pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, String)]) -> Result<i32, Failure> {
+    let directory = super::absolute(&directory.to_owned());
+    is_fit(&directory)?;
     let mut given = Settings::default();
     for (name, value) in settings {
         given.set(name, value).map_err(|bad| Failure::new(bad.to_string()))?;
@@ -26,8 +30,6 @@ pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, String)]) -> 
         // Before anything is taken, and any thread is started.
         swap::prepare_process().map_err(Failure::new)?.iter().for_each(|missing| say(missing));
     }
-    let directory = super::absolute(&directory.to_owned());
-    is_free(&directory)?;
     let disk = Disk::new(options).map_err(|bad| Failure::new(bad.to_string()))?;
     let disk = Arc::new(disk);
     let threads = std::thread::available_parallelism().map_or(2, usize::from).max(2) * 2;
@@ -38,7 +40,7 @@ pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, String)]) -> 
     let _keeper = Keeper::start(&disk).map_err(failed)?;
     let file = directory.join(NAME);
     let name = args.name.clone().unwrap_or_else(|| format!("disk-{}", std::process::id()));
-    let address = Some(file.display().to_string());
+    let address = Some(place_of(&directory).join(NAME));
     let _server = Server::start(&disk, About { name, door: "fuse", address })
         .inspect_err(|error| say(&format!("'memfold disk status' will not show this device: {error}")));
     unmount_on_signals(&directory).map_err(failed)?;
@@ -51,10 +53,10 @@ pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, String)]) -> 
 
 fn cannot(directory: &Path, error: &std::io::Error) -> Failure {
     let hint = match error.kind() {
-        std::io::ErrorKind::NotFound if directory.is_dir() => {
+        // The directory was there.
+        std::io::ErrorKind::NotFound => {
             "there is no /dev/fuse, or no fusermount3 for who is not root: install fuse3, and give a container --device /dev/fuse"
         }
-        std::io::ErrorKind::NotFound => "make the directory first",
         std::io::ErrorKind::PermissionDenied => {
             "mounting needs root, or fusermount3 and a directory of one's own; in a container --device /dev/fuse and --cap-add SYS_ADMIN"
         }
@@ -63,44 +65,51 @@ fn cannot(directory: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot mount the device at {}: {error}; {hint}", directory.display()))
 }
 
-/// An error if a device is there already, or one that has ended: what is mounted over another hides it.
-fn is_free(directory: &Path) -> Result<(), Failure> {
+/// An error if nothing can be mounted there, or a device is there already, or one that has ended: what is mounted over another
+/// hides it. The kernel would mount a directory over a file, too, and nobody could enter it.
+fn is_fit(directory: &Path) -> Result<(), Failure> {
     let shown = directory.display();
-    if std::fs::metadata(directory).is_err_and(|error| error.raw_os_error() == Some(nix::libc::ENOTCONN)) {
+    let found = std::fs::metadata(directory);
+    if found.as_ref().is_err_and(|error| error.raw_os_error() == Some(nix::libc::ENOTCONN)) {
         return Err(Failure::new(format!(
             "the device that was at {shown} has ended; 'umount {shown}' first"
         )));
     }
-    match top_mount(directory) {
-        Some((_, true)) => Err(Failure::new(format!(
+    if matches!(top_mount(directory), Some((_, true))) {
+        return Err(Failure::new(format!(
             "a device is mounted at {shown} already; name another directory, or 'umount {shown}' first"
+        )));
+    }
+    match found {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(Failure::new(format!(
+            "--mount {shown}: that is no directory; name one, in which the device will be the file '{NAME}'"
         ))),
-        _ => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(Failure::new(format!("--mount {shown}: there is no such directory; make it first")))
+        }
+        Err(error) => Err(Failure::new(format!("--mount {shown}: {error}"))),
+    }
+}
+
+/// A directory as the kernel names it, if all above it is there. It is not asked itself: it may be of a file system that nobody serves yet.
+fn place_of(directory: &Path) -> PathBuf {
+    let parent = directory.parent().and_then(|parent| std::fs::canonicalize(parent).ok());
+    match (parent, directory.file_name()) {
+        (Some(parent), Some(name)) => parent.join(name),
+        _ => directory.to_owned(),
     }
 }
 
 /// What is mounted at a directory, over all else there: the number of its device, and whether it is one of memfold's. Asks the kernel, and not the
-/// mounted file system, which may be one that nobody serves yet.
-fn top_mount(directory: &Path) -> Option<(String, bool)> {
-    let parent = directory.parent().and_then(|parent| std::fs::canonicalize(parent).ok());
-    let place = match (parent, directory.file_name()) {
-        (Some(parent), Some(name)) => parent.join(name),
-        _ => directory.to_owned(),
-    };
-    let mut escaped = String::new();
-    for c in place.display().to_string().chars() {
-        match c {
-            ' ' | '\t' | '\n' | '\\' => escaped.push_str(&format!("\\{:03o}", u32::from(c))),
-            _ => escaped.push(c),
-        }
-    }
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let line = mounts.lines().rfind(|line| line.split(' ').nth(4) == Some(&escaped))?;
-    // "... - TYPE SOURCE OPTIONS"
-    let (before, after) = line.split_once(" - ")?;
-    let mut words = after.split(' ');
-    let is_ours = words.next()?.starts_with("fuse") && words.next() == Some("memfold");
-    Some((before.split(' ').nth(2)?.to_owned(), is_ours))
+/// mounted file system.
+fn top_mount(directory: &Path) -> Option<(Vec<u8>, bool)> {
+    let place = place_of(directory);
+    let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
+    let mount = mounts.split(|byte| *byte == b'\n').filter_map(Mount::parse);
+    let mount = mount.filter(|mount| mount.place == place.as_os_str().as_bytes()).last()?;
+    let is_ours = mount.kind.starts_with(b"fuse") && mount.source == b"memfold";
+    Some((mount.device, is_ours))
 }
 
 /// SIGTERM, SIGHUP and Ctrl-C unmount, if nobody uses the file: what would be lost is somebody's file system, or swap.

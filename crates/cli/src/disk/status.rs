@@ -1,16 +1,19 @@
 //! `memfold disk status`.
 
-use memfold_disk::status::{ask, sockets};
+use memfold_disk::status::{address, ask, sockets};
 use memfold_escape::shown;
 use serde_json::Value;
 
 use super::args::StatusArgs;
+use super::cells::{Style, cell};
+use super::columns::{COLUMNS, Is, SHOWN, named};
+use super::mount_points::MountPoints;
 use crate::failure::{Failure, say};
-use crate::size::Human;
 use crate::stdout::{json, print};
 
 /// Asks all devices and prints what they say.
 pub fn status(args: &StatusArgs) -> Result<i32, Failure> {
+    let columns = columns(args)?;
     let mut devices = Vec::new();
     for socket in sockets() {
         match ask(&socket) {
@@ -34,29 +37,53 @@ pub fn status(args: &StatusArgs) -> Result<i32, Failure> {
             )));
         }
     }
-    let text = if args.json { json(&devices) } else { table(&devices) + &full(&devices) };
-    print(&text)?;
+    let mount_points = MountPoints::look();
+    for device in &mut devices {
+        let places = address(device).map(|address| mount_points.of(&address)).unwrap_or_default();
+        device["mount_points"] = places.iter().map(|place| String::from_utf8_lossy(place)).collect();
+    }
+    if args.json {
+        print(&json(&devices))?;
+        return Ok(0);
+    }
+    let style = Style { bytes: args.bytes, raw: args.raw };
+    let rows: Vec<_> =
+        devices.iter().map(|device| columns.iter().map(|&is| cell(is, device, style)).collect()).collect();
+    print(&table(&columns, rows, args))?;
+    // A program that reads the table wants no other lines.
+    match args.raw || args.noheadings {
+        true => full(&devices).for_each(|line| say(&line)),
+        false => print(&full(&devices).map(|line| line + "\n").collect::<String>())?,
+    }
     Ok(0)
 }
 
-fn table(devices: &[Value]) -> String {
-    const COLUMNS: [&str; 10] =
-        ["NAME", "SIZE", "DATA", "COMPR", "TOTAL", "LIMIT", "RATIO", "DENSE", "CODEC", "DOOR"];
-    let mut rows = vec![COLUMNS.map(str::to_owned)];
-    rows.extend(devices.iter().map(row));
-    let widths: Vec<usize> = (0..COLUMNS.len())
-        .map(|at| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0))
-        .collect();
+fn columns(args: &StatusArgs) -> Result<Vec<Is>, Failure> {
+    match &args.output {
+        _ if args.output_all => Ok(COLUMNS.iter().map(|column| column.is).collect()),
+        None => Ok(SHOWN.into()),
+        Some(list) => named(list).map_err(|unknown| {
+            let all = COLUMNS.iter().map(|column| column.name).collect::<Vec<_>>().join(", ");
+            Failure::new(format!("--output: there is no column '{unknown}'; there are {all}"))
+        }),
+    }
+}
+
+fn table(columns: &[Is], mut rows: Vec<Vec<String>>, args: &StatusArgs) -> String {
+    if !args.noheadings {
+        rows.insert(0, columns.iter().map(|is| is.column().name.to_owned()).collect());
+    }
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     let mut text = String::new();
     for row in &rows {
-        let mut line = String::new();
-        for (at, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+        let cells = row.iter().zip(&widths).zip(columns).map(|((cell, &width), is)| match is {
+            _ if args.raw => cell.clone(),
+            is if is.is_text() => format!("{cell:<width$}"),
             // Numbers to the right.
-            let cell =
-                if (1..8).contains(&at) { format!("{cell:>width$}") } else { format!("{cell:<width$}") };
-            line.push_str(&cell);
-            line.push_str("  ");
-        }
+            _ => format!("{cell:>width$}"),
+        });
+        let line = cells.collect::<Vec<_>>().join(if args.raw { " " } else { "  " });
         text.push_str(line.trim_end());
         text.push('\n');
     }
@@ -64,39 +91,14 @@ fn table(devices: &[Value]) -> String {
 }
 
 /// A line for each device that had no room for a write.
-fn full(devices: &[Value]) -> String {
+fn full(devices: &[Value]) -> impl Iterator<Item = String> {
     let refused = |device: &Value| device["refused_writes"].as_u64().filter(|count| *count > 0);
-    let line = |device: &Value| {
+    devices.iter().filter_map(move |device| {
         let (name, count) = (shown(device["name"].as_str().unwrap_or("-").as_bytes()), refused(device)?);
         let writes = if count == 1 { "write was" } else { "writes were" };
         Some(format!(
             "{name} is full: {count} {writes} refused, and what was to be written is lost. Trim what is not needed (fstrim, mount -o \
-             discard), or use a larger --limit\n"
+             discard), or use a larger --limit"
         ))
-    };
-    devices.iter().filter_map(line).collect()
-}
-
-fn row(device: &Value) -> [String; 10] {
-    let number = |name: &str| device[name].as_u64().unwrap_or(0);
-    let text = |name: &str| shown(device[name].as_str().unwrap_or("-").as_bytes());
-    let human = |name: &str| Human(number(name)).to_string();
-    let limit = number("limit_bytes");
-    let dense = number("dense_bytes") as f64 * 100.0 / (number("logical_bytes") as f64).max(1.0);
-    [
-        text("name"),
-        human("size_bytes"),
-        human("logical_bytes"),
-        human("payload_bytes"),
-        human("memory_bytes"),
-        if limit == u64::MAX { "-".to_owned() } else { Human(limit).to_string() },
-        format!("{:.2}", device["memory_ratio"].as_f64().unwrap_or(0.0)),
-        format!("{dense:.0} %"),
-        format!(
-            "{},{}",
-            text("fast_codec"),
-            shown(device["dense_codec"].as_str().unwrap_or("none").as_bytes())
-        ),
-        format!("{} {}", text("door"), text("address")),
-    ]
+    })
 }
