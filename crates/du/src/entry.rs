@@ -4,6 +4,10 @@ use std::fmt;
 
 /// Bytes of a block, as the system counts what files take.
 pub const BLOCK: u64 = 512;
+/// The longest that a file can say to be. Sums that are more say this, as those of ncdu do.
+pub const MOST_BYTES: u64 = i64::MAX as u64;
+/// The same in blocks.
+pub const MOST_BLOCKS: u64 = MOST_BYTES / BLOCK;
 
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -108,15 +112,31 @@ pub struct Sum {
     pub blocks: u64,
 }
 
+/// Two numbers that may be less than 0 until all that they are made of is there. What has reached the most stays there: nobody
+/// knows how much more it is.
+fn added(a: u64, b: u64, most: u64) -> u64 {
+    match a >= most && a <= MOST_BYTES || b >= most && b <= MOST_BYTES {
+        true => most,
+        false => (a as i64).saturating_add(b as i64).min(most as i64) as u64,
+    }
+}
+
+fn negative(a: u64) -> u64 {
+    (a as i64).saturating_neg() as u64
+}
+
 impl Sum {
-    /// Both. What is beyond 64 bits is lost: a difference may be added that is less than nothing, before what makes it more.
+    /// Both, or the most that a sum says. A difference may be added that is less than nothing, before what makes it more.
     pub fn plus(self, other: Sum) -> Sum {
-        Sum { size: self.size.wrapping_add(other.size), blocks: self.blocks.wrapping_add(other.blocks) }
+        Sum {
+            size: added(self.size, other.size, MOST_BYTES),
+            blocks: added(self.blocks, other.blocks, MOST_BLOCKS),
+        }
     }
 
     /// What is left without `other`.
     pub fn minus(self, other: Sum) -> Sum {
-        Sum { size: self.size.wrapping_sub(other.size), blocks: self.blocks.wrapping_sub(other.blocks) }
+        self.plus(Sum { size: negative(other.size), blocks: negative(other.blocks) })
     }
 
     /// Bytes that are taken.
@@ -128,6 +148,28 @@ impl Sum {
 impl Entry<'_> {
     /// Its own sizes.
     pub fn sum(&self) -> Sum {
-        Sum { size: self.size, blocks: self.blocks }
+        Sum { size: self.size.min(MOST_BYTES), blocks: self.blocks.min(MOST_BLOCKS) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_end_at_the_most_and_stay_there() {
+        let of = |size, blocks| Sum { size, blocks };
+        assert_eq!(of(3, 1).plus(of(4, 2)), of(7, 3));
+        // In between it may be less than nothing.
+        assert_eq!(of(3, 1).minus(of(10, 5)).plus(of(20, 9)), of(13, 5));
+        let most = of(MOST_BYTES, MOST_BLOCKS);
+        assert_eq!(of(MOST_BYTES - 1, MOST_BLOCKS - 1).plus(of(1, 1)), most);
+        for more in [of(1, 1), most, of(u64::MAX, u64::MAX)] {
+            assert_eq!((most.plus(more), more.plus(most), most.minus(more)), (most, most, most), "{more:?}");
+        }
+        assert_eq!(of(MOST_BYTES - 5, 0).plus(of(6, 0)).minus(of(7, 0)), of(MOST_BYTES, 0));
+        let entry = Entry { size: u64::MAX, blocks: u64::MAX, ..Entry::default() };
+        assert_eq!(entry.sum(), most);
+        assert!(most.disk_bytes() <= MOST_BYTES);
     }
 }

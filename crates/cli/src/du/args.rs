@@ -126,7 +126,7 @@ pub struct DuArgs {
     /// What hard links share (key u)
     #[arg(long, value_name = "WHICH", value_enum, default_value = "off", help_heading = "Looks")]
     pub shared_column: SharedColumn,
-    /// Colours [default: dark-bg, or off if NO_COLOR is set]
+    /// Colours [default: dark-bg, or off if NO_COLOR is set or the terminal has none]
     #[arg(long, value_name = "SCHEME", value_enum, help_heading = "Looks")]
     pub color: Option<Color>,
     /// Ask before it ends

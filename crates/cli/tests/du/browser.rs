@@ -704,6 +704,57 @@ fn has_colours(terminal: &Terminal) -> bool {
     })
 }
 
+/// The codes of all sequences that set colours and attributes.
+fn looks(terminal: &Terminal) -> Vec<u32> {
+    let text = String::from_utf8_lossy(terminal.bytes()).into_owned();
+    let sequences = text.split("\x1b[").skip(1).filter_map(|rest| {
+        let end = rest.find(|char: char| !char.is_ascii_digit() && char != ';')?;
+        rest[end..].starts_with('m').then(|| rest[..end].to_owned())
+    });
+    sequences
+        .flat_map(|codes| codes.split(';').map(|code| code.parse().unwrap_or(0)).collect::<Vec<_>>())
+        .collect()
+}
+
+/// Terminals that know eight colours take `38;5;1` apart: 5 blinks, and 1 is bold.
+#[test]
+fn colours_are_those_that_each_terminal_has() {
+    let (_scratch, root) = scratch();
+    for (term, more, has) in [
+        ("linux", "", true),
+        ("xterm", "", true),
+        ("xterm-16color", "", true),
+        ("xterm-256color", "truecolor", true),
+        ("no-such-terminal", "", true),
+        ("vt100", "", false),
+        ("vt100", "truecolor", true),
+    ] {
+        let is_known = term != "vt100"
+            || Path::new("/lib/terminfo/v/vt100").exists()
+            || Path::new("/usr/share/terminfo/v/vt100").exists();
+        if !is_known {
+            eprintln!("skipped: nothing is known of {term}");
+            continue;
+        }
+        let variables = [("NO_COLOR", ""), ("TERM", term), ("COLORTERM", more)];
+        let variables = variables.map(|(name, value)| (name, Path::new(value)));
+        let mut terminal = open_with(&[], &root, &variables);
+        terminal.press("?");
+        terminal.has("Move up");
+        let codes = looks(&terminal);
+        assert_eq!(has_colours(&terminal), has, "{term} {more}: {codes:?}");
+        assert!(
+            codes.iter().all(|code| matches!(code, 0..=2 | 7 | 30..=37 | 40..=47)),
+            "{term} {more}: {codes:?}"
+        );
+        // What is selected is seen: by its background, or in reverse.
+        assert!(codes.contains(&if has { 42 } else { 7 }), "{term} {more}: {codes:?}");
+        terminal.press("q");
+        terminal.has_no("Move up");
+        terminal.quit();
+    }
+}
+
 #[test]
 fn colours_are_left_out_on_request() {
     let (_scratch, root) = scratch();

@@ -167,6 +167,31 @@ fn a_tree_goes_through_files_unchanged() {
     );
 }
 
+/// Sparse files say to be as long as files can be; two of them are more than a sum can say.
+#[test]
+fn sums_of_the_longest_files_do_not_begin_again_at_zero() {
+    const MOST: u64 = i64::MAX as u64;
+    let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
+    fs::create_dir(scratch.path().join("below")).unwrap();
+    for name in ["a", "below/b", "below/c"] {
+        let file = fs::File::create(scratch.path().join(name)).unwrap();
+        if let Err(error) = file.set_len(MOST) {
+            return eprintln!("skipped: no such files in /dev/shm: {error}");
+        }
+    }
+    let path = text(scratch.path());
+    let page = json(&["--depth", "1", path]);
+    assert_eq!(
+        (&page["apparent_bytes"], &page["directories"][1]["apparent_bytes"]),
+        (&MOST.into(), &MOST.into())
+    );
+    // What is written is read again.
+    let export = scratch.path().join("export");
+    assert!(du(&["-0", "-o", text(&export), path]).status.success());
+    let again = json(&["--depth", "1", "-f", text(&export)]);
+    assert_eq!(again["directories"], page["directories"]);
+}
+
 #[test]
 fn what_is_wrong_is_said_with_what_to_do() {
     let scratch = tempfile::tempdir().unwrap();

@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use crate::entry::{BLOCK, MOST_BLOCKS};
+
 /// Columns of a size, of a count, and of a time.
 pub const SIZE: usize = 9;
 /// See [`SIZE`].
@@ -23,7 +25,9 @@ pub fn size(bytes: u64, si: bool) -> String {
         unit += 1;
     }
     let width = if si { 2 } else { 3 };
-    format!("{:>1$}", format!("{value:.1} {:>width$}", units[unit]), SIZE)
+    // A sum that has reached the most may be more.
+    let more = if bytes >= MOST_BLOCKS * BLOCK { "≥" } else { "" };
+    format!("{:>1$}", format!("{more}{value:.1} {:>width$}", units[unit]), SIZE)
 }
 
 /// With a comma before each three digits.
@@ -106,17 +110,20 @@ mod tests {
 
     #[test]
     fn sizes_have_nine_columns() {
+        assert_eq!(size(i64::MAX as u64, false), " ≥8.0 EiB");
+        assert_eq!(size((i64::MAX as u64) / 512 * 512, true), "  ≥9.2 EB");
+        assert_eq!(size((1 << 63) - 1024, false), "  8.0 EiB");
         assert_eq!(size(0, false), "  0.0   B");
         assert_eq!(size(4096, false), "  4.0 KiB");
         assert_eq!(size(999, false), "999.0   B");
         assert_eq!(size(1000, false), "  1.0 KiB");
         assert_eq!(size(1_000_000, true), "   1.0 MB");
-        assert_eq!(size(u64::MAX, false), " 16.0 EiB");
+        assert_eq!(size(u64::MAX, false), "≥16.0 EiB");
         assert_eq!(size(1023 << 20, false), "  1.0 GiB");
         for shift in 0..64 {
             for bytes in [1 << shift, (1 << shift) - 1, (1u64 << shift).wrapping_mul(999)] {
-                assert_eq!(size(bytes, false).len(), SIZE, "{bytes}");
-                assert_eq!(size(bytes, true).len(), SIZE, "{bytes}");
+                assert_eq!(size(bytes, false).chars().count(), SIZE, "{bytes}");
+                assert_eq!(size(bytes, true).chars().count(), SIZE, "{bytes}");
             }
         }
     }

@@ -133,7 +133,7 @@ pub fn row(source: &dyn Source, entry: &Entry<'_>) -> Result<Option<Row>, Error>
 /// What an entry takes with all below it.
 pub fn sum(entry: &Entry<'_>, row: Option<&Row>) -> Sum {
     let (own, below) = (entry.sum(), row.map(Row::sum).unwrap_or_default());
-    Sum { size: own.size.saturating_add(below.size), blocks: own.blocks.saturating_add(below.blocks) }
+    own.plus(below)
 }
 
 /// When an entry was changed, or something below it, if that is known.

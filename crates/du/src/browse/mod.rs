@@ -11,6 +11,7 @@
 //! Of a tree that is browsed, plain memory holds what is on the screen.
 
 mod actions;
+mod backend;
 mod boxes;
 mod draw;
 mod format;
@@ -28,6 +29,7 @@ mod screen;
 mod signals;
 mod sorter;
 mod state;
+mod terminfo;
 #[cfg(test)]
 mod tests;
 mod text;

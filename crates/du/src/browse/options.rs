@@ -1,5 +1,6 @@
 //! How the browser begins; keys change most of it.
 
+use super::terminfo;
 use super::view::Sort;
 
 /// What stands beside sizes.
@@ -63,12 +64,12 @@ pub enum Colours {
 }
 
 impl Default for Colours {
-    /// None if `NO_COLOR` is set to anything (<https://no-color.org>).
+    /// None if `NO_COLOR` is set to anything (<https://no-color.org>), or the terminal has fewer than eight: without them, what is
+    /// selected is shown in reverse. `COLORTERM` knows more of a terminal than what TERM names.
     fn default() -> Self {
-        match std::env::var_os("NO_COLOR") {
-            Some(value) if !value.is_empty() => Colours::Off,
-            _ => Colours::DarkBackground,
-        }
+        let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_plain = || !is_set("COLORTERM") && terminfo::colours().is_some_and(|count| count < 8);
+        if is_set("NO_COLOR") || is_plain() { Colours::Off } else { Colours::DarkBackground }
     }
 }
 

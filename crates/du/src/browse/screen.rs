@@ -12,13 +12,13 @@ use crossterm::cursor::{Hide, Show};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use crossterm::execute;
 use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
-use ratatui::backend::CrosstermBackend;
 use ratatui::layout::Size;
 use ratatui::{Frame, Terminal};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
+use super::backend::Plain;
 use super::boxes;
 use super::input::{Keys, PAUSE};
 use super::options::{Colours, Options};
@@ -45,7 +45,7 @@ pub enum Input {
 
 /// See the module.
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    terminal: Terminal<Plain<BufWriter<Stdout>>>,
     signals: Signals,
     /// Where keys come from, if not from standard input.
     tty: Option<File>,
@@ -114,11 +114,9 @@ impl Screen {
     }
 
     fn open(options: &Options) -> io::Result<Self> {
-        // Whether there are colours was decided before.
-        crossterm::style::force_color_output(options.colours != Colours::Off);
         let signals = Signals::new()?;
         hook();
-        let backend = CrosstermBackend::new(BufWriter::new(stdout()));
+        let backend = Plain::new(BufWriter::new(stdout()));
         if let Err(error) = enter() {
             leave();
             return Err(error);
@@ -227,7 +225,7 @@ impl Screen {
         self.signals.forget_keys();
         enter()?;
         // The screen is empty, and so is what is known of it. To clear it would ask the terminal where its cursor is, and not all answer.
-        self.terminal = Terminal::new(CrosstermBackend::new(BufWriter::new(stdout())))?;
+        self.terminal = Terminal::new(Plain::new(BufWriter::new(stdout())))?;
         Ok(result)
     }
 

@@ -1,4 +1,4 @@
-//! Colours of what is shown.
+//! Colours of what is shown: those that all terminals with colours have. Where bold ones are bright, these are.
 
 use ratatui::style::{Color, Modifier, Style};
 
@@ -41,9 +41,9 @@ impl Colours {
             });
         }
         let style = match part {
-            Part::Text if selected => Style::new().fg(Color::White).add_modifier(Modifier::BOLD),
+            Part::Text if selected => Style::new().fg(Color::Gray).add_modifier(Modifier::BOLD),
             Part::Text => match self {
-                Colours::DarkBackground => Style::new().fg(Color::White),
+                Colours::DarkBackground => Style::new().fg(Color::Gray),
                 _ => Style::new(),
             },
             Part::Head => return Style::new().fg(Color::Black).bg(Color::Cyan),

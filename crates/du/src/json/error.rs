@@ -24,12 +24,14 @@ pub enum Wrong {
     Binary,
     /// A number is larger than what it counts can be.
     Number(&'static str),
+    /// A number is less than 0, and what it counts can't be.
+    Negative(&'static str),
+    /// A number is no whole one.
+    Fraction(&'static str),
     /// An entry without a name.
     NoName,
     /// No entry of a directory can have this name, for the reason given.
     Name(Vec<u8>, &'static str),
-    /// All sizes together can't be counted.
-    Sizes,
     /// More file systems than can be.
     Devices,
     /// Something unknown has too many levels.
@@ -46,11 +48,26 @@ pub enum ReadError {
     Input {
         /// How many bytes come before; of a compressed one, decompressed.
         offset: u64,
+        /// The name of the entry there, as far as it was read.
+        entry: Vec<u8>,
         /// What is wrong there.
         wrong: Wrong,
     },
     /// The tree could not be made.
     Tree(Error),
+}
+
+impl ReadError {
+    /// The same, of the entry with this name.
+    pub(super) fn of(mut self, name: &[u8]) -> Self {
+        if let ReadError::Input { entry, wrong, .. } = &mut self
+            // The name itself is what is wrong, or it is not known.
+            && !matches!(wrong, Wrong::Name(..) | Wrong::NoName)
+        {
+            *entry = name.to_vec();
+        }
+        self
+    }
 }
 
 impl From<Error> for ReadError {
@@ -94,14 +111,19 @@ impl fmt::Display for Wrong {
             Wrong::Number(key) => {
                 write!(f, "\"{key}\" is larger than it can be: the export is damaged; make it again")
             }
+            Wrong::Negative(key) => write!(
+                f,
+                "\"{key}\" is less than 0, and has to be a number from 0 on: the export is damaged; make it again"
+            ),
+            Wrong::Fraction(key) => write!(
+                f,
+                "\"{key}\" has a fraction or an exponent, and has to be a whole number: the export is damaged; make it again"
+            ),
             Wrong::NoName => f.write_str("an entry has no \"name\": the export is damaged; make it again"),
             Wrong::Name(bytes, why) => {
                 let shown = &bytes[..bytes.len().min(100)];
                 write!(f, "\"{}\" is no name: {why}; the export is damaged, make it again", name(shown))
             }
-            Wrong::Sizes => f.write_str(
-                "all sizes together are more than 2^63 bytes: the export is damaged; make it again",
-            ),
             Wrong::Devices => {
                 f.write_str("there are more than 65,536 file systems: the export is damaged; make it again")
             }
@@ -116,8 +138,11 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReadError::Io(error) => write!(f, "the export can't be read: {error}"),
-            ReadError::Input { offset: 0, wrong } => wrong.fmt(f),
-            ReadError::Input { offset, wrong } => write!(f, "at byte {offset}: {wrong}"),
+            ReadError::Input { offset: 0, wrong, .. } => wrong.fmt(f),
+            ReadError::Input { offset, entry, wrong } => match &entry[..entry.len().min(100)] {
+                b"" => write!(f, "at byte {offset}: {wrong}"),
+                name => write!(f, "at byte {offset}, of \"{}\": {wrong}", name.escape_ascii()),
+            },
             ReadError::Tree(Error::Heap(memfold::heap::Error::Limit)) => {
                 f.write_str("the tree does not fit into the limit: give more with --limit")
             }

@@ -2,7 +2,7 @@
 
 use super::lex::Lexer;
 use super::{LONGEST_PATH, ReadError, Wrong};
-use crate::entry::{BLOCK, Entry, Extended, Kind, Link};
+use crate::entry::{BLOCK, Entry, Extended, Kind, Link, MOST_BLOCKS, MOST_BYTES};
 use crate::part::LONGEST_NAME;
 use crate::tree::{Row, flags};
 
@@ -49,6 +49,12 @@ fn fitting<T: TryFrom<u64>>(lexer: &mut Lexer<'_>, key: &'static str) -> Result<
     T::try_from(number).or_else(|_| lexer.wrong(Wrong::Number(key)))
 }
 
+/// A size that a file can have.
+fn size(lexer: &mut Lexer<'_>, key: &'static str) -> Result<u64, ReadError> {
+    let size = lexer.number(key)?;
+    if size <= MOST_BYTES { Ok(size) } else { lexer.wrong(Wrong::Number(key)) }
+}
+
 /// Who owns it. Of those from 2^31 on, ncdu 1 writes what it takes for less than 0.
 fn id(lexer: &mut Lexer<'_>, key: &'static str) -> Result<u32, ReadError> {
     let number = lexer.number(key)?;
@@ -61,7 +67,14 @@ fn id(lexer: &mut Lexer<'_>, key: &'static str) -> Result<u32, ReadError> {
 
 impl Fields {
     /// Reads them, from the brace that opens to the one that closes.
+    #[inline]
     pub fn read(&mut self, lexer: &mut Lexer<'_>) -> Result<(), ReadError> {
+        self.name.clear();
+        self.read_all(lexer).map_err(|error| error.of(&self.name))
+    }
+
+    #[inline]
+    fn read_all(&mut self, lexer: &mut Lexer<'_>) -> Result<(), ReadError> {
         lexer.need(b'{', "an entry, as {\"name\":..},")?;
         self.said = Said::default();
         let mut has_name = false;
@@ -80,13 +93,12 @@ impl Fields {
                 b"name" if has_name => return lexer.wrong(Wrong::Expected("one \"name\" only")),
                 b"name" => {
                     has_name = true;
-                    self.name.clear();
                     if !lexer.string(&mut self.name, LONGEST_PATH)? {
                         return lexer.wrong(Wrong::Name(self.name.clone(), "it is too long"));
                     }
                 }
-                b"asize" => said.size = lexer.number("asize")?,
-                b"dsize" => said.disk = lexer.number("dsize")?,
+                b"asize" => said.size = size(lexer, "asize")?,
+                b"dsize" => said.disk = size(lexer, "dsize")?,
                 b"dev" => said.device = Some(lexer.number("dev")?),
                 b"ino" => said.inode = Some(lexer.number("ino")?),
                 b"hlnkc" => said.is_linked = lexer.boolean()?,
@@ -151,7 +163,7 @@ impl Fields {
             name: &self.name,
             kind,
             size: said.size,
-            blocks: said.disk.div_ceil(BLOCK),
+            blocks: said.disk.div_ceil(BLOCK).min(MOST_BLOCKS),
             link,
             // What is in a file is not deleted: what was followed is a file like others.
             followed: None,

@@ -55,7 +55,7 @@ impl<'r> Lexer<'r> {
         let mut head = [0; BINARY.len()];
         let len = fill(&mut from, &mut head).map_err(ReadError::Io)?;
         let head = &head[..len];
-        let wrong = |wrong| Err(ReadError::Input { offset: 0, wrong });
+        let wrong = |wrong| Err(ReadError::Input { offset: 0, entry: Vec::new(), wrong });
         if head.is_empty() {
             return wrong(Wrong::Empty);
         }
@@ -84,7 +84,7 @@ impl<'r> Lexer<'r> {
     /// An error here.
     #[cold]
     pub fn wrong<T>(&self, wrong: Wrong) -> Result<T, ReadError> {
-        Err(ReadError::Input { offset: self.offset(), wrong })
+        Err(ReadError::Input { offset: self.offset(), entry: Vec::new(), wrong })
     }
 
     /// This is not here; if nothing is, that is what is wrong.
@@ -170,14 +170,18 @@ impl<'r> Lexer<'r> {
     pub fn number(&mut self, key: &'static str) -> Result<u64, ReadError> {
         let number = self.digits(key)?;
         match self.peek()? {
-            Some(b'.' | b'e' | b'E') => self.expected("a whole number"),
+            Some(b'.' | b'e' | b'E') => self.wrong(Wrong::Fraction(key)),
             _ => Ok(number),
         }
     }
 
     #[inline]
     fn digits(&mut self, key: &'static str) -> Result<u64, ReadError> {
-        let Some(first @ b'0'..=b'9') = self.next()? else { return self.expected("a number from 0 on") };
+        let first = match self.next()? {
+            Some(digit @ b'0'..=b'9') => digit,
+            Some(b'-') => return self.wrong(Wrong::Negative(key)),
+            _ => return self.expected("a number from 0 on"),
+        };
         self.at += 1;
         let mut number = u64::from(first - b'0');
         while let Some(digit @ b'0'..=b'9') = self.peek()? {

@@ -1,6 +1,6 @@
 //! One entry as bytes of an export.
 
-use crate::entry::{BLOCK, Entry, Extended, Kind, Link};
+use crate::entry::{Entry, Extended, Kind, Link};
 use crate::tree::{Row, flags};
 
 /// An entry, and the row if it is a directory; its file system, if that is to be said.
@@ -13,10 +13,10 @@ pub fn put(out: &mut Vec<u8>, entry: &Entry<'_>, device: Option<u64>, row: Optio
         number(out, value);
     };
     if entry.size > 0 {
-        field(",\"asize\":", entry.size);
+        field(",\"asize\":", entry.sum().size);
     }
     if entry.blocks > 0 {
-        field(",\"dsize\":", entry.blocks.saturating_mul(BLOCK));
+        field(",\"dsize\":", entry.sum().disk_bytes());
     }
     if let Some(device) = device {
         field(",\"dev\":", device);

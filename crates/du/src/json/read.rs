@@ -16,8 +16,6 @@ use crate::scan::Progress;
 use crate::source::{MOST_DEVICES, ROOT};
 use crate::tree::{Builder, OwnEntry, Tree, flags};
 
-/// Bytes of all files together at most: what is added to them does not overflow.
-const MOST_BYTES: u64 = 1 << 63;
 /// Entries from one look at the clock to the next.
 const CLOCK: u64 = 1024;
 /// How often the caller may show progress.
@@ -64,10 +62,8 @@ struct Reader<'a, 's, 'r> {
     builder: Builder<'s>,
     devices: Devices,
     options: &'a Import,
-    /// Of all that came, bytes,
-    size: u64,
-    /// and those that are taken.
-    disk: u64,
+    /// Of all that came: blocks that are taken.
+    blocks: u64,
     items: u64,
     failures: u64,
 }
@@ -97,7 +93,7 @@ impl<'s> Reader<'_, 's, '_> {
         let Reader { lexer, fields, builder, .. } = self;
         fields.read(lexer)?;
         fields.check_name(lexer)?;
-        count(lexer, fields, &mut self.size, &mut self.disk)?;
+        self.blocks = self.blocks.saturating_add(fields.said.disk / BLOCK);
         self.items += 1;
         let above = builder.device();
         let device = self.devices.all.get(above as usize).copied().unwrap_or(0);
@@ -130,19 +126,6 @@ impl<'s> Reader<'_, 's, '_> {
     }
 }
 
-/// Counts an entry's sizes with those of all before.
-fn count(lexer: &Lexer<'_>, fields: &Fields, size: &mut u64, disk: &mut u64) -> Result<(), ReadError> {
-    let add = |sum: &mut u64, more: u64| {
-        *sum = sum.checked_add(more)?;
-        (*sum <= MOST_BYTES).then_some(())
-    };
-    let whole = fields.said.disk.div_ceil(BLOCK).checked_mul(BLOCK);
-    match add(size, fields.said.size).and(whole).and_then(|whole| add(disk, whole)) {
-        Some(()) => Ok(()),
-        None => lexer.wrong(Wrong::Sizes),
-    }
-}
-
 /// Reads an export: any of ncdu 1.9 and later, also one that is compressed by zstd. It is read to its end, as it comes, so it may be a pipe.
 /// `tick` is called some times a second while something comes; if it says no, that is the end.
 pub fn read<'s>(
@@ -159,20 +142,18 @@ pub fn read<'s>(
     lexer.need(b'[', "the root's directory, as [{\"name\":..},..],")?;
     fields.read(&mut lexer)?;
     fields.check_path(&lexer)?;
-    let (mut size, mut disk) = (0, 0);
-    count(&lexer, &fields, &mut size, &mut disk)?;
     let mut devices = Devices::default();
     let device = fields.said.device.unwrap_or(0);
     let row = fields.said.row(devices.number(device, &lexer)?);
     let root = OwnEntry::from(fields.entry(Kind::Directory(ROOT), None, options.extended));
     let builder = Builder::new(heap, session, root, row)?;
-    let mut reader = Reader { lexer, fields, builder, devices, options, size, disk, items: 0, failures: 0 };
+    let mut reader = Reader { lexer, fields, builder, devices, options, blocks: 0, items: 0, failures: 0 };
     let mut last = Instant::now();
     loop {
-        let (items, disk, failures) = (reader.items, reader.disk, reader.failures);
+        let (items, blocks, failures) = (reader.items, reader.blocks, reader.failures);
         let is_more = reader.some()?;
         progress.items.fetch_add(reader.items - items, Relaxed);
-        progress.blocks.fetch_add((reader.disk - disk) / BLOCK, Relaxed);
+        progress.blocks.fetch_add(reader.blocks - blocks, Relaxed);
         progress.failures.fetch_add(reader.failures - failures, Relaxed);
         if !is_more {
             return reader.finish();

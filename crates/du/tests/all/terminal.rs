@@ -28,6 +28,8 @@ pub struct Terminal {
     keys: Box<dyn Write + Send>,
     output: Receiver<Vec<u8>>,
     parser: vt100::Parser,
+    /// All that came.
+    bytes: Vec<u8>,
 }
 
 fn size(rows: u16, cols: u16) -> PtySize {
@@ -72,7 +74,7 @@ impl Terminal {
                 }
             }
         });
-        Terminal { child, master: pair.master, keys, output, parser: parser(rows, cols) }
+        Terminal { child, master: pair.master, keys, output, parser: parser(rows, cols), bytes: Vec::new() }
     }
 
     pub fn screen(&self) -> &vt100::Screen {
@@ -83,13 +85,23 @@ impl Terminal {
         lines(self.screen())
     }
 
+    /// What was written to it so far.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.parser.process(bytes);
+    }
+
     /// Waits until the screen is as it has to be.
     #[track_caller]
     pub fn until(&mut self, what: &str, is_so: impl Fn(&vt100::Screen) -> bool) {
         let end = Instant::now() + LONG;
         while !is_so(self.screen()) {
             match self.output.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(bytes) => self.parser.process(&bytes),
+                Ok(bytes) => self.take(&bytes),
                 Err(error) => panic!("{what}: {error:?}; this is to be seen:\n{}", self.lines().join("\n")),
             }
         }
@@ -132,7 +144,7 @@ impl Terminal {
     pub fn end(&mut self) -> ExitStatus {
         loop {
             match self.output.recv_timeout(LONG) {
-                Ok(bytes) => self.parser.process(&bytes),
+                Ok(bytes) => self.take(&bytes),
                 Err(RecvTimeoutError::Disconnected) => break,
                 Err(error) => {
                     panic!("it does not end: {error:?}; this is to be seen:\n{}", self.lines().join("\n"))

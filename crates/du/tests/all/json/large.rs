@@ -81,3 +81,36 @@ fn a_directory_may_have_more_entries_than_plain_memory() {
     assert_eq!(sums(&first), sums(&bytes));
     assert_eq!(again(&first), first);
 }
+
+/// What is written at the ends of what there can be is read again, and sums end there, too.
+#[test]
+fn the_largest_numbers_come_back() {
+    let most = i64::MAX;
+    let entry = |name: &str, mtime: &str| {
+        format!(
+            "{{\"name\":\"{name}\",\"asize\":{most},\"dsize\":{most},\"dev\":{max},\"ino\":{max},\"hlnkc\":true,\"nlink\":4294967295,\
+             \"uid\":4294967295,\"gid\":2147483648,\"mode\":65535,\"mtime\":{mtime}}}",
+            max = u64::MAX,
+        )
+    };
+    let (early, late) = (i64::MIN.to_string(), most.to_string());
+    let bytes = format!(
+        "[1,2,{{}},[{{\"name\":\"/\",\"asize\":{most}}},{},[{},{},{{\"name\":\"one\",\"asize\":1}}],{{\"name\":\"f\",\"read_error\":true,\"errno\":65535}}]]",
+        entry("a", &early),
+        entry("d", "-0.5"),
+        entry("b", &late),
+    );
+    let (first, sums) = with_tree(bytes.as_bytes(), |tree| {
+        let row = tree.row(ROOT).unwrap();
+        (export(tree), (row.sum().size, row.sum().disk_bytes(), row.items))
+    })
+    .unwrap();
+    assert_eq!(sums, (most as u64, most as u64 / 512 * 512, 5));
+    let text = String::from_utf8_lossy(&first);
+    assert_eq!(text.matches(&format!("\"asize\":{most}")).count(), 4, "{text}");
+    assert_eq!(text.matches(&format!("\"dsize\":{}", most / 512 * 512)).count(), 3, "{text}");
+    for there in [i64::MIN as u64, most as u64, u64::MAX] {
+        assert!(text.contains(&there.to_string()), "{there}: {text}");
+    }
+    assert_eq!(again(&first), first);
+}
