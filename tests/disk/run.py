@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
 from pathlib import Path
 
 MIB = 1 << 20
@@ -666,6 +667,21 @@ def filters(place):
     if not done.returncode or "memory-limit=SIZE" not in done.stderr:
         raise Wrong(f"limit= went to the filter, and nobody said so: {done.returncode}: {done.stderr}")
     run(*words, "limit=3", "memory-limit=16M", "--run", "nbdinfo --size \"$uri\"")
+    # A path is bytes, a name is text.
+    odd = Path(os.fsdecode(bytes(place.path) + b"/b\xffd d"))
+    odd.mkdir()
+    name, socket = place.name(), odd / "s"
+    device = place.start(["--socket", socket, "--size", "64M", "--limit", "32M", "--backing", odd / "new"], socket.exists, name)
+    device.device = name
+    if until(lambda: place.status(device), "its status")["address_hex"] != bytes(socket).hex():
+        raise Wrong(f"a socket whose path is no text: {place.status(device)}")
+    run("nbdinfo", "--size", "nbd+unix:///?socket=" + urllib.parse.quote(bytes(socket)))
+    done = subprocess.run(["nbdkit", "-f", "-U", "-", str(plugin), "size=64M", b"name=b\xff", "--run", "true"], capture_output=True, check=False, timeout=20)
+    if not done.returncode or b"text" not in done.stderr:
+        raise Wrong(f"a name that is no text: {done.returncode}: {done.stderr}")
+    done = subprocess.run([place.options.memfold, "disk", "--size", "64M", "--socket", "x", "--name", b"b\xff"], capture_output=True, text=True, check=False, timeout=20)
+    if done.returncode != 125 or "no text" not in done.stderr:
+        raise Wrong(f"--name that is no text: {done.returncode}: {done.stderr}")
     return ""
 
 
@@ -805,6 +821,23 @@ def mounted(place):
     device.terminate()
     if device.wait(10) or os.path.ismount(file.parent):
         raise Wrong("it did not end when nobody used it any more")
+    # A path is bytes.
+    odd = Path(os.fsdecode(bytes(place.path) + b"/o\xffd d"))
+    (odd / "on").mkdir(parents=True)
+    name = place.name()
+    words = ["--mount", odd / "on", "--size", "64M", "--limit", "32M", "--backing", odd / "backing"]
+    device = place.start(words, (odd / "on/disk").exists, name)
+    device.device = name
+    status = place.status(device)
+    if status["address_hex"] != bytes(odd / "on/disk").hex() or "o\\xffd d" not in run(place.options.memfold, "disk", "status", name):
+        raise Wrong(f"a path that is no text: {status}")
+    run("cp", place.path / "source", odd / "on/disk")
+    twice = subprocess.run([place.options.memfold, "disk", "--size", "1G", "--mount", odd / "on"], capture_output=True, text=True, check=False, timeout=20)
+    if twice.returncode != 125 or "already" not in twice.stderr:
+        raise Wrong(f"a second device where the path is no text: {twice.returncode}: {twice.stderr!r}")
+    device.terminate()
+    if device.wait(10) or os.path.ismount(odd / "on"):
+        raise Wrong("a device whose path is no text does not end")
     second, device = place.file("--size", "64M")
     device.kill()
     device.wait()

@@ -1,6 +1,7 @@
 //! What C says about a new heap.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use memfold::heap::{Ahead, HeapKind, Limit, Options, PolicyKind};
@@ -106,20 +107,21 @@ impl memfold_options {
     /// # Safety
     /// The name is null or a text with a null at the end.
     unsafe fn spilled(&self) -> Result<Option<Spilled>, Failure> {
-        // SAFETY: as promised.
-        let Some(name) = unsafe { text(self.spill, "spill") }? else {
+        if self.spill.is_null() {
             return match self.spill_bytes {
                 0 => Ok(None),
                 _ => Err(bad("spill_bytes is given without spill")),
             };
-        };
+        }
         if self.limit_bytes == 0 {
             return Err(bad("spill is given without limit_bytes: what does not fit into these is spilled"));
         }
         if self.plain == 1 {
             return Err(bad("spill and plain are both given: give one"));
         }
-        let target: Target = name.parse().map_err(|e| bad(format!("spill: {e}")))?;
+        // SAFETY: as promised. A path may have any bytes.
+        let name = OsStr::from_bytes(unsafe { CStr::from_ptr(self.spill) }.to_bytes());
+        let target = Target::named(name).map_err(|e| bad(format!("spill: {e}")))?;
         let terms = Terms { most: (self.spill_bytes > 0).then_some(self.spill_bytes), ..Terms::default() };
         // Who wants to know whether it takes anything looks at the statistics: a callback would come from other threads.
         let spilled = Spilled::open(&target, terms, |_| {});

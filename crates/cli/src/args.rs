@@ -85,7 +85,7 @@ pub struct RunArgs {
     pub on_full: OnFull,
     /// Where compressed memory goes that does not fit into the limit: a directory, nbd://HOST/EXPORT, redis://HOST
     #[arg(long, value_name = "TARGET")]
-    pub spill: Option<String>,
+    pub spill: Option<OsString>,
     /// The most that may be spilled
     #[arg(long, value_name = "SIZE")]
     pub spill_limit: Option<String>,
@@ -239,6 +239,42 @@ mod tests {
         assert_eq!(args.command, ["--odd", "-l"]);
         let args = run(&["--limit=1G", "--", "ls", "--", "-l"]).unwrap();
         assert_eq!(args.command, ["ls", "--", "-l"]);
+    }
+
+    #[test]
+    fn paths_have_any_bytes() {
+        use std::os::unix::ffi::OsStrExt;
+        let odd = std::ffi::OsStr::from_bytes(b"/tmp/\xff");
+        let parse = |words: &[&str], last: &[&str]| {
+            let words = ["memfold"].iter().chain(words).map(OsString::from);
+            Cli::try_parse_from(words.chain([odd.into()]).chain(last.iter().map(OsString::from)))
+        };
+        for (words, last) in [
+            (&["run", "--limit=1G", "--spill"][..], &["--", "true"][..]),
+            (&["run", "--limit=1G", "--stats"], &["--", "true"]),
+            (&["run", "--limit=1G", "--report"], &["--", "true"]),
+            (&["disk", "--size=1G", "--socket"], &[]),
+            (&["disk", "--size=1G", "--mount"], &[]),
+            (&["disk", "--size=1G", "--mount=/mnt", "--backing"], &[]),
+            (&["disk", "--size=1G", "--socket=/s", "--"], &[]),
+            (&["du"], &[]),
+            (&["du", "-f"], &[]),
+            (&["du", "/", "-o"], &[]),
+            (&["du", "/", "-O"], &[]),
+            (&["du", "/", "--save"], &[]),
+            (&["du", "/", "--exclude"], &[]),
+            (&["du", "/", "--exclude-from"], &[]),
+            (&["analyze"], &[]),
+            (&["analyze", "1", "--report"], &[]),
+            (&["bench"], &[]),
+            (&["bench", "file", "--plot"], &[]),
+            (&["bench", "--capture=1", "-o"], &[]),
+        ] {
+            let parsed = parse(words, last);
+            let is_no_text =
+                parsed.as_ref().is_err_and(|error| error.kind() == clap::error::ErrorKind::InvalidUtf8);
+            assert!(!is_no_text, "{words:?}: {}", parsed.unwrap_err());
+        }
     }
 
     #[test]

@@ -126,6 +126,12 @@ fn usage(error: &clap::Error) -> i32 {
         );
         return FAILED;
     }
+    if error.kind() == clap::error::ErrorKind::InvalidUtf8 {
+        say(
+            "a word of the command line is no text (UTF-8): only paths, targets and patterns, and the program's words, may have other bytes",
+        );
+        return FAILED;
+    }
     let words: Vec<&str> = text.trim_start_matches("error: ").split_whitespace().collect();
     say(&words.join(" "));
     FAILED

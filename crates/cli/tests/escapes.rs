@@ -79,7 +79,7 @@ fn files_of_every_tool() {
     harmless(words!["run", "--limit", "1G", "--", missing]);
     harmless(words!["run", "--limit", "1G", "--", name]);
     harmless(words!["run", "--limit", "1G", "--stats", missing.join("x"), "--", "true"]);
-    harmless(words!["run", "--limit", "1G", "--spill", at.path().join(&word).join("none"), "--", "true"]);
+    harmless(words!["run", "--limit", "1G", "--spill", missing.join("none"), "--", "true"]);
     harmless(words!["disk", "--size", "64M", "--limit", "32M", "--mount", missing]);
     // Without the plugin there is no socket to be said anything of.
     harmless(words!["disk", "--size", "64M", "--limit", word, "--socket", name]);
@@ -90,7 +90,7 @@ fn files_of_every_tool() {
         "--limit",
         "32M",
         "--backing",
-        at.path().join(&word).join("none"),
+        missing.join("none"),
         "--mount",
         at.path()
     ]);

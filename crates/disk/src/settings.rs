@@ -1,6 +1,8 @@
 //! Options as people give them: names and values, the same at all doors.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use memfold::size::{self, Size};
@@ -68,8 +70,16 @@ impl From<BadOption> for BadSetting {
 }
 
 impl Settings {
-    /// Takes a setting; false if none has that name.
-    pub fn set(&mut self, name: &str, value: &str) -> Result<bool, BadSetting> {
+    /// Takes a setting; false if none has that name. Only that of a path may have bytes that are no text.
+    pub fn set(&mut self, name: &str, value: impl AsRef<OsStr>) -> Result<bool, BadSetting> {
+        let value = value.as_ref();
+        if name == "backing" {
+            self.backing = Some(Target::named(value).map_err(|bad| BadSetting(format!("backing: {bad}")))?);
+            return Ok(true);
+        }
+        let value = value.to_str().ok_or_else(|| {
+            BadSetting(format!("{name}={} is no text (UTF-8)", value.as_bytes().escape_ascii()))
+        })?;
         match name {
             "size" => self.size = Some(bytes(name, value)?),
             "limit" | "memory-limit" => self.limit = Some(size_of(name, value)?),
@@ -81,9 +91,6 @@ impl Settings {
             "cold" => self.cold = Some(seconds(value)?),
             "swap" => self.swap = yes(name, value)?,
             "share" => self.share = yes(name, value)?,
-            "backing" => {
-                self.backing = Some(value.parse().map_err(|bad| BadSetting(format!("backing: {bad}")))?)
-            }
             "backing-size" => self.backing_size = Some(bytes(name, value)?),
             _ => return Ok(false),
         }
@@ -221,6 +228,16 @@ mod tests {
             (given.limit, given.fast.name(), given.dense.unwrap().name()),
             (512 << 20, "auto:fast", "auto:dense")
         );
+    }
+
+    #[test]
+    fn paths_have_any_bytes() {
+        let odd = OsStr::from_bytes(b"/tmp/\xff");
+        let mut settings = Settings::default();
+        assert_eq!(settings.set("backing", odd), Ok(true));
+        assert_eq!(settings.backing, Some(Target::File(odd.into())));
+        let bad = settings.set("size", OsStr::from_bytes(b"8\xff")).unwrap_err().to_string();
+        assert_eq!(bad, "size=8\\xff is no text (UTF-8)");
     }
 
     #[test]

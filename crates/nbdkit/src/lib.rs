@@ -109,18 +109,22 @@ fn memory() -> u64 {
 unsafe extern "C" fn config(name: *const c_char, value: *const c_char) -> c_int {
     prepare(|| {
         // SAFETY: nbdkit hands over texts that end with zero.
-        let [name, bytes] = [name, value].map(|text| unsafe { CStr::from_ptr(text) });
-        let [name, value] = [name, bytes].map(CStr::to_string_lossy);
-        match &*name {
-            "name" => *locked(&NAME) = Some(value.into_owned()),
-            "address" => *locked(&ADDRESS) = Some(OsStr::from_bytes(bytes.to_bytes()).into()),
-            _ => return set(&name, &value),
+        let [name, value] = [name, value].map(|text| unsafe { CStr::from_ptr(text) }.to_bytes());
+        let value = OsStr::from_bytes(value);
+        match &*String::from_utf8_lossy(name) {
+            "name" => {
+                let text = value.to_str().ok_or("name= has to be text (UTF-8)")?;
+                *locked(&NAME) = Some(text.to_owned());
+            }
+            // A path may have any bytes.
+            "address" => *locked(&ADDRESS) = Some(value.into()),
+            name => return set(name, value),
         }
         Ok(())
     })
 }
 
-fn set(name: &str, value: &str) -> Result<(), String> {
+fn set(name: &str, value: &OsStr) -> Result<(), String> {
     let mut settings = locked(&SETTINGS);
     match settings.get_or_insert_default().set(name, value) {
         Ok(true) => Ok(()),

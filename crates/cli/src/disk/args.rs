@@ -61,7 +61,7 @@ pub struct DiskArgs {
     pub share: bool,
     /// A directory, a new file, a block device that nobody uses, nbd://HOST/EXPORT or redis://HOST, for what does not compress and, at the limit, for what was used least
     #[arg(long, value_name = "TARGET")]
-    pub backing: Option<String>,
+    pub backing: Option<OsString>,
     /// Bytes of it that may be used [default: all of a block device or server; of a file a little more than the device has]
     #[arg(long, value_name = "SIZE", requires = "backing")]
     pub backing_size: Option<String>,

@@ -8,6 +8,7 @@ mod mount_points;
 mod nbd;
 mod status;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use memfold_disk::settings::Settings;
@@ -40,27 +41,28 @@ pub fn disk(args: &DiskArgs) -> Result<i32, Failure> {
 }
 
 /// The settings that were given, as names and values, checked.
-fn settings(args: &DiskArgs) -> Result<Vec<(&'static str, String)>, Failure> {
+fn settings(args: &DiskArgs) -> Result<Vec<(&'static str, OsString)>, Failure> {
     // The process that serves may be in another directory.
-    let backing = args.backing.as_ref().map(|target| match target.parse() {
-        Ok(Target::File(path)) => absolute(&path).display().to_string(),
+    let backing = args.backing.as_ref().map(|target| match Target::named(target) {
+        Ok(Target::File(path)) => absolute(&path).into_os_string(),
         _ => target.clone(),
     });
-    let (share, swap) = (args.share.then(|| "yes".to_owned()), args.swap.then(|| "yes".to_owned()));
+    let text = |value: &Option<String>| value.as_ref().map(OsString::from);
+    let yes = |given: bool| given.then(|| OsString::from("yes"));
     let given = [
-        ("size", &args.size),
-        ("limit", &args.limit),
-        ("codec", &args.codec),
-        ("block", &args.block),
-        ("cold", &args.cold),
-        ("resident", &args.resident),
-        ("share", &share),
-        ("backing", &backing),
-        ("backing-size", &args.backing_size),
-        ("swap", &swap),
+        ("size", text(&args.size)),
+        ("limit", text(&args.limit)),
+        ("codec", text(&args.codec)),
+        ("block", text(&args.block)),
+        ("cold", text(&args.cold)),
+        ("resident", text(&args.resident)),
+        ("share", yes(args.share)),
+        ("backing", backing),
+        ("backing-size", text(&args.backing_size)),
+        ("swap", yes(args.swap)),
     ];
-    let mut settings: Vec<(&str, String)> =
-        given.iter().filter_map(|(name, value)| Some((*name, (*value).clone()?))).collect();
+    let mut settings: Vec<(&str, OsString)> =
+        given.iter().filter_map(|(name, value)| Some((*name, value.clone()?))).collect();
     let mut checked = Settings::default();
     // The plugin's words, as options of the command.
     let bad = |bad: memfold_disk::settings::BadSetting| {
@@ -78,7 +80,7 @@ fn settings(args: &DiskArgs) -> Result<Vec<(&'static str, String)>, Failure> {
     let options = checked.options(memory()).map_err(bad)?;
     // A share is of what there is here.
     settings.retain(|(name, _)| *name != "limit");
-    settings.push(("memory-limit", options.limit.to_string()));
+    settings.push(("memory-limit", options.limit.to_string().into()));
     Ok(settings)
 }
 

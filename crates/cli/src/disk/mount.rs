@@ -1,5 +1,6 @@
 //! `memfold disk --mount`: the device as a file.
 
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +18,7 @@ use super::mount_points::Mount;
 use crate::failure::{Failure, say};
 
 /// Serves until the directory is unmounted.
-pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, String)]) -> Result<i32, Failure> {
+pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, OsString)]) -> Result<i32, Failure> {
     let directory = super::absolute(&directory.to_owned());
     is_fit(&directory)?;
     let mut given = Settings::default();

@@ -14,14 +14,16 @@ use crate::failure::Failure;
 const PLUGIN: &str = "nbdkit-memfold-plugin.so";
 
 /// Becomes nbdkit, in the foreground.
-pub fn serve(args: &DiskArgs, socket: &Path, settings: &[(&str, String)]) -> Result<i32, Failure> {
+pub fn serve(args: &DiskArgs, socket: &Path, settings: &[(&str, OsString)]) -> Result<i32, Failure> {
     let plugin = plugin()?;
     let socket = super::absolute(&socket.to_owned());
     clear_way(&socket)?;
     let mut command = Command::new("nbdkit");
     command.arg("--foreground").arg("--unix").arg(&socket).arg(&plugin);
     for (name, value) in settings {
-        command.arg(format!("{name}={value}"));
+        let mut setting = OsString::from(format!("{name}="));
+        setting.push(value);
+        command.arg(setting);
     }
     let mut address = OsString::from("address=");
     address.push(&socket);

@@ -44,7 +44,7 @@ impl Spill {
                 None => Ok(None),
             };
         };
-        let target = target.parse().map_err(|bad| Failure::new(format!("--spill: {bad}")))?;
+        let target = Target::named(target).map_err(|bad| Failure::new(format!("--spill: {bad}")))?;
         let most = match args.spill_limit.as_deref().map(size::parse) {
             None => None,
             Some(Ok(size::Size::Bytes(bytes))) => Some(bytes),

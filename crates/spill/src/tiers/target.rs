@@ -1,6 +1,8 @@
 //! How a user names a tier.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -57,24 +59,42 @@ impl FromStr for Target {
     type Err = BadTarget;
 
     fn from_str(text: &str) -> Result<Self, BadTarget> {
-        let (scheme, rest) = text.split_once("://").unwrap_or(("file", text));
+        Target::named(text.as_ref())
+    }
+}
+
+impl Target {
+    /// What this names: a path has any bytes, a URL is text.
+    pub fn named(name: &OsStr) -> Result<Self, BadTarget> {
+        let bytes = name.as_bytes();
+        // A path that begins as paths do is one, whatever its directories are called.
+        let is_path = bytes.starts_with(b"/") || bytes.starts_with(b"./") || bytes.starts_with(b"../");
+        let colon = bytes.windows(3).position(|three| three == b"://").filter(|_| !is_path);
+        let (scheme, rest) = colon.map_or((&b"file"[..], bytes), |at| (&bytes[..at], &bytes[at + 3..]));
+        if scheme == b"file" {
+            if rest.trim_ascii().is_empty() {
+                return Err(BadTarget("nothing is named: give a directory, a new file, or a URL as nbd://HOST/EXPORT or redis://HOST".into()));
+            }
+            // A new file has nearly any name, and nobody would notice. There may be a password in it: it is not said again.
+            if rest.contains(&b':') && !rest.contains(&b'/') {
+                return Err(BadTarget(
+                    "this may be a server: give a URL as nbd://HOST/EXPORT or redis://HOST, or ./NAME for a file".into(),
+                ));
+            }
+            return Ok(Target::File(OsStr::from_bytes(rest).into()));
+        }
+        let Some((text, (scheme, rest))) =
+            name.to_str().and_then(|text| Some((text, text.split_once("://")?)))
+        else {
+            return Err(BadTarget(
+                "a URL is text (UTF-8), and there are other bytes in it: write them as %FF".into(),
+            ));
+        };
         if NBD.contains(&scheme) {
             return Ok(Target::Nbd(text.to_owned()));
         }
         if let Some((_, scheme)) = REDIS.iter().find(|(name, _)| *name == scheme) {
             return redis(scheme, rest);
-        }
-        if scheme == "file" {
-            if rest.trim().is_empty() {
-                return Err(BadTarget("nothing is named: give a directory, a new file, or a URL as nbd://HOST/EXPORT or redis://HOST".into()));
-            }
-            // A new file has nearly any name, and nobody would notice. There may be a password in it: it is not said again.
-            if rest.contains(':') && !rest.contains('/') {
-                return Err(BadTarget(
-                    "this may be a server: give a URL as nbd://HOST/EXPORT or redis://HOST, or ./NAME for a file".into(),
-                ));
-            }
-            return Ok(Target::File(rest.into()));
         }
         let more = if matches!(scheme, "rediss" | "valkeys") {
             "; for Redis over TLS run a tunnel (stunnel) and name its near end"
@@ -153,6 +173,20 @@ mod tests {
         }
         assert!(!target("user:secret@host:1").unwrap_err().0.contains("secret"));
         assert!(target("rediss://h").unwrap_err().0.contains("stunnel"));
+    }
+
+    #[test]
+    fn paths_have_any_bytes_and_urls_are_text() {
+        let target = |bytes: &'static [u8]| Target::named(OsStr::from_bytes(bytes));
+        let file = |bytes: &'static [u8]| Ok(Target::File(OsStr::from_bytes(bytes).into()));
+        assert_eq!(target(b"/tmp/\xff"), file(b"/tmp/\xff"));
+        assert_eq!(target(b"\xff"), file(b"\xff"));
+        assert_eq!(target(b"file:///tmp/\xff"), file(b"/tmp/\xff"));
+        assert_eq!(target(b"/tmp/a://b"), file(b"/tmp/a://b"));
+        assert_eq!(target(b"./http://b:1"), file(b"./http://b:1"));
+        assert!(target(b"redis://\xff").unwrap_err().0.contains("URL is text"));
+        assert!(target(b"\xff://host").unwrap_err().0.contains("URL is text"));
+        assert!(target(b"\xff:1").unwrap_err().0.contains("may be a server"));
     }
 
     #[test]
