@@ -72,7 +72,7 @@ fn is_seen(group: &Cgroup) -> bool {
 
 fn group_of(groups: &str, mounts: &str, hierarchies: &str) -> Option<Option<Cgroup>> {
     let in_version_1 = groups.lines().any(|line| {
-        line.splitn(3, ':').nth(1).is_some_and(|controllers| controllers.split(',').any(|c| c == "memory"))
+        line.split(':').nth(1).is_some_and(|controllers| controllers.split(',').any(|c| c == "memory"))
     });
     let found = find(groups, mounts).filter(|group| (group.version == 1) == in_version_1 && is_seen(group));
     if found.is_some() || groups.is_empty() {

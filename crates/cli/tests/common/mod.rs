@@ -1,5 +1,5 @@
 //! What the tests of the command share.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports)]
 
 mod group;
 

@@ -97,7 +97,7 @@ impl Ord for Number {
     }
 }
 
-#[expect(clippy::expl_impl_clone_on_copy, reason = "it is to be seen who calls it")]
+#[expect(clippy::non_canonical_clone_impl, reason = "it is to be seen who calls it")]
 impl Clone for Number {
     fn clone(&self) -> Self {
         call();
