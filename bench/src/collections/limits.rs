@@ -1,4 +1,5 @@
-//! What insertions at random cost at each limit of the heap, beside a BTreeSet and redb with a cache as large: each in a process of its own, one after the other, again and again.
+//! What insertions at random cost at each limit of the heap, beside a BTreeSet and redb with a cache as large:
+//! each in a process of its own, one after the other, again and again.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -118,7 +119,8 @@ fn median(mut all: Vec<f64>) -> f64 {
     f64::midpoint(all[(all.len() - 1) / 2], all[all.len() / 2])
 }
 
-/// Runs all and prints a table: user CPU time, since others may use the machine, with what it was at least and at most.
+/// Runs all and prints a table: user CPU time, since others may use the machine, with what it was at least and at
+/// most.
 pub fn table(elements: u64, sizes: &[u64], repeats: usize) -> Result<(), String> {
     let all = Who::all(sizes);
     let mut rows: Vec<Vec<Row>> = all.iter().map(|_| Vec::new()).collect();

@@ -4,7 +4,8 @@ use clap::Args;
 use memfold::heap::{Limit, Options, PolicyKind};
 use serde::{Deserialize, Serialize};
 
-/// What is not given is the heap's default, but for the limit: these heaps are to be small, so it is [`Limit::Share`].
+/// What is not given is the heap's default, but for the limit: these heaps are to be small, so it is
+/// [`Limit::Share`].
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
 pub struct Settings {
     /// Bytes of a block: 32K for example

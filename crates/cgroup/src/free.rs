@@ -3,10 +3,12 @@
 //! ```text
 //!   the machine     MemAvailable of MemTotal                        /proc/meminfo
 //!   each level      limit - use + pages of files that can go        memory.max, .high, .current (version 2),
-//!                   of its limit                                    memory.limit_in_bytes, .usage_in_bytes (version 1)
+//!                   of its limit                                    memory.limit_in_bytes, .usage_in_bytes
+//! (version 1)
 //! ```
 //!
-//! What can't be told is never taken for "no limit": where cgroups with limits may exist that this process can't look
+//! What can't be told is never taken for "no limit": where cgroups with limits may exist that this process can't
+//! look
 //! into, nothing is known.
 
 use std::fs::read_to_string;
@@ -24,7 +26,8 @@ pub struct Room {
     pub total: u64,
 }
 
-/// All bounds: the machine's, and that of each limited cgroup from this process's own upwards. `None` where they are
+/// All bounds: the machine's, and that of each limited cgroup from this process's own upwards. `None` where they
+/// are
 /// not known.
 pub fn rooms() -> Option<Vec<Room>> {
     let mut rooms = vec![machine(&read_to_string("/proc/meminfo").ok()?)?];
@@ -42,7 +45,8 @@ fn machine(meminfo: &str) -> Option<Room> {
 /// What `/proc/self/cgroup` said, and the group that this means.
 type Known = (String, Option<Cgroup>);
 
-/// The process's memory cgroup; `Some(None)` if it is in none, `None` if that can't be told. Mounts are read again
+/// The process's memory cgroup; `Some(None)` if it is in none, `None` if that can't be told. Mounts are read
+/// again
 /// only when the process has moved to another group, or its directory is no longer seen: there may be hundreds.
 fn own_group() -> Option<Option<Cgroup>> {
     static KNOWN: Mutex<Option<Known>> = Mutex::new(None);

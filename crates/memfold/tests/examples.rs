@@ -1,7 +1,10 @@
-//! Examples are compiled, and run, as a user would: in a crate outside of this workspace, which depends on nothing but memfold.
+//! Examples are compiled, and run, as a user would: in a crate outside of this workspace, which depends on
+//! nothing but memfold.
 //!
-//! Those are all blocks of Rust in README.md, docs/*.md and the crate's documentation. A block is the body of a function that
-//! returns a `Result`, if it has no `main`; `no_run` compiles it only, and `ignore` leaves it out (for pieces of memfold's own
+//! Those are all blocks of Rust in README.md, docs/*.md and the crate's documentation. A block is the body of a
+//! function that
+//! returns a `Result`, if it has no `main`; `no_run` compiles it only, and `ignore` leaves it out (for pieces of
+//! memfold's own
 //! sources). Documentation tests would not do: they see what memfold depends on as if they did themselves.
 
 use std::fmt::Write;
@@ -97,7 +100,8 @@ fn all() -> Vec<Example> {
         .collect()
 }
 
-/// The module of an example: its lines have the numbers that they have in the file, so that the compiler's words lead there.
+/// The module of an example: its lines have the numbers that they have in the file, so that the compiler's words
+/// lead there.
 fn module(example: &Example) -> String {
     let Example { text, line, .. } = example;
     let mut module = "\n".repeat(line - 2);
@@ -180,7 +184,8 @@ fn all_examples_compile_in_a_users_crate_and_run() {
     write!(main, "fn main() {{\n{calls}}}\n").unwrap();
     fs::write(source.join("main.rs"), main).unwrap();
 
-    // The same profiles and versions as here, so that what is built already serves: only memfold's crates are built once more, and fast.
+    // The same profiles and versions as here, so that what is built already serves: only memfold's crates are
+    // built once more, and fast.
     let workspace = fs::read_to_string(root.join("Cargo.toml")).unwrap();
     let profiles = &workspace[workspace.find("[profile.").unwrap()..];
     let path = |name: &str| root.join("crates").join(name).display().to_string();

@@ -1,4 +1,5 @@
-//! A heap with default options in a memory cgroup: it holds more than fits there uncompressed, refuses what does not fit compressed, and is not killed.
+//! A heap with default options in a memory cgroup: it holds more than fits there uncompressed, refuses what does
+//! not fit compressed, and is not killed.
 #![cfg(target_os = "linux")]
 
 #[path = "../../cli/tests/common/group.rs"]
@@ -15,7 +16,8 @@ const MIB: u64 = 1 << 20;
 const LIMIT: u64 = 64 * MIB;
 type Node = [u64; 128];
 
-/// A cgroup with that limit, and the directory of the group in which the process is to be: it, or one below it that has no limit of its own.
+/// A cgroup with that limit, and the directory of the group in which the process is to be: it, or one below it
+/// that has no limit of its own.
 fn limited(name: &str, is_nested: bool) -> Option<(Group, Option<Group>)> {
     let version_1 = || Group::limited(&["/sys/fs/cgroup/memory"], name, ("memory.limit_in_bytes", LIMIT));
     let group = version_1().or_else(|| Group::limited(&["/sys/fs/cgroup"], name, ("memory.max", LIMIT)))?;

@@ -107,8 +107,8 @@ fn place_of(directory: &Path) -> PathBuf {
 fn top_mount(directory: &Path) -> Option<(Vec<u8>, bool)> {
     let place = place_of(directory);
     let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
-    let mount = mounts.split(|byte| *byte == b'\n').filter_map(Mount::parse);
-    let mount = mount.filter(|mount| mount.place == place.as_os_str().as_bytes()).next_back()?;
+    let mut mounts = mounts.split(|byte| *byte == b'\n').filter_map(Mount::parse);
+    let mount = mounts.rfind(|mount| mount.place == place.as_os_str().as_bytes())?;
     let is_ours = mount.kind.starts_with(b"fuse") && mount.source == b"memfold";
     Some((mount.device, is_ours))
 }

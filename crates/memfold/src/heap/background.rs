@@ -131,7 +131,8 @@ impl Core {
         }
     }
 
-    /// Where memory has become short, gives back what the heap has more than it may, though nobody asks it for a frame.
+    /// Where memory has become short, gives back what the heap has more than it may, though nobody asks it for a
+    /// frame.
     fn give_back(&self) {
         if self.limit().follows_free() {
             self.follow_free();

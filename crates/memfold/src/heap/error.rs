@@ -20,7 +20,8 @@ pub enum Error {
         /// Bytes of the value.
         value: usize,
     },
-    /// The heap may not take more memory: its limit is reached, and nothing is left to be evicted. With a limit that
+    /// The heap may not take more memory: its limit is reached, and nothing is left to be evicted. With a limit
+    /// that
     /// follows what memory is free, that is nearly used up.
     Limit,
     /// Every frame that the limit allows is pinned.

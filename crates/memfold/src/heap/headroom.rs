@@ -5,16 +5,21 @@
 //!                |..floor|                Free: half of this, All: all of it, and of little memory an eighth at least
 //! ```
 //!
-//! What counts as free is said by each of the bounds that there are (`memfold_cgroup::rooms`): the machine, and each limited cgroup above the process. The
-//! strictest one decides. Frames that are there already are taken for free, so the result does not depend on how many there are.
+//! What counts as free is said by each of the bounds that there are (`memfold_cgroup::rooms`): the machine, and
+//! each limited cgroup above the process. The
+//! strictest one decides. Frames that are there already are taken for free, so the result does not depend on how
+//! many there are.
 //!
-//! **Who looks.** A thread that is about to take a frame, if nobody has looked for [`REST`]. A heap that takes none does not grow, and does not look; its background thread,
+//! **Who looks.** A thread that is about to take a frame, if nobody has looked for [`REST`]. A heap that takes
+//! none does not grow, and does not look; its background thread,
 //! if it has one, looks every [`BACKGROUND`], so that it gives memory back to others.
 //!
-//! **Between looks** compressed blocks and tables come and go. What they take more than at the last look is taken from the frames, and no block is made
+//! **Between looks** compressed blocks and tables come and go. What they take more than at the last look is taken
+//! from the frames, and no block is made
 //! that could reach into the floor: the limit of a container is never the one that stops the heap.
 //!
-//! **Several heaps of a process** share what is free, or lacking, by what each has already. All of them are looked at as one: else each would take half, of what others have left.
+//! **Several heaps of a process** share what is free, or lacking, by what each has already. All of them are
+//! looked at as one: else each would take half, of what others have left.
 //!
 //! Where it is not known what is free, the limit is [`Limit::Share`] from then on.
 
@@ -32,7 +37,8 @@ use super::error::Error;
 use super::options::Limit;
 use crate::store::Goal;
 
-/// Time between looks: of a heap alone, of one among several, who grow into what is free step by step, and of a thread in the background.
+/// Time between looks: of a heap alone, of one among several, who grow into what is free step by step, and of a
+/// thread in the background.
 const REST: Duration = Duration::from_millis(20);
 const REST_OF_SEVERAL: Duration = Duration::from_millis(2);
 pub const BACKGROUND: Duration = Duration::from_secs(1);
@@ -50,7 +56,8 @@ const MOST_FLOOR: u64 = 32 << 20;
 const LEAST_PART: u64 = 8;
 /// So many frames are there in any case: what is there has to stay readable.
 const LEAST_FRAMES: u32 = 2;
-/// There are more frames only when there may be this part more: to compress, and take back at once, what is free now and then is no gain.
+/// There are more frames only when there may be this part more: to compress, and take back at once, what is free
+/// now and then is no gain.
 const STEP: u32 = 16;
 /// A heap without frames counts as one with so many bytes of them when what is free is divided.
 const LEAST_WEIGHT: u64 = 1 << 20;
@@ -165,7 +172,8 @@ impl Core {
         self.headroom.frames.load(Relaxed).saturating_sub(fewer).max(self.least_of_free())
     }
 
-    /// So many frames there may be however little is free: fewer only where large blocks, and two more of them to compress, would reach into the floor.
+    /// So many frames there may be however little is free: fewer only where large blocks, and two more of them to
+    /// compress, would reach into the floor.
     fn least_of_free(&self) -> u32 {
         let bytes = self.headroom.most.load(Relaxed).saturating_sub(self.bytes_without_frames());
         let fit = bytes / self.frames.most_bytes() as u64;
@@ -234,7 +242,8 @@ impl Core {
         if self.has_room() || !self.limit().follows_free() { Ok(()) } else { Err(Error::Limit) }
     }
 
-    /// As `may_grow`, for a session: before a further block is refused, the store gives back what it has free, and, where that follows what is free, frames
+    /// As `may_grow`, for a session: before a further block is refused, the store gives back what it has free,
+    /// and, where that follows what is free, frames
     /// go one after the other.
     pub fn make_way(&self, me: u16) -> Result<(), Error> {
         let mut is_closed = false;

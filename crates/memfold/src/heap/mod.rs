@@ -15,9 +15,12 @@
 //!
 //! # Limits
 //!
-//! A [`Limit`] says how much is uncompressed. With the default, [`Limit::Free`], a heap whose nodes fit into half of the memory that is free compresses nothing. On Linux it follows what the machine
-//! and each memory cgroup of the process have free, so a container's limit holds: blocks are compressed when it comes near, and refused ([`Error::Limit`]) before it is
-//! reached. Elsewhere, and where `/proc` can't be read, it is [`Limit::Share`]. `docs/heap.md` has the rules and what each limit costs.
+//! A [`Limit`] says how much is uncompressed. With the default, [`Limit::Free`], a heap whose nodes fit into half
+//! of the memory that is free compresses nothing. On Linux it follows what the machine
+//! and each memory cgroup of the process have free, so a container's limit holds: blocks are compressed when it
+//! comes near, and refused ([`Error::Limit`]) before it is
+//! reached. Elsewhere, and where `/proc` can't be read, it is [`Limit::Share`]. `docs/heap.md` has the rules and
+//! what each limit costs.
 //!
 //! # Parts
 //!

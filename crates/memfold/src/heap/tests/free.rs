@@ -1,4 +1,5 @@
-//! Limits that follow what memory is free, on a machine that is made up: what is free is what the heaps have left of it.
+//! Limits that follow what memory is free, on a machine that is made up: what is free is what the heaps have left
+//! of it.
 
 use std::boxed::Box;
 use std::cell::Cell;
@@ -59,7 +60,8 @@ impl World {
         self.rooms().unwrap()[1].available
     }
 
-    /// Fills a heap with nodes until it has so many bytes of them. What it has is told before each; time passes with every node.
+    /// Fills a heap with nodes until it has so many bytes of them. What it has is told before each; time passes
+    /// with every node.
     fn fill(
         &self,
         which: usize,
