@@ -54,33 +54,9 @@ enum What {
         choice: Choice,
     },
     /// Sets of strings of 8 to 40 bytes, all in memory
-    Strings {
-        /// How many elements
-        #[arg(long, default_value_t = 2_000_000)]
-        elements: u64,
-        /// In which order they come
-        #[arg(long, default_values_t = [Order::Random])]
-        order: Vec<Order>,
-        /// Which of them are looked for
-        #[arg(long, default_value_t = Finds::Uniform)]
-        finds: Finds,
-        #[command(flatten)]
-        choice: Choice,
-    },
+    Strings(Texts),
     /// Maps of strings of 8 to 40 bytes to numbers, all in memory
-    Maps {
-        /// How many elements
-        #[arg(long, default_value_t = 2_000_000)]
-        elements: u64,
-        /// In which order they come
-        #[arg(long, default_values_t = [Order::Random])]
-        order: Vec<Order>,
-        /// Which of them are looked for
-        #[arg(long, default_value_t = Finds::Uniform)]
-        finds: Finds,
-        #[command(flatten)]
-        choice: Choice,
-    },
+    Maps(Texts),
     /// Lists that are nearly all compressed: their memory, or time to find
     Cold {
         /// How many elements
@@ -152,6 +128,30 @@ enum What {
     /// One trace, in this process
     #[command(hide = true)]
     Trace { peer: String, elements: u64, order: Order, frames: u32, samples: u64, to: PathBuf },
+}
+
+/// Strings, alone or as keys.
+#[derive(clap::Args)]
+struct Texts {
+    /// How many elements
+    #[arg(long, default_value_t = 2_000_000)]
+    elements: u64,
+    /// The order of insertion
+    #[arg(long, default_values_t = [Order::Random])]
+    order: Vec<Order>,
+    /// How the elements to find are chosen
+    #[arg(long, default_value_t = Finds::Uniform)]
+    finds: Finds,
+    #[command(flatten)]
+    choice: Choice,
+}
+
+impl Texts {
+    fn tables(self, kind: Kind) -> Result<(), String> {
+        let Texts { elements, order, finds, choice } = self;
+        let load = Load { elements, order: Order::Random, finds, universe: 0, per_slab: 0 };
+        tables(kind, order, load, &choice)
+    }
 }
 
 #[derive(clap::Args)]
@@ -232,14 +232,8 @@ fn run(what: What) -> Result<(), String> {
             let load = Load { elements, order: Order::Random, finds, universe, per_slab };
             tables(Kind::Integers, order, load, &choice)
         }
-        What::Strings { elements, order, finds, choice } => {
-            let load = Load { elements, order: Order::Random, finds, universe: 0, per_slab: 0 };
-            tables(Kind::Strings, order, load, &choice)
-        }
-        What::Maps { elements, order, finds, choice } => {
-            let load = Load { elements, order: Order::Random, finds, universe: 0, per_slab: 0 };
-            tables(Kind::Maps, order, load, &choice)
-        }
+        What::Strings(texts) => texts.tables(Kind::Strings),
+        What::Maps(texts) => texts.tables(Kind::Maps),
         What::Cold { elements, cold, finds: None, .. } => cold::table(elements, &cold),
         What::Cold { elements, cold, finds: Some(finds), repeats } => {
             cold::finds(elements, &cold, finds, repeats)

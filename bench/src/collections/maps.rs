@@ -1,4 +1,5 @@
-//! Maps of strings of 8 to 40 bytes to numbers: the same operations over each, and counting, which is what most of them are for.
+//! Maps of strings of 8 to 40 bytes to numbers: the same operations over each, and counting, which is what most
+//! of them are for.
 
 use std::collections::BTreeMap;
 

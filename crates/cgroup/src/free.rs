@@ -8,8 +8,7 @@
 //! ```
 //!
 //! What can't be told is never taken for "no limit": where cgroups with limits may exist that this process can't
-//! look
-//! into, nothing is known.
+//! look into, nothing is known.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -27,8 +26,7 @@ pub struct Room {
 }
 
 /// All bounds: the machine's, and that of each limited cgroup from this process's own upwards. `None` where they
-/// are
-/// not known.
+/// are not known.
 pub fn rooms() -> Option<Vec<Room>> {
     let mut rooms = vec![machine(&read_to_string("/proc/meminfo").ok()?)?];
     if let Some(group) = own_group()? {
@@ -46,8 +44,8 @@ fn machine(meminfo: &str) -> Option<Room> {
 type Known = (String, Option<Cgroup>);
 
 /// The process's memory cgroup; `Some(None)` if it is in none, `None` if that can't be told. Mounts are read
-/// again
-/// only when the process has moved to another group, or its directory is no longer seen: there may be hundreds.
+/// again only when the process has moved to another group, or its directory is no longer seen: there may be
+/// hundreds.
 fn own_group() -> Option<Option<Cgroup>> {
     static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
@@ -228,7 +226,7 @@ mod tests {
         let rooms = rooms().unwrap();
         assert!(rooms[0].total > 16 << 20);
         assert!(rooms.iter().all(|room| room.available <= room.total));
-        // What is found once is found again.
+        // A second look finds the same files.
         assert_eq!(super::rooms().unwrap().len(), rooms.len());
     }
 }

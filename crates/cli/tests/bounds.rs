@@ -6,7 +6,8 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{Group, Said, compile, finish, run_with, stats};
+use common::group::Group;
+use common::{Said, compile, finish, run_with, stats};
 
 const MIB: u64 = 1 << 20;
 /// As a memory cgroup's limit.

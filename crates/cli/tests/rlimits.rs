@@ -8,7 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Group, MEMFOLD, Said, compile, finish, is_root, run_with};
+use common::group::Group;
+use common::{MEMFOLD, Said, compile, finish, is_root, run_with};
 
 /// Sets limit `argv[1]` to `argv[2]`, the hard one to `argv[3]` if that is not 0, fills `argv[4]` MiB before that
 /// and `argv[5]` MiB afterwards, of which a quarter is random, and forks. Parent and child read all of it.

@@ -2,8 +2,9 @@
 //!
 //! Reads and writes come past the page cache: a loop device on the file has a cache itself. The kernel asks from several threads at once.
 //!
-//! Who maps the file (`mmap`, since Linux 6.6) has its pages in the page cache as long as they are mapped. The kernel writes changed
-//! ones back before it reads from here, and forgets cached ones before it writes to here, so all see the same bytes.
+//! Who maps the file (`mmap`, since Linux 6.6) has its pages in the page cache as long as they are mapped. The
+//! kernel writes changed ones back before it reads from here, and forgets cached ones before it writes to here,
+//! so all see the same bytes.
 
 use std::ffi::OsStr;
 use std::io;
@@ -112,7 +113,8 @@ impl Filesystem for File {
         // As many requests at a time as the kernel likes: loop devices have deep queues.
         let _ = config.set_max_background(64);
         let _ = config.set_max_write(MOST as u32);
-        // Before Linux 6.6 there are no shared mappings of a file whose reads and writes come past the page cache: ENODEV.
+        // Before Linux 6.6 there are no shared mappings of a file whose reads and writes come past the page
+        // cache: ENODEV.
         let _ = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
         Ok(())
     }

@@ -47,7 +47,8 @@ pub struct Stats {
     pub peak_memory_bytes: u64,
     /// `logical_bytes` less all memory that the device takes.
     pub saved_bytes: i64,
-    /// `logical_bytes` for each byte of payload, and for each of all memory; `None` where there is nothing to compare.
+    /// `logical_bytes` for each byte of payload, and for each of all memory; `None` where there is nothing to
+    /// compare.
     pub compression_ratio: Option<f64>,
     #[allow(missing_docs)]
     pub memory_ratio: Option<f64>,

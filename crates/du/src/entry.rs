@@ -112,8 +112,8 @@ pub struct Sum {
     pub blocks: u64,
 }
 
-/// Two numbers that may be less than 0 until all that they are made of is there. What has reached the most stays there: nobody
-/// knows how much more it is.
+/// Two numbers that may be less than 0 until all that they are made of is there. What has reached the most stays
+/// there: nobody knows how much more it is.
 fn added(a: u64, b: u64, most: u64) -> u64 {
     match a >= most && a <= MOST_BYTES || b >= most && b <= MOST_BYTES {
         true => most,
@@ -126,7 +126,8 @@ fn negative(a: u64) -> u64 {
 }
 
 impl Sum {
-    /// Both, or the most that a sum says. A difference may be added that is less than nothing, before what makes it more.
+    /// Both, or the most that a sum says. A difference may be added that is less than nothing, before what makes
+    /// it more.
     pub fn plus(self, other: Sum) -> Sum {
         Sum {
             size: added(self.size, other.size, MOST_BYTES),

@@ -19,7 +19,8 @@ pub enum Error {
     BadFile,
     /// A file can't be read or written.
     Io(std::io::Error),
-    /// More directories, or more entries in one, than 32 bits can count, or more file systems than a file can have.
+    /// More directories, or more entries in one, than 32 bits can count, or more file systems than a file can
+    /// have.
     TooMany,
     /// The directory from which all begins can't be read.
     Root(std::io::Error),

@@ -8,7 +8,8 @@ use crate::tree::{Contents, Name, OwnEntry, Row};
 /// The number of the directory from which all begins.
 pub const ROOT: u32 = 0;
 
-/// Bytes of the root's path at most, and file systems of a tree: whatever a tree comes from, and whatever it goes to.
+/// Bytes of the root's path at most, and file systems of a tree: whatever a tree comes from, and whatever it goes
+/// to.
 pub const LONGEST_PATH: usize = 1 << 20;
 #[allow(missing_docs)]
 pub const MOST_DEVICES: usize = 1 << 16;

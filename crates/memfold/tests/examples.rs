@@ -2,10 +2,9 @@
 //! nothing but memfold.
 //!
 //! Those are all blocks of Rust in README.md, docs/*.md and the crate's documentation. A block is the body of a
-//! function that
-//! returns a `Result`, if it has no `main`; `no_run` compiles it only, and `ignore` leaves it out (for pieces of
-//! memfold's own
-//! sources). Documentation tests would not do: they see what memfold depends on as if they did themselves.
+//! function that returns a `Result`, if it has no `main`; `no_run` compiles it only, and `ignore` leaves it out
+//! (for pieces of memfold's own sources). Documentation tests would not do: they see what memfold depends on as
+//! if they did themselves.
 
 use std::fmt::Write;
 use std::fs;

@@ -18,7 +18,7 @@ pub struct Style {
     pub raw: bool,
 }
 
-/// What is not known, or is not there.
+/// A cell without a value.
 const NONE: &str = "-";
 
 /// A cell, of a device with its mount points.

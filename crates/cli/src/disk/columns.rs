@@ -1,5 +1,5 @@
-//! What `memfold disk status` shows, in words: one definition for each column. Help and the man page are made of them (crates/pages), so
-//! this needs nothing else.
+//! What `memfold disk status` shows, in words: one definition for each column. Help and the man page are made of
+//! them (crates/pages), so this needs nothing else.
 //!
 //! Names and meanings are those of zramctl(8) where it has them.
 

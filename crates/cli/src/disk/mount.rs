@@ -66,8 +66,8 @@ fn cannot(directory: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot mount the device at {}: {error}; {hint}", directory.display()))
 }
 
-/// An error if nothing can be mounted there, or a device is there already, or one that has ended: what is mounted over another
-/// hides it. The kernel would mount a directory over a file, too, and nobody could enter it.
+/// An error if nothing can be mounted there, or a device is there already, or one that has ended: what is mounted
+/// over another hides it. The kernel would mount a directory over a file, too, and nobody could enter it.
 fn is_fit(directory: &Path) -> Result<(), Failure> {
     let shown = directory.display();
     let found = std::fs::metadata(directory);
@@ -93,7 +93,8 @@ fn is_fit(directory: &Path) -> Result<(), Failure> {
     }
 }
 
-/// A directory as the kernel names it, if all above it is there. It is not asked itself: it may be of a file system that nobody serves yet.
+/// A directory as the kernel names it, if all above it is there. It is not asked itself: it may be of a file
+/// system that nobody serves yet.
 fn place_of(directory: &Path) -> PathBuf {
     let parent = directory.parent().and_then(|parent| std::fs::canonicalize(parent).ok());
     match (parent, directory.file_name()) {
@@ -102,8 +103,8 @@ fn place_of(directory: &Path) -> PathBuf {
     }
 }
 
-/// What is mounted at a directory, over all else there: the number of its device, and whether it is one of memfold's. Asks the kernel, and not the
-/// mounted file system.
+/// The topmost mount at a directory: the number of its device, and whether it is one of memfold's. Only the kernel is
+/// asked, since the mounted file system may not answer.
 fn top_mount(directory: &Path) -> Option<(Vec<u8>, bool)> {
     let place = place_of(directory);
     let mounts = std::fs::read("/proc/self/mountinfo").ok()?;

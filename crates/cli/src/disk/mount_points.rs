@@ -4,8 +4,8 @@
 //!   the device's file ──> loop devices with that backing file ──> their partitions, and what holds them (dm, md) ──> mounts, swap
 //! ```
 //!
-//! All that is read from `/sys` and `/proc`: no mounted file system is asked, which may be one that nobody serves. Which socket a
-//! block device of the kernel's NBD client is connected to is not said there.
+//! All that is read from `/sys` and `/proc`: no mounted file system is asked, which may be one that nobody
+//! serves. Which socket a block device of the kernel's NBD client is connected to is not said there.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -101,7 +101,7 @@ fn number(name: &str) -> Vec<u8> {
     number
 }
 
-/// What a block device is called in `/dev`.
+/// The name of a block device in `/dev`.
 fn paths(name: &str) -> Vec<PathBuf> {
     let mapped = fs::read_to_string(Path::new("/sys/class/block").join(name).join("dm/name")).ok();
     let mapped = mapped.map(|name| Path::new("/dev/mapper").join(name.trim_end()));

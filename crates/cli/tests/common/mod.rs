@@ -1,14 +1,12 @@
 //! What the tests of the command share.
-#![allow(dead_code, unused_imports)]
+#![allow(dead_code)]
 
-mod group;
+pub mod group;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-pub use group::Group;
 
 /// The command under test.
 pub const MEMFOLD: &str = env!("CARGO_BIN_EXE_memfold");

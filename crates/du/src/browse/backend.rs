@@ -1,8 +1,8 @@
 //! What is drawn, as the bytes that a terminal gets.
 //!
-//! Colours are the eight of ECMA-48 (`ESC [ 31 m`), as ncurses writes them for terminals with 8, 16 and 256. crossterm writes
-//! `ESC [ 38;5;1 m`, which terminals that know eight take apart: 5 blinks, and 1 is bold.
-//! All but colours and attributes is crossterm's.
+//! Colours are the eight of ECMA-48 (`ESC [ 31 m`), as ncurses writes them for terminals with 8, 16 and 256.
+//! crossterm writes `ESC [ 38;5;1 m`, which terminals that know eight take apart: 5 blinks, and 1 is bold. All
+//! but colours and attributes is crossterm's.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};

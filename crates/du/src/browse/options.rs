@@ -64,8 +64,9 @@ pub enum Colours {
 }
 
 impl Default for Colours {
-    /// None if `NO_COLOR` is set to anything (<https://no-color.org>), or the terminal has fewer than eight: without them, what is
-    /// selected is shown in reverse. `COLORTERM` knows more of a terminal than what TERM names.
+    /// None if `NO_COLOR` is set to anything (<https://no-color.org>), or the terminal has fewer than eight:
+    /// without them, what is selected is shown in reverse. `COLORTERM` knows more of a terminal than what TERM
+    /// names.
     fn default() -> Self {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_plain = || !is_set("COLORTERM") && terminfo::colours().is_some_and(|count| count < 8);

@@ -15,7 +15,8 @@ const AFTER: usize = 8;
 const CHANGED_BYTES: usize = 2 << 20;
 const CHANGED: usize = 30;
 
-/// Saves a heap, loads it with other options, compares both with the models; the file and the loaded heap. `None` if saving takes more memory than may be.
+/// Saves a heap, loads it with other options, compares both with the models; the file and the loaded heap. `None`
+/// if saving takes more memory than may be.
 pub(crate) fn save_and_load(
     heap: &mut Heap,
     models: &[Model],
@@ -42,7 +43,8 @@ pub(crate) fn save_and_load(
     Ok(Some((file, loaded)))
 }
 
-/// Changes a file in many ways. Without right checksums each is refused. With them, what is loaded may be wrong, but not unsound, and can be saved and loaded.
+/// Changes a file in many ways. Without right checksums each is refused. With them, what is loaded may be wrong,
+/// but not unsound, and can be saved and loaded.
 pub(crate) fn change(
     file: &[u8],
     models: &[Model],

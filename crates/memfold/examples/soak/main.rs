@@ -1,11 +1,14 @@
-//! Attacks on heaps: random operations of several sessions beside models, blocks that a tier loses, files that were changed.
+//! Attacks on heaps: random operations of several sessions beside models, blocks that a tier loses, files that
+//! were changed.
 //!
-//! `cargo run --release --features spill --example soak -- [--seconds N] [--seed N] [--rounds N]`: each round makes a heap of a shape of its own (`shape.rs`)
-//! and plays with it in turns. After each turn all is compared (`model.rs`), and then, by chance, the heap is saved, loaded and compared (`files.rs`), files
-//! of it are changed and loaded, and the tier loses some of what it has (`tier.rs`).
+//! `cargo run --release --features spill --example soak -- [--seconds N] [--seed N] [--rounds N]`: each round
+//! makes a heap of a shape of its own (`shape.rs`) and plays with it in turns. After each turn all is compared
+//! (`model.rs`), and then, by chance, the heap is saved, loaded and compared (`files.rs`), files of it are
+//! changed and loaded, and the tier loses some of what it has (`tier.rs`).
 //!
-//! All choices follow from the seed. When something differs, the round's seed is printed and the program ends with 1: `--rounds 1 --seed` that plays it again.
-//! With one thread the same happens again; where there are several, or a tier, which has threads of its own, it may not.
+//! All choices follow from the seed. When something differs, the round's seed is printed and the program ends
+//! with 1: `--rounds 1 --seed` that plays it again. With one thread the same happens again; where there are
+//! several, or a tier, which has threads of its own, it may not.
 
 mod files;
 mod lost;

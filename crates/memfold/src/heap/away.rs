@@ -84,6 +84,11 @@ impl fmt::Debug for Away {
 }
 
 impl Core {
+    /// How the tier is.
+    pub fn tier_health(&self) -> TierHealth {
+        self.options.away.0.as_ref().map_or(TierHealth::None, |tier| tier.health())
+    }
+
     /// Makes memory free by spilling, if there is a tier and it is time for that.
     pub fn spill_some(&self) {
         let Some(tier) = &self.options.away.0 else { return };

@@ -64,7 +64,8 @@ pub struct Core {
     pub root: AtomicU64,
     pub(super) plain: Option<Plain>,
     pub large: Mutex<large::Table>,
-    /// See `lost.rs`; and a node of each block that was compressed, if there is a tier: 1 << 31, check << 16, place.
+    /// See `lost.rs`; and a node of each block that was compressed, if there is a tier: 1 << 31, check << 16,
+    /// place.
     pub given_up: Mutex<GivenUp>,
     pub nodes_noted: Segments<AtomicU32>,
     pub board: Board,

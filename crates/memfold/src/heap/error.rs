@@ -11,7 +11,8 @@ pub enum Error {
     Stale,
     /// A size of zero, or of more than [`MAX_NODE`](super::MAX_NODE).
     Size(usize),
-    /// A list's elements have so many bytes: two of them and a copy of one do not fit into a leaf. Blocks of 64 KiB have the longest leaves.
+    /// A list's elements have so many bytes: two of them and a copy of one do not fit into a leaf. Blocks of 64
+    /// KiB have the longest leaves.
     Element(usize),
     /// The value to be read or written has another size than the node, or the node's alignment is less than the type's.
     Mismatch {
@@ -21,8 +22,7 @@ pub enum Error {
         value: usize,
     },
     /// The heap may not take more memory: its limit is reached, and nothing is left to be evicted. With a limit
-    /// that
-    /// follows what memory is free, that is nearly used up.
+    /// that follows what memory is free, that is nearly used up.
     Limit,
     /// Every frame that the limit allows is pinned.
     Pinned,

@@ -1,5 +1,5 @@
-//! Errors on purpose, for tests: the n-th time that a session makes, changes or frees a node fails, and from then on each time that it
-//! frees one.
+//! Errors on purpose, for tests: the n-th time that a session makes, changes or frees a node fails, and from then
+//! on each time that it frees one.
 
 use std::cell::Cell;
 

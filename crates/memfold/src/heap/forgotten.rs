@@ -1,7 +1,8 @@
 //! Sessions and guards that were forgotten (`mem::forget`), not dropped.
 //!
-//! What a session has - a seat, pins, blocks to allocate from - and the nodes of its guards stay taken then. Whoever has the heap alone knows that
-//! no session and no guard lives, since all borrow it: so what is still taken is given back. The memory of a session itself is lost.
+//! What a session has - a seat, pins, blocks to allocate from - and the nodes of its guards stay taken then.
+//! Whoever has the heap alone knows that no session and no guard lives, since all borrow it: so what is still
+//! taken is given back. The memory of a session itself is lost.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -6,17 +6,16 @@
 //! ```
 //!
 //! What counts as free is said by each of the bounds that there are (`memfold_cgroup::rooms`): the machine, and
-//! each limited cgroup above the process. The
-//! strictest one decides. Frames that are there already are taken for free, so the result does not depend on how
-//! many there are.
+//! each limited cgroup above the process. The strictest one decides. Frames that are there already are taken for
+//! free, so the result does not depend on how many there are.
 //!
 //! **Who looks.** A thread that is about to take a frame, if nobody has looked for [`REST`]. A heap that takes
-//! none does not grow, and does not look; its background thread,
-//! if it has one, looks every [`BACKGROUND`], so that it gives memory back to others.
+//! none does not grow, and does not look; its background thread, if it has one, looks every [`BACKGROUND`], so
+//! that it gives memory back to others.
 //!
 //! **Between looks** compressed blocks and tables come and go. What they take more than at the last look is taken
-//! from the frames, and no block is made
-//! that could reach into the floor: the limit of a container is never the one that stops the heap.
+//! from the frames, and no block is made that could reach into the floor: the limit of a container is never the
+//! one that stops the heap.
 //!
 //! **Several heaps of a process** share what is free, or lacking, by what each has already. All of them are
 //! looked at as one: else each would take half, of what others have left.
@@ -243,8 +242,7 @@ impl Core {
     }
 
     /// As `may_grow`, for a session: before a further block is refused, the store gives back what it has free,
-    /// and, where that follows what is free, frames
-    /// go one after the other.
+    /// and, where that follows what is free, frames go one after the other.
     pub fn make_way(&self, me: u16) -> Result<(), Error> {
         let mut is_closed = false;
         loop {

@@ -4,10 +4,12 @@
 //!   spilled ── the tier says that it is lost ──> lost: looked for anew each time ── a node of it is freed ──> given up ── the last one is ──> vacant
 //! ```
 //!
-//! Nobody knows any more which nodes a lost block had, only how many. So whatever handle is freed counts as one of them, once for each place. From
-//! the first one on the block is **given up**: absent, without a copy. Nothing of it is brought back, even if the tier should find it again.
+//! Nobody knows any more which nodes a lost block had, only how many. So whatever handle is freed counts as one
+//! of them, once for each place. From the first one on the block is **given up**: absent, without a copy. Nothing
+//! of it is brought back, even if the tier should find it again.
 //!
-//! Invariants: a block that is absent and has no copy is given up, and in the table; one that is in the table is such a block.
+//! Invariants: a block that is absent and has no copy is given up, and in the table; one that is in the table is
+//! such a block.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -53,7 +55,8 @@ impl Lost {
         self.blocks.len()
     }
 
-    /// How many nodes, those that were freed since not counted. Each part of a node longer than a block counts as one.
+    /// How many nodes, those that were freed since not counted. Each part of a node longer than a block counts as
+    /// one.
     pub fn nodes(&self) -> u64 {
         self.blocks.iter().map(|block| u64::from(block.nodes)).sum()
     }
@@ -153,7 +156,8 @@ impl Core {
         locked(&self.given_up).remove(&number);
     }
 
-    /// A node of a block in that frame, so that there is one to be named if the block gets lost; for who has its lock.
+    /// A node of a block in that frame, so that there is one to be named if the block gets lost; for who has its
+    /// lock.
     pub fn note_node(&self, number: u32, at: u32, block: &Block, shape: Shape) {
         if self.options.away.0.is_none() {
             return;
@@ -244,10 +248,12 @@ impl Heap {
         self.core().find_lost()
     }
 
-    /// Frees all nodes that the tier has lost, and long ones of which it lost a part: afterwards the heap has nothing that can't be
-    /// read, and can be saved. Handles of these nodes are stale then. What led to them is the program's to mend.
+    /// Frees all nodes that the tier has lost, and long ones of which it lost a part: afterwards the heap has
+    /// nothing that can't be read, and can be saved. Handles of these nodes are stale then. What led to them is
+    /// the program's to mend.
     ///
-    /// A program that knows the handles of what is lost can free these nodes one by one as well: that is possible as if they were there.
+    /// A program that knows the handles of what is lost can free these nodes one by one as well: that is possible
+    /// as if they were there.
     ///
     /// # Errors
     /// [`Error::Away`] if the tier does not answer; then nothing is freed.

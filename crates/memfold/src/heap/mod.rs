@@ -16,11 +16,10 @@
 //! # Limits
 //!
 //! A [`Limit`] says how much is uncompressed. With the default, [`Limit::Free`], a heap whose nodes fit into half
-//! of the memory that is free compresses nothing. On Linux it follows what the machine
-//! and each memory cgroup of the process have free, so a container's limit holds: blocks are compressed when it
-//! comes near, and refused ([`Error::Limit`]) before it is
-//! reached. Elsewhere, and where `/proc` can't be read, it is [`Limit::Share`]. `docs/heap.md` has the rules and
-//! what each limit costs.
+//! of the memory that is free compresses nothing. On Linux it follows what the machine and each memory cgroup of
+//! the process have free, so a container's limit holds: blocks are compressed when it comes near, and refused
+//! ([`Error::Limit`]) before it is reached. Elsewhere, and where `/proc` can't be read, it is [`Limit::Share`].
+//! `docs/heap.md` has the rules and what each limit costs.
 //!
 //! # Parts
 //!
@@ -144,14 +143,16 @@ impl Heap {
         self.core.set_limit(limit)
     }
 
-    /// Access for this thread. A heap has up to 65,535 sessions at a time; one more is [`Error::OutOfMemory`], as it is where the system has no
-    /// memory for it. A session that is forgotten (`mem::forget`) keeps its place until [`Heap::check`] or [`Heap::save_to`].
+    /// Access for this thread. A heap has up to 65,535 sessions at a time; one more is [`Error::OutOfMemory`], as
+    /// it is where the system has no memory for it. A session that is forgotten (`mem::forget`) keeps its place
+    /// until [`Heap::check`] or [`Heap::save_to`].
     pub fn session(&self) -> Result<Session<'_>, Error> {
         Session::new(self)
     }
 
-    /// Looks at everything in the heap, and says what contradicts what: for tests, and for programs whose pointers may have gone astray. Blocks that
-    /// are compressed are decompressed, and stay where they are. What sessions kept that were forgotten (`mem::forget`) is given back before.
+    /// Looks at everything in the heap, and says what contradicts what: for tests, and for programs whose
+    /// pointers may have gone astray. Blocks that are compressed are decompressed, and stay where they are. What
+    /// sessions kept that were forgotten (`mem::forget`) is given back before.
     pub fn check(&mut self) -> Result<(), Violation> {
         let _pause = self.core.board.pause();
         self.core.end_forgotten();
@@ -190,7 +191,7 @@ impl Heap {
             frame_bytes: resident,
             payload_bytes: store.payload_bytes,
             spilled_bytes: core.options.away.0.as_ref().map_or(0, |tier| tier.spilled_bytes()),
-            tier: core.options.away.0.as_ref().map_or(TierHealth::None, |tier| tier.health()),
+            tier: core.tier_health(),
             table_bytes: other + store.overhead_bytes(),
             faults: core.counts.faults.load(Relaxed),
             peeks: core.counts.peeks.load(Relaxed),

@@ -22,15 +22,12 @@ pub const ALIGNMENTS: std::ops::RangeInclusive<usize> = 1..=4096;
 #[non_exhaustive]
 pub enum Limit {
     /// The default: uncompressed blocks have half of the memory that is free, and the rest of it is left to the
-    /// program,
-    /// to others, and to compressed blocks. It follows what is free, on the machine and in each cgroup that
-    /// limits the
-    /// process, see [the module](super#limits).
+    /// program, to others, and to compressed blocks. It follows what is free, on the machine and in each cgroup
+    /// that limits the process, see [the module](super#limits).
     #[default]
     Free,
     /// Uncompressed blocks have all memory that is free, but for a reserve: nothing is compressed before memory
-    /// is short.
-    /// It follows what is free as [`Free`](Limit::Free) does.
+    /// is short. It follows what is free as [`Free`](Limit::Free) does.
     All,
     /// One resident block for each [`SHARE`](super::SHARE) that there are, at least [`LEAST_RESIDENT`](super::LEAST_RESIDENT); more as long as
     /// blocks are brought back soon after they left, up to one for [`MOST_SHARE`](super::MOST_SHARE), or [`MOST_RESIDENT`](super::MOST_RESIDENT).

@@ -110,7 +110,8 @@ impl Seats {
         self.taken.fetch_sub(1, Release);
     }
 
-    /// All sessions are over: there is none, but seats of some that were forgotten may be taken. Whether there were such.
+    /// All sessions are over: there is none, but seats of some that were forgotten may be taken. Whether there
+    /// were such.
     pub fn give_all(&self) -> bool {
         let seats = (1..=self.count.load(Acquire)).filter_map(|number| self.get(number));
         let taken = seats.filter(|seat| seat.taken.load(Acquire));

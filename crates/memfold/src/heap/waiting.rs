@@ -1,16 +1,19 @@
 //! Nodes that nothing leads to any more, and that could not be freed at once.
 //!
-//! To free a node may fail: a guard holds the same stripe, all frames are pinned, there is no memory to bring its block back, or the tier does
-//! not answer. Whoever frees a part of a long node that is gone, a node that was made for an operation that then failed, or what an operation put
-//! something else in place of, has nobody to tell: the node is garbage, not a leak. It waits then, is counted no more, and is tried again without
-//! waiting for anybody: one node each time that a block is made, all of them when a session ends and before the heap is saved. A node that
-//! stays all the same, because its block can't be read, is saved and checked as what it is: a node that nothing leads to.
+//! To free a node may fail: a guard holds the same stripe, all frames are pinned, there is no memory to bring its
+//! block back, or the tier does not answer. Whoever frees a part of a long node that is gone, a node that was
+//! made for an operation that then failed, or what an operation put something else in place of, has nobody to
+//! tell: the node is garbage, not a leak. It waits then, is counted no more, and is tried again without waiting
+//! for anybody: one node each time that a block is made, all of them when a session ends and before the heap is
+//! saved. A node that stays all the same, because its block can't be read, is saved and checked as what it is: a
+//! node that nothing leads to.
 //!
-//! There is room for some dozens of them from the first session on, since a node may have to wait because memory is refused. If that is still so
-//! when all of this is taken, what comes on top of it stays in the heap.
+//! There is room for some dozens of them from the first session on, since a node may have to wait because memory
+//! is refused. If that is still so when all of this is taken, what comes on top of it stays in the heap.
 
 use std::vec::Vec;
 
+use super::away::TierHealth;
 use super::core::{Core, locked};
 use super::error::Error;
 use super::handle::Handle;
@@ -20,7 +23,8 @@ use super::session::Session;
 /// Nodes for which there is room before they come.
 const ROOM: usize = 64;
 
-/// Whether what kept a node from being freed may go by. A block may be read the next time, too, where a codec of the program's own failed.
+/// Whether what kept a node from being freed may go by. A block may be read the next time, too, where a codec of
+/// the program's own failed.
 fn may_go_by(error: Error) -> bool {
     use Error::{Away, Busy, Damaged, Limit, OutOfMemory, Pinned};
     matches!(error, Busy | Pinned | Limit | OutOfMemory | Away | Damaged)
@@ -42,8 +46,12 @@ impl Core {
         let _ = waiting.try_reserve(ROOM);
     }
 
-    /// Tries the node that has waited longest.
+    /// Tries the node that has waited longest. While the tier does not answer that would only hold up who makes a
+    /// block.
     pub fn free_one_waiting(&self, me: u16) {
+        if self.tier_health() == TierHealth::Away {
+            return;
+        }
         let next = locked(&self.large).waiting.pop_front();
         let Some((node, bytes)) = next else { return };
         // For a long one it takes a session.
@@ -54,11 +62,14 @@ impl Core {
 }
 
 impl Session<'_> {
-    /// Frees a node that nothing leads to any more, now or later. It must not be freed again, whatever the result, which is why it waits if it does.
+    /// Frees a node that nothing leads to any more, now or later. It must not be freed again, whatever the
+    /// result, which is why it waits if it does.
     pub(crate) fn free_or_wait(&self, node: Handle) -> Result<(), Error> {
         let freed = self.free(node);
         if freed.is_err_and(may_go_by) {
-            let bytes = self.size(node).unwrap_or(0);
+            // Not to wait for the tier once more.
+            let is_away = freed == Err(Error::Away) && !Core::is_large(node);
+            let bytes = if is_away { 0 } else { self.size(node).unwrap_or(0) };
             self.core().wait(node, bytes);
         }
         freed
@@ -69,7 +80,8 @@ impl Session<'_> {
         let _ = self.free_or_wait(node);
     }
 
-    /// Frees parts, given with their bytes, of a node that is gone or got shorter, and what waits. None has to be freed again, whatever the result.
+    /// Frees parts, given with their bytes, of a node that is gone or got shorter, and what waits. None has to be
+    /// freed again, whatever the result.
     pub(super) fn free_parts(&self, parts: Vec<(Handle, usize)>) -> Result<(), Error> {
         self.free_waiting();
         let (mut result, mut is_away) = (Ok(()), false);

@@ -1,8 +1,8 @@
 //! The ways that a session has found: those to the blocks that it used lately.
 //!
-//! A table by number of block, in which one way takes the place of another. It is made when the first way is put in, so a session that does
-//! nothing takes little memory, and grows with the frames that there are: who goes to and fro between more blocks than it has places would find
-//! each way again and again.
+//! A table by number of block, in which one way takes the place of another. It is made when the first way is put
+//! in, so a session that does nothing takes little memory, and grows with the frames that there are: who goes to
+//! and fro between more blocks than it has places would find each way again and again.
 
 use std::boxed::Box;
 use std::cell::{Cell, UnsafeCell};

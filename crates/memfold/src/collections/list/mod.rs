@@ -209,8 +209,9 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
         Ok(None)
     }
 
-    /// Takes all elements out. The list is empty afterwards, also if a node could not be read, which is an error: then it and those behind it
-    /// stay in the heap. Nodes that can't be freed just now are an error, too, and are freed later.
+    /// Takes all elements out. The list is empty afterwards, also if a node could not be read, which is an error:
+    /// then it and those behind it stay in the heap. Nodes that can't be freed just now are an error, too, and
+    /// are freed later.
     pub fn clear(&mut self) -> Result<(), Error> {
         let was = std::mem::replace(self, Self::new(self.session));
         // The emptied one would do it again.

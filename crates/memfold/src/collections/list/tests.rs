@@ -380,7 +380,8 @@ fn nothing_and_values_of_no_bytes() {
     assert_eq!(bytes.clear(), Ok(()));
 }
 
-/// Something fails at each place of each operation, and from then on each attempt to free a node: nothing has changed, and nothing is left of it.
+/// Something fails at each place of each operation, and from then on each attempt to free a node: nothing has
+/// changed, and nothing is left of it.
 fn with_faults<T: Content + ?Sized, K: Kind>(more: More<T, K>, element: fn(u64) -> T::Owned)
 where
     T::Owned: Borrow<T> + Ord + Debug + Clone,

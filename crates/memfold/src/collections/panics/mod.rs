@@ -1,7 +1,8 @@
-//! Code of the program that panics: at its first call, its second, and so on, in every operation of every collection that calls some.
+//! Code of the program that panics: at its first call, its second, and so on, in every operation of every
+//! collection that calls some.
 //!
-//! After each panic a collection passes its check, has what it had before, or what its documentation says else, and goes on. Once it is
-//! dropped, the heap has no node left.
+//! After each panic a collection passes its check, has what it had before, or what its documentation says else,
+//! and goes on. Once it is dropped, the heap has no node left.
 
 mod nodes;
 mod slabs;
@@ -44,8 +45,8 @@ fn with_panic_at<R>(n: u64, operation: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
-/// Tries an operation with a panic at its first call of the program's code, at its second and so on, until it comes to its end; `look` is shown what each panic left.
-/// Returns how many panics there were, too.
+/// Tries an operation with a panic at its first call of the program's code, at its second and so on, until it
+/// comes to its end; `look` is shown what each panic left. Returns how many panics there were, too.
 fn at_each_call<C, R>(
     subject: &mut C,
     mut operation: impl FnMut(&mut C) -> R,

@@ -173,7 +173,8 @@ fn sums_of_trees() {
     });
 }
 
-/// Closures of a session: a change that panics may be done in part where a node is changed in place; after it the node can be changed and freed, and the session used.
+/// Closures of a session: a change that panics may be done in part where a node is changed in place; after it the
+/// node can be changed and freed, and the session used.
 #[test]
 fn nodes_alone() {
     each_heap(|heap, _| {

@@ -1,4 +1,5 @@
-//! Looking for an element once, and then changing what is there: a map's entry is found, looked at and written with one search.
+//! Looking for an element once, and then changing what is there: a map's entry is found, looked at and written
+//! with one search.
 
 use std::borrow::Borrow;
 

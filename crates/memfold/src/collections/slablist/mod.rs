@@ -24,11 +24,12 @@
 //! A list of a few elements keeps them in plain memory; a longer one in the heap (`slabs.rs`), in leaves (`fixed`, `text`) to which sublayers lead (`layers.rs`).
 //!
 //! What holds:
-//! - Every element stands in one leaf, in its place by the comparison, if that is an order. A comparison that is none makes elements lie
-//!   anywhere, but all stay in the list, and nothing else is touched.
+//! - Every element stands in one leaf, in its place by the comparison, if that is an order. A comparison that is
+//!   none makes elements lie anywhere, but all stay in the list, and nothing else is touched.
 //! - Leaves are the list's alone. An operation that fails, `clear` excepted, changed nothing.
-//! - The program's code is called only while the list is whole: an operation in which it panics changed nothing of it, but leaves may be packed
-//!   otherwise. Of an operation that adds many elements those stay that came before.
+//! - The program's code is called only while the list is whole: an operation in which it panics changed nothing
+//!   of it, but leaves may be packed otherwise. Of an operation that adds many elements those stay that came
+//!   before.
 
 mod bulk;
 mod cursor;
@@ -326,8 +327,9 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         }
     }
 
-    /// Takes all elements out. The list is empty afterwards, also if one of its leaves could not be read, which is an error: then the long strings to
-    /// which it leads stay in the heap. Nodes that can't be freed just now are an error, too, and are freed later.
+    /// Takes all elements out. The list is empty afterwards, also if one of its leaves could not be read, which
+    /// is an error: then the long strings to which it leads stay in the heap. Nodes that can't be freed just now
+    /// are an error, too, and are freed later.
     pub fn clear(&mut self) -> Result<(), Error> {
         crate::probe!(list_clear, std::ptr::from_ref(self), self.len());
         self.note_removed(0, self.len());

@@ -81,7 +81,8 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
     pub(super) fn take_body<D>(&mut self, other: &mut SlabList<'s, E, D>) {
         let new = std::mem::replace(&mut other.body, Body::Small(Vec::new()));
         if let Body::Large(slabs) = std::mem::replace(&mut self.body, new) {
-            // All of the old ones have just been read, and the change is done: what can't be freed now is freed later.
+            // All of the old ones have just been read, and the change is done: what can't be freed now is freed
+            // later.
             let _ = slabs.free(self.session);
         }
     }

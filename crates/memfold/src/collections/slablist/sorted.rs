@@ -12,7 +12,8 @@ use super::{Body, Owned, SlabList, insert_position};
 use crate::heap::{Error, Session};
 
 impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
-    /// As `new`, with an order of the program's own. It is asked only while nothing is being changed: an operation in which it panics changed nothing.
+    /// As `new`, with an order of the program's own. It is asked only while nothing is being changed: an
+    /// operation in which it panics changed nothing.
     pub fn by(session: &'s Session<'_>, order: C) -> Self {
         let mut list = Self::with_order(session, order);
         list.making.natural = C::IS_NATURAL;

@@ -6,8 +6,9 @@
 //!   Record | key, escaped | 00 00 | value |   strings and bytes as keys
 //! ```
 //!
-//! In an escaped key `00` is `00 ff`. So no record's beginning up to its `00 00` is the beginning of another one's, and records are in the order of their bytes
-//! if keys are: they are found as strings are, by their first bytes, and values never count.
+//! In an escaped key `00` is `00 ff`. So no record's beginning up to its `00 00` is the beginning of another
+//! one's, and records are in the order of their bytes if keys are: they are found as strings are, by their first
+//! bytes, and values never count.
 
 use std::borrow::{Borrow, Cow, ToOwned};
 use std::cmp::Ordering;

@@ -101,7 +101,8 @@ fn against_the_standard_librarys() {
     });
 }
 
-/// Keys whose bytes are those of which records are made, one the beginning of another, and values that look like keys.
+/// Keys whose bytes are those of which records are made, one the beginning of another, and values that look like
+/// keys.
 #[test]
 fn keys_of_any_bytes_are_in_order() {
     let bytes = |random: &mut Random, most: u64| -> Vec<u8> {

@@ -10,8 +10,8 @@ use crate::collections::sorted::push;
 use crate::heap::{Error, Handle};
 
 impl Table<'_> {
-    /// Looks at every cell; what contradicts what, if anything does, or that there is no memory to look: it takes eight bytes for each row and each
-    /// element of any length.
+    /// Looks at every cell; what contradicts what, if anything does, or that there is no memory to look: it takes
+    /// eight bytes for each row and each element of any length.
     pub fn check(&self) -> Result<(), String> {
         if self.broken {
             return Err("an operation broke off, and could not be undone".into());

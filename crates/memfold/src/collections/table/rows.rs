@@ -64,8 +64,8 @@ impl Table<'_> {
         Ok(row)
     }
 
-    /// Ends the use of a row; false if it was in none. Its elements become zero, and those of any length are freed, or, if that can't be done just
-    /// now, later.
+    /// Ends the use of a row; false if it was in none. Its elements become zero, and those of any length are
+    /// freed, or, if that can't be done just now, later.
     pub fn remove_row(&mut self, row: Row) -> Result<bool, Error> {
         self.sound()?;
         if !self.contains(row)? {
@@ -119,8 +119,9 @@ impl Table<'_> {
         changed
     }
 
-    /// Ends the use of all rows. There is none afterwards, also if nodes could not be read, which is an error: then what only they lead to stays in
-    /// the heap. Nodes that can't be freed just now are an error, too, and are freed later.
+    /// Ends the use of all rows. There is none afterwards, also if nodes could not be read, which is an error:
+    /// then what only they lead to stays in the heap. Nodes that can't be freed just now are an error, too, and
+    /// are freed later.
     pub fn clear(&mut self) -> Result<(), Error> {
         let mut result = if self.broken { Err(Error::Damaged) } else { Ok(()) };
         let mut copy = Vec::new();

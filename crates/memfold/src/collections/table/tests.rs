@@ -302,7 +302,8 @@ fn in_blocks_of_all_sizes() {
     }
 }
 
-/// Something fails at each place of each operation, and from then on each attempt to free a node: nothing has changed, and nothing is left of it.
+/// Something fails at each place of each operation, and from then on each attempt to free a node: nothing has
+/// changed, and nothing is left of it.
 #[test]
 fn what_fails_leaves_no_node() {
     let mut heap = Heap::new(options()).unwrap();

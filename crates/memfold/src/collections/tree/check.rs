@@ -10,8 +10,8 @@ use crate::collections::sorted::push;
 use crate::heap::{Error, Handle, Plain};
 
 impl<T: Plain + Copy> Tree<'_, T> {
-    /// Looks at every node; what contradicts what, if anything does, or that there is no memory to look: it takes 16 bytes for each entry of a file
-    /// that has several.
+    /// Looks at every node; what contradicts what, if anything does, or that there is no memory to look: it takes
+    /// 16 bytes for each entry of a file that has several.
     pub fn check(&self) -> Result<(), String> {
         if self.broken {
             return Err("an operation broke off, and could not be undone".into());

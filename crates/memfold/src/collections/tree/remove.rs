@@ -9,8 +9,9 @@ use crate::heap::{Error, Handle, Plain};
 impl<T: Plain + Copy> Tree<'_, T> {
     /// Removes an entry and all below it, and returns how many those were. Other entries of the same files stay.
     ///
-    /// All of them are read before anything is changed. If then one can't be read again, that is an error: the entry is removed, and that one stays in the heap with what is below it. Nodes that can't be freed
-    /// just now are freed later.
+    /// All of them are read before anything is changed. If then one can't be read again, that is an error: the
+    /// entry is removed, and that one stays in the heap with what is below it. Nodes that can't be freed just now
+    /// are freed later.
     pub fn remove(&mut self, node: NodeId) -> Result<u64, Error> {
         self.sound()?;
         let mut linked = Vec::new();
@@ -63,7 +64,8 @@ impl<T: Plain + Copy> Tree<'_, T> {
         Ok(done)
     }
 
-    /// Removes all entries. There is none afterwards, also if one could not be read, which is an error: then it stays in the heap with what only it leads to.
+    /// Removes all entries. There is none afterwards, also if one could not be read, which is an error: then it
+    /// stays in the heap with what only it leads to.
     pub fn clear(&mut self) -> Result<(), Error> {
         let (top, broken) = (self.top.take(), std::mem::take(&mut self.broken));
         self.len = 0;
@@ -71,7 +73,8 @@ impl<T: Plain + Copy> Tree<'_, T> {
         if broken { Err(Error::Damaged) } else { freed }
     }
 
-    /// Frees an entry, its next siblings, and all that is below them, now or later. What can't be read is left out; then there is an error in the end.
+    /// Frees an entry, its next siblings, and all that is below them, now or later. What can't be read is left
+    /// out; then there is an error in the end.
     fn free_all(&self, first: Option<Handle>) -> Result<(), Error> {
         let (mut left, mut result) = (Vec::new(), Ok(()));
         left.extend(first);

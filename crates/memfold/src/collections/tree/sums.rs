@@ -80,7 +80,8 @@ impl<T: Plain + Copy> Tree<'_, T> {
     /// Gives each entry, below one or in all of the tree, the sum of itself and of all below it: `own` says what an entry is by itself, `put` notes its sum. A file of several entries
     /// counts once for each entry above it; entries above where the sum begins get nothing.
     ///
-    /// One walk, which keeps a sum for each level, and some bytes for each entry of a file that has several. If it fails, or a closure panics, some entries have their sums and others not.
+    /// One walk, which keeps a sum for each level, and some bytes for each entry of a file that has several. If
+    /// it fails, or a closure panics, some entries have their sums and others not.
     pub fn sum_up<V: Copy>(
         &mut self,
         top: Option<NodeId>,

@@ -15,7 +15,8 @@ pub enum SaveError {
     Io(io::Error),
     /// The heap could not be read.
     Heap(Error),
-    /// The tier lost a part of the heap: this. When these nodes are freed ([`Heap::free_lost`](crate::heap::Heap::free_lost)), the rest can be saved.
+    /// The tier lost a part of the heap: this. When these nodes are freed
+    /// ([`Heap::free_lost`](crate::heap::Heap::free_lost)), the rest can be saved.
     Lost(Lost),
     /// It is the debugging twin, whose nodes are not in blocks.
     Twin,

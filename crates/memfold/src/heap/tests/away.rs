@@ -26,6 +26,8 @@ pub struct Memory {
     next: AtomicU32,
     puts: AtomicU64,
     gets: AtomicU64,
+    /// How often it was asked for a copy and did not answer.
+    pub in_vain: AtomicU64,
     /// 1: it takes nothing; 2: it has nothing; 3: it does not answer.
     pub trouble: AtomicU32,
 }
@@ -53,7 +55,10 @@ impl Tier for Memory {
     fn get(&self, owner: u64, number: u32, room: &mut [u8]) -> Result<(u8, Range<usize>), NotBack> {
         match self.trouble.load(Relaxed) {
             2 => return Err(NotBack::Lost),
-            3 => return Err(NotBack::Away),
+            3 => {
+                self.in_vain.fetch_add(1, Relaxed);
+                return Err(NotBack::Away);
+            }
             _ => {}
         }
         if self.lost.lock().unwrap().contains(&number) {
@@ -89,7 +94,7 @@ impl Tier for Memory {
     }
 
     fn health(&self) -> TierHealth {
-        TierHealth::Open
+        if self.trouble.load(Relaxed) == 3 { TierHealth::Away } else { TierHealth::Open }
     }
 }
 

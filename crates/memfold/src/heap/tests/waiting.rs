@@ -9,7 +9,8 @@ fn waiting(heap: &Heap) -> usize {
     locked(&heap.core().large).waiting.len()
 }
 
-/// Something fails at each place of an operation, and then to free what was made for it does: that waits, and goes in the end.
+/// Something fails at each place of an operation, and then to free what was made for it does: that waits, and
+/// goes in the end.
 fn fails_at_each_place<R>(
     heap: &mut Heap,
     mut operation: impl FnMut(&mut Session<'_>, Handle) -> Result<R, Error>,
@@ -47,7 +48,8 @@ fn what_was_made_for_nothing_goes_later() {
     assert_eq!(fails_at_each_place(heap, |session, _| session.put_bytes(&[1; 9000])), 3);
 }
 
-/// All frames are pinned by another session when a node is to go. It goes when there is a block to be made, or at the latest when the session ends.
+/// All frames are pinned by another session when a node is to go. It goes when there is a block to be made, or at
+/// the latest when the session ends.
 #[test]
 fn what_is_pinned_goes_later() {
     for is_short in [true, false] {

@@ -35,7 +35,8 @@ pub struct Fixed<T> {
     element: PhantomData<fn() -> T>,
 }
 
-/// What sublayers keep of an element: the element. It is copied, while sublayers change, too: a type's own `Clone` is the program's code, which may panic.
+/// What sublayers keep of an element: the element. It is copied, while sublayers change, too: a type's own
+/// `Clone` is the program's code, which may panic.
 pub struct First<T>(T);
 
 impl<T: Copy> Clone for First<T> {

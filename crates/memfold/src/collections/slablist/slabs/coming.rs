@@ -5,8 +5,8 @@ use crate::collections::slablist::element::Element;
 use crate::collections::slablist::format::Format;
 use crate::heap::{Error, Session};
 
-/// An element that is about to be put into a leaf. Unless it arrives there, the node that it has if it is a long one goes with this: after an
-/// error, and when a comparison of the program's panics while a place is looked for.
+/// An element that is about to be put into a leaf. Unless it arrives there, the node that it has if it is a long
+/// one goes with this: after an error, and when a comparison of the program's panics while a place is looked for.
 pub struct Coming<'e, E: ?Sized + Element> {
     session: &'e Session<'e>,
     held: Held<'e, E>,

@@ -175,7 +175,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(index.map(|index| self.layers.before(spot) + index as u64))
     }
 
-    /// What `look` sees in that element. It may be asked more often than once, about bytes that are no element any more too: what it says the last time counts.
+    /// What `look` sees in that element. It may be asked more often than once, about bytes that are no element
+    /// any more too: what it says the last time counts.
     #[inline(always)]
     pub fn element<S: Seek<E>, R>(
         &self,
@@ -280,7 +281,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(self.place_behind(session, seek)?.unwrap_or(found))
     }
 
-    /// As `find_to_insert`, with what `look` sees in the element if it is equal; nothing yet where the position is behind all.
+    /// As `find_to_insert`, with what `look` sees in the element if it is equal; nothing yet where the position
+    /// is behind all.
     #[inline(always)]
     pub fn find_to_change<S: Seek<E>, R>(
         &mut self,

@@ -94,8 +94,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         }
     }
 
-    /// Frees all leaves, and the nodes of long elements. What can't be freed now is freed later, and an error; where a leaf can't be read, those to
-    /// which it leads stay.
+    /// Frees all leaves, and the nodes of long elements. What can't be freed now is freed later, and an error;
+    /// where a leaf can't be read, those to which it leads stay.
     pub fn free(&self, session: &Session<'_>) -> Result<(), Error> {
         let mut result = Ok(());
         for (_, leaf) in self.layers.all() {

@@ -181,7 +181,8 @@ fn reaps_at_thresholds() {
     assert_eq!((list.len(), list.check()), (125_000, Ok(())));
 }
 
-/// Something fails at each place of each operation, and from then on each attempt to free a node: nothing has changed, and nothing is left of it.
+/// Something fails at each place of each operation, and from then on each attempt to free a node: nothing has
+/// changed, and nothing is left of it.
 #[test]
 fn what_fails_leaves_no_node() {
     let mut heap = heap();
