@@ -10,6 +10,7 @@ use memfold_du::json::{Export, Import, ReadError, WriteError, read, write, write
 use memfold_du::scan::Progress;
 use memfold_du::source::{ROOT, Source};
 use memfold_du::tree::{OwnEntry, Tree, flags};
+use serde_json::Value;
 
 use super::common::{again, export, heap, tree, with_tree};
 use super::large::deep;
@@ -141,6 +142,45 @@ fn what_others_export_is_read() {
         (row.items, row.size, row.blocks)
     });
     assert_eq!(sums.unwrap(), (9, 8, 2));
+}
+
+/// Exports that other programs wrote: `restic ls --ncdu`, ncdu-s3, and a listing of `rclone lsjson -R` whose times
+/// are fractions.
+#[test]
+fn recorded_exports_are_read() {
+    let recorded = [
+        (&include_bytes!("../../golden/exports/restic-0.18.json")[..], (9, 700, 2)),
+        (&include_bytes!("../../golden/exports/ncdu-s3-0.3.json")[..], (13, 0, (1 << 36) + 7)),
+        (&include_bytes!("../../golden/exports/rclone-lsjson.json")[..], (6, 1400, 4)),
+    ];
+    for (text, sums) in recorded {
+        let read = with_tree(text, |tree| {
+            let row = tree.row(0).unwrap();
+            (row.items, row.size, row.blocks)
+        });
+        assert_eq!(read.unwrap(), sums);
+        let written = again(text);
+        assert_eq!(again(&written), written);
+        // Every name and its place.
+        assert_eq!(paths(&written), paths(text));
+    }
+}
+
+/// The path of every entry, sorted: some occur twice.
+fn paths(export: &[u8]) -> Vec<String> {
+    fn add(value: &Value, above: &str, to: &mut Vec<String>) {
+        let (own, below) = match value {
+            Value::Array(values) => (&values[0], &values[1..]),
+            value => (value, &[][..]),
+        };
+        let path = format!("{above}/{}", own["name"].as_str().unwrap());
+        below.iter().for_each(|value| add(value, &path, to));
+        to.push(path);
+    }
+    let mut all = Vec::new();
+    add(&serde_json::from_slice::<Value>(export).unwrap()[3], "", &mut all);
+    all.sort();
+    all
 }
 
 #[test]
