@@ -11,13 +11,15 @@
 set -eu
 
 may_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
+# Another installation that runs at the same time, an unattended upgrade say, is waited for.
+apt_get() { apt-get -o DPkg::Lock::Timeout=600 "$@"; }
 
 install_packages() {
     echo "setup: installing $*"
     export DEBIAN_FRONTEND=noninteractive
     log=$(mktemp)
-    if apt-get install -qq -y --no-install-recommends "$@" >"$log" 2>&1 ||
-        { apt-get update -qq && apt-get install -qq -y --no-install-recommends "$@"; } >"$log" 2>&1; then
+    if apt_get install -qq -y --no-install-recommends "$@" >"$log" 2>&1 ||
+        { apt_get update -qq && apt_get install -qq -y --no-install-recommends "$@"; } >"$log" 2>&1; then
         rm -f "$log"
     else
         tail -n 5 "$log" >&2
