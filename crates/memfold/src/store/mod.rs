@@ -169,7 +169,9 @@ impl Taken<'_> {
     /// The payload is there: makes the slot a blob.
     fn publish(self, owner: u64, tag: u8, len: usize, payload_hash: u32) -> Ref {
         assert!(owner < OWNER_LIMIT, "an owner has 48 bits");
-        let pad = (self.class.slot as usize - len) as u16;
+        let pad = self.class.slot as usize - len;
+        debug_assert!(pad < PAD_LIMIT);
+        let pad = pad as u16;
         let header = Header { owner, generation: self.generation, pad, tag, payload_hash };
         // SAFETY: the slot is committed, and this call's own.
         unsafe { header.write(self.class.header(self.index)) };

@@ -15,6 +15,8 @@
 //! of `n` blobs in one class of `g`, waste is about `8 n g` bytes and slack some kilobytes for each of `512 / g` classes,
 //! the sum is least where `g * g * n` is [`WORTH`].
 
+use super::blob::PAD_LIMIT;
+
 /// Steps of 16 bytes up to this size of a slot.
 const FINE_LIMIT: usize = 8192;
 const FINE_CLASSES: usize = FINE_LIMIT / 16;
@@ -50,8 +52,11 @@ const MOST_GRAIN_ABOVE: usize = 8;
 /// The class for a blob of `payload` bytes when there are so many blobs.
 pub(super) fn class_among(payload: usize, blobs: usize) -> Option<usize> {
     let exact = class_of(payload)?;
-    // A slot is longer than its blob by an eighth at most.
-    let most = if exact < FINE_CLASSES { (payload / 128).min(MOST_GRAIN) } else { MOST_GRAIN_ABOVE };
+    // A slot is longer than its blob by an eighth at most, and by no more than a header can note.
+    let most = match exact.checked_sub(FINE_CLASSES) {
+        None => (payload / 128).min(MOST_GRAIN),
+        Some(above) => MOST_GRAIN_ABOVE.min(PAD_LIMIT / step_bytes(above / STEPS)),
+    };
     let best = (WORTH / blobs.max(1)).isqrt().min(most).max(1);
     Some(exact | ((best + 1).next_power_of_two() / 2 - 1))
 }
@@ -62,8 +67,12 @@ pub(super) const fn slot_bytes(class: usize) -> usize {
         return (class + 1) * 16;
     }
     let octave = (class - FINE_CLASSES) / STEPS;
-    let step = (FINE_LIMIT << octave) / STEPS;
-    (FINE_LIMIT << octave) + ((class - FINE_CLASSES) % STEPS + 1) * step
+    (FINE_LIMIT << octave) + ((class - FINE_CLASSES) % STEPS + 1) * step_bytes(octave)
+}
+
+/// By how much slots grow from one class to the next, so many doublings above the fine ones.
+const fn step_bytes(octave: usize) -> usize {
+    (FINE_LIMIT << octave) / STEPS
 }
 
 #[cfg(test)]
@@ -95,9 +104,10 @@ mod tests {
                 assert!(class >= exact && class < CLASSES && (blobs < 1 << 18 || class == exact));
                 let waste = slot_bytes(class) - payload;
                 assert!(waste <= 16 || waste * 7 <= payload, "{payload} of {blobs}: {waste}");
+                assert!(waste < PAD_LIMIT, "{payload} of {blobs}: {waste}");
                 classes.insert(class);
             }
-            assert!(blobs > 1000 || classes.len() < CLASSES / 5, "{blobs}: {}", classes.len());
+            assert!(blobs > 1000 || classes.len() < CLASSES / 4, "{blobs}: {}", classes.len());
         }
     }
 

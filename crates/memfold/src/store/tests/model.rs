@@ -121,3 +121,20 @@ fn a_dropped_store_gives_everything_back() {
     }
     assert_eq!(memory.reserved.load(Ordering::Relaxed), 0);
 }
+
+/// While there are few blobs, slots are longer than they need to be; how much longer stands in 16 bits of a header.
+#[test]
+fn long_blobs_come_back() {
+    let store = Store::new(Counting::default());
+    for doubling in 16..24 {
+        for part in 0..16 {
+            let len = (1 << doubling) + (part << (doubling - 4)) + part + 1;
+            let (owner, bytes) = (len as u64, std::vec![doubling as u8; len]);
+            let r = store.put(owner, 3, &bytes).unwrap();
+            // SAFETY: nobody else has the store.
+            let blob = unsafe { store.get(r, owner) }.unwrap();
+            assert!(blob.payload == bytes && blob.tag == 3, "{len}");
+            store.free(r, owner, &Slots::new(0)).unwrap();
+        }
+    }
+}
