@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use memfold_codec::{Codec, CodecId, Compressed, Malformed, Scratch, codec};
 
-use crate::heap::{Heap, HeapKind, Limit, Options};
+use crate::heap::{Error, Heap, HeapKind, Limit, Options, Session};
+use crate::random::Random;
 
 /// Three blocks of 4 KiB are in frames.
 pub fn options() -> Options {
@@ -19,6 +20,33 @@ pub fn heaps() -> [(Heap, usize); 3] {
         (Heap::new(options().paranoid(true)).unwrap(), 3),
         (Heap::new(Options::new().kind(HeapKind::Plain)).unwrap(), 60),
     ]
+}
+
+/// Takes random steps. In each one something fails: the first node that it makes, changes or frees, then the
+/// second and so on, with each attempt to free a node after it, until the step succeeds. `look` is shown what each
+/// failure left, with its number. Returns how many there were.
+pub fn steps_that_fail<S>(
+    session: &Session<'_>,
+    subject: &mut S,
+    turns: usize,
+    mut step: impl FnMut(&mut S, &mut Random) -> Result<(), Error>,
+    mut look: impl FnMut(&mut S, u64),
+) -> u64 {
+    let (random, mut failed) = (&mut Random(turns as u64), 0);
+    for _ in 0..turns {
+        let (seed, mut before) = (random.0, 0);
+        loop {
+            random.0 = seed;
+            let (done, _) = session.with_fault(before, || step(subject, random));
+            let Err(error) = done else { break };
+            assert_eq!(error, Error::Pinned);
+            failed += 1;
+            look(subject, failed);
+            // Sorting does thousands of things: there not every one of them fails.
+            before += 1 + before / 8;
+        }
+    }
+    failed
 }
 
 /// zstd that refuses to decompress when it is told to: what could not be read can be read later.

@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::ops::{Bound, Range, RangeBounds};
+use std::vec::Vec;
 
 use super::element::{Compare, Element};
 use super::{Body, Iter, Owned, SlabList};
@@ -74,12 +75,14 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         if from == to {
             return Ok(0);
         }
-        if to - from == self.len() {
-            return self.clear().map(|()| to - from);
-        }
         match &mut self.body {
             Body::Small(elements) => drop(elements.drain(from as usize..to as usize)),
-            Body::Large(slabs) => slabs.remove_between(self.session, from, to)?,
+            Body::Large(slabs) => {
+                slabs.remove_between(self.session, from, to)?;
+                if slabs.len() == 0 {
+                    self.body = Body::Small(Vec::new());
+                }
+            }
         }
         self.note_removed(from, to);
         Ok(to - from)

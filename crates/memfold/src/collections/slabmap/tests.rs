@@ -7,6 +7,7 @@ use std::vec;
 use std::vec::Vec;
 
 use super::*;
+use crate::collections::testing::{heaps, steps_that_fail};
 use crate::heap::{Heap, Limit, Options};
 use crate::random::Random;
 
@@ -150,4 +151,96 @@ fn entries_are_changed() {
     let all: Vec<(String, u32)> = words.iter().map(Result::unwrap).collect();
     assert_eq!(all, [("a".into(), 3), ("b".into(), 2), ("c".into(), 1)]);
     assert_eq!(format!("{words:?}"), "SlabMap { len: 3, .. }");
+}
+
+/// A map with its model.
+struct Subject<'s, K: ?Sized + Key<V>, V: ?Sized + Element> {
+    map: SlabMap<'s, K, V>,
+    model: BTreeMap<K::Owned, V::Owned>,
+    turn: u64,
+}
+
+type Both<K, V> = (<K as ToOwned>::Owned, <V as ToOwned>::Owned);
+
+fn step<K, V>(
+    subject: &mut Subject<'_, K, V>,
+    random: &mut Random,
+    entry: fn(u64, u64) -> Both<K, V>,
+) -> Result<(), Error>
+where
+    K: ?Sized + Key<V> + Ord,
+    V: ?Sized + Element,
+    K::Owned: Ord + Clone + fmt::Debug,
+    V::Owned: PartialEq + Clone + fmt::Debug,
+{
+    let Subject { map, model, turn } = subject;
+    let (key, value) = entry(random.below(400), random.below(50));
+    // It grows to several leaves, and shrinks.
+    let adds = if *turn % 600 < 400 { 5 } else { 2 };
+    match random.below(100) {
+        0 => {
+            let (from, len) = (random.below(map.len() + 1), map.len());
+            let numbers = if random.below(6) == 0 { 0..len } else { from..len.min(from + random.below(40)) };
+            assert_eq!(map.remove_slice(numbers.clone())?, numbers.end - numbers.start);
+            let gone: Vec<_> = model.keys().take(numbers.end as usize).cloned().collect();
+            gone.into_iter()
+                .skip(numbers.start as usize)
+                .for_each(|key| drop(model.remove::<K>(key.borrow())));
+        }
+        1 => drop(map.reap()?),
+        2..10 => {
+            let known = map.entry(key.borrow())?.or_insert(value.borrow())?;
+            assert_eq!(&known, model.entry(key).or_insert(value));
+        }
+        10..20 => {
+            let change = |known: &mut V::Owned| *known = value.clone();
+            let is_there = map.entry(key.borrow())?.and_modify(change)?.value().is_some();
+            assert_eq!(is_there, model.contains_key::<K>(key.borrow()));
+            model.entry(key).and_modify(change);
+        }
+        what if what < 20 + adds * 10 => {
+            assert_eq!(map.insert(key.borrow(), value.borrow())?, model.insert(key, value));
+        }
+        _ => assert_eq!(map.remove(key.borrow())?, model.remove::<K>(key.borrow())),
+    }
+    subject.turn += 1;
+    Ok(())
+}
+
+/// Something fails at each place of each operation, and from then on each attempt to free a node: nothing has
+/// changed, and nothing is left of it.
+fn with_failures<K, V>(entry: fn(u64, u64) -> Both<K, V>)
+where
+    K: ?Sized + Key<V> + Ord,
+    V: ?Sized + Element,
+    K::Owned: Ord + Clone + fmt::Debug,
+    V::Owned: PartialEq + Clone + fmt::Debug,
+{
+    for (mut heap, turns) in heaps() {
+        {
+            let session = heap.session().unwrap();
+            let mut subject = Subject { map: SlabMap::new(&session), model: BTreeMap::new(), turn: 0 };
+            let look = |subject: &mut Subject<'_, K, V>, failed: u64| {
+                assert_eq!(subject.map.len(), subject.model.len() as u64);
+                if failed.is_multiple_of(8) {
+                    assert_eq!(subject.map.check(), Ok(()));
+                    let all = subject.map.iter().map(Result::unwrap);
+                    assert!(all.eq(subject.model.iter().map(|(key, value)| (key.clone(), value.clone()))));
+                }
+            };
+            let step = |subject: &mut _, random: &mut _| step::<K, V>(subject, random, entry);
+            let failed = steps_that_fail(&session, &mut subject, 40 * turns.max(15), step, look);
+            assert!(failed > 50, "{failed}");
+            look(&mut subject, 0);
+        }
+        assert_eq!((heap.stats().nodes, heap.check()), (0, Ok(())));
+    }
+}
+
+#[test]
+fn failures_leave_maps_as_they_were() {
+    with_failures::<u64, u64>(|key, value| (key << 40, value));
+    with_failures::<u32, str>(|key, value| (key as u32, "value ".repeat(value as usize * 3)));
+    with_failures::<str, u64>(|key, value| (format!("key {key}").repeat(1 + key as usize % 5 * 60), value));
+    with_failures::<str, str>(|key, value| (format!("{key}"), "value ".repeat(value as usize * 5)));
 }

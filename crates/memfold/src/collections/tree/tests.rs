@@ -6,7 +6,7 @@ use std::vec;
 use std::vec::Vec;
 
 use super::*;
-use crate::collections::testing::{Flaky, heaps, options};
+use crate::collections::testing::{Flaky, heaps, options, steps_that_fail};
 use crate::heap::Heap;
 use crate::random::Random;
 
@@ -241,6 +241,49 @@ fn what_fails_changes_nothing() {
         }
     }
     assert!(failed > 20 && partly < 4, "{failed}, {partly}");
+}
+
+/// Something fails at each place of each operation, and from then on each attempt to free a node: nothing has
+/// changed, and nothing is left of it.
+#[test]
+fn failures_leave_trees_as_they_were() {
+    for (mut heap, turns) in heaps() {
+        {
+            let session = heap.session().unwrap();
+            let mut both = (Tree::new(&session), Model::default());
+            let data = |tree: &Tree<'_, Data>, model: &Model| -> Vec<Data> {
+                model.entries.keys().map(|node| tree.get(*node).unwrap()).collect()
+            };
+            let step = |(tree, model): &mut (Tree<'_, Data>, Model), random: &mut Random| {
+                let (before, what) = (data(tree, model), random.below(12));
+                let done = match (what, any(model, random)) {
+                    (0, Some(node)) => tree.add_up(node, |data| data[1] += 7),
+                    (1, Some(node)) => tree.update(node, |data| data[1] += 1),
+                    (2, _) => tree.sum_up(None, |data| data[0], |a, b| a + b, |data, sum| data[1] = sum),
+                    _ => step(tree, model, random),
+                };
+                match done {
+                    Ok(()) if what == 2 => {
+                        let is_sum = |node: &NodeId| tree.get(*node).unwrap()[1] == model.sum(*node);
+                        assert!(model.entries.keys().all(is_sum));
+                    }
+                    Ok(()) => {}
+                    // Some entries have their sums then, and others not.
+                    Err(_) => assert!(what == 2 || data(tree, model) == before),
+                }
+                done
+            };
+            let failed = steps_that_fail(&session, &mut both, 8 * turns, step, |(tree, model), failed| {
+                assert_eq!(tree.len(), model.entries.len() as u64);
+                if failed.is_multiple_of(4) {
+                    assert_is(tree, model);
+                }
+            });
+            assert!(failed > 8 * turns as u64, "{failed}");
+            assert_is(&both.0, &both.1);
+        }
+        assert_eq!((heap.stats().nodes, heap.check()), (0, Ok(())));
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use super::*;
 use crate::heap::{Heap, Limit, Options};
 use crate::random::Random;
 
+mod failing;
 mod faults;
 mod models;
 #[cfg(feature = "rayon")]
