@@ -256,13 +256,19 @@ fn said(text: &str) -> (f64, f64) {
 const LOAD: &str = r#"
 import hashlib, os, random, sys
 random.seed(5)
-blocks = [bytearray(b"".join(b"line %08d of block %06d: %s\n" % (j, i, hashlib.md5(b"%d" % (i * 1000 + j)).hexdigest()[:8].encode()) for j in range(1560))) for i in range(16 * int(sys.argv[1]))]
-zeros, noise = bytearray(4 << 20), os.urandom(4 << 20)
+# First and not lazily: whatever the machine does meanwhile, the rest can't be made without evicting them.
+zeros = bytearray(4 << 20)
+zeros[::4096] = bytes(1024)
+blocks, noise = [], []
+for i in range(16 * int(sys.argv[1])):
+    blocks.append(bytearray(b"".join(b"line %08d of block %06d: %s\n" % (j, i, hashlib.md5(b"%d" % (i * 1000 + j)).hexdigest()[:8].encode()) for j in range(1560))))
+    # Between text: what is random as a whole is left alone without a try.
+    noise.append(os.urandom(8 << 10))
 total = 0
 for _ in range(4000):
     block = blocks[min(random.randrange(len(blocks)), random.randrange(len(blocks)))]
     total += block[random.randrange(len(block))]
-total += sum(noise[::4096]) + sum(zeros[::4096])
+total += sum(page[4096] for page in noise) + sum(zeros[::4096])
 sys.stdout.flush()
 exec(sys.argv[2])
 "#;
