@@ -1,7 +1,7 @@
 //! `--codec FAST[,DENSE]`.
 
 use memfold_codec::{codec, is_optional};
-use memfold_runtime::shared;
+use memfold_shared::page;
 
 use crate::failure::Failure;
 
@@ -45,7 +45,7 @@ fn known(name: &str) -> Result<String, Failure> {
         let why = "that codec is there for comparisons with 'memfold bench'; the library that programs load does without it";
         return Err(refused(name, why));
     }
-    let most = shared::CODEC_NAME_BYTES - 1;
+    let most = page::CODEC_NAME_BYTES - 1;
     if found.name().len() > most {
         let why =
             format!("a name may have {most} bytes here, and this one, in full, has {}", found.name().len());

@@ -3,7 +3,7 @@
 //! when it grows by touching alone (`doors`).
 //!
 //! It sleeps for as long as it would take to fill the room that is left, as keepers do
-//! (`memfold_runtime::near`): 1 to 100 ms. A process that has a keeper watches itself. When the supervisor
+//! (`memfold_shared::near`): 1 to 100 ms. A process that has a keeper watches itself. When the supervisor
 //! ends before its tree, those that are left get a keeper each.
 //!
 //! ```text
@@ -22,8 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::*, fence};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use memfold_runtime::shared::{SLOTS, Shared, Slot, call, flags, state};
-use memfold_runtime::{door, near};
+use memfold_shared::page::{SLOTS, Shared, Slot, call, flags, state};
+use memfold_shared::{door, near};
 
 use crate::procfs;
 use crate::sys;
@@ -168,7 +168,7 @@ impl Watcher {
 
     fn run(&mut self, ends: &AtomicBool) {
         // Others wait for it, in a way: it must run when its time has come.
-        memfold_runtime::sched::shorten_slice();
+        sys::shorten_slice();
         sys::hurry_this_thread();
         while !ends.load(Acquire) {
             let begin = sys::cpu_time();

@@ -4,7 +4,7 @@
 //! supervisor; `limit` changes what it may have; `top` shows how it goes; `doctor` says what the machine offers; `bench` measures codecs;
 //! `du` says what takes room on a disk; `disk` is one, in memory.
 //! Everything that is said about memory and faults comes out of the shared
-//! counters page (`memfold_runtime::shared`).
+//! counters page (`memfold_shared::page`).
 //!
 //! ```text
 //! args -> run -> program (found, can be managed?) -> uffd (does it work?) -> preload (library found)

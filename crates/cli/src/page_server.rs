@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use memfold_runtime::shared::Shared;
+use memfold_shared::page::Shared;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 
 use crate::failure::Failure;

@@ -1,5 +1,5 @@
 //! How many more tasks the tree may have: `pids.max` of its cgroup and of those above it. When it comes near,
-//! memfold's own threads give way, those of the smallest processes first (`memfold_runtime::near`). A process of
+//! memfold's own threads give way, those of the smallest processes first (`memfold_shared::near`). A process of
 //! the tree that cannot start a thread or a process raises the level, too.
 
 use std::path::PathBuf;

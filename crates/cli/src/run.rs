@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use memfold_runtime::shared;
+use memfold_shared::page;
 
 use crate::args::RunArgs;
 use crate::failure::{Failure, say};
@@ -126,7 +126,7 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
 /// Watches processes from outside as long as they have no thread of memfold, if that can be done. Otherwise
 /// each has one from the start; so it has if everything is to be evicted all the time.
 fn look_out(page: &SharedPage, settings: &Settings, child: i32, known: &Arc<Known>) -> Option<Lookout> {
-    let can = settings.flags & shared::flags::PARANOID == 0 && lookout::are_possible(child);
+    let can = settings.flags & page::flags::PARANOID == 0 && lookout::are_possible(child);
     can.then(|| Lookout::start(page.page, known.clone())).flatten()
 }
 
@@ -157,8 +157,8 @@ fn environment(
     let preload = preload::with_users_own(library, std::env::var_os(PRELOAD).as_deref());
     let place = server.map_or_else(|| page.path(), |server| format!("{};{}", page.path(), server.address()));
     std::env::vars_os()
-        .filter(|(name, _)| name != PRELOAD && name != shared::ENV_SHARED && name != ASAN)
-        .chain([(PRELOAD.into(), preload), (shared::ENV_SHARED.into(), place.into()), (ASAN.into(), asan)])
+        .filter(|(name, _)| name != PRELOAD && name != page::ENV_SHARED && name != ASAN)
+        .chain([(PRELOAD.into(), preload), (page::ENV_SHARED.into(), place.into()), (ASAN.into(), asan)])
         .collect()
 }
 

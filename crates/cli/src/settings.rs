@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use memfold_codec::cpu::Path;
-use memfold_runtime::shared::{self, Shared};
-use memfold_runtime::spill::area::{self, Area};
+use memfold_shared::page::{self, Shared};
+use memfold_shared::spill::{self as area, Area};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -34,7 +34,7 @@ pub struct Settings {
     pub fill_ratio: u32,
     /// What to do when the limit cannot be held.
     pub on_full: OnFull,
-    /// Bits of `shared::flags`.
+    /// Bits of `page::flags`.
     pub flags: u32,
     /// What is done though there is room.
     pub proactive: Proactive,
@@ -63,9 +63,9 @@ impl Settings {
     pub fn new(args: &RunArgs) -> Result<Self, Failure> {
         let mut flags = 0;
         for (wanted, bit) in [
-            (args.paranoid, shared::flags::PARANOID),
-            (args.no_reserve, shared::flags::NO_RESERVE),
-            (args.report.is_some(), shared::flags::REPORT),
+            (args.paranoid, page::flags::PARANOID),
+            (args.no_reserve, page::flags::NO_RESERVE),
+            (args.report.is_some(), page::flags::REPORT),
         ] {
             flags |= if wanted { bit } else { 0 };
         }
@@ -93,7 +93,7 @@ fn most(whose: Option<i32>) -> Result<u64, Failure> {
     let memory = cgroup::memory_that_counts_for(whose).ok_or_else(|| {
         Failure::new("/proc/meminfo does not say how much memory there is; give the most that may be used, for example --limit 512M")
     })?;
-    Ok((memory - memory / SPARE).max(shared::SMALLEST_LIMIT))
+    Ok((memory - memory / SPARE).max(page::SMALLEST_LIMIT))
 }
 
 fn proactive(args: &RunArgs) -> Result<Proactive, Failure> {
@@ -178,14 +178,14 @@ pub fn read_limit(text: &str, how: &str, whose: Option<i32>) -> Result<Limit, Fa
         }
     };
     let bytes = size.of(memory);
-    if bytes < shared::SMALLEST_LIMIT {
+    if bytes < page::SMALLEST_LIMIT {
         return Err(Failure::new(format!(
             "the limit '{text}' ({}) is less than memfold itself needs to work; give at least {}",
             Human(bytes),
-            Human(shared::SMALLEST_LIMIT)
+            Human(page::SMALLEST_LIMIT)
         )));
     }
-    if bytes > shared::LARGEST_LIMIT {
+    if bytes > page::LARGEST_LIMIT {
         return Err(Failure::new(format!("the limit '{text}' is more than any machine has; {how}")));
     }
     let warning = (bytes > memory).then(|| {
@@ -268,13 +268,13 @@ impl SharedPage {
             sys::disown_segment(number);
         }
         let page: &Shared = page.map_err(failed)?;
-        page.version.store(shared::VERSION, Relaxed);
+        page.version.store(page::VERSION, Relaxed);
         page.flags.store(settings.flags, Relaxed);
         page.limit_bytes.store(settings.limit, Relaxed);
         page.on_full.store(
             match settings.on_full {
-                OnFull::Grow => shared::on_full::GROW,
-                OnFull::Kill => shared::on_full::KILL,
+                OnFull::Grow => page::on_full::GROW,
+                OnFull::Kill => page::on_full::KILL,
             },
             Relaxed,
         );
@@ -282,8 +282,8 @@ impl SharedPage {
         page.stall_ppm.store(settings.proactive.stall_ppm, Relaxed);
         page.idle_ms.store(settings.proactive.idle_ms, Relaxed);
         page.fill_ratio.store(settings.fill_ratio, Relaxed);
-        shared::store_text(&page.codec_fast, &settings.codecs.fast);
-        shared::store_text(&page.codec_dense, settings.codecs.dense.as_deref().unwrap_or(""));
+        page::store_text(&page.codec_fast, &settings.codecs.fast);
+        page::store_text(&page.codec_dense, settings.codecs.dense.as_deref().unwrap_or(""));
         page.cpu_path.store(settings.cpu.map_or(0, |path| path as u64), Relaxed);
         if let Some(trail) = page.trail() {
             trail.provide();
@@ -296,7 +296,7 @@ impl SharedPage {
             }
             None => None,
         };
-        page.magic.store(shared::MAGIC, Release);
+        page.magic.store(page::MAGIC, Release);
         Ok(Self { page, area, place })
     }
 
@@ -317,7 +317,7 @@ impl SharedPage {
     pub fn path(&self) -> String {
         match &self.place {
             Place::File(file) => format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()),
-            Place::Segment(number) => format!("{}{number}", shared::SEGMENT),
+            Place::Segment(number) => format!("{}{number}", page::SEGMENT),
         }
     }
 }
@@ -418,12 +418,12 @@ mod tests {
         let page: &Shared = sys::map_shared(&again.into()).unwrap();
         assert!(page.is_valid());
         assert_eq!(page.limit_bytes.load(Relaxed), 1 << 30);
-        assert_eq!(page.on_full.load(Relaxed), shared::on_full::KILL);
+        assert_eq!(page.on_full.load(Relaxed), page::on_full::KILL);
         assert_eq!(page.flags.load(Relaxed), 5);
         assert_eq!(page.fill_ratio.load(Relaxed), 40);
         assert_eq!((page.stall_ppm.load(Relaxed), page.idle_ms.load(Relaxed)), (7, 8));
         assert_eq!(page.cpu_path.load(Relaxed), Path::Scalar as u64);
         let mut text = [0; 64];
-        assert_eq!(shared::load_text(&page.codec_dense, &mut text), "zstd:1");
+        assert_eq!(page::load_text(&page.codec_dense, &mut text), "zstd:1");
     }
 }

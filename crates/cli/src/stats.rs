@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use memfold_runtime::shared::{self, Shared};
+use memfold_shared::page::{self, Shared};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde::Serialize;
@@ -316,7 +316,7 @@ fn cpu_seconds(who: UsageWho) -> (f64, f64) {
     })
 }
 
-/// Of a histogram that counts by [`shared::bucket_of`], and the longest, ns.
+/// Of a histogram that counts by [`page::bucket_of`], and the longest, ns.
 pub fn fault_times(histogram: &[AtomicU64], longest: &AtomicU64) -> FaultTimes {
     let counts: Vec<u64> = histogram.iter().map(|bucket| bucket.load(Relaxed)).collect();
     let all: u64 = counts.iter().sum();
@@ -329,7 +329,7 @@ pub fn fault_times(histogram: &[AtomicU64], longest: &AtomicU64) -> FaultTimes {
     }
 }
 
-/// So long at most took this share of all faults, whose times are counted by [`shared::bucket_of`]; None if there were none.
+/// So long at most took this share of all faults, whose times are counted by [`page::bucket_of`]; None if there were none.
 pub fn quantile_us(counts: &[u64], longest_ns: u64, share: f64) -> Option<f64> {
     let all: u64 = counts.iter().sum();
     let rank = (all as f64 * share).ceil() as u64;
@@ -339,7 +339,7 @@ pub fn quantile_us(counts: &[u64], longest_ns: u64, share: f64) -> Option<f64> {
         sum >= rank
     })?;
     // The largest time that falls into the bucket, so that the share is kept.
-    let end = shared::bucket_start(bucket + 1) - 1;
+    let end = page::bucket_start(bucket + 1) - 1;
     (all > 0).then_some(end.min(longest_ns) as f64 / 1000.0)
 }
 

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
 
-use memfold_runtime::shared::{self, Shared};
-use memfold_runtime::spill::area::Area;
+use memfold_shared::page::{self, Shared};
+use memfold_shared::spill::Area;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd::Pid;
@@ -330,7 +330,7 @@ impl<'a> Supervisor<'a> {
         shared.doubt.store(if self.group.is_some() { 0 } else { self.tree.forks.doubt() }, Relaxed);
         shared.copied_seen.store(copied, Relaxed);
         self.pids.tell(now, &shared.tasks_wanted);
-        self.seen.stopped |= shared.flags.load(Relaxed) & shared::flags::TOLD_TASKS != 0;
+        self.seen.stopped |= shared.flags.load(Relaxed) & page::flags::TOLD_TASKS != 0;
         shared.note_peaks();
         self.note(now, certain);
         self.print_messages();
@@ -353,7 +353,7 @@ impl<'a> Supervisor<'a> {
             evicted += slot.evicted.load(Relaxed);
             payload += slot.payload.load(Relaxed);
             overhead += slot.overhead.load(Relaxed);
-            self.seen.stopped |= slot.state.load(Relaxed) == shared::state::STOPPED;
+            self.seen.stopped |= slot.state.load(Relaxed) == page::state::STOPPED;
         }
         let logical = resident.saturating_sub(payload + overhead) + evicted + spilled;
         self.heed_limit(now, resident);
@@ -411,15 +411,15 @@ impl<'a> Supervisor<'a> {
     /// Prints what processes have left in the ring.
     fn print_messages(&mut self) {
         let head = self.shared.message_head.load(Acquire);
-        let oldest = head.wrapping_sub(shared::MESSAGES as u32);
-        if head.wrapping_sub(self.messages_read) > shared::MESSAGES as u32 {
+        let oldest = head.wrapping_sub(page::MESSAGES as u32);
+        if head.wrapping_sub(self.messages_read) > page::MESSAGES as u32 {
             let lost = oldest.wrapping_sub(self.messages_read);
             say(&format!("{lost} messages came too fast and were lost"));
             self.messages_read = oldest;
         }
         while self.messages_read != head {
             let number = self.messages_read;
-            let message = &self.shared.messages[number as usize % shared::MESSAGES];
+            let message = &self.shared.messages[number as usize % page::MESSAGES];
             if message.seq.load(Acquire) != number.wrapping_add(1) {
                 // Still being written; or its writer was ended in the middle.
                 self.looks += 1;
@@ -431,8 +431,8 @@ impl<'a> Supervisor<'a> {
                 continue;
             }
             self.looks = 0;
-            let mut buffer = [0; shared::MESSAGE_BYTES];
-            let text = shared::load_text(&message.text, &mut buffer);
+            let mut buffer = [0; page::MESSAGE_BYTES];
+            let text = page::load_text(&message.text, &mut buffer);
             say(&format!("process {}: {text}", message.pid.load(Relaxed)));
             self.messages_read = number.wrapping_add(1);
         }

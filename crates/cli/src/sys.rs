@@ -570,6 +570,23 @@ pub fn bind_to_cpus(number: usize, of: usize) {
     let _ = nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &own);
 }
 
+/// Asks the scheduler for the shortest slice for the calling thread, as handlers of the runtime do: then it runs
+/// at once when it is woken (Linux 6.12; before that nothing changes).
+pub fn shorten_slice() {
+    const SHORTEST_NS: u64 = 100_000;
+    // SAFETY: it is made of numbers.
+    let mut how: libc::sched_attr = unsafe { std::mem::zeroed() };
+    let bytes = size_of::<libc::sched_attr>();
+    // SAFETY: the kernel writes at most so many bytes.
+    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut how, bytes, 0) };
+    // Only for the usual policy it is a slice.
+    if got == 0 && how.sched_policy == libc::SCHED_OTHER as u32 {
+        how.sched_runtime = SHORTEST_NS;
+        // SAFETY: the kernel only reads it.
+        unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const how, 0) };
+    }
+}
+
 /// Closes every descriptor that is not in `keep`.
 pub fn close_all_but(keep: &[RawFd]) {
     let mut keep: Vec<u32> = keep.iter().filter_map(|fd| u32::try_from(*fd).ok()).collect();

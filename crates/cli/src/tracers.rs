@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use memfold_runtime::shared::Shared;
+use memfold_shared::page::Shared;
 
 use crate::failure::say;
 use crate::procfs;

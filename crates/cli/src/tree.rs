@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use memfold_runtime::shared::{Shared, Slot, state};
+use memfold_shared::page::{Shared, Slot, state};
 
 use crate::forks::Forks;
 use crate::lookout::Known;
@@ -505,7 +505,7 @@ fn environment(pid: i32) -> Option<(bool, Option<String>)> {
         let rest = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
         rest.map(|rest| String::from_utf8_lossy(rest).into_owned())
     };
-    Some((value(memfold_runtime::shared::ENV_SHARED).is_some(), value("LD_PRELOAD")))
+    Some((value(memfold_shared::page::ENV_SHARED).is_some(), value("LD_PRELOAD")))
 }
 
 /// Whether the process that took the slot still runs the program with which

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use memfold_runtime::shared::{LARGEST_LIMIT, MAGIC, Shared, VERSION};
+use memfold_shared::page::{LARGEST_LIMIT, MAGIC, Shared, VERSION};
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
@@ -221,7 +221,7 @@ impl Tree {
 
     /// Whether a process is ended whose data do not compress enough for its limit.
     pub fn kills(&self) -> bool {
-        self.page.on_full.load(Relaxed) == memfold_runtime::shared::on_full::KILL
+        self.page.on_full.load(Relaxed) == memfold_shared::page::on_full::KILL
     }
 
     /// Whether its limit is one that adapts itself.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use common::{MEMFOLD, Said, compile, file, finish, run_with};
-use memfold_runtime::calls::{CALLS, USERFAULTFD};
+use memfold_shared::calls::{CALLS, USERFAULTFD};
 use nix::libc;
 
 /// Fills 40 MiB, each page another, and reads all of it several times.

@@ -6,25 +6,25 @@ use core::sync::atomic::{
 };
 
 use memfold::store::{Memory, Owners, Ref, Tiered};
+use memfold_shared::page::{Shared, Slot, state};
 
-use crate::arena::Arena;
-use crate::follow::Follow;
-use crate::gate::Gate;
-use crate::inbox::Inbox;
-use crate::keep::KeepOut;
-use crate::lock::Lock;
-use crate::mounts::KnownMounts;
-use crate::order::Order;
-use crate::sched;
-use crate::shared::{Shared, Slot, state};
+use crate::faults::follow::Follow;
+use crate::faults::stall::Stall;
+use crate::kernel::mounts::KnownMounts;
+use crate::kernel::sched;
+use crate::kernel::sys::{self, Fd, PAGE, advice};
+use crate::kernel::uffd::Uffd;
+use crate::memory::arena::Arena;
+use crate::memory::lock::Lock;
+use crate::pages::inbox::Inbox;
+use crate::pages::keep::KeepOut;
+use crate::pages::order::Order;
+use crate::pages::standby::Standby;
+use crate::pages::statics::Statics;
+use crate::pages::table::{State, Table};
+use crate::process::gate::Gate;
+use crate::process::thread::Place;
 use crate::spill::Spill;
-use crate::stall::Stall;
-use crate::standby::Standby;
-use crate::statics::Statics;
-use crate::sys::{self, Fd, PAGE, advice};
-use crate::table::{State, Table};
-use crate::thread::Place;
-use crate::uffd::Uffd;
 
 /// Threads that read from the store at most: handlers, compressors and fetchers.
 pub const WORKERS: usize = 12;
@@ -216,7 +216,7 @@ pub struct Runtime {
     pub serving: AtomicU32,
     /// Whether a thread of the program waits, and since when.
     pub stall: Stall,
-    /// What the supervisor says (`shared::call`): in the slot once there is one.
+    /// What the supervisor says (`page::call`): in the slot once there is one.
     pub call: AtomicPtr<AtomicU32>,
     /// The supervisor's look at which `much` was last set to zero, as long as there is no keeper.
     pub looks_seen: AtomicU32,

@@ -1,4 +1,4 @@
-//! Sends threads through the doors of their processes (`memfold_runtime::door`): the side of the supervisor.
+//! Sends threads through the doors of their processes (`memfold_shared::door`): the side of the supervisor.
 //!
 //! A thread that runs is chosen, so that no system call is interrupted. Where none runs, the process does not
 //! grow; if it is to have its keeper all the same, a thread is taken that sleeps in a call which the kernel
@@ -8,8 +8,8 @@ use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant};
 
-use memfold_runtime::door::{Area, DOORS, Door, MAGIC, NOBODY, packed_flags};
-use memfold_runtime::shared::Slot;
+use memfold_shared::door::{Area, DOORS, Door, MAGIC, NOBODY, packed_flags};
+use memfold_shared::page::Slot;
 
 use crate::procfs;
 use crate::sys;

@@ -1,6 +1,6 @@
-//! Where there are no doors (`memfold_runtime::door`): each process has a keeper from the start.
+//! Where there are no doors (`memfold_shared::door`): each process has a keeper from the start.
 
-use memfold_runtime::shared::Slot;
+use memfold_shared::page::Slot;
 
 /// As in `doors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -127,7 +127,7 @@ fn idle(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
         Human(stats.peak_resident_bytes),
         Human(stats.limit_bytes)
     );
-    if wanted > memfold_runtime::shared::SMALLEST_LIMIT {
+    if wanted > memfold_shared::page::SMALLEST_LIMIT {
         text += &format!(" To save memory set it below what is used: try `--limit {}`.", megabytes(wanted));
     }
     say("unneeded", text);
@@ -177,7 +177,7 @@ fn limit(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
             );
         }
     } else if share < STALL_LITTLE && numbers.peak_saved_bytes > 0 {
-        let lower = (stats.limit_bytes * 3 / 4).max(memfold_runtime::shared::SMALLEST_LIMIT);
+        let lower = (stats.limit_bytes * 3 / 4).max(memfold_shared::page::SMALLEST_LIMIT);
         if lower < stats.limit_bytes {
             say(
                 "lower",

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use memfold_runtime::shared::{Shared, bucket_start};
-use memfold_runtime::trail;
+use memfold_shared::page::{Shared, bucket_start};
+use memfold_shared::trail;
 use serde::Serialize;
 
 use super::advice::{self, Advice};

@@ -1,6 +1,6 @@
 //! The page.
 
-use memfold_runtime::shared::Shared;
+use memfold_shared::page::Shared;
 
 use super::numbers::Numbers;
 use super::record::Records;

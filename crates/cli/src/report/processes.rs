@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
-use memfold_runtime::shared::{Counters, Shared, Slot, state};
+use memfold_shared::page::{Counters, Shared, Slot, state};
 
 use crate::procfs;
 

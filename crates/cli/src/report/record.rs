@@ -11,8 +11,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use memfold_runtime::shared::Shared;
-use memfold_runtime::trail::{Reader, What};
+use memfold_shared::page::Shared;
+use memfold_shared::trail::{Reader, What};
 
 use super::latency::Latency;
 use super::names::{self, Name};

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use memfold_runtime::spill::area::{Area, NOBODY, POSTS, Word, answer, kind, state};
+use memfold_shared::spill::{Area, NOBODY, POSTS, Word, answer, kind, state};
 
 use super::who::{Who, is_gone};
 use crate::sys;
@@ -71,7 +71,7 @@ impl Left {
 
 #[cfg(test)]
 mod tests {
-    use memfold_runtime::spill::area::For;
+    use memfold_shared::spill::For;
 
     use super::*;
 

@@ -87,7 +87,7 @@ mod tests {
     use crate::settings::{Settings, SharedPage};
 
     /// An area that nobody serves.
-    pub fn area() -> &'static memfold_runtime::spill::area::Area {
+    pub fn area() -> &'static memfold_shared::spill::Area {
         let target = "/nowhere".parse().unwrap();
         let patience = Duration::from_secs(60);
         let settings = Settings {

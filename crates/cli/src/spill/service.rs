@@ -1,4 +1,4 @@
-//! Threads that serve the questions of the tree's processes: see `memfold_runtime::spill::area`.
+//! Threads that serve the questions of the tree's processes: see `memfold_shared::spill`.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use memfold_runtime::sched;
-use memfold_runtime::spill::area::{
+use memfold_shared::spill::{
     Area, BELLS, BUFFER, NOBODY, NOWHERE, POSTS, Post, Word, answer, kind, open, scarce, state,
 };
 use memfold_spill::{Engine, Health, News, Room, Tier, Trouble};
@@ -131,7 +130,7 @@ impl Service {
             std::thread::Builder::new().stack_size(STACK).spawn(move || {
                 sys::bind_to_cpus(number, THREADS);
                 // Others wait for them.
-                sched::shorten_slice();
+                sys::shorten_slice();
                 state.serve(&engine, &area.doorbells[number]);
             })
         };

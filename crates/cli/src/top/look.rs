@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use memfold_runtime::shared::{Counters, Slot, state};
+use memfold_shared::page::{Counters, Slot, state};
 use serde::Serialize;
 
 use crate::procfs;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use memfold_du::browse::{self, Colours, Input, Screen};
-use memfold_runtime::shared::SMALLEST_LIMIT;
+use memfold_shared::page::SMALLEST_LIMIT;
 
 use super::look::Looker;
 use super::state::{Prompt, Question, State, Wish};

@@ -15,8 +15,8 @@ use core::sync::atomic::Ordering::*;
 use super::desk;
 use super::next::{Next, is_managed, is_paging, keeping_errno};
 use super::ranges::{self, PROGRAM_DONTFORK, PROGRAM_WIPED};
+use crate::kernel::sys::{self, PAGE, advice};
 use crate::runtime::RUNTIME;
-use crate::sys::{self, PAGE, advice};
 
 const KEEPONFORK: usize = 19;
 const FREE: usize = 8;

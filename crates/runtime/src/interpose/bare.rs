@@ -24,13 +24,14 @@
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
 
+use memfold_shared::page::state;
+
 use super::credentials;
 use super::next::{Next, is_managed, is_managed_here, keeping_errno, result};
-use crate::fork;
+use crate::kernel::sys::{self, Errno, PAGE};
 use crate::preload;
+use crate::process::fork;
 use crate::runtime::RUNTIME;
-use crate::shared::state;
-use crate::sys::{self, Errno, PAGE};
 
 const VM: usize = 0x100;
 const FILES: usize = 0x400;

@@ -19,9 +19,9 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
-use crate::lock::{Guard, Lock};
+use crate::kernel::sys::{self, PAGE, Result, nr};
+use crate::memory::lock::{Guard, Lock};
 use crate::runtime::RUNTIME;
-use crate::sys::{self, PAGE, Result, nr};
 
 /// Threads of the runtime at most.
 const THREADS: usize = 64;

@@ -11,11 +11,11 @@
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
-use crate::door;
-use crate::lock::Lock;
-use crate::maps;
+use crate::kernel::maps;
+use crate::kernel::sys::{self, Fd};
+use crate::memory::lock::Lock;
+use crate::process::door;
 use crate::runtime::{RUNTIME, Runtime};
-use crate::sys::{self, Fd};
 
 const IDLE: u32 = 0;
 const ASKED: u32 = 1;
@@ -157,7 +157,7 @@ impl Runtime {
         let _ = maps::for_each(maps, &mut buffer, |mapping| {
             let (from, to) = (mapping.start, mapping.end);
             let own = self.arena.overlaps(from, to) || self.standby.overlaps(from, to);
-            let managed = mapping.is_private_anonymous() && !own && to <= crate::table::END;
+            let managed = mapping.is_private_anonymous() && !own && to <= crate::pages::table::END;
             if from < end && start < to && managed {
                 // Refused where the program has a userfaultfd of its own: then it stays as it is.
                 if self.register(from, to - from).is_ok() {

@@ -14,16 +14,17 @@
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
+use memfold_shared::page::{call, state};
+
 use super::desk;
 use super::next::{Next, is_managed, is_paging, keeping_errno};
 use super::ranges;
-use crate::begin::MUCH;
-use crate::hope::Waiting;
+use crate::kernel::sys::{self, PAGE, advice};
+use crate::pages::table::{BLOCK, Block};
+use crate::process::begin::MUCH;
+use crate::reclaim::hope::Waiting;
+use crate::reclaim::watch;
 use crate::runtime::RUNTIME;
-use crate::shared::{call, state};
-use crate::sys::{self, PAGE, advice};
-use crate::table::{BLOCK, Block};
-use crate::watch;
 
 /// Requests below this make the heap grow, if anything: what it has grown by can't be watched, bytes.
 const LARGE: usize = 64 << 10;

@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
-use crate::sys;
+use crate::kernel::sys;
 
 /// Moves that are remembered at most; of more, the oldest are taken for moves of the usual kind.
 const MOVES: usize = 2048;

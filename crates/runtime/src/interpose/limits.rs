@@ -5,8 +5,8 @@ use core::ffi::c_int;
 
 use super::desk;
 use super::next::{Next, is_managed_here, keeping_errno};
-use crate::limits::ADDRESS_SPACE;
-use crate::sys;
+use crate::kernel::sys;
+use crate::process::limits::ADDRESS_SPACE;
 
 #[cfg(target_arch = "x86_64")]
 const SETRLIMIT: usize = 160;

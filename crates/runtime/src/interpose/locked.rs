@@ -11,10 +11,10 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::desk;
 use super::next::{Next, is_managed, is_paging, keeping_errno};
 use super::ranges::PROGRAM_LOCKED;
-use crate::maps;
+use crate::kernel::maps;
+use crate::kernel::sys::{self, Fd, PAGE};
+use crate::pages::table;
 use crate::runtime::RUNTIME;
-use crate::sys::{self, Fd, PAGE};
-use crate::table;
 
 #[cfg(target_arch = "x86_64")]
 mod nr {

@@ -7,10 +7,10 @@ use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
 
 use super::next::{Next, errno, is_managed_here, set_errno};
-use crate::door;
+use crate::kernel::sched;
+use crate::kernel::sys::{self, Errno};
+use crate::process::door;
 use crate::runtime::RUNTIME;
-use crate::sched;
-use crate::sys::{self, Errno};
 
 const CLONE_NEWTIME: usize = 0x80;
 const CLONE_VM: usize = 0x100;

@@ -3,8 +3,8 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
+use crate::kernel::sys::{self, Errno};
 use crate::runtime::RUNTIME;
-use crate::sys::{self, Errno};
 
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
@@ -137,7 +137,7 @@ pub fn set_errno(error: i32) {
     unsafe { *__errno_location() = error };
 }
 
-pub use crate::here::is_managed;
+pub use crate::process::here::is_managed;
 
 /// Whether this process is managed, and is not a child of `vfork` that only
 /// borrows a managed process's memory.

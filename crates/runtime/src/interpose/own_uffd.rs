@@ -6,8 +6,8 @@
 use core::ffi::c_int;
 
 use super::next::{Next, is_managed_here, keeping_errno};
+use crate::kernel::sys;
 use crate::runtime::RUNTIME;
-use crate::sys;
 
 /// UFFDIO_REGISTER.
 pub const REGISTER: usize = 0xc020_aa00;

@@ -8,9 +8,9 @@ use core::sync::atomic::Ordering::*;
 
 use super::desk;
 use super::next::{Next, is_managed, is_paging, keeping_errno};
-use crate::mounts::Notices;
+use crate::kernel::mounts::Notices;
+use crate::kernel::sys;
 use crate::runtime::RUNTIME;
-use crate::sys;
 
 /// Says that the program is about to do something that pins pages. Where pins are noticed that does no harm; before paging
 /// it is not known yet.

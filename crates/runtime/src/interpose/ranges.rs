@@ -2,9 +2,9 @@
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
-use crate::lock::{Guard, Lock};
+use crate::kernel::sys;
+use crate::memory::lock::{Guard, Lock};
 use crate::runtime::RUNTIME;
-use crate::sys;
 
 /// Ranges of a set at most. Places that are not used cost nothing.
 const RANGES: usize = 16_384;
@@ -55,7 +55,7 @@ pub static ALL: [&Ranges; 3] = [&PROGRAM_DONTFORK, &PROGRAM_WIPED, &PROGRAM_LOCK
 /// Whether the program has said anything. In an unprepared child nobody asks for it any more.
 #[inline(always)]
 pub fn is_any() -> bool {
-    ALL.iter().any(|set| !set.is_empty()) && crate::here::is_own()
+    ALL.iter().any(|set| !set.is_empty()) && crate::process::here::is_own()
 }
 
 /// The range has been unmapped.

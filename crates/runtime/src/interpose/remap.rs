@@ -16,9 +16,9 @@ use super::desk;
 use super::leaving;
 use super::next::{Next, errno, is_managed, is_paging, keeping_errno, result, set_errno};
 use super::ranges;
-use crate::maps;
+use crate::kernel::maps;
+use crate::kernel::sys::{self, Errno, PAGE, o, prot};
 use crate::runtime::RUNTIME;
-use crate::sys::{self, Errno, PAGE, o, prot};
 
 const MAYMOVE: usize = 1;
 const FIXED: usize = 2;

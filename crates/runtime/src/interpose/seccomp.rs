@@ -13,9 +13,9 @@ use core::sync::atomic::{AtomicUsize, Ordering::*};
 
 use super::next::{Next, is_managed_here, keeping_errno, result};
 use super::{bare, limits, own_uffd, pins};
-use crate::filters::{Harmless, MOST_STEPS};
+use crate::kernel::filters::{Harmless, MOST_STEPS};
+use crate::kernel::sys::{self, PAGE};
 use crate::runtime::RUNTIME;
-use crate::sys::{self, PAGE};
 
 const PR_SET_SECCOMP: c_int = 22;
 const MODE_STRICT: usize = 1;
@@ -56,7 +56,7 @@ fn stop(program: Option<usize>) -> Option<Harmless> {
         // A filter is one thread's: with several it would not be known whose child a process is.
         let read = program.filter(|_| !RUNTIME.is_threaded());
         let harmless = read.and_then(|program| Harmless::read(program, place()?));
-        crate::filters::comes();
+        crate::kernel::filters::comes();
         RUNTIME.stop("the program forbids itself system calls (seccomp)");
         harmless
     })

@@ -6,8 +6,8 @@
 use core::ffi::c_int;
 
 use super::next::{Next, errno};
-use crate::sys::Errno;
-use crate::watch::with_tasks_back;
+use crate::kernel::sys::Errno;
+use crate::reclaim::watch::with_tasks_back;
 
 static FORK: Next = Next::library(c"fork");
 static POSIX_SPAWN: Next = Next::library(c"posix_spawn");

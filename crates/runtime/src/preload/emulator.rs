@@ -10,7 +10,7 @@
 
 use core::ffi::{CStr, c_char};
 
-use crate::sys::{self, Fd};
+use crate::kernel::sys::{self, Fd};
 
 /// What their libraries are called.
 const LIBRARIES: [&[u8]; 4] = [b"vgpreload", b"libdynamorio", b"libdrpreload", b"librrpreload"];

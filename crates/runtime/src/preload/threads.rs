@@ -16,10 +16,10 @@ use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use super::{NEXT, dlsym};
+use crate::kernel::sys;
+use crate::pages::table::END;
+use crate::reclaim::watch::with_tasks_back;
 use crate::runtime::{RUNTIME, Start, Starts};
-use crate::sys;
-use crate::table::END;
-use crate::watch::with_tasks_back;
 
 /// Threads that are being started: they are in the lists, and not yet kept.
 static STARTING: AtomicU32 = AtomicU32::new(0);
@@ -157,7 +157,7 @@ fn start(
     [full, refused]: [c_int; 2],
     create: impl Fn(usize, *mut c_void) -> c_int,
 ) -> c_int {
-    if !crate::here::is_managed() {
+    if !crate::process::here::is_managed() {
         return create(routine, argument as *mut c_void);
     }
     let Some(cell) = take_start() else { return full };

@@ -10,9 +10,10 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
-use super::area::NOWHERE;
-use crate::arena::Arena;
-use crate::lock::Lock;
+use memfold_shared::spill::NOWHERE;
+
+use crate::memory::arena::Arena;
+use crate::memory::lock::Lock;
 
 const CHUNK: usize = 4096;
 const CHUNKS: usize = 1024;
@@ -58,7 +59,7 @@ impl Spot {
 }
 
 const _: () = assert!((CHUNK * CHUNKS) as u64 <= 1 << 28);
-const _: () = assert!(crate::sys::PAGE + memfold_spill::Batch::OVERHEAD < 1 << LEN_BITS);
+const _: () = assert!(crate::kernel::sys::PAGE + memfold_spill::Batch::OVERHEAD < 1 << LEN_BITS);
 
 #[repr(C)]
 struct Known {

@@ -22,13 +22,14 @@
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-use super::area::Area;
+use memfold_shared::spill::Area;
+
 use super::{FETCHERS, TURN_NS};
-use crate::arena::Arena;
-use crate::patience::Patience;
-use crate::sys::aio::Context;
-use crate::sys::{self, Errno, Fd, PAGE, o};
-use crate::worker::RUN;
+use crate::kernel::sys::aio::Context;
+use crate::kernel::sys::{self, Errno, Fd, PAGE, o};
+use crate::memory::arena::Arena;
+use crate::memory::patience::Patience;
+use crate::reclaim::worker::RUN;
 
 /// Bytes of a batch that are read at once.
 pub const MOST_AT_ONCE: u32 = (RUN * PAGE) as u32;

@@ -8,21 +8,21 @@ use core::sync::atomic::Ordering::*;
 
 use memfold::probe;
 use memfold::store::Tiered;
+use memfold_shared::spill::{self as area, Area, For, POSTS, Word, answer, kind};
 
-use super::area::{self, Area, For, POSTS, Word, answer, kind};
 use super::direct::{Ended, MOST_AT_ONCE, Reading};
 use super::out::codec_of;
 use super::{FETCHERS, Spot, Unheard, fill, free_post, post_silently, ring};
-use crate::fault::Handler;
+use crate::faults::fault::Handler;
 use crate::interpose::credentials;
-use crate::order::Fault;
-use crate::patience::Patience;
+use crate::kernel::sched;
+use crate::kernel::sys::{self, PAGE};
+use crate::memory::patience::Patience;
+use crate::pages::order::Fault;
+use crate::pages::table::{Block, PAGES, State};
+use crate::process::thread;
+use crate::reclaim::worker::{RUN, Worker};
 use crate::runtime::{RUNTIME, Runtime, StoreMemory};
-use crate::sched;
-use crate::sys::{self, PAGE};
-use crate::table::{Block, PAGES, State};
-use crate::thread;
-use crate::worker::{RUN, Worker};
 
 /// Between two looks whether a read can begin, ns.
 const AGAIN_NS: u64 = 1_000_000;
@@ -518,7 +518,9 @@ impl Handler {
             count += 1;
         }
         self.runtime.set_reading(self.worker.number, false);
-        if self.place(fault, &found[..count], Some(fetched.number), true).0 == crate::fault::Placed::Done {
+        if self.place(fault, &found[..count], Some(fetched.number), true).0
+            == crate::faults::fault::Placed::Done
+        {
             self.note_served(fault, begin);
             if let Some(area) = self.runtime.spill.area() {
                 area.note_fault(sys::now_ns().saturating_sub(begin));

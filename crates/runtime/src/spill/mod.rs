@@ -19,7 +19,6 @@
 //! - a process is known to the supervisor by its number. Where that would be another one (a PID namespace), nothing is spilled.
 //! - what does not open, or is lost, ends the process: it is never taken for data.
 
-pub mod area;
 mod batches;
 mod direct;
 mod fetch;
@@ -30,19 +29,20 @@ use core::ffi::CStr;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-use area::{Area, For, POSTS, Post, Word, answer, kind, seal};
 pub use batches::{Batches, Spot};
 use direct::Direct;
 pub use fetch::{Queue, fetcher};
 use memfold_spill::Sealer;
 pub use out::Outgoing;
 
-use crate::lock::Lock;
-use crate::patience::Patience;
+use memfold_shared::spill::{self as area, Area, For, POSTS, Post, Word, answer, kind, seal};
+
+use crate::kernel::sched;
+use crate::kernel::sys::{self, o};
+use crate::memory::lock::Lock;
+use crate::memory::patience::Patience;
+use crate::pages::table::State;
 use crate::runtime::{Bell, Runtime};
-use crate::sched;
-use crate::sys::{self, o};
-use crate::table::State;
 
 /// Threads that fetch.
 pub const FETCHERS: usize = 4;

@@ -12,17 +12,17 @@ use core::sync::atomic::Ordering::*;
 
 use memfold::probe;
 use memfold_codec::CodecId;
+use memfold_shared::page;
+use memfold_shared::spill::{self as area, Area, For, POSTS, Word, answer, kind};
 use memfold_spill::Batch;
 
-use super::area::{self, Area, For, POSTS, Word, answer, kind};
 use super::sparse::Sparse;
 use super::{Batches, Spot, fill, free_post, post_question};
-use crate::arena::Arena;
+use crate::kernel::sys::{self, PAGE};
+use crate::memory::arena::Arena;
+use crate::pages::table::{BLOCK, Block, END, State, index_in_block, page_number};
+use crate::reclaim::worker::Worker;
 use crate::runtime::Runtime;
-use crate::shared;
-use crate::sys::{self, PAGE};
-use crate::table::{BLOCK, Block, END, State, index_in_block, page_number};
-use crate::worker::Worker;
 
 /// Batches of a process that are on their way at the same time.
 pub(super) const BATCHES: usize = 2;
@@ -175,7 +175,7 @@ impl Sent {
 impl Runtime {
     /// Whether it is time to spill: memory is owed, and the store is what takes it.
     fn should_spill(&self) -> bool {
-        let paranoid = self.shared().flags.load(Relaxed) & shared::flags::PARANOID != 0;
+        let paranoid = self.shared().flags.load(Relaxed) & page::flags::PARANOID != 0;
         paranoid
             || self.squeeze.load(Relaxed)
             || self.is_tight() && self.debt.load(Relaxed) > -self.margin.load(Relaxed)

@@ -15,17 +15,17 @@
 
 use core::sync::atomic::Ordering::*;
 
+use memfold_shared::page;
+use memfold_shared::spill::{self as area, Area, For, POSTS, Word, answer, kind, scarce};
 use memfold_spill::{Batch, blocks};
 
-use super::area::{self, Area, For, POSTS, Word, answer, kind, scarce};
 use super::batches::Held;
 use super::out::{BLOCKS, Item};
 use super::{Spot, fill, free_post, post_question};
+use crate::kernel::sys::PAGE;
+use crate::pages::table::{END, State};
+use crate::reclaim::worker::Worker;
 use crate::runtime::Runtime;
-use crate::shared;
-use crate::sys::PAGE;
-use crate::table::{END, State};
-use crate::worker::Worker;
 
 /// Blocks on the tier that need not be needed, besides as many as are. Where room is scarce it is a part of that.
 const SPARE: u64 = 1024;
@@ -83,7 +83,7 @@ impl Runtime {
         }
         let batches = &self.spill.batches;
         let (needed, all) = (self.spill.pages.load(Relaxed).max(0) as u64, batches.blocks());
-        let (most, part) = if self.shared().flags.load(Relaxed) & shared::flags::PARANOID != 0 {
+        let (most, part) = if self.shared().flags.load(Relaxed) & page::flags::PARANOID != 0 {
             (needed, (1, 1))
         } else {
             let share = match area.scarce.load(Relaxed) {

@@ -1,4 +1,4 @@
-use memfold_runtime::shared::Shared;
+use memfold_shared::page::Shared;
 
 use super::super::columns::COLUMNS;
 use super::*;

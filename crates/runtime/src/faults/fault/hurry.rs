@@ -1,0 +1,38 @@
+//! When much that was taken away though there was room is wanted again, what lies around a touched page comes back with it. The
+//! thread that touched it is not kept waiting for that.
+
+use super::{Handler, Placed};
+use crate::kernel::sys::PAGE;
+use crate::kernel::uffd::Touch;
+use crate::pages::order::Fault;
+use crate::pages::table::{PAGES, State};
+use crate::reclaim::worker::RUN;
+
+impl Handler {
+    /// Brings back what was taken away of the `RUN` pages among which the touched one is.
+    pub(super) fn bring_back_around(&mut self, touched: usize) {
+        let mut page = touched & !(RUN * PAGE - 1);
+        let end = page + RUN * PAGE;
+        while page < end && self.runtime.is_in_a_hurry() {
+            let left = (end - page) / PAGE;
+            let Some(block) = self.runtime.table.block(page) else { return };
+            let away = |index: &usize| {
+                !matches!(
+                    block.entries[page / PAGE % PAGES + index].load(),
+                    State::Empty | State::Pinned(_) | State::Spilled(_)
+                )
+            };
+            let Some(skip) = (0..left).find(away) else { return };
+            page += skip * PAGE;
+            let fault = Fault { page, touch: Touch::Read };
+            let (placed, pages) = match block.entries[page / PAGE % PAGES].load() {
+                State::Standby(_) => self.rescue(fault, left - skip, false),
+                _ => self.restore(fault, left - skip, false),
+            };
+            if placed == Placed::Retry {
+                return;
+            }
+            page += pages.max(1) * PAGE;
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! Putting pages in place: from standby, from the store, or fresh ones.
+//!
+//! Contents are read without a lock. They are put in place under the order lock, and only if the page's entry
+//! still says what it said then. The kernel refuses (`EAGAIN`) while a message about a changed mapping has not
+//! been read.
+
+use core::sync::atomic::Ordering::*;
+
+use memfold::probe;
+use memfold::store::Ref;
+
+use super::{Handler, Placed};
+use crate::interpose::ranges;
+use crate::kernel::pagemap::Pagemap;
+use crate::kernel::sys::{Errno, Fd, PAGE};
+use crate::kernel::uffd::Touch;
+use crate::memory::lock::Guard;
+use crate::pages::order::{Fault, Order};
+use crate::pages::table::{PAGES, State, index_in_block, page_number};
+use crate::reclaim::worker::RUN;
+
+/// Pages from this one to the end of its block.
+fn left_in_block(page: usize) -> usize {
+    PAGES - page / PAGE % PAGES
+}
+
+impl Handler {
+    /// How many of `count` pages may be given contents: up to the first guard page. The kernel would copy over a
+    /// guard (and before 6.13 there are none). Under the order lock: nobody moves pages meanwhile.
+    fn before_guard(&self, page: usize, count: usize) -> usize {
+        let fd = self.runtime.pagemap.load(Relaxed);
+        if fd < 0 || !self.runtime.knows_guards.load(Relaxed) {
+            return count;
+        }
+        let first = Pagemap::of(Fd(fd)).first_swapped(page, page + count * PAGE);
+        first.map_or(count, |(guard, _)| (guard - page) / PAGE)
+    }
+
+    /// Copies pages back from standby. Returns how many, too. `asked`: a thread waits for the first.
+    pub(super) fn rescue(&mut self, fault: Fault, run: usize, asked: bool) -> (Placed, usize) {
+        let runtime = self.runtime;
+        let mut order = runtime.lock_order();
+        if order.forking {
+            return (self.fault_again(fault), 0);
+        }
+        let mut done = 0;
+        let mut run = run.min(RUN).min(left_in_block(fault.page));
+        if run > 1 {
+            run = self.before_guard(fault.page, run).max(1);
+        }
+        let Some(block) = runtime.table.block(fault.page) else { return (Placed::Retry, 0) };
+        while done < run {
+            let page = fault.page + done * PAGE;
+            let entry = &block.entries[page / PAGE % PAGES];
+            let State::Standby(id) = entry.load() else { break };
+            let from = runtime.standby.page_address(id) as *const u8;
+            let mut is_clean = fault.touch == Touch::Read && runtime.is_clean_on_standby(page);
+            // SAFETY: the entry says that the program's page is the one on standby.
+            match unsafe { runtime.uffd().copy_as(page, from, PAGE, is_clean) } {
+                Ok(_) => {}
+                Err(Errno::EXIST) => is_clean = false,
+                // This mapping is not registered for that.
+                Err(Errno::INVAL) if is_clean => {
+                    runtime.forget_blob(page);
+                    continue;
+                }
+                Err(error) if done == 0 => return (self.refused(&mut order, page, error), 0),
+                Err(_) => break,
+            }
+            if is_clean {
+                runtime.blob_from_standby(page);
+            } else {
+                runtime.forget_blob(page);
+            }
+            entry.store(State::Empty);
+            block.evicted.fetch_sub(1, Relaxed);
+            runtime.standby.forget(id);
+            runtime.standby.slot(id >> 9).rescued.fetch_add(1, Relaxed);
+            done += 1;
+        }
+        drop(order);
+        if done == 0 {
+            return (Placed::Retry, 0);
+        }
+        runtime.slot().counters.pages_rescued.fetch_add(done as u64, Relaxed);
+        probe!(runtime_rescue, fault.page, done);
+        runtime.change_debt((done * PAGE) as i64);
+        runtime.uffd().wake(fault.page, done * PAGE);
+        if asked {
+            self.streams.expect_next(fault.page, done);
+        }
+        (Placed::Done, done)
+    }
+
+    /// Decompresses pages and puts them in place. Returns how many, too. `asked`: a thread waits for the first.
+    pub(super) fn restore(&mut self, fault: Fault, run: usize, asked: bool) -> (Placed, usize) {
+        let runtime = self.runtime;
+        let mut found = [State::Empty; RUN];
+        let wanted = run.min(RUN).min(left_in_block(fault.page));
+        runtime.set_reading(self.worker.number, true);
+        let mut count = 0;
+        while count < wanted {
+            let Some(state) = self.load(fault.page + count * PAGE, count) else { break };
+            found[count] = state;
+            count += 1;
+        }
+        runtime.set_reading(self.worker.number, false);
+        if count == 0 {
+            return (Placed::Retry, 0);
+        }
+        self.place(fault, &found[..count], None, asked)
+    }
+
+    /// Decompresses a page to place `index` among the worker's, and pins it: `place` takes the pin back. `None` if it is not in the store.
+    /// The worker must have said that it reads.
+    pub(crate) fn load(&mut self, page: usize, index: usize) -> Option<State> {
+        let runtime = self.runtime;
+        let entry = runtime.table.entry(page)?;
+        let state = entry.load();
+        let into = &mut self.worker.pages[index * PAGE..(index + 1) * PAGE];
+        match state {
+            State::Zero => into.fill(0),
+            State::Stored(name) if entry.replace(state, State::Pinned(name)) => {
+                // SAFETY: pinned, and this worker says that it reads.
+                let loaded =
+                    unsafe { runtime.store().load(name, page_number(page), into, &mut self.worker.decode) };
+                if loaded.is_err() {
+                    runtime.fail_corrupt();
+                }
+            }
+            _ => return None,
+        }
+        Some(state)
+    }
+
+    /// Puts decompressed pages in place if nothing has happened to them. `batch`: what they were spilled with.
+    pub(crate) fn place(
+        &mut self,
+        fault: Fault,
+        found: &[State],
+        batch: Option<u64>,
+        asked: bool,
+    ) -> (Placed, usize) {
+        let runtime = self.runtime;
+        let mut order = runtime.lock_order();
+        // The pages whose entries still say what they said, from the first on.
+        let block = runtime.table.block(fault.page);
+        let still = |index: usize| {
+            let page = fault.page + index * PAGE;
+            let now = block.map_or(State::Empty, |b| b.entries[page / PAGE % PAGES].load());
+            match (found[index], now) {
+                (State::Stored(name), State::Pinned(other)) => name == other,
+                (State::Zero, State::Zero) => true,
+                // The same place of another batch would be another block.
+                (State::Spilled(spot), State::Spilled(other)) => {
+                    spot == other && batch.is_some() && batch == runtime.spill.batches.number(spot.batch)
+                }
+                _ => false,
+            }
+        };
+        let mut intact = (0..found.len()).take_while(|i| still(*i)).count();
+        if intact > 1 {
+            intact = self.before_guard(fault.page, intact).max(1);
+        }
+        let mut done = 0;
+        let mut answer = Placed::Retry;
+        if order.forking {
+            (intact, answer) = (0, self.fault_again(fault));
+        }
+        // Pages whose blobs relatives share are kept clean (`clean.rs`).
+        let forks = runtime.forks.load(Relaxed);
+        let is_inherited = |index: usize| {
+            let at = index_in_block(fault.page) + index;
+            matches!(found[index], State::Stored(_)) && block.is_some_and(|b| b.is_inherited(at, forks))
+        };
+        let mut keeps =
+            asked && intact > 0 && fault.touch == Touch::Read && runtime.keeps_clean() && is_inherited(0);
+        if keeps {
+            // Every page that is protected has a blob.
+            intact = (0..intact).take_while(|index| is_inherited(*index)).count();
+            let end = fault.page + intact * PAGE;
+            keeps = runtime.keep_out.first_in(fault.page, end).is_none()
+                && ranges::first_kept(fault.page, end).is_none();
+        }
+        while done < intact {
+            let (page, bytes) = (fault.page + done * PAGE, (intact - done) * PAGE);
+            let from = self.worker.pages[done * PAGE..].as_ptr();
+            // SAFETY: the entries say that these are the program's pages, decompressed.
+            match unsafe { runtime.uffd().copy_as(page, from, bytes, keeps) } {
+                Ok(copied) => {
+                    done += copied / PAGE;
+                    answer = Placed::Done;
+                }
+                // This mapping was registered before the process forked.
+                Err(Errno::INVAL) if keeps && done == 0 => keeps = false,
+                Err(Errno::NOENT) if bytes > PAGE && done == 0 => {
+                    // The run leaves the mapping: only the page that was asked for.
+                    // SAFETY: as above.
+                    match unsafe { runtime.uffd().copy_as(page, from, PAGE, keeps) } {
+                        Ok(_) => (done, answer) = (1, Placed::Done),
+                        Err(error) => answer = self.refused(&mut order, page, error),
+                    }
+                    break;
+                }
+                Err(Errno::EXIST) if done == 0 => {
+                    // In a forked child a page may be present although its entry
+                    // says otherwise (see `journal.rs`): the page is the truth.
+                    (done, answer, keeps) = (1, Placed::Done, false);
+                    break;
+                }
+                Err(error) => {
+                    if done == 0 {
+                        answer = self.refused(&mut order, page, error);
+                    }
+                    break;
+                }
+            }
+        }
+        let mut freed: [Option<(Ref, u64)>; RUN] = [None; RUN];
+        let (mut zeros, mut fetched) = (0, 0);
+        if let Some(block) = block {
+            for (index, state) in found.iter().enumerate() {
+                let entry = &block.entries[(fault.page / PAGE + index) % PAGES];
+                match *state {
+                    State::Stored(name)
+                        if index < done && entry.replace(State::Pinned(name), State::Empty) =>
+                    {
+                        block.evicted.fetch_sub(1, Relaxed);
+                        let page = fault.page + index * PAGE;
+                        if !(keeps && is_inherited(index) && runtime.keep_blob(page, block, name)) {
+                            freed[index] = Some((name, page_number(page)));
+                        }
+                    }
+                    State::Zero if index < done && entry.replace(State::Zero, State::Empty) => {
+                        block.evicted.fetch_sub(1, Relaxed);
+                        zeros += 1;
+                    }
+                    State::Spilled(spot)
+                        if index < done && entry.replace(State::Spilled(spot), State::Empty) =>
+                    {
+                        block.evicted.fetch_sub(1, Relaxed);
+                        runtime.release_spot(spot);
+                        fetched += 1;
+                    }
+                    State::Stored(name) if index >= done => {
+                        entry.replace(State::Pinned(name), State::Stored(name));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        if keeps && done > 0 {
+            runtime.exchange_clean(&mut order, fault.page, done);
+        }
+        drop(order);
+        runtime.zero_pages.fetch_sub(zeros, Relaxed);
+        freed.iter().flatten().for_each(|(name, owner)| runtime.free(*name, *owner));
+        // All of them: threads that saw one of our pins wait too.
+        runtime.uffd().wake(fault.page, found.len() * PAGE);
+        if done > 0 {
+            let counters = &runtime.slot().counters;
+            let faulted = u64::from(asked);
+            counters.pages_fetched.fetch_add(fetched, Relaxed);
+            counters.pages_faulted.fetch_add(faulted, Relaxed);
+            counters.pages_prefetched.fetch_add(done as u64 - faulted, Relaxed);
+            probe!(runtime_restore, fault.page, done);
+            if fetched > 0 {
+                probe!(runtime_fetch, fault.page, fetched);
+            }
+            runtime.change_debt((done * PAGE) as i64);
+            // Of what was spilled the handler has noted it.
+            if asked && batch.is_none() {
+                self.streams.expect_next(fault.page, done);
+            }
+        }
+        (answer, done)
+    }
+
+    /// Gives fresh pages, a run of them to a stream of touches. To who reads,
+    /// the kernel's page of zeros. To who writes, pages of their own: to replace
+    /// the page of zeros later, the kernel would stop all CPUs for each.
+    pub(super) fn give_zeros(&mut self, fault: Fault, run: usize) -> Placed {
+        let runtime = self.runtime;
+        let mut order = runtime.lock_order();
+        if order.forking {
+            return self.fault_again(fault);
+        }
+        let empty = |page: usize| runtime.table.entry(page).is_none_or(|entry| entry.load() == State::Empty);
+        let run = if fault.touch == Touch::Write { run.min(RUN) } else { run };
+        let count =
+            (0..run.min(left_in_block(fault.page))).take_while(|i| empty(fault.page + i * PAGE)).count();
+        if count == 0 {
+            return Placed::Retry;
+        }
+        let count = self.before_guard(fault.page, count);
+        if count == 0 {
+            // Made a guard page meanwhile: the thread sees for itself.
+            runtime.uffd().wake(fault.page, PAGE);
+            return Placed::Done;
+        }
+        if fault.touch == Touch::Write {
+            self.worker.pages[..count * PAGE].fill(0);
+        }
+        // The kernel may have dropped a page that was marked as not needed (`MADV_FREE`).
+        (0..count).for_each(|index| runtime.forget_blob(fault.page + index * PAGE));
+        let mut done = 0;
+        for pages in [count, 1] {
+            // SAFETY: nothing is kept of these pages, under the lock: they are fresh or discarded.
+            let given = unsafe {
+                if fault.touch == Touch::Write {
+                    runtime.uffd().copy(fault.page, self.worker.pages.as_ptr(), pages * PAGE)
+                } else {
+                    runtime.uffd().zero(fault.page, pages * PAGE)
+                }
+            };
+            match given {
+                Ok(bytes) => {
+                    done = bytes / PAGE;
+                    break;
+                }
+                Err(Errno::NOENT | Errno::EXIST) if pages > 1 => {}
+                Err(error) => return self.refused(&mut order, fault.page, error),
+            }
+        }
+        drop(order);
+        probe!(runtime_zero, fault.page, done);
+        if fault.touch == Touch::Write {
+            runtime.change_debt((done * PAGE) as i64);
+        }
+        runtime.uffd().wake(fault.page, done * PAGE);
+        self.streams.expect_next(fault.page, done);
+        Placed::Done
+    }
+
+    /// A fork began after the fault was read: the table may be out of date now, and only the journal knows.
+    #[cold]
+    fn fault_again(&self, fault: Fault) -> Placed {
+        self.runtime.uffd().wake(fault.page, PAGE);
+        Placed::Done
+    }
+
+    /// The kernel refused to put a page in place.
+    fn refused(&self, order: &mut Guard<'_, Order>, page: usize, error: Errno) -> Placed {
+        let runtime = self.runtime;
+        match error {
+            Errno::AGAIN => {
+                runtime.drain(order);
+                Placed::Retry
+            }
+            // Out of memory in the hard group of this process: eviction makes room.
+            Errno::NOMEM => {
+                runtime.change_debt(PAGE as i64 * 16);
+                Placed::Retry
+            }
+            // There is a page already, or no mapping any more: the thread sees for itself.
+            _ => {
+                runtime.uffd().wake(page, PAGE);
+                Placed::Done
+            }
+        }
+    }
+}

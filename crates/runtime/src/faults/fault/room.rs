@@ -1,0 +1,182 @@
+//! Waiting for room: before a handler makes more memory resident while the
+//! process is too far over its share of the limit.
+
+use core::sync::atomic::Ordering::*;
+
+use super::{Handler, Placed};
+use crate::interpose::credentials;
+use crate::kernel::sys::{self, Errno, PAGE};
+use crate::kernel::uffd::Touch;
+use crate::pages::order::Fault;
+use crate::pages::table::State;
+use crate::reclaim::hope::Waiting;
+
+/// A fault never waits longer than this for room ...
+const WAIT_NS: u64 = 20_000_000;
+/// ... nor this long without any memory being given back meanwhile. Fresh memory, and all when the limit is passed by far, waits as long as there is hope: `hope.rs`.
+const IDLE_NS: u64 = 2_000_000;
+/// Pages of which copies are let be made at once.
+const COPIES: usize = 16;
+
+impl Handler {
+    /// Waits while the process is too far over its share of the limit. Fresh
+    /// memory waits longer, whether others have waited in vain or not.
+    pub(crate) fn wait_for_room(&mut self, growth: bool) {
+        let runtime = self.runtime;
+        if self.is_keepers {
+            return;
+        }
+        let room = || {
+            runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
+                && !(growth && runtime.squeeze.load(Relaxed))
+                && !runtime.waits_its_turn.load(Relaxed)
+        };
+        // Far over the limit nobody gives up as long as there is hope: on a busy machine it may take long until a compressor gets a CPU,
+        // and on a busy disk until a batch is written. Unless whole rounds have shown that the limit can't be held.
+        let far = || {
+            (growth || runtime.is_far_over() || runtime.waits_its_turn.load(Relaxed))
+                && !runtime.hopeless.load(Relaxed)
+        };
+        if room() || !far() && runtime.vain.load(Relaxed) == runtime.given_back.load(Relaxed) {
+            return;
+        }
+        let begin = sys::now_ns();
+        let (mut given, mut given_at) = (runtime.given_back.load(Relaxed), begin);
+        let mut waiting = Waiting::new(runtime);
+        loop {
+            let seen = runtime.room.now();
+            credentials::adopt();
+            let now = sys::now_ns();
+            let waited = now - begin;
+            if runtime.given_back.load(Relaxed) != given {
+                (given, given_at) = (runtime.given_back.load(Relaxed), now);
+            }
+            let is_far = far();
+            let idle = !is_far && now - given_at > IDLE_NS;
+            if room()
+                || waiting.is_in_vain(runtime)
+                || runtime.forks()
+                || runtime.stop_wanted.load(Relaxed)
+                || !is_far && waited > WAIT_NS
+                || idle
+            {
+                if idle {
+                    // Nobody else needs to wait for what does not come.
+                    runtime.vain.store(given, Relaxed);
+                }
+                runtime.slot().counters.throttled_ns.fetch_add(waited, Relaxed);
+                return;
+            }
+            runtime.work.ring();
+            // Threads that unmap must not wait for room too, nor those whose page takes none.
+            runtime.drain(&mut runtime.lock_order());
+            if !self.holds_page {
+                self.serve_who_need_not_wait();
+            }
+            runtime.room.wait(seen, 1_000_000);
+        }
+    }
+
+    /// Serves kept faults that would not wait: what is on standby takes no room, or little; who waits for a tier holds up nobody; and of what is compressed one page at
+    /// a time, as long as the limit is not passed by far. There may be one handler for a thousand threads, and the one that waits now may wait for long.
+    fn serve_who_need_not_wait(&mut self) {
+        let runtime = self.runtime;
+        let mut may_restore = !runtime.is_far_over();
+        loop {
+            let state = |fault: &Fault| match fault.touch {
+                Touch::Protected => State::Empty,
+                _ => runtime.table.entry(fault.page).map_or(State::Empty, |entry| entry.load()),
+            };
+            let mut order = runtime.lock_order();
+            if order.forking || runtime.stop_wanted.load(Relaxed) {
+                return;
+            }
+            let next = runtime.next_kept_that(&mut order, |fault| match state(fault) {
+                State::Standby(_) | State::Spilled(_) | State::Pinned(_) => true,
+                State::Stored(_) | State::Zero => may_restore,
+                State::Empty => false,
+            });
+            drop(order);
+            let Some(fault) = next else { return };
+            let begin = sys::now_ns();
+            let placed = match state(&fault) {
+                State::Standby(_) => self.rescue(fault, 1, true).0,
+                State::Stored(_) | State::Zero => {
+                    may_restore = false;
+                    let placed = self.restore(fault, 1, true).0;
+                    if placed == Placed::Done {
+                        self.note_served(fault, begin);
+                    }
+                    placed
+                }
+                State::Spilled(_) if !self.is_keepers => {
+                    self.leave(fault, begin, 1);
+                    Placed::Done
+                }
+                // Who has pinned it wakes the thread.
+                State::Pinned(_) => Placed::Done,
+                State::Spilled(_) | State::Empty => Placed::Retry,
+            };
+            if placed == Placed::Retry {
+                // It is another's turn first.
+                runtime.keep(&mut runtime.lock_order(), fault);
+                return;
+            }
+        }
+    }
+
+    /// Lets a thread write to a page that is shared with a forked process, once there is room for the copy.
+    pub(super) fn let_copy(&mut self, fault: Fault) {
+        let runtime = self.runtime;
+        // No copy is made of a clean page, unless the process has forked since.
+        if runtime.is_clean(fault.page) && runtime.is_exclusive(fault.page) {
+            return self.let_write(fault);
+        }
+        self.wait_for_room(true);
+        // While there is room, for its neighbours too.
+        let roomy = runtime.debt.load(Relaxed) <= 0;
+        let around = (fault.page & !(COPIES * PAGE - 1), COPIES * PAGE);
+        let ranges = [around, (fault.page, PAGE)];
+        // Under the lock: who takes shared pages away has protected them, and they are to stay so until they are away (`evict/moved.rs`).
+        let mut order = runtime.lock_order();
+        if order.forking {
+            drop(order);
+            return runtime.uffd().wake(fault.page, PAGE);
+        }
+        for (start, bytes) in ranges.into_iter().skip(usize::from(!roomy)) {
+            runtime.forget_blobs(start, start + bytes);
+            match runtime.uffd().protect(start, bytes, false) {
+                Ok(()) => {
+                    drop(order);
+                    runtime.copied.fetch_add(bytes as u64, Relaxed);
+                    runtime.shared().copied.fetch_add(bytes as u64, Relaxed);
+                    runtime.change_debt(bytes as i64);
+                    return;
+                }
+                // An event has not been read yet: the thread tries again, and comes here again.
+                Err(Errno::AGAIN) => {
+                    runtime.drain(&mut order);
+                    break;
+                }
+                Err(_) => {}
+            }
+        }
+        drop(order);
+        runtime.uffd().wake(fault.page, PAGE);
+    }
+
+    /// Lets a thread write to a clean page of the process's own.
+    fn let_write(&mut self, fault: Fault) {
+        let runtime = self.runtime;
+        let mut order = runtime.lock_order();
+        if !order.forking {
+            runtime.forget_blob(fault.page);
+            if runtime.uffd().protect(fault.page, PAGE, false) == Err(Errno::AGAIN) {
+                runtime.drain(&mut order);
+            }
+        }
+        drop(order);
+        // If the page is still protected, the thread faults again.
+        runtime.uffd().wake(fault.page, PAGE);
+    }
+}

@@ -1,0 +1,80 @@
+//! Where and for how long threads run, for this library's threads and the supervisor's: the CPUs they are bound to, and the slice that they ask the kernel's
+//! scheduler for.
+
+use crate::kernel::sys::{nr, syscall};
+
+/// The slice of threads for which others wait, ns: the least that the kernel takes.
+const SHORT_SLICE: u64 = 100_000;
+
+/// The CPU on which the calling thread runs, for now.
+pub fn cpu() -> usize {
+    let mut cpu = 0u32;
+    // SAFETY: the kernel writes one number.
+    let _ = unsafe { syscall(nr::GETCPU, [&raw mut cpu as usize, 0, 0, 0, 0, 0]) };
+    cpu as usize
+}
+
+/// Lets another thread run.
+pub fn yield_now() {
+    // SAFETY: no arguments, no effect on memory.
+    let _ = unsafe { syscall(nr::SCHED_YIELD, [0; 6]) };
+}
+
+/// Sleeps for so long, or until a signal comes.
+pub fn sleep(ns: u64) {
+    let time = [ns / 1_000_000_000, ns % 1_000_000_000];
+    // SAFETY: the kernel reads the time and writes nothing.
+    let _ = unsafe { syscall(nr::NANOSLEEP, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// A set of CPUs.
+pub type CpuSet = [u64; 16];
+
+/// CPUs the calling thread may run on.
+pub fn allowed_cpus() -> CpuSet {
+    let mut set = [0u64; 16];
+    let args = [0, size_of::<CpuSet>(), set.as_mut_ptr() as usize, 0, 0, 0];
+    // SAFETY: the kernel writes at most the size given.
+    let _ = unsafe { syscall(nr::SCHED_GETAFFINITY, args) };
+    set
+}
+
+/// Binds the calling thread to the CPUs in `set`.
+pub fn bind_to(set: &CpuSet) {
+    let args = [0, size_of::<CpuSet>(), set.as_ptr() as usize, 0, 0, 0];
+    // SAFETY: the kernel only reads the set.
+    let _ = unsafe { syscall(nr::SCHED_SETAFFINITY, args) };
+}
+
+/// How a thread is scheduled: `struct sched_attr` in its first form.
+#[repr(C)]
+#[derive(Default)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// Asks for the shortest slice for the calling thread, for which others wait, and leaves all else as it is. A thread with a shorter slice than the one
+/// that runs runs at once when it is woken (Linux 6.12; before that nothing changes), and its share of the CPU is what it was.
+///
+/// Threads that have time could ask for a longer one than usual, but must not: the kernel lets a group of tasks lag behind by twice the longest slice
+/// among them, and with slices of 10 ms Linux 6.18 let such a group catch up for most of a minute in which nothing else on the machine ran, not even
+/// the kernel's own threads.
+pub fn shorten_slice() {
+    let mut how = SchedAttr::default();
+    let bytes = size_of::<SchedAttr>();
+    // SAFETY: the kernel writes at most so many bytes.
+    let got = unsafe { syscall(nr::SCHED_GETATTR, [0, &raw mut how as usize, bytes, 0, 0, 0]) };
+    // Only for the usual policy it is a slice.
+    if got.is_ok() && how.policy == 0 {
+        how.runtime = SHORT_SLICE;
+        // SAFETY: the kernel only reads it.
+        let _ = unsafe { syscall(nr::SCHED_SETATTR, [0, &raw const how as usize, 0, 0, 0, 0]) };
+    }
+}

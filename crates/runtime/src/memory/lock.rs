@@ -1,0 +1,117 @@
+//! A lock for the runtime's own threads: spins a little, then sleeps on a
+//! futex. It never calls the host's threading library.
+
+use core::cell::UnsafeCell;
+use core::ops::{Deref, DerefMut};
+use core::sync::atomic::{AtomicU32, Ordering::*};
+
+use crate::kernel::sys;
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const WAITED_FOR: u32 = 2;
+
+/// A value that one thread at a time may use.
+pub struct Lock<T> {
+    word: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the lock hands its value to one thread at a time.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+impl<T> Lock<T> {
+    /// A free lock.
+    pub const fn new(value: T) -> Self {
+        Lock { word: AtomicU32::new(FREE), value: UnsafeCell::new(value) }
+    }
+
+    /// Waits for the lock and takes it.
+    pub fn lock(&self) -> Guard<'_, T> {
+        if self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
+            self.lock_slowly();
+        }
+        Guard { lock: self }
+    }
+
+    /// Waits a moment for the lock; `None` if it was not to be had. Who has
+    /// waited once must go on with this function until he has the lock: he may
+    /// have been woken in place of somebody who still sleeps.
+    pub fn lock_for_a_moment(&self, timeout_ns: u64) -> Option<Guard<'_, T>> {
+        if self.word.swap(WAITED_FOR, Acquire) == FREE {
+            return Some(Guard { lock: self });
+        }
+        let _ = sys::futex_wait(&self.word, WAITED_FOR, Some(timeout_ns), false);
+        (self.word.swap(WAITED_FOR, Acquire) == FREE).then(|| Guard { lock: self })
+    }
+
+    /// Wakes all who wait for the lock, to look around.
+    pub fn stir(&self) {
+        sys::futex_wake(&self.word, sys::ALL, false);
+    }
+
+    /// Takes the lock if it is free.
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+        self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).ok().map(|_| Guard { lock: self })
+    }
+
+    #[cold]
+    fn lock_slowly(&self) {
+        for _ in 0..200 {
+            if self.word.load(Relaxed) == FREE
+                && self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+            {
+                return;
+            }
+            core::hint::spin_loop();
+        }
+        while self.word.swap(WAITED_FOR, Acquire) != FREE {
+            let _ = sys::futex_wait(&self.word, WAITED_FOR, None, false);
+        }
+    }
+
+    /// Gives the lock back after its guard was forgotten.
+    ///
+    /// # Safety
+    /// The calling thread must hold the lock.
+    pub unsafe fn release_forgotten(&self) {
+        drop(Guard { lock: self });
+    }
+
+    /// Makes the lock free in a forked child, where no other thread lives.
+    ///
+    /// # Safety
+    /// The thread that held the lock must not exist in this process, and the
+    /// value must be consistent.
+    pub unsafe fn reset_in_child(&self) {
+        self.word.store(FREE, Release);
+    }
+}
+
+/// Gives access while the lock is held.
+pub struct Guard<'a, T> {
+    lock: &'a Lock<T>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the guard proves that this thread holds the lock.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard proves that this thread holds the lock.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    fn drop(&mut self) {
+        if self.lock.word.swap(FREE, Release) == WAITED_FOR {
+            sys::futex_wake(&self.lock.word, 1, false);
+        }
+    }
+}

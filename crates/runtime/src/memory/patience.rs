@@ -1,0 +1,65 @@
+//! How long something is waited for: a tier (`--spill-patience`), room under the limit before the process is ended (`--on-full kill`), messages that come late.
+//!
+//! Invariant: time in which the process was stopped does not count. Who stops a program and lets it go on an hour later has not had it wait for a tier for an hour,
+//! and what it waited for may have come long ago.
+
+use crate::kernel::sys;
+
+/// Of the time between two looks no more than this counts, ns. Who waits looks far more often; if not, it was stopped, or had no CPU.
+const STEP_NS: u64 = 200_000_000;
+
+/// What is left of it, and what was waited.
+pub struct Patience {
+    left: u64,
+    waited: u64,
+    looked: u64,
+}
+
+impl Patience {
+    /// It begins now, and lasts so long.
+    pub fn new(ns: u64) -> Self {
+        Patience { left: ns, waited: 0, looked: sys::now_ns() }
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&mut self) -> bool {
+        self.is_over_at(sys::now_ns())
+    }
+
+    /// How long it has lasted, ns, at the last look.
+    pub fn waited(&self) -> u64 {
+        self.waited
+    }
+
+    fn is_over_at(&mut self, now: u64) -> bool {
+        let step = now.saturating_sub(self.looked).min(STEP_NS);
+        self.left = self.left.saturating_sub(step);
+        self.waited = self.waited.saturating_add(step);
+        self.looked = now;
+        self.left == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_stopped_process_missed_does_not_count() {
+        const TURN: u64 = 20_000_000;
+        let mut patience = Patience { left: 1_000_000_000, waited: 0, looked: 5 };
+        let mut now = 5;
+        for _ in 0..30 {
+            now += TURN;
+            assert!(!patience.is_over_at(now));
+        }
+        // 600 ms; then an hour, which counts as a step.
+        now += 3_600_000_000_000;
+        assert!(!patience.is_over_at(now));
+        for turn in 1..=10 {
+            now += TURN;
+            assert_eq!(patience.is_over_at(now), turn == 10);
+        }
+        assert_eq!(patience.waited(), 1_000_000_000);
+    }
+}

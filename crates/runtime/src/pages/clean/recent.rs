@@ -1,0 +1,188 @@
+//! Direct reclaim: a handler that restores clean pages while there is no room evicts as many older ones first.
+//!
+//! That needs no other thread, and a few microseconds for 64 pages: nothing is compressed, and nothing has to be
+//! searched. Keepers alone are too slow where several processes read more than fits, because each of them looks
+//! at everything its process has, and gets a small part of a CPU (4 % with eight workers on two CPUs).
+//!
+//! The pages are moved to a free slot of standby by `UFFDIO_MOVE`, and discarded there. Discarding them in
+//! place would send a message, and this thread would have to wait until it is read.
+
+use core::sync::atomic::Ordering::*;
+
+use crate::interpose::ranges;
+use crate::kernel::pagemap::Pagemap;
+use crate::kernel::sys::{self, Fd, PAGE, advice, prot};
+use crate::memory::lock::Guard;
+use crate::pages::order::Order;
+use crate::pages::table::{PAGES, State, index_in_block};
+use crate::reclaim::worker::RUN;
+use crate::runtime::Runtime;
+
+/// Runs that are remembered at most. The keeper evicts what is forgotten.
+const RUNS: usize = 2048;
+/// Pages that are evicted at once.
+const BATCH: usize = 64;
+/// How many of the most recent pages stay resident: somebody is about to read them.
+const LAST: usize = 2 * RUN;
+
+const _: () = assert!(RUN < PAGE && BATCH + RUN <= PAGES);
+
+/// Clean pages in the order in which they were restored: runs, as an address with the number of pages in its
+/// low bits.
+pub struct Recent {
+    runs: [u64; RUNS],
+    first: usize,
+    count: usize,
+    pages: usize,
+    owed: usize,
+}
+
+impl Recent {
+    /// None.
+    pub const fn new() -> Self {
+        Recent { runs: [0; RUNS], first: 0, count: 0, pages: 0, owed: 0 }
+    }
+
+    /// Forgets all: in a forked child they are not clean, or nothing may be evicted this way.
+    pub fn forget(&mut self) {
+        (self.first, self.count, self.pages, self.owed) = (0, 0, 0, 0);
+    }
+
+    fn push(&mut self, start: usize, pages: usize) {
+        if self.count == RUNS {
+            self.pop();
+        }
+        self.runs[(self.first + self.count) % RUNS] = (start | pages) as u64;
+        self.count += 1;
+        self.pages += pages;
+    }
+
+    fn pop(&mut self) -> Option<(usize, usize)> {
+        self.count = self.count.checked_sub(1)?;
+        let run = self.runs[self.first] as usize;
+        self.first = (self.first + 1) % RUNS;
+        let (start, pages) = (run & !(PAGE - 1), run & (PAGE - 1));
+        self.pages -= pages;
+        Some((start, pages))
+    }
+}
+
+impl Runtime {
+    /// A run of clean pages was restored. Over the limit, evicts as many older ones; far over it, twice as many.
+    pub fn exchange_clean(&self, order: &mut Guard<'_, Order>, start: usize, pages: usize) {
+        if !self.can_move.load(Relaxed) || self.may_write_late() {
+            order.recent.forget();
+            return;
+        }
+        order.recent.push(start, pages);
+        if self.debt.load(Relaxed) <= self.margin.load(Relaxed) / 2 {
+            order.recent.owed = 0;
+            return;
+        }
+        order.recent.owed += if self.is_far_over() { 2 * pages } else { pages };
+        if order.recent.owed < BATCH || order.recent.pages < BATCH + LAST {
+            return;
+        }
+        order.recent.owed = 0;
+        let given = self.evict_clean(order);
+        self.change_debt(-((given * PAGE) as i64));
+        self.slot().counters.pages_clean.fetch_add(given as u64, Relaxed);
+        if given > 0 {
+            self.given_back.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Whether there are clean pages to be evicted for others. Then nobody needs to wait for room.
+    pub fn can_exchange_clean(&self, order: &Guard<'_, Order>) -> bool {
+        order.recent.pages >= BATCH + LAST
+    }
+
+    fn evict_clean(&self, order: &mut Guard<'_, Order>) -> usize {
+        let fd = self.pagemap.load(Relaxed);
+        if fd < 0 {
+            return 0;
+        }
+        let Some(slot) = self.standby.take_free() else { return 0 };
+        let to = self.standby.address(slot);
+        let mut moved = 0;
+        // SAFETY: in a free slot of ours.
+        let opened = unsafe { sys::map_over(to, PAGES * PAGE, prot::READ | prot::WRITE) }
+            .and_then(|()| self.uffd().register(to, PAGES * PAGE));
+        if opened.is_ok() {
+            while moved < BATCH && order.recent.pages > LAST {
+                let Some((start, pages)) = order.recent.pop() else { break };
+                moved += self.move_clean(order, Pagemap::of(Fd(fd)), (start, pages), to + moved * PAGE);
+            }
+        }
+        let _ = self.uffd().unregister(to, PAGES * PAGE);
+        // SAFETY: a slot of ours, with copies of what the store has.
+        let _ = unsafe { sys::madvise(to, PAGES * PAGE, advice::DONTNEED) };
+        self.standby.give_back(slot);
+        moved
+    }
+
+    /// Moves what is clean of a run, and writes the entries. Returns the number of pages.
+    fn move_clean(
+        &self,
+        order: &mut Guard<'_, Order>,
+        pagemap: Pagemap,
+        (start, pages): (usize, usize),
+        to: usize,
+    ) -> usize {
+        let end = start + pages * PAGE;
+        let Some(block) = self.table.block(start) else { return 0 };
+        // As in `Runtime::evict_now`.
+        if ranges::first_kept(start, end).is_some()
+            || self.keep_out.first_in(start, end).is_some()
+            || order.was_removed_lately(start, self.discarding.load(SeqCst))
+            || !self.keep_protected_only(&pagemap, start, end)
+        {
+            return 0;
+        }
+        let (first, mut moved, mut index) = (index_in_block(start), 0, 0);
+        let is_takable = |index: usize| {
+            block.entries[first + index].load() == State::Empty && self.is_clean(start + index * PAGE)
+        };
+        while index < pages {
+            let run = (index..pages).take_while(|index| is_takable(*index)).count();
+            if run == 0 {
+                index += 1;
+                continue;
+            }
+            let (from, to) = (start + index * PAGE, to + moved * PAGE);
+            // SAFETY: the pages are clean; a touch of one is a fault from now on, and waits for the order lock.
+            // The target is a free slot of ours.
+            let done = unsafe { self.uffd().move_pages(to, from, run * PAGE, false) }.unwrap_or(0) / PAGE;
+            for page in (from..from + done * PAGE).step_by(PAGE) {
+                let Some(name) = self.take_blob(page) else {
+                    self.fail("a clean page was evicted whose blob is gone")
+                };
+                block.entries[index_in_block(page)].store(State::Stored(name));
+                block.evicted.fetch_add(1, Relaxed);
+            }
+            moved += done;
+            // A page that is refused is shared since a fork.
+            index += done.max(1);
+        }
+        moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_come_back_in_their_order_and_old_ones_are_forgotten() {
+        let mut recent = Recent::new();
+        assert_eq!(recent.pop(), None);
+        for number in 1..=RUNS + 3 {
+            recent.push(number * RUN * PAGE, 1 + number % RUN);
+        }
+        assert_eq!(recent.count, RUNS);
+        assert_eq!(recent.pop(), Some((4 * RUN * PAGE, 5)));
+        let rest: usize = core::iter::from_fn(|| recent.pop()).map(|(_, pages)| pages).sum();
+        assert_eq!(rest, (5..=RUNS + 3).map(|number| 1 + number % RUN).sum());
+        assert_eq!((recent.pages, recent.count), (0, 0));
+    }
+}

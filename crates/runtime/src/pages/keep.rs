@@ -1,0 +1,288 @@
+//! Addresses that are never taken away: control blocks and thread-local
+//! storage of threads, and what the program has locked.
+//!
+//! The kernel writes to a control block when its thread ends, and can't be
+//! served then. That of a thread that has ended is kept too: the C library
+//! keeps its stack for the next thread, in a list that goes through the
+//! control blocks, and walks that list in a forked child before any handler.
+//! What was taken away before its range was kept is brought back before a fork.
+//!
+//! ```text
+//!   buckets: by block ──> piece ──> piece ──> ...        a range has one piece in each block in which it lies
+//!   pieces:  | 512 from the start | chunk of 4096 | chunk of 4096 | ...
+//! ```
+//!
+//! Nothing is ever taken out: a program with a million threads that all lived at the same time has a million pieces, and each lookup sees
+//! those of one bucket.
+
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
+
+use crate::kernel::sys::{self, advice};
+use crate::memory::arena::Arena;
+use crate::pages::table::BLOCK;
+use crate::runtime::{RUNTIME, Runtime};
+
+/// Pieces that need no memory of the arena.
+const FIRST: usize = 512;
+const CHUNK: usize = 4096;
+const CHUNKS: usize = 512;
+const BUCKETS: usize = 1024;
+
+/// The part of a range that lies in one block.
+#[repr(C)]
+struct Piece {
+    start: AtomicUsize,
+    end: AtomicUsize,
+    /// The thread pointer of the range; 0 for all but one of its pieces.
+    thread: AtomicUsize,
+    /// The next one of the bucket: its number and 1; 0: there is none.
+    next: AtomicU32,
+    /// It is whole.
+    ready: AtomicBool,
+}
+
+impl Piece {
+    const fn new() -> Self {
+        Piece {
+            start: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+            thread: AtomicUsize::new(0),
+            next: AtomicU32::new(0),
+            ready: AtomicBool::new(false),
+        }
+    }
+}
+
+#[repr(C)]
+struct Chunk([Piece; CHUNK]);
+
+/// See the module.
+pub struct KeepOut {
+    first: [Piece; FIRST],
+    chunks: [AtomicPtr<Chunk>; CHUNKS],
+    /// The last piece of each: its number and 1.
+    buckets: [AtomicU32; BUCKETS],
+    count: AtomicUsize,
+    threads: AtomicUsize,
+    /// More were wanted than there is room for: nothing may be taken away.
+    overflow: AtomicBool,
+}
+
+fn bucket_of(address: usize) -> usize {
+    // Stacks lie side by side: blocks that follow each other are in different buckets.
+    address / BLOCK % BUCKETS
+}
+
+impl KeepOut {
+    /// None.
+    pub const fn new() -> Self {
+        KeepOut {
+            first: [const { Piece::new() }; FIRST],
+            chunks: [const { AtomicPtr::new(core::ptr::null_mut()) }; CHUNKS],
+            buckets: [const { AtomicU32::new(0) }; BUCKETS],
+            count: AtomicUsize::new(0),
+            threads: AtomicUsize::new(0),
+            overflow: AtomicBool::new(false),
+        }
+    }
+
+    /// Adds the range of a thread, for ever.
+    pub fn add(&self, arena: &Arena, start: usize, end: usize, thread: usize) {
+        let (start, end) = (start & !(sys::PAGE - 1), end.next_multiple_of(sys::PAGE));
+        if self.knows(start, end, thread) {
+            return;
+        }
+        self.threads.fetch_add(1, AcqRel);
+        for block in start / BLOCK..end.div_ceil(BLOCK) {
+            let (from, to) = (start.max(block * BLOCK), end.min((block + 1) * BLOCK));
+            let thread = if (from..to).contains(&thread) { thread } else { 0 };
+            if self.add_piece(arena, from, to, thread).is_none() && !self.overflow.swap(true, AcqRel) {
+                RUNTIME
+                    .say("it has more threads than memfold can keep apart (a million): no more is evicted");
+            }
+        }
+    }
+
+    fn add_piece(&self, arena: &Arena, start: usize, end: usize, thread: usize) -> Option<()> {
+        let number = self.count.load(Acquire);
+        if number >= FIRST + CHUNKS * CHUNK {
+            return None;
+        }
+        let number = self.count.fetch_add(1, AcqRel);
+        let piece = self.piece(number).or_else(|| {
+            // A signal handler that starts a thread wants the same lock: signals wait meanwhile.
+            let mask = sys::block_signals();
+            // SAFETY: a chunk of numbers is all zeros.
+            let made = unsafe { arena.make::<Chunk>() };
+            sys::restore_signals(mask);
+            let place = self.chunks.get((number - FIRST) / CHUNK)?;
+            let made = made? as *const Chunk as *mut Chunk;
+            // If another thread was faster, its chunk is used, and this one costs some address space.
+            let _ = place.compare_exchange(core::ptr::null_mut(), made, AcqRel, Acquire);
+            self.piece(number)
+        })?;
+        piece.start.store(start, Relaxed);
+        piece.end.store(end, Relaxed);
+        piece.thread.store(thread, Relaxed);
+        piece.ready.store(true, Release);
+        let bucket = &self.buckets[bucket_of(start)];
+        let _ = bucket.fetch_update(AcqRel, Acquire, |last| {
+            piece.next.store(last, Relaxed);
+            Some(number as u32 + 1)
+        });
+        Some(())
+    }
+
+    fn piece(&self, number: usize) -> Option<&Piece> {
+        if let Some(piece) = self.first.get(number) {
+            return Some(piece);
+        }
+        let chunk = self.chunks.get((number - FIRST) / CHUNK)?.load(Acquire);
+        // SAFETY: chunks are made zeroed from the arena and never unmapped.
+        unsafe { chunk.as_ref() }.map(|chunk| &chunk.0[(number - FIRST) % CHUNK])
+    }
+
+    /// The pieces in a block, and some of others.
+    fn near(&self, address: usize) -> impl Iterator<Item = &Piece> {
+        let mut next = self.buckets[bucket_of(address)].load(Acquire);
+        core::iter::from_fn(move || {
+            let piece = self.piece((next as usize).checked_sub(1)?)?;
+            next = piece.next.load(Relaxed);
+            Some(piece)
+        })
+    }
+
+    fn knows(&self, start: usize, end: usize, thread: usize) -> bool {
+        // A range was added whole if the piece with its thread pointer is as it would be.
+        let block = thread / BLOCK * BLOCK;
+        let (from, to) = (start.max(block), end.min(block + BLOCK));
+        self.near(thread).any(|piece| {
+            piece.thread.load(Relaxed) == thread
+                && piece.start.load(Relaxed) == from
+                && piece.end.load(Relaxed) == to
+        })
+    }
+
+    /// Whether a thread with that pointer was ever known.
+    pub fn knows_thread(&self, thread: usize) -> bool {
+        self.near(thread).any(|piece| piece.thread.load(Relaxed) == thread)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Piece> {
+        let pieces = (0..self.count.load(Acquire)).map_while(|number| self.piece(number));
+        pieces.filter(|piece| piece.ready.load(Acquire))
+    }
+
+    /// Calls `visit` with every kept range, or its parts.
+    pub fn for_each(&self, mut visit: impl FnMut(usize, usize)) {
+        self.all().for_each(|piece| visit(piece.start.load(Relaxed), piece.end.load(Relaxed)));
+    }
+
+    /// Calls `visit` with the thread pointer of every thread that was ever known.
+    pub fn for_each_thread(&self, mut visit: impl FnMut(usize)) {
+        self.all().map(|piece| piece.thread.load(Relaxed)).filter(|thread| *thread != 0).for_each(&mut visit);
+    }
+
+    /// Threads that were ever known.
+    pub fn count(&self) -> usize {
+        self.threads.load(Acquire)
+    }
+
+    /// The first kept range that begins before `end` and ends after `start`; of one that lies in several blocks, the part in one.
+    pub fn first_in(&self, start: usize, end: usize) -> Option<(usize, usize)> {
+        if self.overflow.load(Relaxed) {
+            return Some((start, end));
+        }
+        (start / BLOCK..end.div_ceil(BLOCK)).find_map(|block| {
+            let ranges =
+                self.near(block * BLOCK).map(|piece| (piece.start.load(Relaxed), piece.end.load(Relaxed)));
+            ranges.filter(|(from, to)| *from < end && start < *to && from / BLOCK == block).min()
+        })
+    }
+}
+
+impl Runtime {
+    /// Makes everything resident that is evicted of a range.
+    pub fn bring_back(&self, start: usize, end: usize) {
+        self.table.for_each_block(start, end, |base, block| {
+            if block.evicted.load(Acquire) != 0 {
+                let (from, to) = (start.max(base), end.min(base + BLOCK));
+                // SAFETY: reading loses nothing. What can't be read at all stays evicted until it can.
+                let _ = unsafe { sys::madvise(from, to - from, advice::POPULATE_READ) };
+            }
+        });
+    }
+}
+
+impl Default for KeepOut {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::sys::PAGE;
+    use std::boxed::Box;
+    use std::vec::Vec;
+
+    fn keep_out() -> Box<KeepOut> {
+        // SAFETY: it is made of numbers, pointers that may be null, and falsehoods.
+        unsafe { Box::new_zeroed().assume_init() }
+    }
+
+    #[test]
+    fn ten_thousand_threads_are_known_and_found() {
+        let (arena, kept) = (Arena::new(), keep_out());
+        // Stacks of 17 pages, whose control blocks lie anywhere in blocks; some across the end of one.
+        let range = |number: usize| {
+            let start = BLOCK + number * 17 * PAGE;
+            (start, start + 2 * PAGE, start + PAGE + 64)
+        };
+        for _ in 0..2 {
+            for (start, end, thread) in (0..10_000).map(range) {
+                kept.add(&arena, start, end, thread);
+            }
+            assert_eq!(kept.count(), 10_000);
+        }
+        for number in 0..10_000 {
+            let (start, end, thread) = range(number);
+            assert!(kept.knows_thread(thread) && !kept.knows_thread(thread + 8));
+            let boundary = end.min((start / BLOCK + 1) * BLOCK);
+            assert_eq!(kept.first_in(start + 5, start + 6), Some((start, boundary)));
+            assert_eq!(kept.first_in(start - 3 * PAGE, start), None);
+            assert_eq!(kept.first_in(start - 3 * PAGE, start + 30 * PAGE), Some((start, boundary)));
+            if boundary < end {
+                assert_eq!(kept.first_in(boundary, boundary + PAGE), Some((boundary, end)));
+            }
+        }
+        let mut threads = Vec::new();
+        kept.for_each_thread(|thread| threads.push(thread));
+        threads.sort_unstable();
+        assert_eq!(threads, (0..10_000).map(|number| range(number).2).collect::<Vec<_>>());
+        let mut bytes = 0;
+        kept.for_each(|start, end| bytes += end - start);
+        assert_eq!(bytes, 20_000 * PAGE);
+    }
+
+    #[test]
+    fn threads_that_begin_at_the_same_time_are_all_known() {
+        let (arena, kept) = (Arena::new(), keep_out());
+        std::thread::scope(|scope| {
+            for part in 1..=4 {
+                let (arena, kept) = (&arena, &kept);
+                scope.spawn(move || {
+                    for number in 0..3000 {
+                        let start = (part << 40) + number * 16 * PAGE;
+                        kept.add(arena, start, start + PAGE, start + 8);
+                    }
+                });
+            }
+        });
+        assert_eq!(kept.count(), 12_000);
+        for start in (1..=4).flat_map(|part| (0..3000).map(move |number| (part << 40) + number * 16 * PAGE)) {
+            assert_eq!(kept.first_in(start, start + PAGE), Some((start, start + PAGE)));
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Events that come late.
+//!
+//! The kernel tells of an unmapped or moved range after it has let go of the
+//! address space. So when one thread frees a range, and another thread's
+//! mapping is moved to the same addresses at once, the message about the
+//! second may come before that about the first:
+//!
+//! ```text
+//!   thread 1   munmap(Z) ............................ message "Z unmapped"
+//!   thread 2             mremap(C -> Z) message "C moved to Z"
+//! ```
+//!
+//! Taken as they come, the pages of C would be forgotten. What tells the two
+//! orders apart:
+//! - As long as a message is on its way the kernel says so ([`Probe::Changing`]):
+//!   without one nothing can be late.
+//! - Entries at the place where a mapping arrives belong to one that left it,
+//!   and whose message is late: that one is read first.
+//! - If there are none, the arrived range is remembered until no message is on
+//!   its way. Should one say meanwhile that the range was unmapped, or moved
+//!   away, although a managed mapping is there, it speaks of the one before;
+//!   unless a message on its way tells that another one has arrived since.
+//!   (A move that leaves a mapping behind, MREMAP_DONTUNMAP, is known from the
+//!   interposed function.)
+
+use crate::kernel::sched;
+use crate::kernel::sys::PAGE;
+use crate::kernel::uffd::{Message, Probe};
+use crate::memory::lock::Guard;
+use crate::memory::patience::Patience;
+use crate::pages::order::{Fault, Order};
+use crate::pages::table::{State, index_in_block};
+use crate::runtime::Runtime;
+
+/// Ranges that are remembered at most, the last ones: as many threads may move something between two moments in which no message is on its way.
+const ARRIVED: usize = 1024;
+/// Messages that may be waited for, one inside the other.
+const DEPTH: usize = 32;
+/// What is in the way of a mapping is always explained by a message that is on its way; on a busy machine it
+/// may be long before its thread gets a CPU. Nobody holds it up, so this is never reached, ns.
+const PATIENCE_NS: u64 = 10_000_000_000;
+/// Where there may be no such message and others come all the time, it is looked for so long, ns.
+const DOUBT_NS: u64 = 500_000_000;
+
+/// What is remembered. Under the order lock.
+pub struct Late {
+    arrived: [(usize, usize); ARRIVED],
+    count: usize,
+    /// Where mappings arrive whose messages have been read and wait for late ones.
+    arriving: [(usize, usize); DEPTH],
+    depth: usize,
+    /// Registered while something was on its way: that a mapping is there proves nothing.
+    pub doubtful: (usize, usize),
+    /// Not while events are applied that were read long ago.
+    pub enabled: bool,
+}
+
+impl Late {
+    /// Nothing.
+    pub const fn new() -> Self {
+        Late {
+            arrived: [(0, 0); ARRIVED],
+            count: 0,
+            arriving: [(0, 0); DEPTH],
+            depth: 0,
+            doubtful: (0, 0),
+            enabled: true,
+        }
+    }
+
+    /// A mapping has arrived at this range.
+    pub fn note_arrived(&mut self, start: usize, end: usize) {
+        if self.enabled {
+            self.arrived[self.count % ARRIVED] = (start, end);
+            self.count += 1;
+        }
+    }
+
+    fn arrived(&self) -> &[(usize, usize)] {
+        &self.arrived[..self.count.min(ARRIVED)]
+    }
+
+    fn has_arrived(&self, page: usize) -> bool {
+        self.enabled && self.arrived().iter().any(|(start, end)| (*start..*end).contains(&page))
+    }
+}
+
+impl Default for Late {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Runtime {
+    fn is_changing(&self, address: usize) -> bool {
+        self.uffd().probe(address) == Probe::Changing
+    }
+
+    /// Forgets what was remembered if nothing is on its way. Before every
+    /// message is read: a thread that goes on may soon unmap what has arrived.
+    pub fn settle_late(&self, order: &mut Guard<'_, Order>) {
+        if (order.late.count > 0 || order.late.doubtful.1 > 0) && !self.is_changing(order.late.arrived[0].0) {
+            order.late.count = 0;
+            order.late.doubtful = (0, 0);
+        }
+    }
+
+    /// A mapping is about to arrive at the range: applies first what tells
+    /// where the one before has gone.
+    pub fn let_late_first(&self, order: &mut Guard<'_, Order>, start: usize, end: usize) {
+        if !order.late.enabled || order.late.depth >= DEPTH {
+            return;
+        }
+        let depth = order.late.depth;
+        order.late.arriving[depth] = (start, end);
+        order.late.depth += 1;
+        let mut patience = Patience::new(PATIENCE_NS);
+        while self.keeps_any(start, end)
+            && (self.proxy.lock().has_events() || self.is_changing(start))
+            && !patience.is_over()
+        {
+            let kept = self.proxy.lock().next_event();
+            match kept.or_else(|| self.uffd().next()) {
+                Some(Message::Fault { page, touch, .. }) => self.keep(order, Fault { page, touch }),
+                Some(event) => self.apply_now(order, event),
+                None => sched::yield_now(),
+            }
+        }
+        order.late.depth -= 1;
+    }
+
+    /// Whether anything is kept of a range.
+    fn keeps_any(&self, start: usize, end: usize) -> bool {
+        let mut any = false;
+        self.table.for_each_block(start, end, |base, block| {
+            let (from, to) = (start.max(base), end.min(base + crate::pages::table::BLOCK));
+            any |= (from..to)
+                .step_by(PAGE)
+                .any(|page| block.entries[index_in_block(page)].load() != State::Empty);
+        });
+        any
+    }
+
+    /// Whether the message that the range was left speaks of a mapping before
+    /// the one that has arrived there: one has, and no other is about to.
+    pub fn speaks_of_another(&self, order: &mut Guard<'_, Order>, start: usize, end: usize) -> bool {
+        let overlaps = |range: &(usize, usize)| range.0 < end && start < range.1;
+        let late = &order.late;
+        if !late.enabled || !late.arrived().iter().any(overlaps) || overlaps(&late.doubtful) {
+            return false;
+        }
+        // One that waits for this very message?
+        if late.arriving[..late.depth].iter().any(overlaps) {
+            return false;
+        }
+        let mut patience = Patience::new(DOUBT_NS);
+        let mut looked = 0;
+        loop {
+            loop {
+                let next = self.proxy.lock().event(looked);
+                let Some(event) = next else { break };
+                looked += 1;
+                if matches!(event, Message::Remap { to, bytes, .. } if overlaps(&(to, to + bytes))) {
+                    return false;
+                }
+            }
+            let has_many = self.proxy.lock().has_many_events();
+            if has_many || !self.is_changing(start) || patience.is_over() {
+                return true;
+            }
+            match self.uffd().next() {
+                Some(Message::Fault { page, touch, .. }) => self.keep(order, Fault { page, touch }),
+                Some(event) => self.keep_event(&mut self.proxy.lock(), event),
+                None => sched::yield_now(),
+            }
+        }
+    }
+
+    /// Whether a managed mapping is there now, to which what is kept of the page belongs.
+    pub fn is_there(&self, order: &Guard<'_, Order>, page: usize) -> bool {
+        order.late.has_arrived(page) && self.witness().is_taken(page)
+    }
+
+    /// A range was unmapped: forgets what was kept of it.
+    pub fn drop_unmapped(&self, order: &mut Guard<'_, Order>, start: usize, end: usize) {
+        if !self.speaks_of_another(order, start, end) {
+            return self.drop_range(order, start, end);
+        }
+        self.forget_blobs(start, end);
+        self.table.for_each_block(start, end, |base, block| {
+            for page in (start.max(base)..end.min(base + crate::pages::table::BLOCK)).step_by(PAGE) {
+                let kept = block.entries[index_in_block(page)].load() != State::Empty;
+                if kept && !self.is_there(order, page) {
+                    self.drop_page(block, page);
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::panic::AssertUnwindSafe;
+    use core::sync::atomic::Ordering::*;
+    use std::panic::{catch_unwind, resume_unwind};
+    use std::sync::{Mutex, MutexGuard};
+    use std::{eprintln, thread};
+
+    use super::*;
+    use crate::kernel::sys;
+    use crate::kernel::sys::prot;
+    use crate::kernel::uffd::{Uffd, feature};
+    use crate::pages::table::BLOCK;
+    use crate::runtime::RUNTIME;
+
+    const BYTES: usize = 8 * PAGE;
+
+    /// The one runtime, with userfaultfds of its own; `None` where they may not be opened.
+    fn runtime() -> Option<MutexGuard<'static, ()>> {
+        static ONE: Mutex<()> = Mutex::new(());
+        let one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !RUNTIME.has_uffd() {
+            let open = |features| Uffd::open(None, features).ok();
+            let Some(both) = open(feature::NEEDED).zip(open(0)) else {
+                eprintln!("skipped: userfaultfd may not be opened here");
+                return None;
+            };
+            RUNTIME.set_uffd(Some(both));
+        }
+        Some(one)
+    }
+
+    /// Memory of 8 pages at the start of a block of its own.
+    fn memory() -> usize {
+        let start = sys::map_anonymous(2 * BLOCK, prot::READ | prot::WRITE).unwrap() as usize;
+        start.next_multiple_of(BLOCK)
+    }
+
+    fn registered() -> usize {
+        let start = memory();
+        RUNTIME.uffd().register(start, BYTES).unwrap();
+        start
+    }
+
+    /// As if its pages had been evicted: `number` of them, all zeros.
+    fn keep(order: &mut Guard<'_, Order>, start: usize, number: usize) {
+        let block = RUNTIME.table.make_block(start, &RUNTIME.arena, &mut order.spare).unwrap();
+        for entry in &block.entries[..number] {
+            entry.store(State::Zero);
+            block.evicted.fetch_add(1, Relaxed);
+            RUNTIME.zero_pages.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn kept(start: usize) -> usize {
+        let state = |page: usize| RUNTIME.table.entry(page).map_or(State::Empty, |entry| entry.load());
+        (start..start + BYTES).step_by(PAGE).filter(|page| state(*page) != State::Empty).count()
+    }
+
+    /// Runs `work` while the message of a thread that unmaps is on its way.
+    fn while_changing(work: impl FnOnce(&mut Guard<'_, Order>)) {
+        let elsewhere = registered();
+        // SAFETY: memory of this test.
+        let thread = thread::spawn(move || unsafe { sys::munmap(elsewhere, BYTES) });
+        let mut order = RUNTIME.order.lock();
+        while !RUNTIME.is_changing(elsewhere) {
+            thread::yield_now();
+        }
+        // A failure must not leave the thread waiting for ever.
+        let worked = catch_unwind(AssertUnwindSafe(|| work(&mut order)));
+        RUNTIME.drain(&mut order);
+        RUNTIME.take_proxy_messages(&mut order);
+        drop(order);
+        thread.join().unwrap().unwrap();
+        worked.unwrap_or_else(|panic| resume_unwind(panic));
+    }
+
+    #[test]
+    fn a_message_about_the_mapping_before_leaves_what_has_arrived() {
+        let Some(_one) = runtime() else { return };
+        let (from, to) = (memory(), registered());
+        while_changing(|order| {
+            keep(order, from, 5);
+            RUNTIME.apply_now(order, Message::Remap { from, to, bytes: BYTES });
+            assert_eq!((kept(from), kept(to)), (0, 5));
+            RUNTIME.apply_now(order, Message::Unmap { start: to, end: to + BYTES });
+            assert_eq!(kept(to), 5);
+        });
+        assert_eq!(kept(to), 5);
+        // Nothing is on its way any more: the next one means this mapping.
+        let order = &mut RUNTIME.order.lock();
+        RUNTIME.settle_late(order);
+        RUNTIME.apply_now(order, Message::Unmap { start: to, end: to + BYTES });
+        assert_eq!(kept(to), 0);
+    }
+
+    #[test]
+    fn what_has_arrived_and_is_gone_again_is_forgotten() {
+        let Some(_one) = runtime() else { return };
+        let (from, to) = (memory(), registered());
+        while_changing(|order| {
+            keep(order, from, 3);
+            RUNTIME.apply_now(order, Message::Remap { from, to, bytes: BYTES });
+            // No managed mapping is there.
+            RUNTIME.uffd().unregister(to, BYTES).unwrap();
+            RUNTIME.apply_now(order, Message::Unmap { start: to, end: to + BYTES });
+            assert_eq!(kept(to), 0);
+        });
+    }
+
+    #[test]
+    fn who_is_in_the_way_goes_first() {
+        let Some(_one) = runtime() else { return };
+        let (from, to, next) = (memory(), registered(), registered());
+        while_changing(|order| {
+            keep(order, from, 2);
+            keep(order, to, 7);
+            assert!(RUNTIME.proxy.lock().push_event(Message::Remap { from: to, to: next, bytes: BYTES }));
+            RUNTIME.apply_now(order, Message::Remap { from, to, bytes: BYTES });
+            assert_eq!((kept(from), kept(to), kept(next)), (0, 2, 7));
+        });
+    }
+}

@@ -1,0 +1,500 @@
+//! The order lock, and what the kernel's events do to the page table.
+//!
+//! The kernel lets the thread that unmaps, moves or discards memory go on as
+//! soon as its event has been *read*. From then on its next touch must see
+//! the new state. So messages are read, events are applied, and pages are put
+//! in place only by the holder of one lock, the order lock. While an event is
+//! on its way and not yet read, the kernel refuses to put pages in place
+//! (EAGAIN). Together: no page that an event concerns is ever put in place
+//! after the event was read and before it was applied.
+//!
+//! The keeper holds the lock all the while it takes a block away, so that no
+//! thread gets past an event between the moment when the keeper has made sure
+//! that the block is what it believes and the moment when it is taken. But its
+//! own `mremap` waits until the message about it is read. So while the lock is
+//! held by somebody inside that call, a handler reads in its place, as soon as
+//! the move is done and its message on the way: see [`Runtime::lock_order`].
+//! That is so when the pages' new place is registered, which a second
+//! userfaultfd, the witness, finds out: it is refused there.
+
+use core::sync::atomic::Ordering::*;
+
+use memfold::store::Ref;
+
+use crate::kernel::sched;
+use crate::kernel::sys::{self, PAGE};
+use crate::kernel::uffd::{Message, Touch};
+use crate::memory::lock::Guard;
+use crate::pages::clean::recent::Recent;
+use crate::pages::inbox::Inbox;
+use crate::pages::journal::{Journal, Record};
+use crate::pages::late::Late;
+use crate::pages::standby;
+use crate::pages::table::{BLOCK, Block, END, Entry, PAGES, SpareBlocks, State, index_in_block, page_number};
+use crate::runtime::Runtime;
+
+/// Times of the last discards, by block number.
+const REMOVED: usize = 4096;
+/// After a discard event its thread has still to discard: for this long the
+/// block is not evicted.
+pub const REMOVE_GRACE_MS: u32 = 500;
+
+/// A fault to be served.
+#[derive(Debug, Clone, Copy)]
+pub struct Fault {
+    /// The page's address.
+    pub page: usize,
+    /// What the thread wants.
+    pub touch: Touch,
+}
+
+/// Looks at the order lock before a handler sleeps: a few microseconds.
+const SPINS: usize = 100;
+
+/// What the order lock protects.
+pub struct Order {
+    /// Block structures for reuse.
+    pub spare: SpareBlocks,
+    /// Blocks taken out of the table whose contents have to be freed.
+    condemned: SpareBlocks,
+    condemned_count: usize,
+    removed_ms: [u32; REMOVED],
+    /// When nobody was discarding.
+    quiet_ms: u32,
+    /// See `late.rs`.
+    pub late: Late,
+    /// A fork is under way: what changes is written to the journal.
+    pub forking: bool,
+    /// The message about that fork was read.
+    pub fork_seen: bool,
+    /// See `journal.rs`.
+    pub journal: Journal,
+    /// Clean pages may have been written during the fork without a record, because the journal was full.
+    pub blobs_void: bool,
+    /// Clean pages that were restored.
+    pub recent: Recent,
+}
+
+impl Order {
+    /// Nothing under way.
+    pub const fn new() -> Self {
+        Order {
+            spare: SpareBlocks::new(),
+            condemned: SpareBlocks::new(),
+            condemned_count: 0,
+            removed_ms: [0; REMOVED],
+            quiet_ms: 0,
+            late: Late::new(),
+            forking: false,
+            fork_seen: false,
+            journal: Journal::new(),
+            blobs_void: false,
+            recent: Recent::new(),
+        }
+    }
+
+    /// Whether messages may be read: what an event does must be done or noted.
+    pub fn may_read(&self) -> bool {
+        !self.forking || self.journal.has_room()
+    }
+
+    /// Whether a thread may still be discarding contents of the block: its
+    /// event has been read, but it does so only afterwards. One that called the
+    /// C library's function is known (`discarding` is the number of those);
+    /// one that makes the system call itself is given time.
+    pub fn was_removed_lately(&mut self, address: usize, discarding: u32) -> bool {
+        let now = now_ms();
+        if discarding == 0 {
+            self.quiet_ms = now;
+        }
+        let at = self.removed_ms[address / BLOCK % REMOVED];
+        let unknown = (self.quiet_ms.wrapping_sub(at) as i32) < 0;
+        at != 0 && (now.wrapping_sub(at) < REMOVE_GRACE_MS || unknown)
+    }
+
+    fn note_removed(&mut self, start: usize, end: usize) {
+        let now = now_ms();
+        let (first, last) = (start / BLOCK, end.div_ceil(BLOCK));
+        for number in first..last.min(first + REMOVED) {
+            self.removed_ms[number % REMOVED] = now;
+        }
+    }
+}
+
+/// Never zero.
+fn now_ms() -> u32 {
+    ((sys::now_ns() / 1_000_000) as u32).max(1)
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Messages that are read at most before the caller has another look: threads whose events are read go on, and may send more at once.
+const READ_AT_MOST: usize = 4096;
+/// Looks for pages that should appear, before it is thought that there were none.
+const LOOKS: usize = 16;
+
+impl Runtime {
+    /// Takes the order lock, for a handler: reads in place of the keeper
+    /// while that is inside `mremap`, since nobody else would.
+    pub fn lock_order(&self) -> Guard<'_, Order> {
+        // Most holders have it for a microsecond or two; the keeper, who has it longer, says so.
+        for _ in 0..SPINS {
+            if let Some(order) = self.order.try_lock() {
+                return order;
+            }
+            if self.moving_to.load(Acquire) != 0 {
+                break;
+            }
+            core::hint::spin_loop();
+        }
+        let mut may_sleep = true;
+        loop {
+            // Once its message was read, the keeper needs a CPU to go on, and was perhaps woken on this one. If that takes long, there was more
+            // than one message.
+            if self.moving_to.load(Acquire) != 0 && !(may_sleep && self.move_seen.load(Acquire)) {
+                self.read_in_place();
+                may_sleep = true;
+                continue;
+            }
+            may_sleep = false;
+            if let Some(order) = self.order.lock_for_a_moment(200_000) {
+                return order;
+            }
+        }
+    }
+
+    fn read_in_place(&self) {
+        let Some(mut inbox) = self.proxy.try_lock() else {
+            sched::yield_now();
+            return;
+        };
+        // Nothing may be read before the keeper's pages have moved, nor if they moved without a message
+        // (then they go back): a thread whose event is read goes on, and must find them where they belong.
+        for looks in 1usize.. {
+            let to = self.moving_to.load(Acquire);
+            if to == 0 {
+                return;
+            }
+            let seems = sys::any_resident(to, BLOCK - to % BLOCK) || looks % LOOKS == 0;
+            if seems && self.witness().is_taken(to) {
+                break;
+            }
+            if looks % LOOKS == 0 { sched::yield_now() } else { core::hint::spin_loop() }
+        }
+        while self.moving_to.load(Acquire) != 0 {
+            inbox.let_keeper_run();
+            match self.uffd().next() {
+                Some(Message::Remap { to, .. }) if self.standby.contains(to) => {
+                    self.move_seen.store(true, Release);
+                    break;
+                }
+                Some(Message::Fault { page, touch, .. }) => inbox.keep(Fault { page, touch }),
+                Some(Message::Other) => {}
+                Some(event) => self.keep_event(&mut inbox, event),
+                None => core::hint::spin_loop(),
+            }
+        }
+        self.note_waiting(&inbox);
+    }
+
+    /// Handles what was read in place of the caller, who holds the order lock
+    /// and has returned from `mremap`.
+    pub fn take_proxy_messages(&self, order: &mut Guard<'_, Order>) {
+        let next = self.proxy.lock().next_event();
+        if let Some(event) = next {
+            self.apply(order, event);
+        }
+    }
+
+    /// Reads the messages there are: applies events, keeps faults for later.
+    /// Not without end: who needs an event that has not come yet asks again.
+    pub fn drain(&self, order: &mut Guard<'_, Order>) {
+        for _ in 0..READ_AT_MOST {
+            if !order.may_read() {
+                return;
+            }
+            self.settle_late(order);
+            match self.uffd().next() {
+                Some(Message::Fault { page, touch, tid }) => {
+                    self.follow.note(tid);
+                    self.keep(order, Fault { page, touch });
+                }
+                Some(event) => self.apply(order, event),
+                None => return,
+            }
+        }
+    }
+
+    /// Keeps a fault for later.
+    pub fn keep(&self, _order: &mut Guard<'_, Order>, fault: Fault) {
+        let mut inbox = self.proxy.lock();
+        inbox.keep(fault);
+        self.note_waiting(&inbox);
+    }
+
+    /// Keeps an event to be applied later.
+    pub fn keep_event(&self, inbox: &mut Guard<'_, Inbox>, event: Message) {
+        if !inbox.push_event(event) {
+            self.fail("more threads change their memory at the same time than memfold can follow");
+        }
+    }
+
+    /// The fault that was kept first. Once all are handed out, threads of which the fault was forgotten are woken, to fault again.
+    pub fn next_kept(&self, _order: &mut Guard<'_, Order>) -> Option<Fault> {
+        let mut inbox = self.proxy.lock();
+        let next = inbox.next_fault();
+        let forgotten = inbox.take_forgotten();
+        self.note_waiting(&inbox);
+        drop(inbox);
+        if forgotten {
+            self.uffd().wake_all();
+        }
+        next
+    }
+
+    /// A kept fault that is `wanted`, if there is one among the next.
+    pub fn next_kept_that(
+        &self,
+        _order: &mut Guard<'_, Order>,
+        wanted: impl Fn(&Fault) -> bool,
+    ) -> Option<Fault> {
+        let mut inbox = self.proxy.lock();
+        let next = inbox.next_fault_that(wanted);
+        self.note_waiting(&inbox);
+        next
+    }
+
+    fn note_waiting(&self, inbox: &Guard<'_, Inbox>) {
+        self.deferred.store(inbox.waiting() as u32, Release);
+    }
+
+    /// Applies an event to the page table, or notes it during a fork; and with
+    /// it those that had to be read meanwhile.
+    pub fn apply(&self, order: &mut Guard<'_, Order>, event: Message) {
+        let mut next = Some(event);
+        while let Some(event) = next {
+            if let Message::Fork { child } = event {
+                self.meet_child(order, child);
+            } else if order.forking {
+                self.write_down(order, event);
+            } else {
+                self.count_change(event);
+                self.apply_now(order, event);
+            }
+            next = self.proxy.lock().next_event();
+        }
+    }
+
+    /// Notes an event during a fork.
+    pub fn write_down(&self, order: &mut Guard<'_, Order>, event: Message) {
+        self.count_change(event);
+        order.journal.add(Record::Event(event));
+    }
+
+    fn count_change(&self, event: Message) {
+        let here = !matches!(event, Message::Remap { to, .. } if self.standby.contains(to));
+        if here && matches!(event, Message::Unmap { .. } | Message::Remap { .. }) {
+            self.changes.fetch_add(1, Release);
+        }
+    }
+
+    /// After a fork: does what was noted.
+    pub fn replay(&self, order: &mut Guard<'_, Order>) {
+        order.forking = false;
+        order.late.enabled = false;
+        let journal = core::mem::take(&mut order.journal);
+        journal.replay(|record| match record {
+            Record::Event(event) => self.apply_now(order, event),
+            Record::Served(page) => {
+                self.forget_blob(page);
+                if let Some(block) = self.table.block(page) {
+                    self.drop_page(block, page);
+                }
+            }
+        });
+        order.late.enabled = true;
+        order.journal = journal;
+        if core::mem::take(&mut order.blobs_void) {
+            self.forget_blobs(0, END);
+        }
+    }
+
+    /// Applies an event to the page table. It may read others, and leave them to the caller.
+    pub fn apply_now(&self, order: &mut Guard<'_, Order>, event: Message) {
+        match event {
+            Message::Remove { start, end } => {
+                order.note_removed(start, end);
+                self.forget_marks(start, end);
+                self.drop_range(order, start, end);
+            }
+            Message::Unmap { start, end } => {
+                self.unmapped_ns.store(sys::now_ns(), Relaxed);
+                self.forget_marks(start, end);
+                self.drop_unmapped(order, start, end);
+                self.table.for_each_block(start, end, |_, block| block.stale.store(true, Relaxed));
+                self.settle_late(order);
+            }
+            Message::Remap { from, to, bytes } => {
+                if self.standby.contains(to) {
+                    return;
+                }
+                self.unmapped_ns.store(sys::now_ns(), Relaxed);
+                self.forget_marks(from, from + bytes);
+                self.forget_marks(to, to + bytes);
+                self.let_late_first(order, to, to + bytes);
+                self.drop_range(order, to, to + bytes);
+                self.move_range(order, from, to, bytes);
+                order.late.note_arrived(to, to + bytes);
+                self.settle_late(order);
+            }
+            Message::Fork { child } => self.meet_child(order, child),
+            Message::Fault { .. } | Message::Other => {}
+        }
+    }
+
+    /// Forgets what was kept of a range: its contents are void.
+    pub fn drop_range(&self, order: &mut Guard<'_, Order>, start: usize, end: usize) {
+        self.forget_blobs(start, end);
+        self.table.for_each_block(start, end, |base, block| {
+            if block.evicted.load(Relaxed) == 0 {
+                return;
+            }
+            if start <= base && base + BLOCK <= end {
+                // The whole block: out of the table at once, freed later.
+                if let Some(block) = self.table.detach(base) {
+                    block.base.store(base, Relaxed);
+                    order.condemned.put_full(block);
+                    order.condemned_count += 1;
+                }
+                return;
+            }
+            for page in (start.max(base)..end.min(base + BLOCK)).step_by(PAGE) {
+                self.drop_page(block, page);
+            }
+        });
+        if order.condemned_count > 0 {
+            self.work.ring();
+        }
+    }
+
+    /// Forgets what is kept of a page: its contents are void, or it is present.
+    pub fn drop_page(&self, block: &Block, page: usize) {
+        let entry = &block.entries[index_in_block(page)];
+        let state = self.take_over(entry);
+        match state {
+            State::Empty => return,
+            State::Standby(id) => self.standby.forget(id),
+            State::Zero => {
+                self.zero_pages.fetch_sub(1, Relaxed);
+            }
+            State::Stored(found) => self.free(found, page_number(page)),
+            State::Spilled(spot) => self.release_spot(spot),
+            State::Pinned(found) => {
+                self.settle_readers();
+                self.free(found, page_number(page));
+            }
+        }
+        block.evicted.fetch_sub(1, Relaxed);
+    }
+
+    /// Empties an entry. A thread that has pinned its blob may still read it:
+    /// whoever wants to free the blob settles the readers first.
+    fn take_over(&self, entry: &Entry) -> State {
+        loop {
+            let state = entry.load();
+            if state == State::Empty || entry.replace(state, State::Empty) {
+                return state;
+            }
+        }
+    }
+
+    /// Gives entries of a moved range to the new addresses.
+    fn move_range(&self, order: &mut Guard<'_, Order>, from: usize, to: usize, bytes: usize) {
+        // A page that moves is no longer clean: that is simpler, and moves are rare.
+        self.forget_blobs(from, from + bytes);
+        let another =
+            !crate::interpose::leaves_behind(from) && self.speaks_of_another(order, from, from + bytes);
+        self.table.for_each_block(from, from + bytes, |base, block| {
+            if block.evicted.load(Relaxed) == 0 {
+                return;
+            }
+            for page in (from.max(base)..(from + bytes).min(base + BLOCK)).step_by(PAGE) {
+                if another && self.is_there(order, page) {
+                    continue;
+                }
+                let entry = &block.entries[index_in_block(page)];
+                let state = self.take_over(entry);
+                match state {
+                    State::Empty => continue,
+                    State::Pinned(_) => self.settle_readers(),
+                    _ => {}
+                }
+                block.evicted.fetch_sub(1, Relaxed);
+                let new_page = page - from + to;
+                let Some(new_block) = self.table.make_block(new_page, &self.arena, &mut order.spare) else {
+                    self.fail("no memory is left for the page table while the program moves a mapping");
+                };
+                let new_state = match state {
+                    State::Standby(id) => {
+                        let slot = self.standby.slot(id >> 9);
+                        let owner = page_number(new_page);
+                        slot.owners[id as usize % PAGES].store(owner, Relaxed);
+                        state
+                    }
+                    State::Stored(found) | State::Pinned(found) => {
+                        State::Stored(self.reown(found, page_number(page), page_number(new_page)))
+                    }
+                    other => other,
+                };
+                new_block.entries[index_in_block(new_page)].store(new_state);
+                new_block.evicted.fetch_add(1, Relaxed);
+            }
+        });
+    }
+
+    fn reown(&self, found: Ref, old: u64, new: u64) -> Ref {
+        match self.store().store().reown(found, old, new) {
+            Ok(()) => found,
+            Err(_) => self.fail_corrupt(),
+        }
+    }
+
+    /// Frees what condemned blocks hold, a few at a time. Returns whether
+    /// there is more.
+    pub fn free_condemned(&self) -> bool {
+        let Some(block) = ({
+            let mut order = self.order.lock();
+            let block = order.condemned.pop();
+            order.condemned_count -= usize::from(block.is_some());
+            block
+        }) else {
+            return false;
+        };
+        // Who has read an entry of it before it was taken out may still read the blob.
+        self.settle_readers();
+        let base = block.base.load(Relaxed);
+        {
+            let _order = self.order.lock();
+            self.forget_condemned(base, block);
+        }
+        for index in 0..PAGES {
+            if let State::Standby(id) = block.entries[index].load() {
+                let _order = self.order.lock();
+                if block.entries[index].replace(State::Standby(id), State::Empty) {
+                    self.standby.forget(id);
+                }
+            } else {
+                self.drop_page(block, base + index * PAGE);
+            }
+        }
+        self.unmark_all_but(block, &[0; PAGES / 64]);
+        self.order.lock().spare.put(block);
+        true
+    }
+}
+
+const _: () = assert!(standby::SLOTS * PAGES <= u32::MAX as usize);

@@ -1,0 +1,348 @@
+//! Standby: where blocks are put when they are taken away, still
+//! uncompressed. A page that is touched comes back from here by a copy; what
+//! stays untouched is compressed, oldest slot first.
+//!
+//! ```text
+//! base + 0      2 MiB     4 MiB     6 MiB ...
+//!      | slot 0 | slot 1  | slot 2  |            one mapping a slot in use
+//! ```
+//!
+//! A page keeps its offset in the block when it moves to a slot; `owners`
+//! says whose it is, also after the program has moved the mapping.
+//!
+//! Invariants:
+//! - a slot in use belongs to one of: the evictor (being filled), the queue,
+//!   one compressor. Only its holder gives its pages back.
+//! - `owners` and the entries that name a slot change under the order lock.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+
+use crate::kernel::sys::{self, PAGE, Result, advice, prot};
+use crate::memory::lock::Lock;
+use crate::pages::table::{BLOCK, PAGES};
+use crate::process::limits;
+
+/// Slots at most.
+pub const SLOTS: usize = 4096;
+/// Of limited memory the slots take this part.
+const LIMITED: usize = 16;
+/// With fewer slots paging does not work.
+const FEWEST: usize = 8;
+
+/// Bytes of the array of what is known of so many slots.
+fn array_bytes(count: usize) -> usize {
+    (count * size_of::<Slot>()).next_multiple_of(PAGE)
+}
+
+/// How many slots there are where the program's memory is limited.
+fn slots_of(limit: usize) -> usize {
+    (limit / LIMITED / BLOCK).clamp(FEWEST, SLOTS)
+}
+
+/// Name of a page on standby: slot number and index in the slot.
+pub fn page_id(slot: u32, index: usize) -> u32 {
+    slot << 9 | index as u32
+}
+
+/// What is known of a slot.
+#[repr(C)]
+pub struct Slot {
+    /// Page number of each page's owner.
+    pub owners: [AtomicU64; PAGES],
+    /// Which pages are there, one bit each; written by the holder.
+    pub present: [AtomicU64; PAGES / 64],
+    /// Pages that are still wanted.
+    pub live: AtomicU32,
+    /// The block that it was taken from, how many pages it had, and how many
+    /// of them were touched since.
+    pub home: AtomicUsize,
+    /// See `home`.
+    pub taken: AtomicU32,
+    /// See `home`.
+    pub rescued: AtomicU32,
+    /// When it was queued.
+    pub queued_ns: AtomicU64,
+    /// Other processes had most of its pages too: compressing them frees nothing before those do it.
+    pub shared: AtomicBool,
+}
+
+struct Queue {
+    /// Slots in use, oldest first: ring of `SLOTS`.
+    ring: [u16; SLOTS],
+    first: usize,
+    used: usize,
+    free: [u16; SLOTS],
+    free_count: usize,
+    fresh: usize,
+}
+
+/// See the module.
+pub struct Standby {
+    base: AtomicUsize,
+    slots: AtomicUsize,
+    /// Slots that there are.
+    count: AtomicUsize,
+    queue: Lock<Queue>,
+    /// Live pages in all slots in use.
+    pub pages: AtomicU64,
+    /// Slots whose addresses may be the program's now, one bit each.
+    lost: [AtomicU64; SLOTS / 64],
+}
+
+/// Addresses that are only reserved are nothing for a core dump. The kernel's own leaves them out as it is;
+/// gdb's writes gigabytes of zeros.
+fn keep_out_of_dumps(start: usize, bytes: usize) {
+    // SAFETY: advice that loses nothing.
+    let _ = unsafe { sys::madvise(start, bytes, advice::DONTDUMP) };
+}
+
+impl Standby {
+    /// Not yet usable.
+    pub const fn new() -> Self {
+        let queue = Queue { ring: [0; SLOTS], first: 0, used: 0, free: [0; SLOTS], free_count: 0, fresh: 0 };
+        Standby {
+            base: AtomicUsize::new(0),
+            slots: AtomicUsize::new(0),
+            count: AtomicUsize::new(0),
+            queue: Lock::new(queue),
+            pages: AtomicU64::new(0),
+            lost: [const { AtomicU64::new(0) }; SLOTS / 64],
+        }
+    }
+
+    /// Reserves the addresses; once.
+    pub fn init(&self) -> Result<()> {
+        if self.base.load(Relaxed) != 0 {
+            return Ok(());
+        }
+        let count = limits::memory().map_or(SLOTS, slots_of);
+        let slots = sys::map_anonymous(array_bytes(count), prot::READ | prot::WRITE)? as usize;
+        // SAFETY: advice about fresh memory of our own that loses nothing.
+        unsafe {
+            let _ = sys::madvise(slots, array_bytes(count), advice::NOHUGEPAGE);
+            let _ = sys::madvise(slots, array_bytes(count), advice::DONTDUMP);
+        }
+        let raw = sys::map_anonymous((count + 1) * BLOCK, prot::NONE)? as usize;
+        let base = raw.next_multiple_of(BLOCK);
+        // SAFETY: what lies before and after the slots is fresh, and nobody's.
+        unsafe {
+            if raw < base {
+                let _ = sys::munmap(raw, base - raw);
+            }
+            let _ = sys::munmap(base + count * BLOCK, raw + BLOCK - base);
+        }
+        keep_out_of_dumps(base, count * BLOCK);
+        self.slots.store(slots, Relaxed);
+        self.count.store(count, Relaxed);
+        self.base.store(base, Release);
+        Ok(())
+    }
+
+    /// The program's memory is limited to so much from now on: gives back
+    /// slots that were never used. By the keeper, who takes slots.
+    pub fn shrink(&self, limit: usize) {
+        let queue = self.queue.lock();
+        let (base, count) = (self.base.load(Acquire), self.count.load(Relaxed));
+        let fewer = slots_of(limit).max(queue.fresh);
+        if base != 0 && fewer < count {
+            self.count.store(fewer, Relaxed);
+            let (array, keep) = (self.slots.load(Relaxed), array_bytes(fewer));
+            // SAFETY: nobody has ever used these slots, nor will.
+            unsafe {
+                let _ = sys::munmap(base + fewer * BLOCK, (count - fewer) * BLOCK);
+                let _ = sys::munmap(array + keep, array_bytes(count) - keep);
+            }
+        }
+    }
+
+    /// Gives all slots back; nobody may use standby any more.
+    pub fn close(&self) {
+        let base = self.base.load(Acquire);
+        if base != 0 {
+            for slot in (0..self.count.load(Relaxed) as u32).filter(|slot| !self.is_lost(*slot)) {
+                // SAFETY: no entry names a page on standby, and no compressor lives.
+                let _ = unsafe { sys::map_over(self.address(slot), BLOCK, prot::NONE) };
+            }
+            keep_out_of_dumps(base, self.bytes());
+        }
+    }
+
+    /// Bytes of all slots.
+    pub fn bytes(&self) -> usize {
+        self.count.load(Relaxed) * BLOCK
+    }
+
+    /// Whether the address lies in a slot.
+    pub fn contains(&self, address: usize) -> bool {
+        let base = self.base.load(Acquire);
+        base != 0
+            && (base..base + self.bytes()).contains(&address)
+            && !self.is_lost(((address - base) / BLOCK) as u32)
+    }
+
+    /// Whether a range overlaps the slots, or what is known of them.
+    pub fn overlaps(&self, start: usize, end: usize) -> bool {
+        let (base, array) = (self.base.load(Acquire), self.slots.load(Acquire));
+        let touches = |from: usize, bytes: usize| start < from + bytes && from < end;
+        let is_own = |slot: usize| {
+            let from = base + slot * BLOCK;
+            touches(from, BLOCK) && !self.is_lost(slot as u32)
+        };
+        let count = self.count.load(Relaxed);
+        let near = || {
+            let first = start.saturating_sub(base) / BLOCK;
+            let last = (end.saturating_sub(base)).div_ceil(BLOCK);
+            (first.min(count)..last.min(count)).any(is_own)
+        };
+        base != 0 && (touches(base, self.bytes()) && near() || touches(array, array_bytes(count)))
+    }
+
+    fn is_lost(&self, slot: u32) -> bool {
+        self.lost[slot as usize / 64].load(Relaxed) >> (slot % 64) & 1 != 0
+    }
+
+    /// The kernel has unmapped this part of a slot and then put nothing there. If
+    /// it can't be had again, another thread may be given the addresses: they are not ours any more.
+    #[cold]
+    pub fn recover(&self, slot: u32, start: usize, bytes: usize) {
+        match sys::map_if_free(start, bytes, prot::NONE) {
+            Ok(()) => keep_out_of_dumps(start, bytes),
+            Err(_) => _ = self.lost[slot as usize / 64].fetch_or(1 << (slot % 64), Relaxed),
+        }
+    }
+
+    /// Address of a slot.
+    pub fn address(&self, slot: u32) -> usize {
+        self.base.load(Relaxed) + slot as usize * BLOCK
+    }
+
+    /// Address of a page on standby.
+    pub fn page_address(&self, id: u32) -> usize {
+        self.base.load(Relaxed) + id as usize * PAGE
+    }
+
+    /// What is known of a slot.
+    pub fn slot(&self, slot: u32) -> &Slot {
+        assert!((slot as usize) < self.count.load(Relaxed));
+        // SAFETY: the array has `count` zeroed entries and lives for ever.
+        unsafe { &*(self.slots.load(Acquire) as *const Slot).add(slot as usize) }
+    }
+
+    /// Takes an unused slot.
+    pub fn take_free(&self) -> Option<u32> {
+        let mut queue = self.queue.lock();
+        if queue.free_count > 0 {
+            queue.free_count -= 1;
+            return Some(u32::from(queue.free[queue.free_count]));
+        }
+        if queue.fresh < self.count.load(Relaxed) {
+            queue.fresh += 1;
+            return Some(queue.fresh as u32 - 1);
+        }
+        None
+    }
+
+    /// Gives back a slot whose pages are no longer needed.
+    pub fn give_back(&self, slot: u32) {
+        if self.is_lost(slot) {
+            return;
+        }
+        let mut queue = self.queue.lock();
+        let at = queue.free_count;
+        queue.free[at] = slot as u16;
+        queue.free_count += 1;
+    }
+
+    /// Puts a filled slot at the end of the queue.
+    pub fn enqueue(&self, slot: u32) {
+        self.slot(slot).queued_ns.store(sys::now_ns(), Relaxed);
+        let mut queue = self.queue.lock();
+        let at = (queue.first + queue.used) % SLOTS;
+        queue.ring[at] = slot as u16;
+        queue.used += 1;
+    }
+
+    /// Takes the oldest slot out of the queue, if it was queued before.
+    pub fn take_oldest(&self, before_ns: u64) -> Option<u32> {
+        let mut queue = self.queue.lock();
+        if queue.used == 0 {
+            return None;
+        }
+        let slot = queue.ring[queue.first];
+        if self.slot(u32::from(slot)).queued_ns.load(Relaxed) >= before_ns {
+            return None;
+        }
+        queue.first = (queue.first + 1) % SLOTS;
+        queue.used -= 1;
+        Some(u32::from(slot))
+    }
+
+    /// After a fork: another process has all that is here too.
+    pub fn all_shared(&self) {
+        let queue = self.queue.lock();
+        for at in 0..queue.used {
+            let slot = queue.ring[(queue.first + at) % SLOTS];
+            self.slot(u32::from(slot)).shared.store(true, Relaxed);
+        }
+    }
+
+    /// Slots in the queue.
+    pub fn queued(&self) -> usize {
+        self.queue.lock().used
+    }
+
+    /// Whether nothing is left to be compressed, not even in a compressor's hands.
+    pub fn is_empty(&self) -> bool {
+        self.pages.load(Relaxed) == 0
+    }
+
+    /// A page is no longer wanted from standby. Under the order lock.
+    pub fn forget(&self, id: u32) {
+        self.slot(id >> 9).live.fetch_sub(1, Relaxed);
+        self.pages.fetch_sub(1, Relaxed);
+    }
+
+    /// Makes the lock free in a forked child.
+    ///
+    /// # Safety
+    /// No thread may have been inside this module at the fork.
+    pub unsafe fn reset_in_child(&self) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.queue.reset_in_child() };
+    }
+}
+
+impl Default for Standby {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_that_were_used_stay() {
+        let standby = Standby::new();
+        standby.init().unwrap();
+        let base = standby.address(0);
+        let used: usize = 20;
+        (0..used).for_each(|_| assert!(standby.take_free().is_some()));
+        standby.shrink(FEWEST * BLOCK * LIMITED);
+        assert!(standby.contains(base + used * BLOCK - 1) && !standby.contains(base + used * BLOCK));
+        assert!(!standby.overlaps(base + used * BLOCK, base + (used + 1) * BLOCK));
+        assert_eq!(standby.take_free(), None);
+        standby.slot(used as u32 - 1).live.store(1, Relaxed);
+        standby.give_back(7);
+        assert_eq!(standby.take_free(), Some(7));
+        (3..6).for_each(|slot| standby.enqueue(slot));
+        assert_eq!(standby.take_oldest(sys::now_ns() - 1_000_000_000), None);
+        assert_eq!(standby.take_oldest(u64::MAX), Some(3));
+        standby.all_shared();
+        assert_eq!(
+            [3, 4, 5, 6].map(|slot| standby.slot(slot).shared.load(Relaxed)),
+            [false, true, true, false]
+        );
+    }
+}

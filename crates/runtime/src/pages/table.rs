@@ -1,0 +1,384 @@
+//! The page table of the runtime: what became of each page that was evicted.
+//!
+//! ```text
+//! directory: 8192 x -> region (16 GiB): 8192 x -> Block (2 MiB): 512 entries
+//!
+//! entry   0                      the page is resident, or was never touched
+//!         bit 62 | slot          on standby, at the same offset in that slot
+//!         bit 61                 compressed: a page of zeros, nothing stored
+//!         bit 61 | Spot          spilled: at that place of that batch (see `spill/`)
+//!         Ref (60 bits)          compressed: in the store
+//!         bit 63 | Ref           the same, and a thread reads it: it must not move
+//! ```
+//!
+//! Invariants:
+//! - an entry is changed under the order lock (see `order.rs`), with three
+//!   exceptions that are single compare-exchanges: the store moves a blob
+//!   (`Ref` to another `Ref`), a reader sets the pin bit, and what was
+//!   acknowledged is spilled (`Ref` to `Spot`).
+//! - a page whose entry is not 0 is not present in its mapping.
+//! - Blocks are never unmapped, so a stale pointer to one is harmless.
+
+use core::ops::ControlFlow;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+
+use memfold::store::Ref;
+
+use crate::kernel::sys::PAGE;
+use crate::memory::arena::Arena;
+use crate::pages::clean::Clean;
+use crate::reclaim::incompressible::Marks;
+use crate::spill::Spot;
+
+/// Bytes of a block.
+pub const BLOCK: usize = 2 << 20;
+/// Pages of a block.
+pub const PAGES: usize = BLOCK / PAGE;
+const FAN: usize = 8192;
+/// A block that is always in use is taken away in one of 2 to this power rounds.
+const HOTTEST: u32 = 5;
+/// First address that the table does not know.
+pub const END: usize = FAN * FAN * BLOCK;
+
+/// What an entry says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Resident or never touched.
+    Empty,
+    /// On standby in this slot.
+    Standby(u32),
+    /// A page of zeros.
+    Zero,
+    /// In the store.
+    Stored(Ref),
+    /// In the store, being read.
+    Pinned(Ref),
+    /// On a tier.
+    Spilled(Spot),
+}
+
+const PIN: u64 = 1 << 63;
+const STANDBY: u64 = 1 << 62;
+const ZERO: u64 = 1 << 61;
+
+impl State {
+    /// As a number: 0 is `Empty`.
+    pub fn to_bits(self) -> u64 {
+        match self {
+            State::Empty => 0,
+            State::Standby(slot) => STANDBY | u64::from(slot),
+            State::Zero => ZERO,
+            State::Stored(found) => found.to_bits(),
+            State::Pinned(found) => PIN | found.to_bits(),
+            State::Spilled(spot) => ZERO | spot.to_bits(),
+        }
+    }
+
+    /// What such a number says.
+    pub fn from_bits(raw: u64) -> Self {
+        if raw == 0 {
+            return State::Empty;
+        }
+        if raw & STANDBY != 0 {
+            return State::Standby(raw as u32);
+        }
+        if raw & ZERO != 0 {
+            return Spot::from_bits(raw & !ZERO).map_or(State::Zero, State::Spilled);
+        }
+        match Ref::from_bits(raw & !PIN) {
+            Some(found) if raw & PIN != 0 => State::Pinned(found),
+            Some(found) => State::Stored(found),
+            None => State::Empty,
+        }
+    }
+}
+
+/// One page's entry.
+#[repr(transparent)]
+pub struct Entry(AtomicU64);
+
+impl Entry {
+    /// Reads it.
+    pub fn load(&self) -> State {
+        State::from_bits(self.0.load(Acquire))
+    }
+
+    /// Writes it; only under the order lock.
+    pub fn store(&self, state: State) {
+        self.0.store(state.to_bits(), Release);
+    }
+
+    /// Changes it from `from` to `to` if it still is `from`.
+    pub fn replace(&self, from: State, to: State) -> bool {
+        self.0.compare_exchange(from.to_bits(), to.to_bits(), AcqRel, Relaxed).is_ok()
+    }
+}
+
+/// The entries of 2 MiB of addresses.
+#[repr(C, align(64))]
+pub struct Block {
+    /// One entry a page.
+    pub entries: [Entry; PAGES],
+    /// Number of entries that are not empty; a hint, exact under the order lock.
+    pub evicted: AtomicU32,
+    /// Pages compressed by the fast codec since the dense tier has looked; a hint.
+    pub fast: AtomicU32,
+    /// How often in a row most of it was touched while it was on standby.
+    pub heat: AtomicU32,
+    /// Rounds of the hand for which it is left alone.
+    pub rest: AtomicU32,
+    /// Pages that were seen not to get smaller: see `incompressible.rs`.
+    pub marks: Marks,
+    /// Pages that this process has compressed since it last forked, or was forked.
+    own: Own,
+    /// See `clean.rs`; null as long as none is needed.
+    clean: AtomicPtr<Clean>,
+    /// Some of it was unmapped since it was last registered: what lies there now may be new. A hint.
+    pub stale: AtomicBool,
+    /// Where it was, once it is condemned.
+    pub base: AtomicUsize,
+    /// Next block of the list of free or condemned blocks.
+    pub next: AtomicPtr<Block>,
+}
+
+/// A bit for each page whose blob no other process has.
+#[repr(C)]
+struct Own {
+    /// The bits are those of this number of forks, others are void.
+    forks: AtomicU32,
+    bits: [AtomicU64; PAGES / 64],
+}
+
+#[repr(C)]
+struct Region {
+    blocks: [AtomicPtr<Block>; FAN],
+}
+
+/// See the module.
+pub struct Table {
+    regions: [AtomicPtr<Region>; FAN],
+}
+
+/// Number of the page at `address`: its owner id in the store.
+pub fn page_number(address: usize) -> u64 {
+    (address / PAGE) as u64
+}
+
+/// Index of a page in its block.
+pub fn index_in_block(address: usize) -> usize {
+    address / PAGE % PAGES
+}
+
+impl Block {
+    /// Whether it is left alone this time.
+    pub fn rests(&self) -> bool {
+        self.rest.fetch_update(Relaxed, Relaxed, |rounds| rounds.checked_sub(1)).is_ok()
+    }
+
+    /// The blobs that are kept of clean pages.
+    pub fn clean(&self) -> Option<&'static Clean> {
+        // SAFETY: made zeroed from the arena, and never unmapped.
+        unsafe { self.clean.load(Acquire).as_ref() }
+    }
+
+    /// The same, made if need be; `None` if there is no memory. Only under the order lock.
+    pub fn make_clean(&self, arena: &Arena) -> Option<&'static Clean> {
+        if self.clean().is_none() {
+            // SAFETY: all zeros are no blobs.
+            let made = unsafe { arena.make::<Clean>() }?;
+            self.clean.store(made as *const Clean as *mut Clean, Release);
+        }
+        self.clean()
+    }
+
+    /// The page was compressed by this process, which has forked, or was forked, so many times.
+    pub fn set_own(&self, index: usize, forks: u32) {
+        if self.own.forks.swap(forks, Relaxed) != forks {
+            self.own.bits.iter().for_each(|word| word.store(0, Relaxed));
+        }
+        self.own.bits[index / 64].fetch_or(1 << (index % 64), Relaxed);
+    }
+
+    /// Whether the blob of a page was made before the last fork, so that another process has it too.
+    pub fn is_inherited(&self, index: usize, forks: u32) -> bool {
+        forks != 0
+            && (self.own.forks.load(Relaxed) != forks
+                || self.own.bits[index / 64].load(Relaxed) >> (index % 64) & 1 == 0)
+    }
+
+    /// Learns from what came of its time on standby.
+    pub fn judge(&self, taken: u32, rescued: u32) {
+        let heat = if rescued * 2 > taken { (self.heat.load(Relaxed) + 1).min(HOTTEST) } else { 0 };
+        self.heat.store(heat, Relaxed);
+        self.rest.store(if heat == 0 { 0 } else { 1 << heat }, Relaxed);
+    }
+}
+
+impl Table {
+    /// An empty table.
+    pub const fn new() -> Self {
+        Table { regions: [const { AtomicPtr::new(core::ptr::null_mut()) }; FAN] }
+    }
+
+    fn cell(&self, address: usize) -> Option<&AtomicPtr<Block>> {
+        let block = address / BLOCK;
+        let region = self.regions.get(block / FAN)?.load(Acquire);
+        // SAFETY: regions are made zeroed from the arena and never unmapped.
+        unsafe { region.as_ref() }.map(|region| &region.blocks[block % FAN])
+    }
+
+    /// The block that holds `address`, if anything of it was ever evicted.
+    pub fn block(&self, address: usize) -> Option<&'static Block> {
+        // SAFETY: blocks are made zeroed from the arena and never unmapped.
+        self.cell(address).and_then(|cell| unsafe { cell.load(Acquire).as_ref() })
+    }
+
+    /// The entry of the page at `address`.
+    pub fn entry(&self, address: usize) -> Option<&'static Entry> {
+        self.block(address).map(|block| &block.entries[index_in_block(address)])
+    }
+
+    /// The block that holds `address`, made if need be. Only under the order lock.
+    pub fn make_block(
+        &self,
+        address: usize,
+        arena: &Arena,
+        spare: &mut SpareBlocks,
+    ) -> Option<&'static Block> {
+        if let Some(block) = self.block(address) {
+            return Some(block);
+        }
+        let number = address / BLOCK;
+        let slot = self.regions.get(number / FAN)?;
+        if slot.load(Acquire).is_null() {
+            // SAFETY: a region of null pointers is all zeros.
+            let region = unsafe { arena.make::<Region>() }?;
+            slot.store(region as *const Region as *mut Region, Release);
+        }
+        let block = spare.take(arena)?;
+        self.cell(address)?.store(block as *const Block as *mut Block, Release);
+        Some(block)
+    }
+
+    /// Takes a block out of the table. Only under the order lock.
+    pub fn detach(&self, address: usize) -> Option<&'static Block> {
+        let block = self.cell(address)?.swap(core::ptr::null_mut(), AcqRel);
+        // SAFETY: as in `block`.
+        unsafe { block.as_ref() }
+    }
+
+    /// Calls `visit` with the base address of every block in the range.
+    pub fn for_each_block(&self, start: usize, end: usize, mut visit: impl FnMut(usize, &'static Block)) {
+        let _ = self.visit_blocks(start, end, |base, block| {
+            visit(base, block);
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// As `for_each_block`, until `visit` says that it is enough. Looks at
+    /// every place for a block in every region that has any: not for each fault.
+    pub fn visit_blocks(
+        &self,
+        start: usize,
+        end: usize,
+        mut visit: impl FnMut(usize, &'static Block) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let last = end.min(END).div_ceil(BLOCK);
+        let mut number = start / BLOCK;
+        while number < last {
+            if self.regions[number / FAN].load(Acquire).is_null() {
+                number = (number / FAN + 1) * FAN;
+                continue;
+            }
+            if let Some(block) = self.block(number * BLOCK) {
+                visit(number * BLOCK, block)?;
+            }
+            number += 1;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Blocks that were used and are free again.
+pub struct SpareBlocks {
+    first: *mut Block,
+}
+
+// SAFETY: the list is reached only through the order lock.
+unsafe impl Send for SpareBlocks {}
+
+impl SpareBlocks {
+    /// None.
+    pub const fn new() -> Self {
+        SpareBlocks { first: core::ptr::null_mut() }
+    }
+
+    fn take(&mut self, arena: &Arena) -> Option<&'static Block> {
+        self.pop().or_else(|| {
+            // SAFETY: a block of empty entries is all zeros.
+            unsafe { arena.make::<Block>() }
+        })
+    }
+
+    /// Adds a block whose entries are still in use.
+    pub fn put_full(&mut self, block: &'static Block) {
+        block.next.store(self.first, Relaxed);
+        self.first = block as *const Block as *mut Block;
+    }
+
+    /// Takes any block of the list.
+    pub fn pop(&mut self) -> Option<&'static Block> {
+        // SAFETY: blocks of the list came from the arena and are never unmapped.
+        let block = unsafe { self.first.as_ref() }?;
+        self.first = block.next.load(Relaxed);
+        Some(block)
+    }
+
+    /// Gives back a block whose entries are all empty.
+    pub fn put(&mut self, block: &'static Block) {
+        block.evicted.store(0, Relaxed);
+        block.fast.store(0, Relaxed);
+        block.heat.store(0, Relaxed);
+        block.rest.store(0, Relaxed);
+        block.stale.store(false, Relaxed);
+        debug_assert!(!block.marks.any());
+        block.next.store(self.first, Relaxed);
+        self.first = block as *const Block as *mut Block;
+    }
+}
+
+impl Default for SpareBlocks {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_in_use_are_left_alone_longer_and_longer() {
+        let arena = Arena::new();
+        let mut spare = SpareBlocks::new();
+        let block = spare.take(&arena).unwrap();
+        let rounds =
+            |block: &Block| core::iter::repeat_with(|| block.rests()).take_while(|rests| *rests).count();
+        assert_eq!(rounds(block), 0);
+        let waits = [0; 7].map(|_| {
+            block.judge(100, 51);
+            rounds(block)
+        });
+        assert_eq!(waits, [2, 4, 8, 16, 32, 32, 32]);
+        block.judge(100, 50);
+        assert_eq!(rounds(block), 0);
+        block.judge(10, 9);
+        assert_eq!(rounds(block), 2);
+    }
+}

@@ -1,0 +1,205 @@
+//! Children that nobody has prepared: made by an instruction of the program's
+//! own, past the C library. Before such a child begins (see `gate.rs`), everything
+//! that is evicted is put into its memory; the runtime does nothing in it (see `here.rs`).
+//!
+//! All of it happens under the order lock, when the message about the fork is read.
+//! Since the memory was copied the kernel has refused to put pages in place here, so nothing
+//! was brought back since that the child lacks. What was taken away since, the child has:
+//! the kernel says so (EEXIST), and its page is the truth. What another thread discards or
+//! unmaps in the same moment may have been discarded before or after, as without memfold.
+//!
+//! A prepared fork (`fork.rs`) causes the same message. Its child has a runtime of its own, which registers
+//! everything anew, so the child's registration is only given up. `forker.rs` tells which child that is. During
+//! such a fork the page table is out of date and must not change: other children get their pages where the
+//! journal says.
+
+use core::sync::atomic::{AtomicBool, Ordering::*};
+
+use crate::kernel::sched;
+use crate::kernel::sys::{self, Errno, Fd, PAGE};
+use crate::kernel::uffd::Uffd;
+use crate::memory::lock::Guard;
+use crate::pages::order::Order;
+use crate::pages::table::{BLOCK, Entry, State, page_number};
+use crate::process::forker::Unborn;
+use crate::reclaim::worker::{RUN, Worker};
+use crate::runtime::{RUNTIME, Runtime, WORKERS};
+
+/// Number of the worker that fills children: there is one at a time.
+pub const WORKER: usize = WORKERS - 2;
+/// How often a page is tried that the kernel can't take just now.
+const AGAIN: usize = 10_000;
+
+static TOLD: AtomicBool = AtomicBool::new(false);
+
+impl Runtime {
+    /// The message about a fork was read; `child` is a userfaultfd for the child's memory.
+    pub fn meet_child(&self, order: &mut Guard<'_, Order>, child: Fd) {
+        let mut unborn = Unborn::of(child);
+        let mut is_prepared = false;
+        if order.forking && !order.fork_seen {
+            let found = self.is_prepared_among(order, &mut unborn);
+            // If it cannot be told, it may be one of these, and no later child must be taken for it.
+            order.fork_seen = found != Some(false);
+            is_prepared = found == Some(true) && unborn.all().len() == 1;
+        }
+        for child in unborn.all() {
+            if !is_prepared {
+                self.fill(order, Uffd(*child));
+            }
+            sys::close(*child);
+        }
+        if !order.forking {
+            self.has_forked.store(true, Relaxed);
+            self.forks.fetch_add(1, Relaxed);
+            self.standby.all_shared();
+        }
+        self.gate.keep_spare();
+    }
+
+    fn fill(&self, order: &Order, child: Uffd) {
+        // SAFETY: nobody else has this number, and the caller holds the order lock.
+        let Some(mut worker) = (unsafe { Worker::new(&RUNTIME, WORKER) }) else {
+            self.fail("no memory is left to bring evicted pages back in a child");
+        };
+        let mut run = Run { child, first: 0, count: 0, given: 0 };
+        self.set_reading(WORKER, true);
+        self.table.for_each_block(0, crate::pages::table::END, |base, block| {
+            if block.evicted.load(Relaxed) == 0 {
+                return;
+            }
+            for (index, entry) in block.entries.iter().enumerate() {
+                let page = base + index * PAGE;
+                if entry.load() == State::Empty {
+                    continue;
+                }
+                let place = if order.forking { order.journal.place_of(page) } else { Some(page) };
+                let Some(place) = place else { continue };
+                run.make_room(&worker, place);
+                if self.read_evicted(&mut worker, page, entry, run.count, order.forking) {
+                    run.add(place);
+                }
+            }
+            run.give(&worker);
+            if !order.forking {
+                // Who has met a pin of ours waits to be woken.
+                self.uffd().wake(base, BLOCK);
+            }
+        });
+        let given = run.given;
+        self.set_reading(WORKER, false);
+        if given > 0 && !TOLD.swap(true, Relaxed) {
+            self.say(
+                "it makes a child by a system call of its own, past the C library: all evicted memory is \
+                 brought back in the child, which is not managed",
+            );
+        }
+    }
+
+    /// Reads what an entry stands for to place `index` of the worker. `false` if the page is not evicted.
+    /// `is_still`: nothing is freed meanwhile, and no entry may change.
+    fn read_evicted(
+        &self,
+        worker: &mut Worker,
+        page: usize,
+        entry: &Entry,
+        index: usize,
+        is_still: bool,
+    ) -> bool {
+        loop {
+            let state = entry.load();
+            let into = &mut worker.pages[index * PAGE..(index + 1) * PAGE];
+            match state {
+                State::Empty => return false,
+                State::Zero => into.fill(0),
+                State::Standby(id) => {
+                    let from = self.standby.page_address(id) as *const u8;
+                    // SAFETY: the entry says that the page is on standby: it stays so under the order lock.
+                    into.copy_from_slice(unsafe { core::slice::from_raw_parts(from, PAGE) });
+                }
+                State::Stored(name) if !is_still && !entry.replace(state, State::Pinned(name)) => continue,
+                State::Stored(name) | State::Pinned(name) => {
+                    let owner = page_number(page);
+                    // SAFETY: pinned, by this thread or another one that does not free it without the order
+                    // lock; or nothing is freed during a fork.
+                    if unsafe { self.store().load(name, owner, into, &mut worker.decode) }.is_err() {
+                        self.fail_corrupt();
+                    }
+                    if state == State::Stored(name) && !is_still {
+                        entry.replace(State::Pinned(name), state);
+                    }
+                }
+                State::Spilled(_) => {
+                    // It comes to the worker's first page.
+                    let mut first = [0u8; PAGE];
+                    first.copy_from_slice(&worker.pages[..PAGE]);
+                    self.fetch_alone(worker, page);
+                    worker.pages.copy_within(..PAGE, index * PAGE);
+                    if index > 0 {
+                        worker.pages[..PAGE].copy_from_slice(&first);
+                    }
+                }
+            }
+            return true;
+        }
+    }
+}
+
+/// Pages that were read and follow each other in a child.
+struct Run {
+    child: Uffd,
+    first: usize,
+    count: usize,
+    given: usize,
+}
+
+impl Run {
+    /// Before a page is read that belongs to this place.
+    fn make_room(&mut self, worker: &Worker, place: usize) {
+        if self.count == RUN || place != self.first + self.count * PAGE {
+            self.give(worker);
+        }
+    }
+
+    fn add(&mut self, place: usize) {
+        if self.count == 0 {
+            self.first = place;
+        }
+        self.count += 1;
+    }
+
+    fn give(&mut self, worker: &Worker) {
+        give(self.child, self.first, &worker.pages[..self.count * PAGE]);
+        self.given += self.count;
+        self.count = 0;
+    }
+}
+
+/// Puts pages into a child that lacks them.
+fn give(child: Uffd, to: usize, contents: &[u8]) {
+    let (mut done, mut tries) = (0, 0);
+    let mut step = contents.len();
+    while done < contents.len() {
+        let bytes = step.min(contents.len() - done);
+        // SAFETY: what the child's page holds; the child has not begun.
+        match unsafe { child.copy(to + done, contents[done..].as_ptr(), bytes) } {
+            Ok(copied) => done += copied,
+            Err(Errno::EXIST) => done += PAGE,
+            // The run leaves a mapping: page by page. A page that is not mapped there is not inherited.
+            Err(Errno::NOENT) if bytes > PAGE => step = PAGE,
+            Err(Errno::NOENT) => done += PAGE,
+            Err(Errno::AGAIN) if tries < AGAIN => {
+                tries += 1;
+                sched::yield_now();
+            }
+            // There is no child: its parent is being ended.
+            Err(Errno::SRCH) => return,
+            Err(_) if child.poison(to + done, PAGE).is_ok() => {
+                RUNTIME.say("no memory is left for a child that was made past the C library: it ends where it touches what it lacks");
+                done += PAGE;
+            }
+            Err(_) => RUNTIME
+                .fail("evicted pages could not be brought back in a child that was made past the C library"),
+        }
+    }
+}

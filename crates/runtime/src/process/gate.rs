@@ -1,0 +1,162 @@
+//! What holds a new child back until it has all of its memory.
+//!
+//! Where the kernel allows it (EVENT_FORK, for CAP_SYS_PTRACE only), a child
+//! inherits the registration of what is evicted, and the kernel hands a
+//! userfaultfd for the child's memory to whoever reads the message about the
+//! fork. So evicted pages can be put into a child that nobody has prepared
+//! (`children.rs`). But the thread that forks goes on, and the child begins, as soon as
+//! that message is read; should the process end right then, as one that becomes a
+//! daemon does, the rest of the child's pages would read as zeros.
+//!
+//! So there is a second userfaultfd, the gate, with one page that is registered with
+//! it. The kernel tells one userfaultfd after the other, in the order of
+//! their lowest addresses, and waits for each. The gate's page lies above all
+//! others. Its message is read last, when the pages are in place:
+//!
+//! ```text
+//!   clone: copies the memory ─ message 1 ──────────── waits ────────── message 2 ─ waits ─ the child begins
+//!   handler:                     reads, fills the child's memory, closes       reads
+//! ```
+//!
+//! If the process ends in between, the kernel gives up the clone, and there is no child.
+//!
+//! A message about a fork brings a descriptor. If the program has set its limit so low
+//! that there is none left, one that is kept for this is given up.
+
+use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering::*};
+
+use crate::kernel::sys::{self, Errno, Fd, PAGE, Result, prot};
+use crate::kernel::uffd::{Message, Uffd, feature};
+use crate::process::limits::MoreDescriptors;
+use crate::runtime::RUNTIME;
+
+/// Where the highest page of a process may be, by the size of its address space.
+#[cfg(target_arch = "x86_64")]
+const TOPS: [usize; 1] = [0x7fff_ffff_f000];
+#[cfg(target_arch = "aarch64")]
+const TOPS: [usize; 3] = [1 << 48, 1 << 42, 1 << 39];
+/// Pages below there that are tried.
+const TRIES: usize = 64;
+
+/// See the module. Its descriptors live in the table of the runtime's threads.
+pub struct Gate {
+    fd: AtomicI32,
+    page: AtomicUsize,
+    /// A descriptor that is only there to be closed.
+    spare: AtomicI32,
+}
+
+impl Gate {
+    /// Not there.
+    pub const fn new() -> Self {
+        Gate { fd: AtomicI32::new(-1), page: AtomicUsize::new(0), spare: AtomicI32::new(-1) }
+    }
+
+    /// Whether unprepared children get their memory.
+    #[inline(always)]
+    pub fn is_there(&self) -> bool {
+        self.fd.load(Relaxed) >= 0
+    }
+
+    /// What handlers wait for, besides other messages; -1 if there is none.
+    pub fn fd(&self) -> Fd {
+        Fd(self.fd.load(Relaxed))
+    }
+
+    /// Makes it, if the kernel lets this process have it. Nothing is registered yet.
+    pub fn open(&self) -> Result<()> {
+        let uffd = Uffd::open(None, feature::EVENT_FORK)?;
+        let tried = self.find_page().and_then(|page| {
+            uffd.register(page, PAGE)?;
+            uffd.unregister(page, PAGE)
+        });
+        if tried.is_err() {
+            sys::close(uffd.0);
+            return tried;
+        }
+        self.fd.store(uffd.0.0, Release);
+        Ok(())
+    }
+
+    fn find_page(&self) -> Result<usize> {
+        if self.page.load(Relaxed) == 0 {
+            let places = TOPS.into_iter().flat_map(|top| (1..=TRIES).map(move |number| top - number * PAGE));
+            let page = places.into_iter().find(|page| sys::map_if_free(*page, PAGE, prot::NONE).is_ok());
+            self.page.store(page.ok_or(Errno::NOMEM)?, Relaxed);
+        }
+        Ok(self.page.load(Relaxed))
+    }
+
+    /// From here on forks wait at it: handlers listen.
+    pub fn begin(&self) -> Result<()> {
+        if !self.is_there() {
+            return Ok(());
+        }
+        Uffd(self.fd()).register(self.page.load(Relaxed), PAGE)
+    }
+
+    /// Lets through who has come to it. Under the order lock: what was told before is done.
+    pub fn let_through(&self) {
+        while self.is_there() {
+            match Uffd(self.fd()).next() {
+                Some(Message::Fork { child }) => {
+                    sys::close(child);
+                    self.keep_spare();
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+    }
+
+    /// No fork waits at it any more: handlers are about to end.
+    pub fn end(&self) {
+        if self.is_there() {
+            let _ = Uffd(self.fd()).unregister(self.page.load(Relaxed), PAGE);
+        }
+    }
+
+    /// Takes it away.
+    pub fn close(&self) {
+        let fd = self.fd.swap(-1, Relaxed);
+        if fd >= 0 {
+            sys::close(Fd(fd));
+        }
+    }
+
+    /// In a forked child, which has none of the descriptors.
+    pub fn after_fork(&self) {
+        self.fd.store(-1, Relaxed);
+        self.spare.store(-1, Relaxed);
+    }
+
+    /// A message can't be read because no descriptor is left for it: gives up the spare one, or raises the
+    /// limit for as long as what is returned lives. The thread that forks would wait for ever, so otherwise
+    /// the process ends.
+    #[cold]
+    pub fn make_room(&self) -> Option<MoreDescriptors> {
+        let spare = self.spare.swap(-1, AcqRel);
+        if spare >= 0 {
+            sys::close(Fd(spare));
+            return None;
+        }
+        let more = MoreDescriptors::allow();
+        if more.is_none() {
+            RUNTIME.fail("it forks, and no file may be open in it (ulimit -n)");
+        }
+        more
+    }
+
+    /// Keeps a descriptor to be given up; by a thread of the runtime.
+    pub fn keep_spare(&self) {
+        if self.spare.load(Relaxed) < 0 {
+            self.spare.store(sys::eventfd().map_or(-1, |spare| spare.0), Release);
+        }
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new()
+    }
+}

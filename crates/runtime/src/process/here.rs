@@ -1,0 +1,104 @@
+//! Whether this process is the one for which the runtime works, or a copy of
+//! its memory that was made without the runtime's knowledge.
+//!
+//! A child made by `fork` is prepared (`fork.rs`), and so is one made by the C
+//! library's functions for bare clones (`interpose/bare.rs`). One that makes the
+//! system call with an instruction of its own is not: it finds the state of a
+//! runtime whose threads do not exist, and locks that nobody will ever
+//! release. So there is one word in a page that the kernel wipes in every
+//! child (`MADV_WIPEONFORK`), and everything that the program's threads do for
+//! the runtime begins with a look at it:
+//!
+//! | word | the process is |
+//! | --- | --- |
+//! | 1 | the runtime's own: its threads serve it |
+//! | 0 | an unprepared child: the library does nothing in it, as if it had never been loaded |
+//!
+//! A prepared child writes the word itself, before its runtime begins. A child
+//! of `vfork`, or another process that shares the memory, reads its parent's.
+
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
+
+use crate::kernel::sys::{self, PAGE, advice};
+use crate::memory::arena::Arena;
+
+/// What is read as long as there is no page of that kind.
+static ALWAYS: AtomicU32 = AtomicU32::new(1);
+static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const ALWAYS).cast_mut());
+/// The fork that is under way was prepared. Set by the thread that forks, which holds `Runtime::life`.
+static PREPARED: AtomicBool = AtomicBool::new(false);
+
+/// From here on copies of this process are told apart from it. Where the memory or
+/// the advice (Linux 4.14) can't be had, every process counts as the runtime's own.
+pub fn begin(arena: &Arena) {
+    let Some(page) = arena.reserve(PAGE, PAGE) else { return };
+    // SAFETY: memory of our own that nobody uses yet; that it is empty in a child is what is wanted.
+    if unsafe { sys::madvise(page as usize, PAGE, advice::WIPEONFORK) }.is_err() {
+        return;
+    }
+    let word = page.cast::<AtomicU32>();
+    // SAFETY: zeroed exclusive memory, large enough and aligned, never given back.
+    unsafe { &*word }.store(1, Relaxed);
+    WORD.store(word, Release);
+}
+
+/// Whether this process is the runtime's own.
+#[inline(always)]
+pub fn is_own() -> bool {
+    // SAFETY: points to a word that lives for ever.
+    unsafe { &*WORD.load(Acquire) }.load(Relaxed) != 0
+}
+
+/// Whether the runtime works in this process's memory, or has begun to.
+#[inline(always)]
+pub fn is_managed() -> bool {
+    crate::runtime::RUNTIME.pid.load(Relaxed) != 0 && is_own()
+}
+
+/// Says whether the fork that is about to be made is a prepared one.
+pub fn set_prepared(prepared: bool) {
+    PREPARED.store(prepared, Relaxed);
+}
+
+/// In the forking thread, after the fork, in the parent or the child.
+pub fn was_prepared() -> bool {
+    PREPARED.load(Relaxed)
+}
+
+/// In a child that was prepared: it has a runtime of its own.
+pub fn adopt_child() {
+    // SAFETY: as in `is_own`.
+    unsafe { &*WORD.load(Acquire) }.store(1, Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_of_a_bare_clone_is_told_apart() {
+        const SIGCHLD: usize = 17;
+        #[cfg(target_arch = "x86_64")]
+        const WAIT4: usize = 61;
+        #[cfg(target_arch = "aarch64")]
+        const WAIT4: usize = 260;
+        let arena = Arena::new();
+        assert!(is_own());
+        begin(&arena);
+        assert!(is_own());
+        // SAFETY: the child does nothing but end.
+        let child = unsafe { sys::syscall(sys::nr::CLONE, [SIGCHLD, 0, 0, 0, 0, 0]) }.unwrap();
+        if child == 0 {
+            let before = is_own();
+            adopt_child();
+            let status = usize::from(before || !is_own());
+            // SAFETY: ends the child.
+            let _ = unsafe { sys::syscall(sys::nr::EXIT_GROUP, [status, 0, 0, 0, 0, 0]) };
+        }
+        let mut status = -1i32;
+        // SAFETY: waits for the child; the kernel writes the status.
+        unsafe { sys::syscall(WAIT4, [child, &raw mut status as usize, 0, 0, 0, 0]) }.unwrap();
+        assert_eq!(status, 0);
+        assert!(is_own());
+    }
+}

@@ -1,0 +1,124 @@
+//! Limits that the program lives under (`setrlimit`), as far as the runtime
+//! takes part of them:
+//!
+//! | limit | what counts | what is done |
+//! | --- | --- | --- |
+//! | address space (`ulimit -v`) | all that is reserved | little is reserved ahead; what is not used yet goes when the limit is set |
+//! | data (`ulimit -d`) | all private memory that may be written | with too low a limit the process is not managed |
+//! | descriptors (`ulimit -n`) | the highest number, in the runtime's own table too | raised in a forked child while it opens its own |
+//! | threads (`ulimit -u`, `pids.max`) | all threads | a forked child that may not have them gets everything back |
+//!
+//! The limits themselves stay as the program has set them: programs that it
+//! executes inherit them.
+
+use core::sync::atomic::Ordering::*;
+
+use memfold_shared::page::flags;
+
+use crate::kernel::sys::{self, Errno};
+use crate::runtime::Runtime;
+
+const DATA: usize = 2;
+const DESCRIPTORS: usize = 7;
+/// Number of the limit of the address space.
+pub const ADDRESS_SPACE: usize = 9;
+
+/// A process opens no more descriptors at the same time than this: the keeper's files in `/proc`, the
+/// userfaultfd and its witness, one for each handler, and some for a moment.
+pub const OWN_DESCRIPTORS: u64 = 16;
+/// What the runtime needs before it can begin is this part of the data that are allowed, at most.
+const OWN_DATA: usize = 8;
+
+fn soft(which: usize) -> Option<usize> {
+    let [soft, _] = sys::resource_limit(which).ok()?;
+    (soft != u64::MAX).then_some(soft as usize)
+}
+
+/// How much memory the process may map, if that is limited, in bytes.
+pub fn memory() -> Option<usize> {
+    [soft(ADDRESS_SPACE), soft(DATA)].into_iter().flatten().min()
+}
+
+/// Whether a forked process could open its own descriptors.
+pub fn child_may_open() -> bool {
+    sys::resource_limit(DESCRIPTORS).is_ok_and(|[_, hard]| hard >= OWN_DESCRIPTORS)
+}
+
+/// More descriptors may be open, as long as this lives. Only where no other
+/// thread of the program lives that could set or test the limit meanwhile.
+pub struct MoreDescriptors([u64; 2]);
+
+impl MoreDescriptors {
+    /// As many more as the runtime needs, if the hard limit allows it.
+    pub fn allow() -> Option<Self> {
+        let before = sys::resource_limit(DESCRIPTORS).ok()?;
+        let [soft, hard] = before;
+        let more = soft.saturating_add(OWN_DESCRIPTORS).min(hard);
+        (more > soft && sys::set_resource_limit(DESCRIPTORS, [more, hard]).is_ok())
+            .then_some(MoreDescriptors(before))
+    }
+}
+
+impl Drop for MoreDescriptors {
+    fn drop(&mut self) {
+        let _ = sys::set_resource_limit(DESCRIPTORS, self.0);
+    }
+}
+
+/// Why paging can't begin in this process.
+pub fn why_unmanaged(error: Errno) -> &'static str {
+    match error {
+        Errno::NOMEM if soft(DATA).is_some_and(|data| soft(ADDRESS_SPACE).is_none_or(|all| data < all)) => {
+            "too little memory may be had (ulimit -d): this process is not managed"
+        }
+        Errno::NOMEM => "too little address space is left (ulimit -v): this process is not managed",
+        Errno::AGAIN => {
+            "this process may not have more threads (ulimit -u, pids.max): while tasks are scarce, not all processes are managed"
+        }
+        Errno::MFILE => "too few files may be open (ulimit -n): this process is not managed",
+        _ => "userfaultfd can't be opened in this process: it is not managed",
+    }
+}
+
+/// Why a forked process is not managed.
+pub fn why_restored(error: Errno) -> &'static str {
+    match error {
+        Errno::NOMEM => {
+            "too little memory is left in a forked process (ulimit -v, ulimit -d): all its memory was brought back"
+        }
+        Errno::AGAIN => {
+            "a forked process may not have more threads (ulimit -u, pids.max): all memory of such processes is brought back"
+        }
+        _ => "a forked process may not open a userfaultfd of its own: all its memory was brought back",
+    }
+}
+
+impl Runtime {
+    /// Whether this process is to say why it is not managed. Only one process of the tree says that tasks
+    /// are scarce.
+    pub fn is_to_say(&self, error: Errno) -> bool {
+        error != Errno::AGAIN
+            || self.shared().flags.fetch_or(flags::TOLD_TASKS, Relaxed) & flags::TOLD_TASKS == 0
+    }
+
+    /// By the keeper: the program's memory is limited to so much, or will be.
+    /// What is reserved and not needed is given back.
+    pub fn make_way(&self, limit: usize) {
+        self.standby.shrink(limit);
+        self.arena.shrink(limit);
+    }
+
+    /// By the keeper: looks for a limit that was set behind the runtime's back.
+    pub fn heed_limits(&self) {
+        let limit = memory().unwrap_or(usize::MAX);
+        if self.heeded_limit.swap(limit, Relaxed) > limit {
+            self.make_way(limit);
+        }
+    }
+
+    /// Whether what the runtime has and will have at once, and `more` bytes, leave the program nearly all data it may have.
+    pub fn leaves_data(&self, more: usize) -> bool {
+        let own = || self.arena.bytes_made_usable() + self.standby.bytes() + more;
+        soft(DATA).is_none_or(|data| own() <= data / OWN_DATA)
+    }
+}

@@ -1,0 +1,184 @@
+//! Stopping for good: everything is brought back, all registrations are taken
+//! back, and the runtime's threads end. For programs that are about to do
+//! something that the runtime could not live with: forbid system calls,
+//! lock all memory, enter a namespace.
+
+use core::fmt::Write;
+use core::sync::atomic::Ordering::*;
+
+use memfold_shared::page::state;
+
+use crate::faults::fault::Handler;
+use crate::kernel::maps;
+use crate::kernel::sched;
+use crate::kernel::sys::{self, Fd, PAGE, advice};
+use crate::kernel::uffd::Touch;
+use crate::pages::order::Fault;
+use crate::pages::table::{END, PAGES, State};
+use crate::process::door;
+use crate::runtime::{Runtime, WORKERS};
+
+impl Runtime {
+    /// Brings everything back and ends the runtime in this process. Returns
+    /// when it is done. Called by a thread of the program.
+    pub fn stop(&'static self, why: &str) {
+        if self.pid.load(Relaxed) == 0 || self.stopped.load(Acquire) {
+            return;
+        }
+        // A signal handler that forks would want the same lock.
+        let mask = sys::block_signals();
+        let paging = {
+            let _still = self.life.lock();
+            let paging = self.is_paging();
+            self.stop_wanted.store(true, Release);
+            paging
+        };
+        sys::restore_signals(mask);
+        if self.stop_without_keeper() {
+            return;
+        }
+        if paging {
+            let mut text = sys::Text::new();
+            let _ = write!(text, "{why}: all its memory is brought back, and it is not managed any more");
+            self.say(text.as_str());
+        }
+        while !self.stopped.load(Acquire) {
+            let seen = self.room.now();
+            self.keeper.ring();
+            self.room.wait(seen, 10_000_000);
+            // Another thread was about to start the keeper, and could not.
+            self.stop_without_keeper();
+        }
+    }
+
+    /// Where there is no keeper nothing is evicted, and there is nothing to do but to see that there never is
+    /// one.
+    fn stop_without_keeper(&self) -> bool {
+        let alone = door::forbid();
+        if alone {
+            self.set_state(state::STOPPED);
+            self.stopped.store(true, Release);
+        }
+        alone
+    }
+
+    /// The keeper's part of [`Runtime::stop`].
+    pub fn stop_now(&'static self, maps: Fd, paging: bool) {
+        if paging {
+            let slot = self.slot();
+            self.end_compressors();
+            // The gauges are not written any more: what is on its way back must not count twice.
+            slot.evicted.store(0, Relaxed);
+            slot.spilled.store(0, Relaxed);
+            self.bring_all_back();
+            self.unregister_all(maps);
+            self.end_handlers();
+            self.tell_spill_begins();
+            for gauge in [&slot.payload, &slot.overhead, &slot.standby] {
+                gauge.store(0, Relaxed);
+            }
+        }
+        self.standby.close();
+        self.set_state(state::STOPPED);
+        self.stopped.store(true, Release);
+        self.room.ring();
+    }
+
+    pub(crate) fn end_compressors(&self) {
+        self.quit_compressors.store(true, Release);
+        while self.compressors.load(Acquire) > 0 {
+            self.work.ring();
+            sched::yield_now();
+        }
+    }
+
+    fn end_handlers(&self) {
+        self.gate.end();
+        self.quit_handlers.store(true, Release);
+        while self.handlers.load(Acquire) > 0 {
+            self.follow.call_all();
+            self.spill.asked.ring();
+            sched::yield_now();
+        }
+    }
+
+    /// Ends the threads of a process in which nothing is evicted, and waits
+    /// until their places are free. Others may be started later.
+    pub fn end_threads(&self) {
+        self.end_compressors();
+        self.end_handlers();
+        let pid = self.pid.load(Relaxed);
+        self.worker_places.iter().for_each(|place| place.wait_until_left(pid));
+        self.quit_compressors.store(false, Release);
+        self.quit_handlers.store(false, Release);
+    }
+
+    /// Brings back what is evicted now, as far as it does not move meanwhile. By the keeper; the runtime goes on.
+    pub(crate) fn bring_back_once(&'static self) {
+        // SAFETY: only the keeper has the last number, here and in `bring_all_back`, after which it ends.
+        let Some(mut handler) = (unsafe { Handler::new(self, WORKERS - 1) }) else { return };
+        handler.is_keepers = true;
+        self.table.for_each_block(0, END, |base, block| {
+            if block.evicted.load(Relaxed) == 0 {
+                return;
+            }
+            for index in (0..PAGES).filter(|index| block.entries[*index].load() != State::Empty) {
+                handler.serve(Fault { page: base + index * PAGE, touch: Touch::Read });
+            }
+        });
+    }
+
+    fn bring_all_back(&'static self) {
+        // SAFETY: nobody else has the last number, and a process stops once.
+        let Some(mut handler) = (unsafe { Handler::new(self, WORKERS - 1) }) else {
+            self.fail("no memory is left to bring evicted pages back");
+        };
+        handler.is_keepers = true;
+        // Mappings may move while this goes on, so until a round finds nothing.
+        let mut left = (0, State::Empty);
+        for _ in 0..1000 {
+            let mut found = false;
+            self.table.for_each_block(0, END, |base, block| {
+                if block.evicted.load(Relaxed) == 0 {
+                    return;
+                }
+                for index in 0..PAGES {
+                    let state = block.entries[index].load();
+                    if state != State::Empty {
+                        (found, left) = (true, (base + index * PAGE, state));
+                        handler.serve(Fault { page: base + index * PAGE, touch: Touch::Read });
+                    }
+                }
+            });
+            if !found {
+                return;
+            }
+        }
+        self.fail_at(
+            "an evicted page could not be brought back before the runtime had to stop",
+            left.0,
+            left.1,
+        );
+    }
+
+    fn unregister_all(&self, maps: Fd) {
+        {
+            let _order = self.lock_order();
+            self.forget_blobs(0, crate::pages::table::END);
+        }
+        let mut buffer = [0u8; 8192];
+        let _ = maps::for_each(maps, &mut buffer, |mapping| {
+            let (start, bytes) = (mapping.start, mapping.end - mapping.start);
+            if mapping.is_private_anonymous() && !self.arena.overlaps(start, mapping.end) {
+                let _ = self.uffd().unregister(start, bytes);
+                self.unmark(start, mapping.end);
+            }
+        });
+    }
+
+    /// Lets a mapping be inherited by forks again.
+    pub fn unmark(&self, start: usize, end: usize) {
+        // SAFETY: advice that loses nothing.
+        let _ = unsafe { sys::madvise(start, end - start, advice::DOFORK) };
+    }
+}

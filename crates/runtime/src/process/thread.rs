@@ -1,0 +1,239 @@
+//! Threads of the runtime: made by a raw `clone`, so that nothing of the
+//! host's threading library knows of them. They have a thread control block
+//! of their own (compilers read the stack protector's canary from it), block
+//! all signals and use no memory of the host's.
+
+use core::arch::asm;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
+
+use crate::kernel::sched;
+use crate::kernel::sys::{self, Errno, PAGE, Result, prot};
+use crate::memory::arena::Arena;
+
+const STACK: usize = 192 << 10;
+
+/// Which descriptor table and which directories a new thread has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Descriptors {
+    /// The creator's.
+    Shared,
+    /// Copies: nothing that the program does with its own concerns them. (While
+    /// a thread of the program is in `execve`, the kernel lets nobody share its directories.)
+    Own,
+}
+
+/// Where a thread of the runtime lives: its stack and control block. Each
+/// thread has its own place, which it leaves to the one that does the same in
+/// a forked child: a child needs no memory for its threads.
+pub struct Place {
+    memory: AtomicUsize,
+    /// Who lives there, or lived there last.
+    tid: AtomicU32,
+}
+
+impl Place {
+    /// Without memory.
+    pub const fn new() -> Self {
+        Place { memory: AtomicUsize::new(0), tid: AtomicU32::new(0) }
+    }
+
+    /// Takes the memory; once.
+    pub fn prepare(&self, arena: &Arena) -> Result<()> {
+        if self.memory.load(Relaxed) == 0 {
+            // guard page | stack ... | control block page
+            let memory = arena.reserve(PAGE + STACK + PAGE, PAGE).ok_or(Errno::NOMEM)? as usize;
+            // SAFETY: fresh memory of our own: the guard page may not be used by anyone.
+            unsafe { sys::mprotect(memory, PAGE, prot::NONE)? };
+            self.memory.store(memory, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Where the stack of the next who lives here begins, and the control block, which is ready for it.
+    pub fn furnish(&self) -> (usize, usize) {
+        let control_block = self.memory.load(Relaxed) + PAGE + STACK;
+        // SAFETY: memory of our own that nobody uses; the control block begins with a pointer to itself.
+        unsafe { *(control_block as *mut usize) = control_block };
+        (control_block - 64, control_block)
+    }
+
+    /// In a forked child: nobody lives there.
+    pub fn after_fork(&self) {
+        self.tid.store(0, Relaxed);
+    }
+
+    /// Waits until the thread that has said that it ends is gone: until then it uses its stack.
+    pub fn wait_until_left(&self, pid: u32) {
+        let tid = self.tid.swap(0, Relaxed);
+        while tid != 0 && sys::thread_exists(pid, tid) {
+            sched::yield_now();
+        }
+    }
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+const VM: usize = 0x100;
+const FS: usize = 0x200;
+const FILES: usize = 0x400;
+const SIGHAND: usize = 0x800;
+const THREAD: usize = 0x10000;
+const SYSVSEM: usize = 0x40000;
+const SETTLS: usize = 0x80000;
+// A tracer that follows new threads would stop handlers at their system calls, and may itself be waiting for
+// one of them: it reads the traced thread's memory (`strace -f`).
+const UNTRACED: usize = 0x80_0000;
+/// With [`Descriptors::Own`].
+pub const OWN_FLAGS: usize = VM | SIGHAND | THREAD | SYSVSEM | SETTLS | UNTRACED;
+
+/// Starts a thread that runs `entry(argument)`, which never returns. Nobody
+/// may live in its place.
+pub fn spawn(
+    arena: &Arena,
+    place: &Place,
+    descriptors: Descriptors,
+    entry: extern "C" fn(usize) -> !,
+    argument: usize,
+) -> Result<u32> {
+    let mut flags = OWN_FLAGS;
+    if descriptors == Descriptors::Shared {
+        flags |= FILES | FS;
+    }
+    place.prepare(arena)?;
+    let (top, control_block) = place.furnish();
+    // SAFETY: memory of our own that nobody uses; the new stack begins with what the new thread pops.
+    unsafe {
+        *(top as *mut usize) = entry as usize;
+        *((top + 8) as *mut usize) = argument;
+    }
+    let mask = sys::block_signals();
+    // SAFETY: the stack and control block are exclusive to the new thread.
+    let tid = unsafe { clone(flags, top, control_block) };
+    if let Ok(tid) = tid {
+        crate::interpose::credentials::join(tid);
+        place.tid.store(tid, Relaxed);
+    }
+    sys::restore_signals(mask);
+    tid
+}
+
+/// Clones; the new thread pops its entry and argument from `stack`.
+///
+/// # Safety
+/// `stack` must hold entry and argument, 16-byte aligned, with room below.
+#[cfg(target_arch = "x86_64")]
+unsafe fn clone(flags: usize, stack: usize, tls: usize) -> Result<u32> {
+    let result: isize;
+    // SAFETY: the child never leaves the block: it calls its entry, which
+    // does not return. The parent only loses the named registers.
+    unsafe {
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "pop rax",
+            "pop rdi",
+            "call rax",
+            "ud2",
+            "2:",
+            inlateout("rax") sys::nr::CLONE as isize => result,
+            in("rdi") flags, in("rsi") stack, in("rdx") 0usize, in("r10") 0usize, in("r8") tls,
+            lateout("rcx") _, lateout("r11") _,
+        );
+    }
+    if result < 0 { Err(Errno(-result as i32)) } else { Ok(result as u32) }
+}
+
+/// Clones; the new thread loads its entry and argument from `stack`.
+///
+/// # Safety
+/// `stack` must hold entry and argument, 16-byte aligned, with room below.
+#[cfg(target_arch = "aarch64")]
+unsafe fn clone(flags: usize, stack: usize, tls: usize) -> Result<u32> {
+    let result: isize;
+    // SAFETY: the child never leaves the block: it calls its entry, which
+    // does not return.
+    unsafe {
+        asm!(
+            "svc 0",
+            "cbnz x0, 2f",
+            "mov x29, xzr",
+            "ldp x1, x0, [sp], #16",
+            "blr x1",
+            "brk 1",
+            "2:",
+            in("x8") sys::nr::CLONE,
+            inlateout("x0") flags as isize => result,
+            in("x1") stack, in("x2") 0usize, in("x3") tls, in("x4") 0usize,
+        );
+    }
+    if result < 0 { Err(Errno(-result as i32)) } else { Ok(result as u32) }
+}
+
+/// Ends the calling thread.
+pub fn exit() -> ! {
+    loop {
+        // SAFETY: only this thread ends; its memory is never given back.
+        let _ = unsafe { sys::syscall(sys::nr::EXIT, [0; 6]) };
+    }
+}
+
+/// Whether the kernel lets this process have one more task: one is made that ends at once.
+#[cfg(feature = "preload")]
+pub fn try_task() -> Result<()> {
+    const ENDS_NS: u64 = 100_000_000;
+    // It shares this thread's stack, and must not run a signal handler on it.
+    let mask = sys::block_signals();
+    // SAFETY: the new thread touches no memory and ends.
+    let made = unsafe { clone_and_exit(VM | FS | FILES | SIGHAND | THREAD | SYSVSEM | UNTRACED) };
+    sys::restore_signals(mask);
+    let tid = made?;
+    // Until it is gone the kernel counts it. Its number may be another's by now.
+    let (pid, begin) = (sys::getpid(), sys::now_ns());
+    while sys::thread_exists(pid, tid) && sys::now_ns() - begin < ENDS_NS {
+        sched::yield_now();
+    }
+    Ok(())
+}
+
+/// # Safety
+/// Signals are blocked, and the flags are those of a thread without a control block of its own.
+#[cfg(feature = "preload")]
+unsafe fn clone_and_exit(flags: usize) -> Result<u32> {
+    let made: isize;
+    // SAFETY: the child does nothing but its system call; the stack is not used.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "mov eax, {exit}",
+            "xor edi, edi",
+            "syscall",
+            "2:",
+            exit = const sys::nr::EXIT,
+            inlateout("rax") sys::nr::CLONE as isize => made,
+            in("rdi") flags, in("rsi") 0, in("rdx") 0, in("r10") 0, in("r8") 0,
+            lateout("rcx") _, lateout("r11") _,
+        );
+        #[cfg(target_arch = "aarch64")]
+        asm!(
+            "svc 0",
+            "cbnz x0, 2f",
+            "mov x8, {exit}",
+            "svc 0",
+            "2:",
+            exit = const sys::nr::EXIT,
+            inlateout("x0") flags as isize => made,
+            in("x8") sys::nr::CLONE,
+            in("x1") 0, in("x2") 0, in("x3") 0, in("x4") 0,
+        );
+    }
+    if made < 0 { Err(Errno(-made as i32)) } else { Ok(made as u32) }
+}

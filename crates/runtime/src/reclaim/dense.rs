@@ -1,0 +1,152 @@
+//! The dense tier: what stays cold is compressed again, better and slower,
+//! while nothing more urgent is to be done.
+//!
+//! A compressor pins one blob at a time, makes a denser one of it, and puts
+//! that in its place by one exchange of the entry. A thread that touches the
+//! page meanwhile finds the pin and is woken afterwards.
+//!
+//! A denser store leaves room for more resident pages, but each page that
+//! comes and goes costs three times as much. What some more room is worth can
+//! be seen on standby, which is such room: how many of the pages that are
+//! touched are still found there. At random touches it is as many as its part
+//! of all pages, and the fast codec is better; programs find a twentieth to half.
+
+use core::ops::ControlFlow;
+use core::sync::atomic::Ordering::*;
+
+use memfold::probe;
+use memfold::store::Tier;
+
+use crate::kernel::sys::PAGE;
+use crate::pages::table::{BLOCK, Block, END, PAGES, State, page_number};
+use crate::reclaim::worker::Worker;
+use crate::runtime::Runtime;
+
+/// Pages between two times that who waits for room is told that there is progress.
+const PROGRESS: usize = 32;
+
+impl Runtime {
+    /// Whether there may be room to gain by the dense tier.
+    pub fn can_densify(&self) -> bool {
+        self.fast_left.load(Relaxed) && self.store().has_dense()
+    }
+
+    /// The tier for pages that are compressed now, which other processes have
+    /// too if `shared`. When what is compressed takes a large part of the memory
+    /// there is, room is worth more than time. So it is when several processes
+    /// each make a copy of what they share before the first page is free.
+    pub fn tier(&self, shared: bool) -> Tier {
+        if shared || self.is_short() { Tier::Dense } else { Tier::Fast }
+    }
+
+    /// Whether the store takes more than 3/4 of what the process may have; or
+    /// half of it, when a little more room would spare many faults.
+    pub fn is_tight(&self) -> bool {
+        let slot = self.slot();
+        let store = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
+        let may_have = (slot.resident.load(Relaxed) as i64 - self.debt.load(Relaxed)).max(0) as u64;
+        let share = if self.room_pays.load(Relaxed) { 2 } else { 3 };
+        store * 4 > may_have * share
+    }
+
+    /// Room is worth more than time: the store is large, or there is nothing else to be gained.
+    fn is_short(&self) -> bool {
+        self.is_tight() || self.squeeze.load(Relaxed)
+    }
+
+    /// What is compressed is to be made denser: room is worth it, or time is not.
+    fn may_densify(&self) -> bool {
+        self.is_short() || self.leisure.load(Relaxed)
+    }
+
+    /// Compresses what is left of the fast tier in one block again. `false`
+    /// if there is none.
+    pub fn densify_some(&self, worker: &mut Worker) -> bool {
+        if !self.fast_left.load(Relaxed) || !self.may_densify() {
+            return false;
+        }
+        let from = self.dense_at.load(Relaxed);
+        if from == 0 {
+            // What comes from here on is for the next round.
+            self.fast_left.store(false, Relaxed);
+        }
+        let mut found = None;
+        let _ = self.table.visit_blocks(from, END, |base, block| {
+            if block.fast.load(Relaxed) == 0 {
+                return ControlFlow::Continue(());
+            }
+            found = Some((base, block));
+            ControlFlow::Break(())
+        });
+        let Some((base, block)) = found else {
+            self.dense_at.store(0, Relaxed);
+            return self.fast_left.load(Relaxed);
+        };
+        self.fast_left.store(true, Relaxed);
+        self.dense_at.store(base + BLOCK, Relaxed);
+        block.fast.store(0, Relaxed);
+        self.densify_block(worker, base, block);
+        true
+    }
+
+    fn densify_block(&self, worker: &mut Worker, base: usize, block: &Block) {
+        for index in 0..PAGES {
+            let urgent = self.debt.load(Relaxed) > 0 && self.standby.queued() > 0;
+            if self.pause.load(Relaxed) != 0 || urgent && !self.squeeze.load(Relaxed) {
+                block.fast.fetch_add(1, Relaxed);
+                return;
+            }
+            self.densify_page(worker, base + index * PAGE, block, index);
+            if index % PROGRESS == 0 {
+                self.given_back.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    /// Whether a block that was found some time ago still has the entry of that page.
+    pub fn is_block_at(&self, page: usize, block: &Block) -> bool {
+        self.table.block(page).is_some_and(|now| core::ptr::eq(now, block))
+    }
+
+    fn densify_page(&self, worker: &mut Worker, page: usize, block: &Block, index: usize) {
+        let entry = &block.entries[index];
+        let state = entry.load();
+        let State::Stored(name) = state else { return };
+        // Relatives share this blob; a denser one would be an additional copy.
+        if self.keeps_clean() && block.is_inherited(index, self.forks.load(Relaxed)) {
+            return;
+        }
+        let owner = page_number(page);
+        self.set_reading(worker.number, true);
+        if !entry.replace(state, State::Pinned(name)) {
+            self.set_reading(worker.number, false);
+            return;
+        }
+        if !self.is_block_at(page, block) {
+            // It was taken out meanwhile, and stands for other addresses by now.
+            self.set_reading(worker.number, false);
+            entry.replace(State::Pinned(name), state);
+            self.uffd().wake_all();
+            return;
+        }
+        // SAFETY: pinned, and this worker says that it reads.
+        let denser = unsafe { self.store().densify(name, owner, PAGE, &mut worker.space) };
+        self.set_reading(worker.number, false);
+        let Ok(denser) = denser else { self.fail_corrupt() };
+        let unpinned = State::Stored(denser.unwrap_or(name));
+        // An event may have emptied the entry, and then has freed the old blob.
+        let swapped = entry.replace(State::Pinned(name), unpinned);
+        if swapped && denser.is_some() {
+            block.set_own(index, self.forks.load(Relaxed));
+        }
+        if let Some(new) = denser {
+            self.free(if swapped { name } else { new }, owner);
+        }
+        probe!(runtime_densify, page, swapped && denser.is_some());
+        if swapped && denser.is_some() {
+            self.slot().counters.pages_densified.fetch_add(1, Relaxed);
+        }
+        self.uffd().wake(page, PAGE);
+        self.let_others_run();
+    }
+}

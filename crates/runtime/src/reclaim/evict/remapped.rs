@@ -1,0 +1,179 @@
+//! Taking pages away by `mremap`: it moves all pages of a range to a standby slot and leaves the mapping behind, empty and
+//! registered. So it is done before Linux 6.8, and after it with what the kernel does not move otherwise (`moved.rs`).
+//!
+//! The kernel tells of the move; that message is the proof that the source was registered. Should the range not have been
+//! one registered mapping when it was moved, `sort_out` puts back what does not belong on standby.
+//!
+//! One gap is left between making sure of the mapping and the move: a thread unmaps the range, another one is
+//! given the same addresses by the kernel and writes to them, and only then
+//! comes the move, which takes away what is not registered; until it is put
+//! back the writer would see zeros. It takes two threads of the program, and
+//! one that unmaps: see [`Runtime::may_lose_addresses`].
+//!
+//! Pages that are pinned for I/O are moved like any other; so this is not for processes that may have such (`pins.rs`), unless the caller sees to it.
+
+use core::sync::atomic::Ordering::*;
+
+use super::{Range, Taken};
+use crate::kernel::pagemap::{Pagemap, Present};
+use crate::kernel::sys::{self, Errno, PAGE, advice, prot};
+use crate::memory::lock::Guard;
+use crate::pages::order::Order;
+use crate::pages::table::{PAGES, index_in_block};
+use crate::runtime::Runtime;
+
+/// For so long after managed memory was unmapped, more of that is to be expected.
+const UNMAPPED_NS: u64 = 10_000_000_000;
+
+impl Runtime {
+    /// Takes a range away to its free slot; `keep` is handed the pages that are there afterwards, one bit each, and puts them on standby.
+    pub(super) fn take(
+        &self,
+        order: &mut Guard<'_, Order>,
+        pagemap: &Pagemap,
+        range: Range,
+        keep: impl FnOnce(&mut Guard<'_, Order>, [u64; PAGES / 64]) -> u32,
+    ) -> Taken {
+        // Where data are limited (`ulimit -d`) what the move needs is allowed now, or not: later its target would be lost.
+        // SAFETY: a free slot of ours.
+        if unsafe { sys::mprotect(range.to, range.bytes, prot::READ | prot::WRITE) }.is_err() {
+            return Taken::Nothing;
+        }
+        self.move_seen.store(false, Relaxed);
+        self.moving_to.store(range.to, SeqCst);
+        // Handlers that wait for the lock are wanted as readers.
+        self.order.stir();
+        // SAFETY: the target is a free slot of ours; touches of the source are
+        // faults now, which the handlers serve from what the entries say.
+        let result = unsafe { sys::mremap_to(range.start, range.bytes, range.to, true) };
+        self.moving_to.store(0, SeqCst);
+        if result == Err(Errno::NOMEM) {
+            // Nothing has moved, and the target may be unmapped: it is not to be looked at.
+            self.standby.recover(range.slot, range.to, range.bytes);
+            drop(self.proxy.lock());
+            self.take_proxy_messages(order);
+            return Taken::Nothing;
+        }
+        let _ = self.uffd().unregister(range.to, range.bytes);
+        // The slot got all properties of the source: a forked child must inherit it.
+        self.unmark(range.to, range.to + range.bytes);
+        // SAFETY: nobody else uses the slot yet.
+        let readable = unsafe { self.make_readable(range.to, range.bytes) };
+        let mut present = pagemap.present(range.to, range.pages(), range.first());
+        // Whoever read in our place is done once its lock can be had; only then is its word final.
+        drop(self.proxy.lock());
+        let seen = self.move_seen.load(Acquire);
+        let taken = match present {
+            Some(ref mut present) if result.is_ok() && seen && readable => {
+                if present.swapped_count > 0 {
+                    self.sort_out_guards(range, present);
+                }
+                Taken::Pages(keep(order, present.all()))
+            }
+            _ if result.is_err() && present.is_none_or(|present| present.all() == [0; PAGES / 64]) => {
+                if result == Err(Errno::FAULT) {
+                    Taken::Stale
+                } else {
+                    Taken::Nothing
+                }
+            }
+            _ => {
+                let bits = self.sort_out(pagemap, range);
+                if bits == [0; PAGES / 64] { Taken::Stale } else { Taken::Pages(keep(order, bits)) }
+            }
+        };
+        self.take_proxy_messages(order);
+        taken
+    }
+
+    /// The range was not one registered mapping any more when it was moved:
+    /// since Linux 6.17 several mappings may move at once. What came from a
+    /// mapping that is not registered, or from a file, goes back at once. Returns what is left, one bit a page.
+    #[cold]
+    fn sort_out(&self, pagemap: &Pagemap, range: Range) -> [u64; PAGES / 64] {
+        let mut bits = [0u64; PAGES / 64];
+        for offset in (0..range.bytes).step_by(PAGE) {
+            let (source, target) = (range.start + offset, range.to + offset);
+            let (file, there) = match pagemap.present(target, 1, 0) {
+                None => (true, true),
+                Some(present) => (false, present.count + present.swapped_count == 1),
+            };
+            if !there {
+                continue;
+            }
+            let _ = self.uffd().unregister(target, PAGE);
+            self.unmark(target, target + PAGE);
+            // SAFETY: a page of a slot that nobody else uses yet.
+            let readable = !file && unsafe { self.make_readable(target, PAGE) };
+            if readable && self.witness().is_taken(source) {
+                let index = index_in_block(source);
+                if is_guard(target) {
+                    guard_again(self, source);
+                } else {
+                    bits[index / 64] |= 1 << (index % 64);
+                }
+                continue;
+            }
+            self.put_back(target, source);
+        }
+        bits
+    }
+
+    /// Takes guard pages out of `present` that the program made after the range
+    /// was looked at, and makes them again where they were. Who touches one
+    /// meanwhile waits for the order lock. What else is swapped is a page.
+    #[cold]
+    fn sort_out_guards(&self, range: Range, present: &mut Present) {
+        for offset in (0..range.bytes).step_by(PAGE) {
+            let (index, target) = (index_in_block(range.start + offset), range.to + offset);
+            let bit = 1 << (index % 64);
+            if present.swapped[index / 64] & bit != 0 && is_guard(target) {
+                present.swapped[index / 64] &= !bit;
+                guard_again(self, range.start + offset);
+            }
+        }
+    }
+
+    /// A page that is not on standby yet returns to where it was a moment ago.
+    fn put_back(&self, target: usize, source: usize) {
+        // What is left behind stays mapped: the kernel must not give a place on standby to the program.
+        // SAFETY: the page returns to where it came from.
+        if unsafe { sys::mremap_to(target, PAGE, source, true) }.is_err() {
+            self.fail(
+                "a page that was taken away from a mapping that changed meanwhile could not be put back",
+            );
+        }
+    }
+
+    /// Whether two threads of the program may be at it: see the module. Memory has been unmapped lately, and there are several.
+    pub(super) fn may_lose_addresses(&self) -> bool {
+        let last = self.unmapped_ns.load(Relaxed);
+        self.is_threaded() && last != 0 && sys::now_ns().saturating_sub(last) < UNMAPPED_NS
+    }
+
+    /// # Safety
+    /// The range must be in a slot that nobody else uses.
+    unsafe fn make_readable(&self, at: usize, bytes: usize) -> bool {
+        // Whatever the program allowed itself. Protection key 0 is one that our threads may use.
+        let args = [at, bytes, prot::READ | prot::WRITE, 0, 0, 0];
+        // SAFETY: passed on to the caller.
+        unsafe {
+            sys::syscall(sys::nr::PKEY_MPROTECT, args).is_ok() || sys::mprotect(at, bytes, args[2]).is_ok()
+        }
+    }
+}
+
+/// Whether a swapped page that this process may read is a guard page: those
+/// alone can't be made present. (Kernels that do not know the advice do not know guards.)
+fn is_guard(page: usize) -> bool {
+    // SAFETY: reading loses nothing.
+    let answer = unsafe { sys::madvise(page, PAGE, advice::POPULATE_READ) };
+    answer == Err(Errno::FAULT)
+}
+
+fn guard_again(runtime: &Runtime, page: usize) {
+    // SAFETY: the page is empty: what was there was a guard.
+    if unsafe { sys::madvise(page, PAGE, advice::GUARD_INSTALL) }.is_err() {
+        runtime.fail("a guard page that was taken away could not be made again");
+    }
+}

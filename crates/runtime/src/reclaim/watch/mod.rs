@@ -1,0 +1,556 @@
+//! The keeper: one thread in a process that is large enough and whose limit is near (`begin.rs`). It watches
+//! how much is resident, starts the paging, and takes blocks away (`hand.rs`).
+//!
+//! `debt` is what the process still has to make free, in bytes, and may be
+//! negative. Each tick sets it anew from what the kernel says is resident;
+//! between two ticks whoever brings a page in raises it and whoever gives
+//! memory back lowers it. Compressors work while it is positive; faults wait
+//! while it is more than `margin`.
+
+mod ahead;
+mod hand;
+mod proactive;
+mod retire;
+mod samples;
+mod spare;
+
+#[cfg(feature = "preload")]
+pub use retire::with_tasks_back;
+
+use core::sync::atomic::Ordering::*;
+
+use ahead::Ahead;
+use memfold_shared::near::{self, FASTEST_LOOK, QUIET, QUIET_LOOK, QUIET_LOOKS, SLOWEST_LOOK};
+use memfold_shared::page::{self, state};
+use proactive::Proactive;
+use samples::Samples;
+use spare::Spare;
+
+use crate::faults::fault::handler;
+use crate::faults::follow::HANDLERS;
+use crate::interpose::{credentials, desk};
+use crate::kernel::maps;
+use crate::kernel::mounts::Mounts;
+use crate::kernel::pagemap::Pagemap;
+use crate::kernel::procfs;
+use crate::kernel::sched;
+use crate::kernel::sys::{self, Fd, PAGE, Result};
+use crate::kernel::uffd::Probe;
+use crate::memory::patience::Patience;
+use crate::process::door;
+use crate::process::limits;
+use crate::process::thread::{self, Descriptors};
+use crate::reclaim::compress::compressor;
+use crate::runtime::{RUNTIME, Runtime};
+use crate::spill::{self, FETCHERS, fetcher};
+
+/// Compressors at most.
+const COMPRESSORS: usize = 2;
+/// Mappings that are looked at at most.
+pub const CANDIDATES: usize = 65_536;
+/// Counting what the store holds takes longer than a tick should.
+const PUBLISH_NS: u64 = 10_000_000;
+/// New mappings are registered when there is less room than this, bytes.
+const WATCH_ROOM: u64 = 24 << 20;
+/// Processes for which room is left to grow, at most.
+const GROWING: usize = 4;
+/// After a round in vain, growth by this part of what does not compress is worth another: rounds go over all
+/// of that.
+const SEARCHED: u64 = 32;
+/// A limit is held when it is passed by no more than 5 % and this.
+const TOLERANCE: u64 = 8 << 20;
+/// It may be passed by more for so long before the process is ended, if it is to be.
+const FULL_NS: u64 = 500_000_000;
+/// Touched pages between two decisions what room is worth, and which part of them must have been on standby.
+const JUDGED: u64 = 1024;
+const PAYS: u64 = 32;
+/// Protecting shared pages may take this part of the time.
+const PROTECT_SHARE: u64 = 32;
+const PROTECT_LONGEST_NS: u64 = 1_000_000_000;
+
+/// How near a limit of so many bytes is when new mappings are registered at once, bytes.
+pub fn room(limit: u64) -> u64 {
+    WATCH_ROOM.min(limit / 2)
+}
+
+/// What the keeper thread has for itself.
+struct Keeper {
+    runtime: &'static Runtime,
+    statm: Fd,
+    maps: Fd,
+    pagemap: Pagemap,
+    cpus: u64,
+    candidates: &'static mut [(usize, usize)],
+    count: usize,
+    /// What was resident when new mappings were last registered, bytes.
+    watched_resident: u64,
+    /// After a fork: pages are shared that are not protected yet. When they may be, at the earliest.
+    unprotected: bool,
+    protect_ns: u64,
+    /// Where the hand of the clock stands: mapping and address.
+    at: (usize, usize),
+    ahead: Ahead,
+    proactive: Proactive,
+    samples: Samples,
+    spare: Spare,
+    listed_ns: u64,
+    published_ns: u64,
+    /// When it was last looked whether the supervisor is there.
+    server_seen_ns: u64,
+    /// What this round has taken away, bytes, and when it began.
+    round_bytes: u64,
+    round_ns: u64,
+    /// It passes by most blocks, by chance: see `hand.rs`. And by how many in this round.
+    choosy: bool,
+    round_passed: u32,
+    random: u64,
+    /// Blocks left alone in this round because they are in use.
+    round_rested: u32,
+    /// Rounds in a row after which the limit was passed by far.
+    hopeless_rounds: u32,
+    /// It takes ranges too of which next to nothing is there.
+    few_too: bool,
+    /// It takes pages that other processes share too.
+    shared_too: bool,
+    /// The last round took away next to nothing; when to begin another.
+    fruitless: bool,
+    next_round_ns: u64,
+    /// What `takable` said then, bytes.
+    fruitless_takable: u64,
+    /// When descriptors were last looked at.
+    pins_ns: u64,
+    mounts: Mounts,
+    told: bool,
+    /// That it has too many mappings was said.
+    told_left_out: bool,
+    /// Pages found on standby and in the store when it was last decided what room is worth.
+    judged: (u64, u64),
+    /// How long the limit's tolerance may still be passed, if it is.
+    full: Option<Patience>,
+    /// The tree's resident memory at the last tick, bytes, and for how many ticks it has been the same.
+    tree_before: u64,
+    quiet_ticks: u32,
+    /// The number of the second compressor, 0 if there is to be none; and until when it is not tried to start it.
+    helper: usize,
+    no_helper_ns: u64,
+    /// Since when the process could do without threads.
+    far_ns: u64,
+}
+
+/// Entry of the keeper thread.
+pub extern "C" fn keeper(_: usize) -> ! {
+    // The table was copied from the creator: nothing in it is ours. Nor is its directory, whose mount may have to go.
+    sys::close_all();
+    // The first of all: it has the lowest number.
+    RUNTIME.gate.keep_spare();
+    sys::leave_directory();
+    // From here on the supervisor leaves it to this thread.
+    RUNTIME.slot().keeper.store(1, Release);
+    RUNTIME.slot().call.store(page::call::FAR, Relaxed);
+    if RUNTIME.prepare_keeper().is_err() {
+        RUNTIME.fail("no memory is left for the thread that watches this process");
+    }
+    let place = RUNTIME.keeper_memory.load(Relaxed) as *mut (usize, usize);
+    // SAFETY: memory of the arena, made for the one keeper of this process; pairs of numbers may be zero.
+    let candidates = unsafe { core::slice::from_raw_parts_mut(place, CANDIDATES) };
+    match Keeper::new(candidates) {
+        Ok(mut keeper) => {
+            RUNTIME.pagemap.store(keeper.pagemap.fd().0, Relaxed);
+            // Before the forking thread goes on: it may fork again at once, and must wait for this one.
+            RUNTIME.stoppable.fetch_add(1, AcqRel);
+            if RUNTIME.inherits.swap(false, AcqRel) {
+                keeper.take_up();
+            }
+            keeper.run()
+        }
+        Err(_) => {
+            RUNTIME.set_state(state::STOPPED);
+            RUNTIME.stopped.store(true, Release);
+            RUNTIME.room.ring();
+            RUNTIME.say("can't read /proc: this process is not managed");
+            RUNTIME.tell_child(2);
+            door::let_go();
+            thread::exit()
+        }
+    }
+}
+
+impl Keeper {
+    /// All of this is the keeper's own view: that of the process is empty once its first thread has ended.
+    fn new(candidates: &'static mut [(usize, usize)]) -> Result<Self> {
+        Ok(Keeper {
+            runtime: &RUNTIME,
+            // Before other files are opened: see `procfs.rs`.
+            statm: procfs::open_statm()?,
+            maps: procfs::open("maps")?,
+            pagemap: Pagemap::open()?,
+            cpus: sched::allowed_cpus().iter().map(|w| u64::from(w.count_ones())).sum(),
+            candidates,
+            count: 0,
+            watched_resident: 0,
+            unprotected: RUNTIME.has_forked.load(Relaxed),
+            protect_ns: 0,
+            at: (0, 0),
+            ahead: Ahead::new(),
+            proactive: Proactive::new(),
+            samples: Samples::new(),
+            spare: Spare::default(),
+            listed_ns: 0,
+            published_ns: 0,
+            server_seen_ns: 0,
+            round_bytes: 0,
+            round_ns: sys::now_ns(),
+            choosy: true,
+            round_passed: 0,
+            random: sys::now_ns() | 1,
+            round_rested: 0,
+            hopeless_rounds: 0,
+            few_too: false,
+            shared_too: false,
+            fruitless: false,
+            next_round_ns: 0,
+            fruitless_takable: 0,
+            pins_ns: 0,
+            mounts: Mounts::open(),
+            told: false,
+            told_left_out: false,
+            judged: (0, 0),
+            full: None,
+            tree_before: 0,
+            quiet_ticks: 0,
+            helper: 0,
+            no_helper_ns: 0,
+            far_ns: sys::now_ns(),
+        })
+    }
+
+    fn run(&mut self) -> ! {
+        let runtime = self.runtime;
+        let mut cpu = 0;
+        loop {
+            if runtime.pause_unmarked(self.maps) {
+                self.unprotected = true;
+            }
+            if runtime.stop_wanted.load(Acquire) {
+                // A child that is made meanwhile would inherit pages on their way back.
+                if let Some(no_fork) = runtime.life.try_lock() {
+                    runtime.stoppable.fetch_sub(1, AcqRel);
+                    runtime.stop_now(self.maps, runtime.is_paging());
+                    drop(no_fork);
+                    door::let_go();
+                    thread::exit();
+                }
+            }
+            let seen = runtime.keeper.now();
+            credentials::adopt();
+            desk::serve(self.maps, || self.watch_growth());
+            let wait = self.tick();
+            door::let_go();
+            let gives_way = self.retire_if_far();
+            let paging = runtime.is_paging();
+            if runtime.call_wanted.swap(false, AcqRel) {
+                runtime.follow.call_all();
+            }
+            let more = paging && !gives_way && self.stage();
+            if !more {
+                let now = sys::thread_cpu_ns();
+                runtime.slot().counters.runtime_cpu_ns.fetch_add(now - cpu, Relaxed);
+                cpu = now;
+                runtime.keeper.wait(seen, wait);
+            }
+        }
+    }
+
+    /// Looks at how much is resident. Returns how long to sleep, ns.
+    fn tick(&mut self) -> u64 {
+        let runtime = self.runtime;
+        let (shared, slot) = (runtime.shared(), runtime.slot());
+        let Ok(mut pages) = maps::anonymous_pages(self.statm) else { return SLOWEST_LOOK };
+        if pages == 0
+            && let Ok(other) = procfs::open_statm()
+        {
+            sys::close(core::mem::replace(&mut self.statm, other));
+            pages = maps::anonymous_pages(other).unwrap_or(0);
+        }
+        let own = pages * PAGE as u64;
+        slot.resident.store(own, Relaxed);
+        runtime.much.store(0, Relaxed);
+        slot.tasks.store(1 + runtime.handlers.load(Relaxed) + runtime.compressors.load(Relaxed), Relaxed);
+        let now = sys::now_ns();
+        if now - self.published_ns > PUBLISH_NS {
+            self.published_ns = now;
+            if runtime.has_store() {
+                self.publish();
+            }
+            shared.note_peaks();
+            runtime.heed_limits();
+        }
+        if now - self.server_seen_ns > spill::LOOK_NS {
+            self.server_seen_ns = now;
+            runtime.look_for_server();
+        }
+        let limit = shared.limit_bytes.load(Relaxed).min(page::LARGEST_LIMIT);
+        let margin = (limit / 64).clamp(1 << 20, 8 << 20);
+        let tree = shared.tree_resident();
+        let paranoid = shared.flags.load(Relaxed) & page::flags::PARANOID != 0;
+        // Each process that grows may pass the goal by a margin before it waits.
+        let sharers = shared.larger_than(limit / 16).max(1);
+        let headroom = margin * sharers.min(GROWING) as u64;
+        runtime.alone.store(sharers == 1, Relaxed);
+        let over = if paranoid { own as i64 / 2 } else { tree as i64 - (limit - headroom.min(limit)) as i64 };
+        let paging = runtime.is_paging();
+        let early = near::start_room(self.cpus) as i64;
+        let proactive = proactive::is_wanted(shared) && own > near::SMALLEST_PROACTIVE;
+        let wanted = proactive || runtime.paging_wanted.load(Relaxed);
+        let could_copy = runtime.has_forked.load(Relaxed) && shared.copies_could_pass();
+        if (over > -early || wanted || could_copy) && !paging {
+            self.start_paging();
+        }
+        if paging {
+            runtime.look_for_turns(tree, over, limit, if paranoid { 0 } else { self.cpus });
+            self.look_ahead_of_need(now, own, tree);
+            self.look_at_spare(own, limit);
+            let spare = self.spare.at_most();
+            let share = if over > 0 && tree > 0 && !paranoid {
+                (over as i128 * i128::from(own) / i128::from(tree)) as i64
+            } else if paranoid {
+                over
+            } else {
+                // Room is for all: on a busy machine it may be long until this keeper has another look.
+                over / sharers as i64
+            };
+            // There is something new to be taken away.
+            let more = (margin / 4).max(self.spare.kept() / SEARCHED);
+            if self.fruitless && self.takable() > self.fruitless_takable + more {
+                self.fruitless = false;
+                self.next_round_ns = 0;
+            }
+            let full = share > spare || self.fruitless && runtime.standby.is_empty();
+            if self.fruitless {
+                self.publish_if_nothing();
+            }
+            // A few pages of the fast tier are not worth waiting for: where little compresses there are
+            // always some.
+            let is_worth = slot.payload.load(Relaxed) > margin;
+            let can_shrink = runtime.can_densify() && is_worth || runtime.can_spill();
+            let squeeze = full && !paranoid && share > margin as i64 && can_shrink;
+            if squeeze && !runtime.squeeze.load(Relaxed) {
+                runtime.work.ring();
+            }
+            runtime.squeeze.store(squeeze, Relaxed);
+            // While there is something to spill or to densify, waiting for room is not in vain: between two looks too, or a millisecond's growth passes by.
+            let nothing_left = self.fruitless && runtime.standby.is_empty();
+            // Nor is it as long as nobody has to wait: who grows afterwards would take it for an answer.
+            let waited_for = share > margin as i64 || runtime.waits_its_turn.load(Relaxed);
+            let in_vain = nothing_left && !can_shrink && waited_for;
+            let exhausted = paranoid || runtime.store_full.load(Relaxed) || in_vain;
+            let passed = tree > limit + limit / 20 + TOLERANCE;
+            if full && passed && !paranoid {
+                slot.counters.full_looks.fetch_add(1, Relaxed);
+            }
+            self.end_if_full(full && passed && !squeeze && !paranoid);
+            if runtime.exhausted.swap(exhausted, Relaxed) != exhausted {
+                runtime.room.ring();
+            }
+            // Whoever's turn it is owes nothing.
+            let turn = runtime.keeps_all.load(Relaxed) && !runtime.waits_its_turn.load(Relaxed);
+            let share = self.spare.owed(if turn { share.min(0) } else { share }, can_shrink);
+            runtime.margin.store(margin as i64, Relaxed);
+            let before = runtime.debt.load(Acquire);
+            runtime.change_debt(share - before);
+            if share <= margin as i64 {
+                self.hopeless_rounds = 0;
+                runtime.hopeless.store(false, Relaxed);
+            }
+            self.call_helper(now);
+            // Faults on what is registered are slower than those on fresh memory: not before it is needed.
+            let near = over > -(room(limit) as i64);
+            runtime.watches_growth.store(near, Relaxed);
+            // Listing the mappings takes a while. With more room left it may wait for more growth.
+            let grown = own > self.watched_resident + margin / 2 + (-over).max(0) as u64 / 8;
+            if near && grown && !turn && now - self.listed_ns > FASTEST_LOOK {
+                self.watch_growth();
+            }
+            // Writes to all that is shared, which nobody would tell of, could pass the limit.
+            if could_copy && self.unprotected && now > self.protect_ns {
+                self.protect_shared();
+            }
+        }
+        let quiet = over <= 0 && tree.abs_diff(self.tree_before) < QUIET;
+        self.tree_before = tree;
+        self.quiet_ticks = if quiet { self.quiet_ticks.saturating_add(1) } else { 0 };
+        let fastest = if self.quiet_ticks > QUIET_LOOKS { QUIET_LOOK } else { FASTEST_LOOK };
+        near::next_look((-over).max(0) as u64, self.cpus, fastest)
+    }
+
+    /// Grows with what there is to be taken away: pages of its own that the process has got, by whatever way, bytes.
+    fn takable(&self) -> u64 {
+        self.runtime.slot().resident.load(Relaxed) + self.runtime.copied.load(Relaxed)
+    }
+
+    /// Ends the process if it is to be ended when its data do not compress
+    /// enough. `full`: the limit is passed and it can't give back its share.
+    fn end_if_full(&mut self, full: bool) {
+        let runtime = self.runtime;
+        if !full || runtime.shared().on_full.load(Relaxed) != page::on_full::KILL {
+            self.full = None;
+        } else if self.full.get_or_insert_with(|| Patience::new(FULL_NS)).is_over() {
+            runtime.fail(
+                "the data do not compress enough for the limit: the process is ended (--on-full kill). Give it a higher \
+                 limit, or let it grow (--on-full grow).",
+            );
+        }
+    }
+
+    /// That nothing is compressed, and so nothing can be spilled, is decided by a gauge: one that was
+    /// written before the first block was compressed would let growth pass the limit.
+    fn publish_if_nothing(&mut self) {
+        if self.runtime.slot().payload.load(Relaxed) == 0 && self.runtime.has_store() {
+            self.publish();
+        }
+    }
+
+    /// Writes the gauges of this process.
+    fn publish(&mut self) {
+        let (runtime, slot) = (self.runtime, self.runtime.slot());
+        let stats = runtime.store().store().stats();
+        let zeros = runtime.zero_pages.load(Relaxed).max(0) as u64;
+        slot.evicted.store((stats.blobs + zeros) * PAGE as u64, Relaxed);
+        slot.spilled.store(runtime.spill.pages.load(Relaxed).max(0) as u64 * PAGE as u64, Relaxed);
+        slot.payload.store(stats.payload_bytes, Relaxed);
+        slot.overhead.store(stats.overhead_bytes(), Relaxed);
+        slot.standby.store(runtime.standby.pages.load(Relaxed) * PAGE as u64, Relaxed);
+        let (rescued, faulted) =
+            (slot.counters.pages_rescued.load(Relaxed), slot.counters.pages_faulted.load(Relaxed));
+        let new = (rescued.saturating_sub(self.judged.0), faulted.saturating_sub(self.judged.1));
+        if new.0 + new.1 >= JUDGED {
+            self.judged = (rescued, faulted);
+            runtime.room_pays.store(new.0 * PAYS >= new.0 + new.1, Relaxed);
+        }
+    }
+
+    /// In a forked child: serves what the parent had evicted.
+    fn take_up(&mut self) {
+        let runtime = self.runtime;
+        runtime.drop_uninherited(self.maps);
+        // Registering comes last: from then on a touch waits for a handler.
+        let ready = runtime
+            .make_ready()
+            .and_then(|()| self.start_threads())
+            .and_then(|()| runtime.register_evicted(self.maps));
+        if let Err(error) = ready {
+            self.told = true;
+            runtime.end_threads();
+            runtime.close_uffd();
+            // Here, and not in the forking thread: this one's descriptor table has room.
+            runtime.restore_in_place(runtime.is_to_say(error).then(|| limits::why_restored(error)));
+        } else {
+            runtime.mark_registered(self.maps);
+            runtime.set_state(state::PAGING);
+            // The first look protects what is shared, before the child goes on.
+            self.tick();
+        }
+        runtime.tell_child(1);
+    }
+
+    /// Opens the userfaultfd and starts the threads.
+    fn start_paging(&mut self) {
+        let runtime = self.runtime;
+        if self.told {
+            return;
+        }
+        let Some(alive) = runtime.life.try_lock() else { return };
+        if let Err(error) = runtime.make_ready().and_then(|()| self.start_threads()) {
+            if runtime.is_to_say(error) {
+                runtime.say(limits::why_unmanaged(error));
+            }
+            if error == sys::Errno::AGAIN && runtime.may_do_without() && runtime.is_watched() {
+                // Later there may be more of them.
+                runtime.close_uffd();
+                runtime.paging_wanted.store(false, Relaxed);
+                runtime.stoppable.fetch_sub(1, AcqRel);
+                door::let_go();
+                self.leave(alive);
+            }
+            self.told = true;
+            runtime.set_state(state::STOPPED);
+            return;
+        }
+        runtime.set_state(state::PAGING);
+    }
+
+    fn start_threads(&mut self) -> Result<()> {
+        let runtime = self.runtime;
+        // From here on whoever opens a file looks at its mount (`interpose/pins.rs`).
+        self.mounts.refresh(&runtime.mounts);
+        let cpus = sched::allowed_cpus();
+        let numbers = (0..1024).filter(|cpu| cpus[cpu / 64] >> (cpu % 64) & 1 != 0);
+        runtime.two_cpus.store(self.cpus == 2, Relaxed);
+        runtime.may_keep_awake.store(self.cpus > 1, Relaxed);
+        let fetchers = if runtime.spill.area().is_some() { FETCHERS } else { 0 };
+        // The other half of the CPUs runs those who fault, and compressors: see `follow.rs`.
+        let handlers = (self.cpus as usize / 2).clamp(1, HANDLERS);
+        let compressors = COMPRESSORS.min(self.cpus as usize).max(1);
+        runtime.provide(handlers + compressors + fetchers)?;
+        let spawn = |number: usize, entry, argument| {
+            let place = &runtime.worker_places[number];
+            thread::spawn(&runtime.arena, place, Descriptors::Shared, entry, argument << 8 | number)
+        };
+        let start = || {
+            let mut count = 0;
+            for (number, cpu) in numbers.clone().take(handlers).enumerate() {
+                spawn(number, handler, cpu)?;
+                runtime.handlers.fetch_add(1, AcqRel);
+                count += 1;
+            }
+            // The second is started when it is needed: see `retire.rs`.
+            spawn(count, compressor, 0)?;
+            runtime.compressors.fetch_add(1, AcqRel);
+            for (number, cpu) in numbers.clone().cycle().take(fetchers).enumerate() {
+                spawn(count + compressors + number, fetcher, cpu)?;
+                runtime.handlers.fetch_add(1, AcqRel);
+            }
+            runtime.gate.begin()
+        };
+        self.helper = if compressors > 1 { handlers + 1 } else { 0 };
+        // All of them or none.
+        start().inspect_err(|_| runtime.end_threads())
+    }
+
+    /// Registers what is not registered yet: from now on its growth waits for
+    /// room, like that of what is.
+    fn watch_growth(&mut self) {
+        if !self.runtime.is_paging() {
+            return;
+        }
+        self.runtime.unseen_growth.store(0, Relaxed);
+        self.watched_resident = self.runtime.slot().resident.load(Relaxed);
+        self.list();
+        for index in 0..self.count {
+            let (start, end) = self.candidates[index];
+            if self.runtime.uffd().probe(start) == Probe::Unregistered {
+                self.runtime.register_fresh(self.maps, start, end);
+            }
+        }
+    }
+
+    /// Protects what a fork has made shared: see `copies.rs`.
+    fn protect_shared(&mut self) {
+        self.unprotected = false;
+        let runtime = self.runtime;
+        if !runtime.protects() {
+            return;
+        }
+        let begin = sys::now_ns();
+        self.list();
+        for index in 0..self.count {
+            let (start, end) = self.candidates[index];
+            runtime.register_fresh(self.maps, start, end);
+            self.unprotected |= runtime.protect_shared(&self.pagemap, start, end);
+        }
+        // Of a program that forks all the time this takes a small part of its time.
+        // If it seems to have taken long the process was stopped.
+        let now = sys::now_ns();
+        self.protect_ns = now + PROTECT_SHARE * (now - begin).min(PROTECT_LONGEST_NS);
+    }
+}

@@ -1,0 +1,222 @@
+//! Giving threads back: the second compressor is started only when the first falls behind, and ends when it
+//! has had nothing to do for a while; and the keeper itself ends, with all others, in a process that is far
+//! from its limit and has next to nothing evicted, which comes back; or when the program's own threads and
+//! processes find no room (`pids.max`, `ulimit -u`). The supervisor watches the process again from then on,
+//! as it did before there was a keeper.
+
+use core::ops::ControlFlow;
+use core::sync::atomic::Ordering::*;
+
+use memfold_shared::near;
+#[cfg(feature = "preload")]
+use memfold_shared::near::TASK_LEVELS;
+#[cfg(feature = "preload")]
+use memfold_shared::page::Slot;
+use memfold_shared::page::{flags, state};
+
+use super::Keeper;
+use crate::interpose::ranges;
+use crate::kernel::maps;
+use crate::kernel::sys::{self, Errno, Fd};
+use crate::memory::lock::Guard;
+use crate::pages::table::{Block, END};
+use crate::process::door;
+use crate::process::limits;
+use crate::process::thread::{self, Descriptors};
+use crate::reclaim::compress::compressor;
+#[cfg(feature = "preload")]
+use crate::runtime::RUNTIME;
+use crate::runtime::Runtime;
+
+/// A process must have been far from its limit for so long, ns.
+const FAR_NS: u64 = 2_000_000_000;
+/// Far is with this much more room than paging starts with.
+const FAR: u64 = 2;
+/// What is still evicted then comes back, if it is no more than this, bytes.
+const REST: u64 = 8 << 20;
+/// Until it is tried again, ns: somebody forks just now.
+const AGAIN_NS: u64 = 10_000_000;
+/// A second compressor that could not be started is not tried again for so long, ns.
+const REFUSED_NS: u64 = 100_000_000;
+
+impl Keeper {
+    /// Starts the second compressor if the first falls behind.
+    pub(super) fn call_helper(&mut self, now: u64) {
+        let runtime = self.runtime;
+        let behind = runtime.debt.load(Relaxed) > runtime.margin.load(Relaxed) / 2;
+        let wanted = runtime.shared().tasks_wanted.load(Relaxed) != 0;
+        if !behind
+            || wanted
+            || self.helper == 0
+            || runtime.compressors.load(Acquire) != 1
+            || now < self.no_helper_ns
+        {
+            return;
+        }
+        // Where it lives another may have lived, who has said that it ends.
+        let place = &runtime.worker_places[self.helper];
+        place.wait_until_left(runtime.pid.load(Relaxed));
+        runtime.compressors.fetch_add(1, AcqRel);
+        let argument = 1 << 8 | self.helper;
+        if thread::spawn(&runtime.arena, place, Descriptors::Shared, compressor, argument).is_err() {
+            runtime.compressors.fetch_sub(1, AcqRel);
+            self.no_helper_ns = now + REFUSED_NS;
+        }
+    }
+
+    /// Ends all threads of memfold in this process, and does not return, if it can do without them or must.
+    /// Returns whether it must and cannot yet.
+    pub(super) fn retire_if_far(&mut self) -> bool {
+        let (runtime, now) = (self.runtime, sys::now_ns());
+        let shared = runtime.shared();
+        let (own, tree) = (runtime.slot().resident.load(Relaxed), shared.tree_resident());
+        let limit = shared.limit_bytes.load(Relaxed);
+        let proactive = shared.stall_ppm.load(Relaxed) != 0 && own > near::SMALLEST_PROACTIVE;
+        let far =
+            tree.saturating_add(FAR * near::start_room(self.cpus)) < limit && !shared.copies_could_pass();
+        let evicted = runtime.slot().evicted.load(Relaxed);
+        let gives_way = !runtime.is_worth_threads();
+        let is_far = far && evicted <= REST && !proactive;
+        if !runtime.may_do_without() || !(is_far || gives_way) {
+            self.far_ns = now;
+            return false;
+        }
+        let wait = if gives_way { 0 } else { FAR_NS };
+        if now - self.far_ns < wait || !runtime.is_watched() {
+            return false;
+        }
+        self.far_ns = now.saturating_sub(wait) + AGAIN_NS;
+        // A child that is made meanwhile would inherit half of it.
+        let Some(no_fork) = runtime.life.try_lock() else { return gives_way };
+        if runtime.is_paging() {
+            if gives_way && evicted > 0 && runtime.is_to_say(Errno::AGAIN) {
+                runtime.say(limits::why_unmanaged(Errno::AGAIN));
+            }
+            runtime.bring_back_once();
+            if !runtime.has_nothing_away() {
+                return gives_way;
+            }
+            runtime.stop_paging(self.maps);
+        }
+        runtime.stoppable.fetch_sub(1, AcqRel);
+        self.leave(no_fork)
+    }
+
+    /// Ends the keeper, the last thread of memfold in a process in which nothing is evicted. The supervisor
+    /// watches the process from then on.
+    pub(super) fn leave(&self, no_fork: Guard<'_, ()>) -> ! {
+        let slot = self.runtime.slot();
+        slot.tasks.store(0, Relaxed);
+        slot.keeper.store(0, Release);
+        drop(no_fork);
+        self.runtime.room.ring();
+        door::leave()
+    }
+}
+
+impl Runtime {
+    /// Whether nothing is away, on standby, or beyond this machine.
+    pub fn has_nothing_away(&self) -> bool {
+        let none = |_, block: &Block| match block.evicted.load(Acquire) {
+            0 => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        };
+        self.spill.area().is_none() && self.table.visit_blocks(0, END, none).is_continue()
+    }
+
+    /// Whether the supervisor could watch this process, and give it a keeper again: then its threads may end.
+    pub(super) fn may_do_without(&self) -> bool {
+        let outside =
+            self.shared().flags.load(Relaxed) & (flags::OUTSIDE | flags::PARANOID) == flags::OUTSIDE;
+        outside && self.slot().door.load(Relaxed) != 0 && self.spill.area().is_none()
+    }
+
+    /// By the keeper of a process that has nothing evicted, with `life` held: as if paging had never begun.
+    fn stop_paging(&'static self, maps: Fd) {
+        self.watches_growth.store(false, Relaxed);
+        self.paging_wanted.store(false, Relaxed);
+        // From here on nobody waits for the keeper (`desk.rs`), or for room.
+        self.exhausted.store(true, Relaxed);
+        self.room.ring();
+        self.end_compressors();
+        let mut buffer = [0u8; 8192];
+        let _ = maps::for_each(maps, &mut buffer, |mapping| {
+            let (start, end) = (mapping.start, mapping.end);
+            if mapping.is_private_anonymous() && !self.arena.overlaps(start, end) {
+                // Whoever waits for a page goes on: the kernel gives it to him.
+                let _ = self.uffd().unregister(start, end - start);
+                ranges::for_each_inherited(start, end, |from, to| self.unmark(from, to));
+            }
+        });
+        self.gate.end();
+        self.end_threads();
+        {
+            let _order = self.lock_order();
+            self.forget_blobs(0, END);
+            self.proxy.lock().clear_faults();
+            self.deferred.store(0, Relaxed);
+        }
+        self.close_uffd();
+        self.pagemap.store(-1, Relaxed);
+        self.changes.fetch_add(1, Relaxed);
+        self.set_state(state::WATCHING);
+        self.debt.store(0, Relaxed);
+        self.exhausted.store(false, Relaxed);
+        self.squeeze.store(false, Relaxed);
+        self.keeps_all.store(false, Relaxed);
+        self.waits_its_turn.store(false, Relaxed);
+        self.hopeless.store(false, Relaxed);
+    }
+}
+
+/// Tries again what the kernel refused for want of tasks, while threads of memfold give way: first those of the
+/// smallest processes. For a thread of the program that starts a thread or a process.
+///
+/// The kernel returns the same error for other reasons, and a try may be expensive or have side effects. So
+/// there is another one only after the kernel has granted a task that ends at once.
+#[cfg(feature = "preload")]
+pub fn with_tasks_back<T>(mut try_it: impl FnMut() -> T, is_refused: impl Fn(&T) -> bool) -> T {
+    const LOOK_NS: u64 = 5_000_000;
+    const LEVEL_NS: u64 = 20_000_000;
+    const LONGEST_NS: u64 = 2_000_000_000;
+    /// Looks after the last thread has said that it ends: the kernel counts it a little longer.
+    const LAST_LOOKS: u32 = 4;
+    let runtime = &RUNTIME;
+    let mut result = try_it();
+    // Where it has stopped the program may have a filter, under which nothing may be asked of the kernel.
+    if !is_refused(&result) || !crate::process::here::is_managed() || runtime.stopped.load(Acquire) {
+        return result;
+    }
+    let (begin, shared, mut last) = (sys::now_ns(), runtime.shared(), 0);
+    loop {
+        match thread::try_task() {
+            Err(Errno::AGAIN) => {}
+            Ok(()) if last < LAST_LOOKS => {
+                // Another thread may have taken the place.
+                last += 1;
+                result = try_it();
+                if is_refused(&result) {
+                    continue;
+                }
+                return result;
+            }
+            _ => return result,
+        }
+        let waited = sys::now_ns() - begin;
+        let has_tasks =
+            |slot: &Slot| slot.keeper.load(Acquire) != 0 && slot.state.load(Relaxed) != state::STOPPED;
+        let helps = runtime.may_do_without() && shared.live_slots().any(has_tasks);
+        last += u32::from(!helps);
+        if last >= LAST_LOOKS || waited > LONGEST_NS {
+            return result;
+        }
+        if helps {
+            let level = (1 + waited / LEVEL_NS).min(TASK_LEVELS.into());
+            shared.tasks_wanted.fetch_max(level as u32, Relaxed);
+            runtime.keeper.ring();
+            runtime.work.ring();
+        }
+        let seen = runtime.room.now();
+        runtime.room.wait(seen, LOOK_NS);
+    }
+}

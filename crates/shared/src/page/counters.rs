@@ -1,0 +1,71 @@
+//! Counters of a process, and of all that have ended.
+
+use core::sync::atomic::{AtomicU64, Ordering::*};
+
+/// Counters that only grow.
+#[repr(C)]
+pub struct Counters {
+    /// Pages compressed on eviction.
+    pub pages_compressed: AtomicU64,
+    /// Of those, pages of one repeated word.
+    pub pages_same_filled: AtomicU64,
+    /// Pages recompressed by the dense codec.
+    pub pages_densified: AtomicU64,
+    /// Faults on pages that were compressed.
+    pub pages_faulted: AtomicU64,
+    /// Pages brought back before they were asked for.
+    pub pages_prefetched: AtomicU64,
+    /// Pages that came back from standby.
+    pub pages_rescued: AtomicU64,
+    /// Pages that were given back without being compressed: see `clean.rs`.
+    pub pages_clean: AtomicU64,
+    /// Blocks taken away.
+    pub blocks_evicted: AtomicU64,
+    /// CPU time of the runtime's own threads, ns.
+    pub runtime_cpu_ns: AtomicU64,
+    /// Time that the program's threads waited for room, ns.
+    pub throttled_ns: AtomicU64,
+    /// Looks of the keeper that found the limit passed and nothing left to be taken away.
+    pub full_looks: AtomicU64,
+    /// Time in which at least one thread of the program waited, for a page or for room, ns: see `stall.rs`.
+    pub stalled_ns: AtomicU64,
+    /// Time that faults on compressed pages took, ns, one after the other.
+    pub fault_ns: AtomicU64,
+    /// Pages that went to a tier beyond this machine's memory.
+    pub pages_spilled: AtomicU64,
+    /// Pages that came back from there.
+    pub pages_fetched: AtomicU64,
+    /// Pages that were left where they are because no codec makes them smaller; again each time that it was
+    /// tried anew.
+    pub pages_incompressible: AtomicU64,
+}
+
+impl Counters {
+    /// Names and values, for statistics.
+    pub fn each(&self) -> [(&'static str, &AtomicU64); 16] {
+        [
+            ("pages_compressed", &self.pages_compressed),
+            ("pages_same_filled", &self.pages_same_filled),
+            ("pages_densified", &self.pages_densified),
+            ("pages_faulted", &self.pages_faulted),
+            ("pages_prefetched", &self.pages_prefetched),
+            ("pages_rescued", &self.pages_rescued),
+            ("pages_clean", &self.pages_clean),
+            ("blocks_evicted", &self.blocks_evicted),
+            ("runtime_cpu_ns", &self.runtime_cpu_ns),
+            ("throttled_ns", &self.throttled_ns),
+            ("full_looks", &self.full_looks),
+            ("stalled_ns", &self.stalled_ns),
+            ("fault_ns", &self.fault_ns),
+            ("pages_spilled", &self.pages_spilled),
+            ("pages_fetched", &self.pages_fetched),
+            ("pages_incompressible", &self.pages_incompressible),
+        ]
+    }
+
+    pub(super) fn drain_into(&self, total: &Counters) {
+        for ((_, from), (_, to)) in self.each().into_iter().zip(total.each()) {
+            to.fetch_add(from.swap(0, Relaxed), Relaxed);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The shared counters page: what the supervisor and the processes of its
+//! tree tell each other.
+//!
+//! `memfold run` makes it as a memory file and hands its name
+//! (`/proc/PID/fd/N`) down in [`ENV_SHARED`]; every process that loads the
+//! preload library maps it and takes a [`Slot`].
+//!
+//! ```text
+//! +--------+------------------+-----------+----------+------------------+-----------+
+//! | Header | settings, limit  | fault     | messages | Slot 0 .. Slot n | trail     |
+//! |        | pressure (futex) | histogram | (ring)   | one per process  | (report)  |
+//! +--------+------------------+-----------+----------+------------------+-----------+
+//! ```
+//!
+//! Invariants:
+//! - all fields are atomics; every reader copes with any value, because any
+//!   process of the tree can write here. Nothing in it is an address or an
+//!   index that is used unchecked.
+//! - a slot belongs to the process whose id is in `pid`; only that process
+//!   writes its gauges, except that the supervisor writes `resident` as long as the process has no keeper.
+//!   The supervisor frees the slot when the process has ended, after it has added the counters to the totals.
+//! - the layout never changes under the same [`VERSION`].
+
+mod counters;
+mod histogram;
+mod messages;
+mod slot;
+mod tree;
+
+use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::*};
+
+use crate::trail::Trail;
+
+pub use counters::Counters;
+pub use histogram::{BUCKETS, bucket_of, bucket_start};
+pub use messages::{MESSAGE_BYTES, MESSAGES, Message, load_text, store_text};
+pub use slot::{Slot, call, state};
+
+/// Name of the environment variable that holds the path of the shared page.
+pub const ENV_SHARED: &str = "MEMFOLD_SHARED";
+/// What stands in [`ENV_SHARED`] before the number of a System V segment, where there can be no memory file.
+pub const SEGMENT: &str = "segment:";
+/// "memfold\0" read as a little-endian number.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"memfold\0");
+/// Version of the layout of [`Shared`], and of [`crate::door::Door`].
+pub const VERSION: u32 = 13;
+/// Processes of one tree that can be managed at the same time.
+pub const SLOTS: usize = 1024;
+/// Room for the name of a codec, its end included.
+pub const CODEC_NAME_BYTES: usize = 64;
+/// The least limit, in bytes, that leaves the runtime room to work: its own
+/// threads, tables, buffers and the reserve of the store.
+pub const SMALLEST_LIMIT: u64 = 8 << 20;
+/// More than any machine has; sums with it do not overflow.
+pub const LARGEST_LIMIT: u64 = 1 << 60;
+
+/// What to do when the data does not compress enough to hold the limit.
+pub mod on_full {
+    /// Say so and let the process grow.
+    pub const GROW: u32 = 0;
+    /// Say so and end the process.
+    pub const KILL: u32 = 1;
+}
+
+/// Bits of [`Shared::flags`].
+pub mod flags {
+    /// Evict all the time, whatever the limit: finds faults in tests.
+    pub const PARANOID: u32 = 1;
+    /// A report is wanted: processes leave a [trail](crate::trail).
+    pub const REPORT: u32 = 2;
+    /// The store asks for memory when it has none left, not before (to measure what the reserve is good for).
+    pub const NO_RESERVE: u32 = 4;
+    /// The supervisor watches processes that have no thread of memfold, and can give them one: see `door.rs`.
+    pub const OUTSIDE: u32 = 8;
+    /// Some process of the tree has said that tasks are scarce.
+    pub const TOLD_TASKS: u32 = 16;
+}
+
+/// The whole shared page (several pages of memory).
+#[repr(C)]
+pub struct Shared {
+    /// [`MAGIC`], written last by the supervisor.
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: AtomicU32,
+    /// Bits of [`flags`].
+    pub flags: AtomicU32,
+    /// The tree's limit in bytes.
+    pub limit_bytes: AtomicU64,
+    /// One of [`on_full`].
+    pub on_full: AtomicU32,
+    /// Process id of the supervisor.
+    pub supervisor: AtomicU32,
+    /// Counted up, and woken as a futex, when a process sees the tree come near its limit.
+    pub pressure: AtomicU32,
+    /// The store asks for its next chunk when the last is this full, in 1/64 (56 is CRAMES's 7/8).
+    pub fill_ratio: AtomicU32,
+    /// Memory is taken away although there is room, as long as a thread waits no more than this share of time, of a
+    /// million; 0: it is not. See `watch/proactive.rs`.
+    pub stall_ppm: AtomicU32,
+    /// What is taken so is compressed after so long untouched, ms; 0: as soon as the share allows.
+    pub idle_ms: AtomicU32,
+    /// Anonymous memory of the supervisor and of members that are not managed, in bytes (supervisor writes).
+    pub unmanaged_resident: AtomicU64,
+    /// To be added to the sum of all resident gauges: pages shared by fork are counted in each process (supervisor writes).
+    pub resident_correction: AtomicI64,
+    /// What has become of pages that were shared after forks and the correction does not know yet, bytes: copies that
+    /// threads were let make, by which no process becomes larger, and what one process has given back and others
+    /// have. Counts up; `copied_seen` is where it stood at the last correction.
+    pub copied: AtomicU64,
+    /// See `copied`.
+    pub copied_seen: AtomicU64,
+    /// The correction may take off too little by so much at most, bytes (supervisor writes).
+    pub doubt: AtomicU64,
+    /// How many processes share what is shared since a fork; 0: that is not known (supervisor writes).
+    pub sharers: AtomicU64,
+    /// What one process has given back and others have, bytes; counts up.
+    pub unshared: AtomicU64,
+    /// Slots from this number on were never used.
+    pub used_slots: AtomicU32,
+    /// The tree is near its limit, for a process that is just beginning (supervisor writes).
+    pub near: AtomicU32,
+    /// What was left of the limit at that look, bytes (supervisor writes).
+    pub room: AtomicU64,
+    /// When it last looked at the processes that it watches from outside, ns of the monotonic clock.
+    pub looked_ns: AtomicU64,
+    /// How often it has done so.
+    pub looks: AtomicU32,
+    /// Bytes that processes without a keeper have allocated since that look began, near the limit: together
+    /// they use up the room that was left.
+    pub got: AtomicU64,
+    /// Memory that ended processes held, bytes; counts up (supervisor writes).
+    pub freed: AtomicU64,
+    /// How much of it was freed within the last 500 ms: see `turns.rs` (supervisor writes).
+    pub freed_lately: AtomicU64,
+    /// How scarce tasks are in the tree (`pids.max`, `ulimit -u`): 0 if they are not, else a level of
+    /// `near::worth_threads`. Raised where a process or thread could not be started.
+    pub tasks_wanted: AtomicU32,
+    /// Forked processes whose shared pages were not measured yet count them too: bytes (supervisor writes).
+    pub unmeasured: AtomicU64,
+    /// Name of the fast codec, zero-terminated.
+    pub codec_fast: [AtomicU8; CODEC_NAME_BYTES],
+    /// Name of the dense codec, zero-terminated; empty means none.
+    pub codec_dense: [AtomicU8; CODEC_NAME_BYTES],
+    /// Which instructions codecs use: a `memfold_codec::cpu::Path` as a number, 0 for the fastest there are.
+    pub cpu_path: AtomicU64,
+    /// Seccomp filters of the supervisor, under which it has tried all that the runtime does: see `filters.rs`.
+    pub proven_filters: AtomicU32,
+    /// Peak of the tree's sum of resident bytes, as the processes saw it.
+    pub peak_resident: AtomicU64,
+    /// Peak of the tree's logical bytes.
+    pub peak_logical: AtomicU64,
+    /// Peak of the tree's payload bytes.
+    pub peak_payload: AtomicU64,
+    /// Peak of the tree's overhead bytes.
+    pub peak_overhead: AtomicU64,
+    /// Peak over time of evicted bytes, and `payload_at_peak` at that time: gives the compression ratio.
+    pub peak_evicted: AtomicU64,
+    /// Payload bytes at the time of `peak_evicted`.
+    pub payload_at_peak: AtomicU64,
+    /// Processes that have ever taken a slot.
+    pub processes: AtomicU64,
+    /// Counters of processes whose slots were freed.
+    pub ended: Counters,
+    /// Service time of faults: see [`bucket_of`].
+    pub fault_histogram: [AtomicU64; BUCKETS],
+    /// Longest service time of a fault, ns.
+    pub fault_max_ns: AtomicU64,
+    /// Messages written so far; message `n` is at `n % MESSAGES`.
+    pub message_head: AtomicU32,
+    /// The ring of messages.
+    pub messages: [Message; MESSAGES],
+    /// One slot a process.
+    pub slots: [Slot; SLOTS],
+    /// See [`Shared::trail`].
+    trail: Trail,
+}
+
+impl Shared {
+    /// Bytes to map.
+    pub const BYTES: usize = core::mem::size_of::<Self>();
+
+    /// Whether this is a page of this version, made by a supervisor.
+    pub fn is_valid(&self) -> bool {
+        self.magic.load(Acquire) == MAGIC && self.version.load(Relaxed) == VERSION
+    }
+
+    /// What processes leave for a report, if one is wanted.
+    pub fn trail(&self) -> Option<&Trail> {
+        (self.flags.load(Relaxed) & flags::REPORT != 0).then_some(&self.trail)
+    }
+
+    /// Memory that the page takes at most, in bytes: a trail that nobody wants is never touched.
+    pub fn memory(&self) -> u64 {
+        let unused = if self.trail().is_none() { core::mem::size_of::<Trail>() } else { 0 };
+        (Self::BYTES - unused) as u64
+    }
+}

@@ -1,0 +1,85 @@
+//! One process of the tree, as it and the supervisor describe it.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+use super::Counters;
+
+/// What the supervisor tells a process that it watches from outside: [`Slot::call`].
+pub mod call {
+    /// The tree is far from its limit, or the process is too small to matter.
+    pub const FAR: u32 = 0;
+    /// The tree is near its limit: whoever gets memory that would make the process large enough to matter
+    /// starts its keeper.
+    pub const NEAR: u32 = 1;
+    /// Whoever calls any function of the library starts it.
+    pub const NOW: u32 = 2;
+}
+
+/// State of a slot's process.
+pub mod state {
+    /// Nothing is evicted; nothing is registered.
+    pub const WATCHING: u32 = 1;
+    /// Handlers run; blocks are evicted.
+    pub const PAGING: u32 = 2;
+    /// The runtime has stopped for good in this process; everything is resident.
+    pub const STOPPED: u32 = 3;
+}
+
+/// One process.
+#[repr(C, align(64))]
+pub struct Slot {
+    /// Process id; 0 is a free slot.
+    pub pid: AtomicU32,
+    /// One of [`state`]; 0 while starting.
+    pub state: AtomicU32,
+    /// Which program image took the slot: the address of `argc` on the first stack, which is `argv - 8` and
+    /// field 28 of `/proc/PID/stat`. An exec changes it, so the supervisor sees when a process has gone on
+    /// as a program that does not load the library. 0 is unknown.
+    pub image: AtomicU64,
+    /// Seccomp filters of the process that do the runtime no harm: see `filters.rs`. It keeps that when it
+    /// becomes another program.
+    pub filters: AtomicU32,
+    /// Private anonymous memory, everything of memfold's own in it included, bytes.
+    pub resident: AtomicU64,
+    /// Uncompressed size of what the store holds, bytes.
+    pub evicted: AtomicU64,
+    /// Compressed bytes in the store.
+    pub payload: AtomicU64,
+    /// What the store has committed beside that, bytes: headers, rounding, holes, its reserve and its tables.
+    pub overhead: AtomicU64,
+    /// Of `resident`: pages on standby, bytes.
+    pub standby: AtomicU64,
+    /// Uncompressed size of what was spilled, bytes.
+    pub spilled: AtomicU64,
+    /// One of [`call`] (supervisor writes).
+    pub call: AtomicU32,
+    /// 1 once the process has a keeper, which watches it from inside.
+    pub keeper: AtomicU32,
+    /// Where in the process the supervisor can make a thread start the keeper: see `door.rs`. 0: nowhere.
+    pub door: AtomicU64,
+    /// Threads of memfold in it, as the keeper last said.
+    pub tasks: AtomicU32,
+    /// When the process took the slot, ns of the monotonic clock.
+    pub since_ns: AtomicU64,
+    /// What its parent had resident when it was forked: so much of its own may be shared with it, bytes.
+    pub inherited: AtomicU64,
+    /// Counters that only grow.
+    pub counters: Counters,
+}
+
+impl Slot {
+    pub(super) fn reset_gauges(&self) {
+        self.state.store(0, Relaxed);
+        self.image.store(0, Relaxed);
+        self.door.store(0, Relaxed);
+        self.keeper.store(0, Relaxed);
+        self.tasks.store(0, Relaxed);
+        self.call.store(call::FAR, Relaxed);
+        self.inherited.store(0, Relaxed);
+        for gauge in
+            [&self.resident, &self.evicted, &self.payload, &self.overhead, &self.standby, &self.spilled]
+        {
+            gauge.store(0, Relaxed);
+        }
+    }
+}

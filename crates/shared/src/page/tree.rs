@@ -1,0 +1,112 @@
+//! Slots and what they add up to: the memory of the tree.
+
+use core::sync::atomic::Ordering::*;
+
+use super::{LARGEST_LIMIT, SLOTS, Shared, Slot};
+use crate::near;
+
+/// Shared pages are write-protected when copies of them would leave less room than this, bytes.
+const COPIES_ROOM: u64 = 24 << 20;
+
+impl Shared {
+    /// Everything the tree has resident now, as the processes last said, in bytes.
+    pub fn tree_resident(&self) -> u64 {
+        let most = self.tree_resident_unshared();
+        let copied = self.copied.load(Relaxed).saturating_sub(self.copied_seen.load(Relaxed));
+        let corrected = most.saturating_add_signed(self.resident_correction.load(Relaxed));
+        // Not every copy that was let be made is made.
+        corrected.saturating_add(copied).min(corrected.max(most))
+    }
+
+    /// The least that it can be: `tree_resident` takes pages for copied that may still be shared.
+    pub fn tree_resident_certain(&self) -> u64 {
+        let copied = self.copied.load(Relaxed).saturating_sub(self.copied_seen.load(Relaxed));
+        self.tree_resident().saturating_sub(self.doubt.load(Relaxed) + copied)
+    }
+
+    /// The same, where forked processes whose pages were not measured yet count no page of their parents'.
+    pub fn tree_resident_least(&self) -> u64 {
+        self.tree_resident_certain().saturating_sub(self.unmeasured.load(Relaxed))
+    }
+
+    /// What it would be if no page were shared any more, in bytes.
+    pub fn tree_resident_unshared(&self) -> u64 {
+        let managed: u64 = self.live_slots().map(|s| s.resident.load(Relaxed)).sum();
+        managed + self.unmanaged_resident.load(Relaxed)
+    }
+
+    /// Whether the limit could be exceeded by writes to memory that processes share since a fork. The kernel
+    /// copies such pages without telling anybody.
+    pub fn copies_could_pass(&self) -> bool {
+        self.tree_resident_unshared() + COPIES_ROOM > self.limit_bytes.load(Relaxed).min(LARGEST_LIMIT)
+    }
+
+    /// Processes that have more than this much resident, bytes.
+    pub fn larger_than(&self, bytes: u64) -> usize {
+        self.live_slots().filter(|slot| slot.resident.load(Relaxed) > bytes).count()
+    }
+
+    /// The slots that belong to a process.
+    pub fn live_slots(&self) -> impl Iterator<Item = &Slot> {
+        self.used().iter().filter(|s| s.pid.load(Acquire) != 0)
+    }
+
+    /// Bytes that a process without threads of memfold must have to get some, for whoever watches it.
+    pub fn least_managed(&self) -> u64 {
+        near::least_managed(self.limit_bytes.load(Relaxed), self.tasks_wanted.load(Relaxed))
+    }
+
+    /// The slots that were ever used: the first ones.
+    pub fn used(&self) -> &[Slot] {
+        &self.slots[..(self.used_slots.load(Acquire) as usize).min(SLOTS)]
+    }
+
+    /// Takes a slot for `pid`: the one it has from before an exec, or a free one.
+    pub fn take_slot(&self, pid: u32) -> Option<&Slot> {
+        if let Some(own) = self.used().iter().find(|s| s.pid.load(Acquire) == pid) {
+            own.reset_gauges();
+            return Some(own);
+        }
+        let is_free = |slot: &Slot| slot.pid.load(Relaxed) == 0;
+        let take = |slot: &Slot| is_free(slot) && slot.pid.compare_exchange(0, pid, AcqRel, Relaxed).is_ok();
+        let number = self.slots.iter().position(take)?;
+        self.used_slots.fetch_max(number as u32 + 1, AcqRel);
+        let free = &self.slots[number];
+        free.reset_gauges();
+        self.processes.fetch_add(1, Relaxed);
+        Some(free)
+    }
+
+    /// Adds the counters of an ended process to the totals and frees its slot.
+    pub fn free_slot(&self, slot: &Slot) {
+        slot.counters.drain_into(&self.ended);
+        self.note_freed(slot);
+        slot.reset_gauges();
+        slot.filters.store(0, Relaxed);
+        slot.pid.store(0, Release);
+    }
+
+    /// Counts the memory of a process that has ended as free.
+    pub fn note_freed(&self, slot: &Slot) {
+        self.freed.fetch_add(slot.resident.swap(0, Relaxed), Relaxed);
+    }
+
+    /// Raises the peaks to what the slots say now.
+    pub fn note_peaks(&self) {
+        let (mut evicted, mut payload, mut overhead, mut spilled) = (0u64, 0u64, 0u64, 0u64);
+        for slot in self.live_slots() {
+            spilled += slot.spilled.load(Relaxed);
+            evicted += slot.evicted.load(Relaxed);
+            payload += slot.payload.load(Relaxed);
+            overhead += slot.overhead.load(Relaxed);
+        }
+        let resident = self.tree_resident();
+        self.peak_resident.fetch_max(resident, Relaxed);
+        self.peak_payload.fetch_max(payload, Relaxed);
+        self.peak_overhead.fetch_max(overhead, Relaxed);
+        self.peak_logical.fetch_max(resident.saturating_sub(payload + overhead) + evicted + spilled, Relaxed);
+        if self.peak_evicted.fetch_max(evicted, Relaxed) < evicted {
+            self.payload_at_peak.store(payload, Relaxed);
+        }
+    }
+}
