@@ -26,8 +26,8 @@ use core::sync::atomic::Ordering::*;
 
 use memfold_shared::page::state;
 
-use super::credentials;
-use super::next::{Next, is_managed, is_managed_here, keeping_errno, result};
+use crate::interpose::next::{Next, is_managed, is_managed_here, keeping_errno, result};
+use crate::interpose::rights::credentials;
 use crate::kernel::sys::{self, Errno, PAGE};
 use crate::preload;
 use crate::process::fork;
@@ -48,7 +48,10 @@ pub static ALL: [&Next; 3] = [&UNDERSCORE_FORK, &CLONE, &SYSCALL];
 
 /// Whether a child with these flags has to be prepared.
 fn is_to_be_prepared(flags: usize) -> bool {
-    flags & VM == 0 && is_managed() && !RUNTIME.stopped.load(Acquire) && RUNTIME.state() != state::STOPPED
+    flags & VM == 0
+        && is_managed()
+        && !RUNTIME.process.stopped.load(Acquire)
+        && RUNTIME.process.state() != state::STOPPED
 }
 
 /// Makes a child by `make`, which returns 0 in it. `written` is where the kernel
@@ -242,7 +245,7 @@ extern "C" fn leave_with(status: c_int) -> ! {
 pub fn leave(status: usize) -> ! {
     // In this order: where it has stopped the program may have a filter, under which nothing else may be
     // asked for.
-    let is_last = !RUNTIME.stopped.load(Acquire) && is_managed_here() && is_last_thread();
+    let is_last = !RUNTIME.process.stopped.load(Acquire) && is_managed_here() && is_last_thread();
     let number = if is_last { sys::nr::EXIT_GROUP } else { sys::nr::EXIT };
     loop {
         // SAFETY: the program has asked for that.

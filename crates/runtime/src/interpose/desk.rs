@@ -84,7 +84,7 @@ fn ask(start: usize, end: usize) -> bool {
 fn wait() -> bool {
     let begin = sys::now_ns();
     loop {
-        RUNTIME.keeper.ring();
+        RUNTIME.threads.keeper.ring();
         match STATE.load(Acquire) {
             DONE => {
                 STATE.store(IDLE, Relaxed);
@@ -96,8 +96,8 @@ fn wait() -> bool {
         }
         // While a fork is under way it evicts nothing, and the fork may wait for locks that the asker holds.
         // A keeper that has ended evicts nothing either, and answers nobody.
-        let ended = RUNTIME.stopped.load(Acquire) || !door::has_keeper();
-        let held_up = RUNTIME.keeper_paused.load(SeqCst) || ended;
+        let ended = RUNTIME.process.stopped.load(Acquire) || !door::has_keeper();
+        let held_up = RUNTIME.threads.keeper_paused.load(SeqCst) || ended;
         if (held_up || sys::now_ns() - begin > PATIENCE)
             && STATE.compare_exchange(ASKED, IDLE, AcqRel, Relaxed).is_ok()
         {
@@ -131,7 +131,7 @@ fn serve_now(maps: Fd, mut watch: impl FnMut()) {
         watch();
     } else if start == usize::MAX - 1 {
         RUNTIME.make_way(end);
-    } else if start < end && RUNTIME.has_uffd() {
+    } else if start < end && RUNTIME.kernel.has_uffd() {
         RUNTIME.unsplit(maps, start, end);
     }
     STATE.store(DONE, Release);
@@ -153,10 +153,10 @@ impl Runtime {
     pub fn unsplit(&self, maps: Fd, start: usize, end: usize) {
         let mut buffer = [0u8; 16 << 10];
         // Registering is for the holder of the order lock: no event is half applied.
-        let _order = self.order.lock();
+        let _order = self.pages.order.lock();
         let _ = maps::for_each(maps, &mut buffer, |mapping| {
             let (from, to) = (mapping.start, mapping.end);
-            let own = self.arena.overlaps(from, to) || self.standby.overlaps(from, to);
+            let own = self.arena.overlaps(from, to) || self.pages.standby.overlaps(from, to);
             let managed = mapping.is_private_anonymous() && !own && to <= crate::pages::table::END;
             if from < end && start < to && managed {
                 // Refused where the program has a userfaultfd of its own: then it stays as it is.

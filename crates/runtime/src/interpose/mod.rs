@@ -13,52 +13,29 @@
 //!
 //! | file | functions |
 //! | --- | --- |
-//! | `identity` | `setuid` and its relatives: the runtime's threads follow |
-//! | `locked` | `mlock` and its relatives: such memory stays |
-//! | `seccomp` | `prctl`, `syscall`: the runtime ends before a filter begins |
-//! | `remap` | `mremap`: a registration must not be seen |
-//! | `pins` | what makes the kernel hold on to pages |
-//! | `namespaces` | `unshare`, `setns`: only for processes with one thread |
-//! | `own_uffd` | `ioctl`: the runtime ends before the program registers memory with a userfaultfd |
-//! | `advice` | `madvise` and `munmap`: what a forked child gets |
-//! | `limits` | `setrlimit`, `prlimit`: what is only reserved goes first |
 //! | `bare` | `_Fork`, `clone`, `syscall`: children that no handler of the C library prepares |
 //! | `starting` | `fork`, `posix_spawn`: where the kernel refuses, threads of memfold give way |
-//! | `growth` | `mmap`, `malloc` and their relatives: much memory at once near the limit |
+//! | `mappings/growth` | `mmap`, `malloc` and their relatives: much memory at once near the limit |
+//! | `mappings/advice` | `madvise` and `munmap`: what a forked child gets |
+//! | `mappings/locked` | `mlock` and its relatives: such memory stays |
+//! | `mappings/remap` | `mremap`: a registration must not be seen |
+//! | `mappings/pins` | what makes the kernel hold on to pages |
+//! | `mappings/own_uffd` | `ioctl`: the runtime ends before the program registers memory with a userfaultfd |
+//! | `rights/identity` | `setuid` and its relatives: the runtime's threads follow |
+//! | `rights/limits` | `setrlimit`, `prlimit`: what is only reserved goes first |
+//! | `rights/namespaces` | `unshare`, `setns`: only for processes with one thread |
+//! | `rights/seccomp` | `prctl`, `syscall`: the runtime ends before a filter begins |
 //!
-//! The runtime's own side of it is in `credentials`, `desk`, `leaving` and `ranges`.
+//! The runtime's own side of it is in `desk`, `mappings/leaving`, `mappings/ranges` and `rights/credentials`.
 
-pub mod credentials;
 pub mod desk;
-mod leaving;
-pub mod ranges;
+pub mod mappings;
+pub mod rights;
 
-pub use leaving::leaves_behind;
-
-#[cfg(feature = "preload")]
-mod advice;
 #[cfg(feature = "preload")]
 mod bare;
 #[cfg(feature = "preload")]
-mod growth;
-#[cfg(feature = "preload")]
-mod identity;
-#[cfg(feature = "preload")]
-mod limits;
-#[cfg(feature = "preload")]
-mod locked;
-#[cfg(feature = "preload")]
-mod namespaces;
-#[cfg(feature = "preload")]
 mod next;
-#[cfg(feature = "preload")]
-mod own_uffd;
-#[cfg(feature = "preload")]
-mod pins;
-#[cfg(feature = "preload")]
-mod remap;
-#[cfg(feature = "preload")]
-mod seccomp;
 #[cfg(feature = "preload")]
 mod starting;
 
@@ -70,11 +47,11 @@ mod starting;
 pub unsafe fn after_fork() {
     // SAFETY: passed on to the caller.
     unsafe {
-        credentials::after_fork();
+        rights::credentials::after_fork();
         desk::after_fork();
-        for set in ranges::ALL {
+        for set in mappings::ranges::ALL {
             set.reset_in_child();
         }
-        ranges::MOVING.reset_in_child();
+        mappings::ranges::MOVING.reset_in_child();
     }
 }

@@ -142,7 +142,7 @@ pub use crate::process::here::is_managed;
 /// Whether this process is managed, and is not a child of `vfork` that only
 /// borrows a managed process's memory.
 pub fn is_managed_here() -> bool {
-    is_managed() && RUNTIME.pid.load(Relaxed) == sys::getpid()
+    is_managed() && RUNTIME.process.pid.load(Relaxed) == sys::getpid()
 }
 
 /// Whether anything of this memory may be evicted now.
@@ -165,9 +165,9 @@ static BIND: extern "C" fn() = bind_all;
 
 /// Called by the loader.
 extern "C" fn bind_all() {
-    use super::{
-        advice, bare, growth, identity, limits, locked, namespaces, own_uffd, pins, remap, seccomp, starting,
-    };
+    use super::mappings::{advice, growth, locked, own_uffd, pins, remap};
+    use super::rights::{identity, limits, namespaces, seccomp};
+    use super::{bare, starting};
     let all: [&[&Next]; 12] = [
         &identity::ALL,
         &limits::ALL,

@@ -5,7 +5,7 @@
 
 use core::ffi::c_int;
 
-use super::next::{Next, errno};
+use crate::interpose::next::{Next, errno};
 use crate::kernel::sys::Errno;
 use crate::reclaim::watch::with_tasks_back;
 

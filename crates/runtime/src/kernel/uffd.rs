@@ -359,7 +359,7 @@ impl Uffd {
         loop {
             match sys::read(self.0, &mut bytes) {
                 Ok(MESSAGE_BYTES) => return Some(decode(&bytes)),
-                Err(Errno::MFILE) => _more = RUNTIME.gate.make_room(),
+                Err(Errno::MFILE) => _more = RUNTIME.forks.gate.make_room(),
                 _ => return None,
             }
         }

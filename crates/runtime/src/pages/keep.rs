@@ -204,7 +204,7 @@ impl KeepOut {
 impl Runtime {
     /// Makes everything resident that is evicted of a range.
     pub fn bring_back(&self, start: usize, end: usize) {
-        self.table.for_each_block(start, end, |base, block| {
+        self.pages.table.for_each_block(start, end, |base, block| {
             if block.evicted.load(Acquire) != 0 {
                 let (from, to) = (start.max(base), end.min(base + BLOCK));
                 // SAFETY: reading loses nothing. What can't be read at all stays evicted until it can.

@@ -116,10 +116,10 @@ impl Runtime {
         order.late.depth += 1;
         let mut patience = Patience::new(PATIENCE_NS);
         while self.keeps_any(start, end)
-            && (self.proxy.lock().has_events() || self.is_changing(start))
+            && (self.pages.proxy.lock().has_events() || self.is_changing(start))
             && !patience.is_over()
         {
-            let kept = self.proxy.lock().next_event();
+            let kept = self.pages.proxy.lock().next_event();
             match kept.or_else(|| self.uffd().next()) {
                 Some(Message::Fault { page, touch, .. }) => self.keep(order, Fault { page, touch }),
                 Some(event) => self.apply_now(order, event),
@@ -132,7 +132,7 @@ impl Runtime {
     /// Whether anything is kept of a range.
     fn keeps_any(&self, start: usize, end: usize) -> bool {
         let mut any = false;
-        self.table.for_each_block(start, end, |base, block| {
+        self.pages.table.for_each_block(start, end, |base, block| {
             let (from, to) = (start.max(base), end.min(base + crate::pages::table::BLOCK));
             any |= (from..to)
                 .step_by(PAGE)
@@ -157,20 +157,20 @@ impl Runtime {
         let mut looked = 0;
         loop {
             loop {
-                let next = self.proxy.lock().event(looked);
+                let next = self.pages.proxy.lock().event(looked);
                 let Some(event) = next else { break };
                 looked += 1;
                 if matches!(event, Message::Remap { to, bytes, .. } if overlaps(&(to, to + bytes))) {
                     return false;
                 }
             }
-            let has_many = self.proxy.lock().has_many_events();
+            let has_many = self.pages.proxy.lock().has_many_events();
             if has_many || !self.is_changing(start) || patience.is_over() {
                 return true;
             }
             match self.uffd().next() {
                 Some(Message::Fault { page, touch, .. }) => self.keep(order, Fault { page, touch }),
-                Some(event) => self.keep_event(&mut self.proxy.lock(), event),
+                Some(event) => self.keep_event(&mut self.pages.proxy.lock(), event),
                 None => sched::yield_now(),
             }
         }
@@ -178,7 +178,7 @@ impl Runtime {
 
     /// Whether a managed mapping is there now, to which what is kept of the page belongs.
     pub fn is_there(&self, order: &Guard<'_, Order>, page: usize) -> bool {
-        order.late.has_arrived(page) && self.witness().is_taken(page)
+        order.late.has_arrived(page) && self.kernel.witness().is_taken(page)
     }
 
     /// A range was unmapped: forgets what was kept of it.
@@ -187,7 +187,7 @@ impl Runtime {
             return self.drop_range(order, start, end);
         }
         self.forget_blobs(start, end);
-        self.table.for_each_block(start, end, |base, block| {
+        self.pages.table.for_each_block(start, end, |base, block| {
             for page in (start.max(base)..end.min(base + crate::pages::table::BLOCK)).step_by(PAGE) {
                 let kept = block.entries[index_in_block(page)].load() != State::Empty;
                 if kept && !self.is_there(order, page) {
@@ -219,13 +219,13 @@ mod tests {
     fn runtime() -> Option<MutexGuard<'static, ()>> {
         static ONE: Mutex<()> = Mutex::new(());
         let one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if !RUNTIME.has_uffd() {
+        if !RUNTIME.kernel.has_uffd() {
             let open = |features| Uffd::open(None, features).ok();
             let Some(both) = open(feature::NEEDED).zip(open(0)) else {
                 eprintln!("skipped: userfaultfd may not be opened here");
                 return None;
             };
-            RUNTIME.set_uffd(Some(both));
+            RUNTIME.kernel.set_uffd(Some(both));
         }
         Some(one)
     }
@@ -244,16 +244,16 @@ mod tests {
 
     /// As if its pages had been evicted: `number` of them, all zeros.
     fn keep(order: &mut Guard<'_, Order>, start: usize, number: usize) {
-        let block = RUNTIME.table.make_block(start, &RUNTIME.arena, &mut order.spare).unwrap();
+        let block = RUNTIME.pages.table.make_block(start, &RUNTIME.arena, &mut order.spare).unwrap();
         for entry in &block.entries[..number] {
             entry.store(State::Zero);
             block.evicted.fetch_add(1, Relaxed);
-            RUNTIME.zero_pages.fetch_add(1, Relaxed);
+            RUNTIME.pages.zero_pages.fetch_add(1, Relaxed);
         }
     }
 
     fn kept(start: usize) -> usize {
-        let state = |page: usize| RUNTIME.table.entry(page).map_or(State::Empty, |entry| entry.load());
+        let state = |page: usize| RUNTIME.pages.table.entry(page).map_or(State::Empty, |entry| entry.load());
         (start..start + BYTES).step_by(PAGE).filter(|page| state(*page) != State::Empty).count()
     }
 
@@ -262,7 +262,7 @@ mod tests {
         let elsewhere = registered();
         // SAFETY: memory of this test.
         let thread = thread::spawn(move || unsafe { sys::munmap(elsewhere, BYTES) });
-        let mut order = RUNTIME.order.lock();
+        let mut order = RUNTIME.pages.order.lock();
         while !RUNTIME.is_changing(elsewhere) {
             thread::yield_now();
         }
@@ -288,7 +288,7 @@ mod tests {
         });
         assert_eq!(kept(to), 5);
         // Nothing is on its way any more: the next one means this mapping.
-        let order = &mut RUNTIME.order.lock();
+        let order = &mut RUNTIME.pages.order.lock();
         RUNTIME.settle_late(order);
         RUNTIME.apply_now(order, Message::Unmap { start: to, end: to + BYTES });
         assert_eq!(kept(to), 0);
@@ -315,7 +315,11 @@ mod tests {
         while_changing(|order| {
             keep(order, from, 2);
             keep(order, to, 7);
-            assert!(RUNTIME.proxy.lock().push_event(Message::Remap { from: to, to: next, bytes: BYTES }));
+            assert!(RUNTIME.pages.proxy.lock().push_event(Message::Remap {
+                from: to,
+                to: next,
+                bytes: BYTES
+            }));
             RUNTIME.apply_now(order, Message::Remap { from, to, bytes: BYTES });
             assert_eq!((kept(from), kept(to), kept(next)), (0, 2, 7));
         });

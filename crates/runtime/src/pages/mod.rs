@@ -8,4 +8,98 @@ pub mod late;
 pub mod order;
 pub mod standby;
 pub mod statics;
+pub mod stored;
 pub mod table;
+
+use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+
+use inbox::Inbox;
+use keep::KeepOut;
+use order::Order;
+use standby::Standby;
+use statics::Statics;
+use table::Table;
+
+use crate::memory::lock::Lock;
+
+/// Where each page is, and what is under way with the mappings.
+pub struct Pages {
+    /// What became of each page.
+    pub table: Table,
+    /// See `order.rs`.
+    pub order: Lock<Order>,
+    /// Messages that were read in advance, some of them in the keeper's place: see `inbox.rs`.
+    pub proxy: Lock<Inbox>,
+    /// Blocks taken away and not yet compressed.
+    pub standby: Standby,
+    /// Addresses that are never taken away.
+    pub keep_out: KeepOut,
+    /// Data that is neither taken away nor served.
+    pub statics: Statics,
+    /// Pages whose entry says zero.
+    pub zero_pages: AtomicI64,
+    /// Marked pages of all blocks: see `incompressible.rs`.
+    pub incompressible: AtomicI64,
+    /// How often something was unmapped or moved, or the process forked: what was registered before may be so no more.
+    pub changes: AtomicU64,
+    /// Threads that are just discarding memory, as far as they do it by the C library.
+    pub discarding: AtomicU32,
+    /// Threads that are just moving memory, as far as they do it by the C library.
+    pub moving: AtomicU32,
+    /// When the program last unmapped managed memory.
+    pub unmapped_ns: AtomicU64,
+    /// While the keeper is inside `mremap`: where the pages go.
+    pub moving_to: AtomicUsize,
+    /// The kernel has told of that move: proof that the source was registered.
+    pub move_seen: AtomicBool,
+    /// Pages may be pinned, which matters where taking them away does not notice it: see `pins.rs`.
+    pub pins_seen: AtomicBool,
+    /// Something may write to pages in a way that is never noticed: see `pins.rs`.
+    pub holds_seen: AtomicBool,
+}
+
+impl Pages {
+    /// As it is when a process begins.
+    pub const fn new() -> Self {
+        Pages {
+            table: Table::new(),
+            order: Lock::new(Order::new()),
+            proxy: Lock::new(Inbox::new()),
+            standby: Standby::new(),
+            keep_out: KeepOut::new(),
+            statics: Statics::new(),
+            zero_pages: AtomicI64::new(0),
+            incompressible: AtomicI64::new(0),
+            changes: AtomicU64::new(1),
+            discarding: AtomicU32::new(0),
+            moving: AtomicU32::new(0),
+            unmapped_ns: AtomicU64::new(0),
+            moving_to: AtomicUsize::new(0),
+            move_seen: AtomicBool::new(false),
+            pins_seen: AtomicBool::new(false),
+            holds_seen: AtomicBool::new(false),
+        }
+    }
+
+    /// In a forked child, before anything else.
+    ///
+    /// # Safety
+    ///
+    /// No other thread lives here, and in the parent none was changing anything.
+    pub unsafe fn reset_in_child(&self) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            self.order.reset_in_child();
+            self.proxy.reset_in_child();
+            self.standby.reset_in_child();
+        }
+    }
+
+    /// In a forked child, when what happened during the fork was applied.
+    pub fn after_fork(&self) {
+        self.standby.all_shared();
+        self.discarding.store(0, Relaxed);
+        self.changes.fetch_add(1, Relaxed);
+        self.moving.store(0, Relaxed);
+    }
+}

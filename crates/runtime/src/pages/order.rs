@@ -143,10 +143,10 @@ impl Runtime {
     pub fn lock_order(&self) -> Guard<'_, Order> {
         // Most holders have it for a microsecond or two; the keeper, who has it longer, says so.
         for _ in 0..SPINS {
-            if let Some(order) = self.order.try_lock() {
+            if let Some(order) = self.pages.order.try_lock() {
                 return order;
             }
-            if self.moving_to.load(Acquire) != 0 {
+            if self.pages.moving_to.load(Acquire) != 0 {
                 break;
             }
             core::hint::spin_loop();
@@ -155,41 +155,41 @@ impl Runtime {
         loop {
             // Once its message was read, the keeper needs a CPU to go on, and was perhaps woken on this one. If that takes long, there was more
             // than one message.
-            if self.moving_to.load(Acquire) != 0 && !(may_sleep && self.move_seen.load(Acquire)) {
+            if self.pages.moving_to.load(Acquire) != 0 && !(may_sleep && self.pages.move_seen.load(Acquire)) {
                 self.read_in_place();
                 may_sleep = true;
                 continue;
             }
             may_sleep = false;
-            if let Some(order) = self.order.lock_for_a_moment(200_000) {
+            if let Some(order) = self.pages.order.lock_for_a_moment(200_000) {
                 return order;
             }
         }
     }
 
     fn read_in_place(&self) {
-        let Some(mut inbox) = self.proxy.try_lock() else {
+        let Some(mut inbox) = self.pages.proxy.try_lock() else {
             sched::yield_now();
             return;
         };
         // Nothing may be read before the keeper's pages have moved, nor if they moved without a message
         // (then they go back): a thread whose event is read goes on, and must find them where they belong.
         for looks in 1usize.. {
-            let to = self.moving_to.load(Acquire);
+            let to = self.pages.moving_to.load(Acquire);
             if to == 0 {
                 return;
             }
             let seems = sys::any_resident(to, BLOCK - to % BLOCK) || looks % LOOKS == 0;
-            if seems && self.witness().is_taken(to) {
+            if seems && self.kernel.witness().is_taken(to) {
                 break;
             }
             if looks % LOOKS == 0 { sched::yield_now() } else { core::hint::spin_loop() }
         }
-        while self.moving_to.load(Acquire) != 0 {
+        while self.pages.moving_to.load(Acquire) != 0 {
             inbox.let_keeper_run();
             match self.uffd().next() {
-                Some(Message::Remap { to, .. }) if self.standby.contains(to) => {
-                    self.move_seen.store(true, Release);
+                Some(Message::Remap { to, .. }) if self.pages.standby.contains(to) => {
+                    self.pages.move_seen.store(true, Release);
                     break;
                 }
                 Some(Message::Fault { page, touch, .. }) => inbox.keep(Fault { page, touch }),
@@ -204,7 +204,7 @@ impl Runtime {
     /// Handles what was read in place of the caller, who holds the order lock
     /// and has returned from `mremap`.
     pub fn take_proxy_messages(&self, order: &mut Guard<'_, Order>) {
-        let next = self.proxy.lock().next_event();
+        let next = self.pages.proxy.lock().next_event();
         if let Some(event) = next {
             self.apply(order, event);
         }
@@ -220,7 +220,7 @@ impl Runtime {
             self.settle_late(order);
             match self.uffd().next() {
                 Some(Message::Fault { page, touch, tid }) => {
-                    self.follow.note(tid);
+                    self.faults.follow.note(tid);
                     self.keep(order, Fault { page, touch });
                 }
                 Some(event) => self.apply(order, event),
@@ -231,7 +231,7 @@ impl Runtime {
 
     /// Keeps a fault for later.
     pub fn keep(&self, _order: &mut Guard<'_, Order>, fault: Fault) {
-        let mut inbox = self.proxy.lock();
+        let mut inbox = self.pages.proxy.lock();
         inbox.keep(fault);
         self.note_waiting(&inbox);
     }
@@ -245,7 +245,7 @@ impl Runtime {
 
     /// The fault that was kept first. Once all are handed out, threads of which the fault was forgotten are woken, to fault again.
     pub fn next_kept(&self, _order: &mut Guard<'_, Order>) -> Option<Fault> {
-        let mut inbox = self.proxy.lock();
+        let mut inbox = self.pages.proxy.lock();
         let next = inbox.next_fault();
         let forgotten = inbox.take_forgotten();
         self.note_waiting(&inbox);
@@ -262,14 +262,14 @@ impl Runtime {
         _order: &mut Guard<'_, Order>,
         wanted: impl Fn(&Fault) -> bool,
     ) -> Option<Fault> {
-        let mut inbox = self.proxy.lock();
+        let mut inbox = self.pages.proxy.lock();
         let next = inbox.next_fault_that(wanted);
         self.note_waiting(&inbox);
         next
     }
 
     fn note_waiting(&self, inbox: &Guard<'_, Inbox>) {
-        self.deferred.store(inbox.waiting() as u32, Release);
+        self.faults.deferred.store(inbox.waiting() as u32, Release);
     }
 
     /// Applies an event to the page table, or notes it during a fork; and with
@@ -285,7 +285,7 @@ impl Runtime {
                 self.count_change(event);
                 self.apply_now(order, event);
             }
-            next = self.proxy.lock().next_event();
+            next = self.pages.proxy.lock().next_event();
         }
     }
 
@@ -296,9 +296,9 @@ impl Runtime {
     }
 
     fn count_change(&self, event: Message) {
-        let here = !matches!(event, Message::Remap { to, .. } if self.standby.contains(to));
+        let here = !matches!(event, Message::Remap { to, .. } if self.pages.standby.contains(to));
         if here && matches!(event, Message::Unmap { .. } | Message::Remap { .. }) {
-            self.changes.fetch_add(1, Release);
+            self.pages.changes.fetch_add(1, Release);
         }
     }
 
@@ -311,7 +311,7 @@ impl Runtime {
             Record::Event(event) => self.apply_now(order, event),
             Record::Served(page) => {
                 self.forget_blob(page);
-                if let Some(block) = self.table.block(page) {
+                if let Some(block) = self.pages.table.block(page) {
                     self.drop_page(block, page);
                 }
             }
@@ -332,17 +332,17 @@ impl Runtime {
                 self.drop_range(order, start, end);
             }
             Message::Unmap { start, end } => {
-                self.unmapped_ns.store(sys::now_ns(), Relaxed);
+                self.pages.unmapped_ns.store(sys::now_ns(), Relaxed);
                 self.forget_marks(start, end);
                 self.drop_unmapped(order, start, end);
-                self.table.for_each_block(start, end, |_, block| block.stale.store(true, Relaxed));
+                self.pages.table.for_each_block(start, end, |_, block| block.stale.store(true, Relaxed));
                 self.settle_late(order);
             }
             Message::Remap { from, to, bytes } => {
-                if self.standby.contains(to) {
+                if self.pages.standby.contains(to) {
                     return;
                 }
-                self.unmapped_ns.store(sys::now_ns(), Relaxed);
+                self.pages.unmapped_ns.store(sys::now_ns(), Relaxed);
                 self.forget_marks(from, from + bytes);
                 self.forget_marks(to, to + bytes);
                 self.let_late_first(order, to, to + bytes);
@@ -359,13 +359,13 @@ impl Runtime {
     /// Forgets what was kept of a range: its contents are void.
     pub fn drop_range(&self, order: &mut Guard<'_, Order>, start: usize, end: usize) {
         self.forget_blobs(start, end);
-        self.table.for_each_block(start, end, |base, block| {
+        self.pages.table.for_each_block(start, end, |base, block| {
             if block.evicted.load(Relaxed) == 0 {
                 return;
             }
             if start <= base && base + BLOCK <= end {
                 // The whole block: out of the table at once, freed later.
-                if let Some(block) = self.table.detach(base) {
+                if let Some(block) = self.pages.table.detach(base) {
                     block.base.store(base, Relaxed);
                     order.condemned.put_full(block);
                     order.condemned_count += 1;
@@ -377,7 +377,7 @@ impl Runtime {
             }
         });
         if order.condemned_count > 0 {
-            self.work.ring();
+            self.reclaim.work.ring();
         }
     }
 
@@ -387,14 +387,14 @@ impl Runtime {
         let state = self.take_over(entry);
         match state {
             State::Empty => return,
-            State::Standby(id) => self.standby.forget(id),
+            State::Standby(id) => self.pages.standby.forget(id),
             State::Zero => {
-                self.zero_pages.fetch_sub(1, Relaxed);
+                self.pages.zero_pages.fetch_sub(1, Relaxed);
             }
             State::Stored(found) => self.free(found, page_number(page)),
             State::Spilled(spot) => self.release_spot(spot),
             State::Pinned(found) => {
-                self.settle_readers();
+                self.stored.settle_readers();
                 self.free(found, page_number(page));
             }
         }
@@ -416,9 +416,9 @@ impl Runtime {
     fn move_range(&self, order: &mut Guard<'_, Order>, from: usize, to: usize, bytes: usize) {
         // A page that moves is no longer clean: that is simpler, and moves are rare.
         self.forget_blobs(from, from + bytes);
-        let another =
-            !crate::interpose::leaves_behind(from) && self.speaks_of_another(order, from, from + bytes);
-        self.table.for_each_block(from, from + bytes, |base, block| {
+        let another = !crate::interpose::mappings::leaving::leaves_behind(from)
+            && self.speaks_of_another(order, from, from + bytes);
+        self.pages.table.for_each_block(from, from + bytes, |base, block| {
             if block.evicted.load(Relaxed) == 0 {
                 return;
             }
@@ -430,17 +430,18 @@ impl Runtime {
                 let state = self.take_over(entry);
                 match state {
                     State::Empty => continue,
-                    State::Pinned(_) => self.settle_readers(),
+                    State::Pinned(_) => self.stored.settle_readers(),
                     _ => {}
                 }
                 block.evicted.fetch_sub(1, Relaxed);
                 let new_page = page - from + to;
-                let Some(new_block) = self.table.make_block(new_page, &self.arena, &mut order.spare) else {
+                let Some(new_block) = self.pages.table.make_block(new_page, &self.arena, &mut order.spare)
+                else {
                     self.fail("no memory is left for the page table while the program moves a mapping");
                 };
                 let new_state = match state {
                     State::Standby(id) => {
-                        let slot = self.standby.slot(id >> 9);
+                        let slot = self.pages.standby.slot(id >> 9);
                         let owner = page_number(new_page);
                         slot.owners[id as usize % PAGES].store(owner, Relaxed);
                         state
@@ -467,7 +468,7 @@ impl Runtime {
     /// there is more.
     pub fn free_condemned(&self) -> bool {
         let Some(block) = ({
-            let mut order = self.order.lock();
+            let mut order = self.pages.order.lock();
             let block = order.condemned.pop();
             order.condemned_count -= usize::from(block.is_some());
             block
@@ -475,24 +476,24 @@ impl Runtime {
             return false;
         };
         // Who has read an entry of it before it was taken out may still read the blob.
-        self.settle_readers();
+        self.stored.settle_readers();
         let base = block.base.load(Relaxed);
         {
-            let _order = self.order.lock();
+            let _order = self.pages.order.lock();
             self.forget_condemned(base, block);
         }
         for index in 0..PAGES {
             if let State::Standby(id) = block.entries[index].load() {
-                let _order = self.order.lock();
+                let _order = self.pages.order.lock();
                 if block.entries[index].replace(State::Standby(id), State::Empty) {
-                    self.standby.forget(id);
+                    self.pages.standby.forget(id);
                 }
             } else {
                 self.drop_page(block, base + index * PAGE);
             }
         }
         self.unmark_all_but(block, &[0; PAGES / 64]);
-        self.order.lock().spare.put(block);
+        self.pages.order.lock().spare.put(block);
         true
     }
 }

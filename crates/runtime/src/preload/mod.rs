@@ -38,7 +38,7 @@ static START: extern "C" fn(c_int, *const *const c_char, *const *const c_char) =
 
 /// Called by the loader.
 extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *const *const c_char) {
-    if RUNTIME.pid.load(Relaxed) != 0 {
+    if RUNTIME.process.pid.load(Relaxed) != 0 {
         return;
     }
     // SAFETY: looks a name up.
@@ -72,12 +72,12 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     found.settle(pid);
     let Some(slot) = RUNTIME.take_slot(shared, found.outer_pid) else { return };
     let image = (argv as u64).wrapping_sub(8);
-    RUNTIME.image.store(image, Relaxed);
+    RUNTIME.process.image.store(image, Relaxed);
     slot.image.store(image, Relaxed);
     here::begin(&RUNTIME.arena);
-    RUNTIME.pid.store(pid, Relaxed);
-    RUNTIME.set_shared(shared, slot);
-    RUNTIME.set_state(state::WATCHING);
+    RUNTIME.process.pid.store(pid, Relaxed);
+    RUNTIME.process.set_shared(shared, slot);
+    RUNTIME.process.set_state(state::WATCHING);
     match area {
         Some(area) if spill::is_in_namespace_of(area) => {
             RUNTIME.spill.set_area(area, pid);
@@ -93,8 +93,8 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
         // SAFETY: looks a name up.
         unsafe { dlsym(NEXT, name.as_ptr()) as usize }
     });
-    RUNTIME.statics.find(&[&raw const RUNTIME as usize, of_library[0], of_library[1], of_library[2]]);
-    RUNTIME.sanitized.store(has_sanitizer(), Relaxed);
+    RUNTIME.pages.statics.find(&[&raw const RUNTIME as usize, of_library[0], of_library[1], of_library[2]]);
+    RUNTIME.process.sanitized.store(has_sanitizer(), Relaxed);
     threads::next_of(&threads::NEXT_CREATE, c"pthread_create".as_ptr());
     threads::next_of(&threads::NEXT_C11, c"thrd_create".as_ptr());
     // SAFETY: the C library's function of this type.
@@ -206,7 +206,7 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     use core::fmt::Write;
     let mut text = sys::Text::new();
     let _ = write!(text, "bug in memfold: {info}");
-    if RUNTIME.pid.load(Relaxed) != 0 {
+    if RUNTIME.process.pid.load(Relaxed) != 0 {
         RUNTIME.say(text.as_str());
     }
     sys::abort()

@@ -18,8 +18,9 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use super::{NEXT, dlsym};
 use crate::kernel::sys;
 use crate::pages::table::END;
+use crate::process::threads::{Start, Starts};
 use crate::reclaim::watch::with_tasks_back;
-use crate::runtime::{RUNTIME, Start, Starts};
+use crate::runtime::RUNTIME;
 
 /// Threads that are being started: they are in the lists, and not yet kept.
 static STARTING: AtomicU32 = AtomicU32::new(0);
@@ -204,7 +205,7 @@ fn give_start_back(cell: *mut Start) {
 /// A signal handler that forks or starts a thread wants the same locks: signals wait meanwhile.
 fn with_starts<T>(work: impl FnOnce(&mut Starts) -> T) -> T {
     let mask = sys::block_signals();
-    let done = work(&mut RUNTIME.starts.lock());
+    let done = work(&mut RUNTIME.threads.starts.lock());
     sys::restore_signals(mask);
     done
 }
@@ -284,7 +285,7 @@ fn keep(pointer: usize, behind: usize) {
     let tls = known(&STATIC_TLS, static_tls_bytes);
     let control_block = known(&CONTROL_BLOCK, control_block_bytes);
     #[cfg(target_arch = "x86_64")]
-    RUNTIME.keep_out.add(
+    RUNTIME.pages.keep_out.add(
         &RUNTIME.arena,
         pointer.saturating_sub(tls),
         pointer + control_block + behind,
@@ -340,7 +341,7 @@ pub fn meet_strangers() {
                 break;
             }
             let pointer = at.wrapping_add(to_pointer);
-            if RUNTIME.keep_out.knows_thread(pointer) {
+            if RUNTIME.pages.keep_out.knows_thread(pointer) {
                 continue;
             }
             // What is none would be kept for ever.
@@ -380,7 +381,7 @@ pub fn touch_keys() {
     let first = offset;
     #[cfg(target_arch = "aarch64")]
     let first = offset.wrapping_sub(control_block_bytes());
-    RUNTIME.keep_out.for_each_thread(|thread| {
+    RUNTIME.pages.keep_out.for_each_thread(|thread| {
         // The thread may have ended, and its stack may be gone or be something else: then nothing is read, or pages come back that need not.
         let mut blocks = [0; BLOCKS];
         if sys::read_own_memory(thread.wrapping_add(first), &mut blocks).is_err() {

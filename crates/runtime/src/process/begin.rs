@@ -71,15 +71,15 @@ impl Runtime {
     /// Makes ready what a door needs, and lets the supervisor use it. By the only thread of a process that
     /// begins.
     pub fn open_door(&self) -> sys::Result<()> {
-        self.keeper_place.prepare(&self.arena)?;
-        let (stack, control_block) = self.keeper_place.furnish();
+        self.threads.keeper_place.prepare(&self.arena)?;
+        let (stack, control_block) = self.threads.keeper_place.furnish();
         let slot = self.slot();
-        let sanitized = self.sanitized.load(Relaxed);
+        let sanitized = self.process.sanitized.load(Relaxed);
         slot.door.store(
             if sanitized { memfold_shared::door::SANITIZER } else { door::open(stack, control_block) },
             Release,
         );
-        self.call.store((&raw const slot.call).cast_mut(), Release);
+        self.process.call.store((&raw const slot.call).cast_mut(), Release);
         if self.shared().near.load(Relaxed) != 0 {
             // Until the supervisor has looked.
             let _ = slot.call.compare_exchange(call::FAR, call::NEAR, Relaxed, Relaxed);
@@ -90,7 +90,7 @@ impl Runtime {
     /// At the start of a program that is watched: its zero-initialised data may be all that it ever touches.
     pub fn begin_if_it_may_grow(&'static self) {
         let shared = self.shared();
-        if shared.near.load(Relaxed) == 0 || self.sanitized.load(Relaxed) {
+        if shared.near.load(Relaxed) == 0 || self.process.sanitized.load(Relaxed) {
             return;
         }
         let Ok(statm) = sys::open_own(c"/proc/self/statm", sys::o::RDONLY) else { return };
@@ -100,7 +100,7 @@ impl Runtime {
         if untouched >= self.least_managed()
             && near::must_start(untouched, shared.room.load(Relaxed), cpus(), limit)
         {
-            self.paging_wanted.store(true, Relaxed);
+            self.process.paging_wanted.store(true, Relaxed);
             self.begin();
         }
     }
@@ -109,13 +109,13 @@ impl Runtime {
     #[inline(always)]
     pub fn call(&self) -> u32 {
         // SAFETY: the slot's, or one that says nothing: both live as long as the process.
-        unsafe { &*self.call.load(Relaxed) }.load(Relaxed)
+        unsafe { &*self.process.call.load(Relaxed) }.load(Relaxed)
     }
 
     /// Whether a thread that gets so many bytes, in a process that has no keeper, is to start it.
     pub fn is_to_begin(&self, bytes: usize) -> bool {
         let shared = self.shared();
-        if self.state() != state::WATCHING || door::has_keeper() {
+        if self.process.state() != state::WATCHING || door::has_keeper() {
             return false;
         }
         let limit = shared.limit_bytes.load(Relaxed);
@@ -128,10 +128,10 @@ impl Runtime {
             }
             _ => {
                 let looks = shared.looks.load(Relaxed);
-                if self.looks_seen.swap(looks, Relaxed) != looks {
-                    self.much.store(0, Relaxed);
+                if self.process.looks_seen.swap(looks, Relaxed) != looks {
+                    self.reclaim.much.store(0, Relaxed);
                 }
-                let unseen = self.much.fetch_add(bytes, AcqRel).saturating_add(bytes) as u64;
+                let unseen = self.reclaim.much.fetch_add(bytes, AcqRel).saturating_add(bytes) as u64;
                 let got = shared.got.fetch_add(bytes as u64, AcqRel).saturating_add(bytes as u64);
                 let room = shared.room.load(Relaxed).saturating_sub(got.saturating_sub(unseen));
                 (unseen, near::must_start(unseen, room, cpus(), limit))
@@ -139,9 +139,9 @@ impl Runtime {
         };
         let is_large = || self.slot().resident.load(Relaxed) + unseen >= self.least_managed();
         // A child of vfork must leave its parent's memory as it is.
-        let is_own = || self.pid.load(Relaxed) == sys::getpid();
+        let is_own = || self.process.pid.load(Relaxed) == sys::getpid();
         if must_start && is_large() && is_own() {
-            self.paging_wanted.store(true, Relaxed);
+            self.process.paging_wanted.store(true, Relaxed);
             return true;
         }
         !self.is_watched()
@@ -152,11 +152,11 @@ impl Runtime {
     #[cold]
     pub fn begin(&'static self) -> bool {
         // A child of vfork, or of a clone that nobody knows of, is another process.
-        if self.pid.load(Relaxed) != sys::getpid() || self.state() == state::STOPPED {
+        if self.process.pid.load(Relaxed) != sys::getpid() || self.process.state() == state::STOPPED {
             return false;
         }
         if let Err(error) = self.ensure_keeper() {
-            if self.is_to_say(error) && !self.told_no_keeper.swap(true, Relaxed) {
+            if self.is_to_say(error) && !self.process.told_no_keeper.swap(true, Relaxed) {
                 self.say(crate::process::limits::why_unmanaged(error));
             }
             return false;
@@ -169,7 +169,7 @@ impl Runtime {
     /// which nobody sees from outside. Both page then; a small process forks as it is.
     pub fn begin_before_fork(&'static self) {
         let shared = self.shared();
-        if shared.near.load(Relaxed) == 0 || self.state() != state::WATCHING {
+        if shared.near.load(Relaxed) == 0 || self.process.state() != state::WATCHING {
             return;
         }
         let Ok(statm) = sys::open_own(c"/proc/self/statm", sys::o::RDONLY) else { return };
@@ -177,20 +177,20 @@ impl Runtime {
         sys::close(statm);
         let limit = shared.limit_bytes.load(Relaxed);
         if own >= self.least_managed() && near::must_start(own, shared.room.load(Relaxed), cpus(), limit) {
-            self.paging_wanted.store(true, Relaxed);
+            self.process.paging_wanted.store(true, Relaxed);
             self.begin();
         }
     }
 
     /// Starts the keeper if there is none.
     pub fn ensure_keeper(&'static self) -> sys::Result<()> {
-        if self.sanitized.load(Relaxed) {
+        if self.process.sanitized.load(Relaxed) {
             // A thread of memfold would call functions of the sanitizer's, which know nothing of it.
             door::forbid();
             // The supervisor may have said so.
             let is_new = self.slot().state.swap(state::STOPPED, Relaxed) != state::STOPPED;
-            self.set_state(state::STOPPED);
-            self.stopped.store(true, Release);
+            self.process.set_state(state::STOPPED);
+            self.process.stopped.store(true, Release);
             if is_new {
                 self.say(memfold_shared::door::SANITIZED);
             }
@@ -206,12 +206,12 @@ impl Runtime {
     fn wait_for_start(&self) {
         let (shared, begin) = (self.shared(), sys::now_ns());
         let far = shared.tree_resident() + near::start_room(cpus()) <= shared.limit_bytes.load(Relaxed);
-        if far && !self.paging_wanted.load(Relaxed) {
+        if far && !self.process.paging_wanted.load(Relaxed) {
             return;
         }
-        while self.state() < state::PAGING && door::has_keeper() && sys::now_ns() - begin < START_NS {
-            let seen = self.room.now();
-            self.room.wait(seen, 100_000);
+        while self.process.state() < state::PAGING && door::has_keeper() && sys::now_ns() - begin < START_NS {
+            let seen = self.reclaim.room.now();
+            self.reclaim.room.wait(seen, 100_000);
         }
     }
 }

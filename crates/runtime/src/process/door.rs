@@ -89,7 +89,7 @@ mod inside {
 
     #[cfg(target_arch = "x86_64")]
     extern "C" fn behind_door() -> ! {
-        crate::interpose::credentials::join_late();
+        crate::interpose::rights::credentials::join_late();
         crate::reclaim::watch::keeper(0)
     }
 

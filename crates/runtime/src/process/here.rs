@@ -52,7 +52,7 @@ pub fn is_own() -> bool {
 /// Whether the runtime works in this process's memory, or has begun to.
 #[inline(always)]
 pub fn is_managed() -> bool {
-    crate::runtime::RUNTIME.pid.load(Relaxed) != 0 && is_own()
+    crate::runtime::RUNTIME.process.pid.load(Relaxed) != 0 && is_own()
 }
 
 /// Says whether the fork that is about to be made is a prepared one.

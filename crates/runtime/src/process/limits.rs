@@ -104,21 +104,21 @@ impl Runtime {
     /// By the keeper: the program's memory is limited to so much, or will be.
     /// What is reserved and not needed is given back.
     pub fn make_way(&self, limit: usize) {
-        self.standby.shrink(limit);
+        self.pages.standby.shrink(limit);
         self.arena.shrink(limit);
     }
 
     /// By the keeper: looks for a limit that was set behind the runtime's back.
     pub fn heed_limits(&self) {
         let limit = memory().unwrap_or(usize::MAX);
-        if self.heeded_limit.swap(limit, Relaxed) > limit {
+        if self.process.heeded_limit.swap(limit, Relaxed) > limit {
             self.make_way(limit);
         }
     }
 
     /// Whether what the runtime has and will have at once, and `more` bytes, leave the program nearly all data it may have.
     pub fn leaves_data(&self, more: usize) -> bool {
-        let own = || self.arena.bytes_made_usable() + self.standby.bytes() + more;
+        let own = || self.arena.bytes_made_usable() + self.pages.standby.bytes() + more;
         soft(DATA).is_none_or(|data| own() <= data / OWN_DATA)
     }
 }

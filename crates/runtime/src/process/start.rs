@@ -12,13 +12,15 @@ use memfold_shared::page::{self, Shared, Slot};
 use crate::kernel::mounts::Notices;
 use crate::kernel::sys::{self, PAGE, Result};
 use crate::kernel::uffd::{Uffd, feature, kernel_features};
+use crate::pages::stored::StoreMemory;
 use crate::pages::table::END;
-use crate::process::children;
+use crate::process::fork::children;
 use crate::process::thread::{self, Descriptors};
+use crate::process::threads::WORKERS;
 use crate::reclaim::incompressible::THRESHOLD;
 use crate::reclaim::watch::{CANDIDATES, keeper};
 use crate::reclaim::worker::Worker;
-use crate::runtime::{Runtime, StoreMemory, WORKERS};
+use crate::runtime::Runtime;
 
 impl Runtime {
     /// Takes a slot for this process. Once the supervisor has ended, those of processes that have ended are free.
@@ -41,9 +43,9 @@ impl Runtime {
 
     /// Takes the memory in which the keeper lists mappings; once.
     pub fn prepare_keeper(&self) -> Result<()> {
-        if self.keeper_memory.load(Relaxed) == 0 {
+        if self.threads.keeper_memory.load(Relaxed) == 0 {
             let place = self.arena.reserve(CANDIDATES * 16, PAGE).ok_or(sys::Errno::NOMEM)?;
-            self.keeper_memory.store(place as usize, Relaxed);
+            self.threads.keeper_memory.store(place as usize, Relaxed);
         }
         Ok(())
     }
@@ -51,36 +53,36 @@ impl Runtime {
     /// Starts the keeper thread, by whoever has claimed it (`door.rs`).
     pub fn start_keeper(&'static self) -> Result<()> {
         self.prepare_keeper()?;
-        thread::spawn(&self.arena, &self.keeper_place, Descriptors::Own, keeper, 0).map(drop)
+        thread::spawn(&self.arena, &self.threads.keeper_place, Descriptors::Own, keeper, 0).map(drop)
     }
 
     /// Tells the forking thread, in the child, whether its pages are served.
     pub fn tell_child(&self, ready: u32) {
-        self.child_ready.store(ready, Release);
-        sys::futex_wake(&self.child_ready, 1, false);
+        self.forks.child_ready.store(ready, Release);
+        sys::futex_wake(&self.forks.child_ready, 1, false);
     }
 
     /// Opens what paging needs; once.
     pub fn make_ready(&'static self) -> Result<()> {
-        if !self.has_uffd() {
+        if !self.kernel.has_uffd() {
             let offered = kernel_features(None).unwrap_or(0);
             // Only for those with a certain right; others mark what is evicted: see `evict.rs`.
-            let tells_of_forks = offered & feature::EVENT_FORK != 0 && self.gate.open().is_ok();
+            let tells_of_forks = offered & feature::EVENT_FORK != 0 && self.forks.gate.open().is_ok();
             let forks = if tells_of_forks { feature::EVENT_FORK } else { 0 };
             let wanted = feature::NEEDED | forks | offered & (feature::MOVE | feature::WRITE_PROTECT);
-            self.set_uffd(Some((Uffd::open(None, wanted)?, Uffd::open(None, 0)?)));
+            self.kernel.set_uffd(Some((Uffd::open(None, wanted)?, Uffd::open(None, 0)?)));
             let moves = wanted & feature::MOVE != 0;
-            self.mounts.set_notices(Notices::of(moves));
-            self.can_move.store(moves, Relaxed);
+            self.kernel.mounts.set_notices(Notices::of(moves));
+            self.kernel.can_move.store(moves, Relaxed);
             if let Some(page) = self.arena.reserve(PAGE, PAGE) {
                 // SAFETY: advice about memory that nobody will use.
                 let known = unsafe { sys::madvise(page as usize, PAGE, sys::advice::GUARD_INSTALL) }.is_ok();
-                self.knows_guards.store(known, Relaxed);
+                self.kernel.knows_guards.store(known, Relaxed);
             }
-            self.can_protect.store(wanted & feature::WRITE_PROTECT != 0, Relaxed);
-            self.follow.open()?;
+            self.kernel.can_protect.store(wanted & feature::WRITE_PROTECT != 0, Relaxed);
+            self.faults.follow.open()?;
         }
-        if !self.has_store() {
+        if !self.stored.has_store() {
             let shared = self.shared();
             use_path(shared.cpu_path.load(Relaxed));
             let mut text = [0u8; page::CODEC_NAME_BYTES];
@@ -95,26 +97,26 @@ impl Runtime {
             // SAFETY: fresh exclusive memory of the right size and alignment.
             unsafe { place.write(Tiered::new(StoreMemory(&self.arena), fast, dense)) };
             // SAFETY: initialised just now, alive for ever.
-            self.set_store(unsafe { &*place });
+            self.stored.set_store(unsafe { &*place });
             let no_reserve = shared.flags.load(Relaxed) & page::flags::NO_RESERVE != 0;
             let fill_ratio = if no_reserve { 64 } else { shared.fill_ratio.load(Relaxed).clamp(1, 64) as u8 };
             self.store().store().set_tuning(Tuning { fill_ratio, ..Tuning::DEFAULT });
             self.store().set_threshold(THRESHOLD);
         }
         if self.shared().flags.load(Relaxed) & page::flags::PARANOID != 0 {
-            self.proxy.lock().keep_few();
+            self.pages.proxy.lock().keep_few();
             self.spill.queue.lock().shorten();
         }
         self.prepare_spill()?;
-        self.standby.init()
+        self.pages.standby.init()
     }
 
     /// Takes the memory for so many handlers and compressors, for stopping and for forks: nothing of it may be
     /// missing once something is evicted.
     pub fn provide(&'static self, threads: usize) -> Result<()> {
         // What a forked child has inherited is there already.
-        let first = self.table.visit_blocks(0, END, |_, _| ControlFlow::Break(())).is_continue();
-        let fills = if self.gate.is_there() { Some(children::WORKER) } else { None };
+        let first = self.pages.table.visit_blocks(0, END, |_, _| ControlFlow::Break(())).is_continue();
+        let fills = if self.forks.gate.is_there() { Some(children::WORKER) } else { None };
         let numbers = || (0..threads).chain(fills).chain([WORKERS - 1]);
         let missing = numbers().map(|number| Worker::missing(self, number)).sum();
         // Before it is taken: the program would have that much less.
@@ -125,22 +127,22 @@ impl Runtime {
         for number in numbers() {
             Worker::prepare(self, number).ok_or(sys::Errno::NOMEM)?;
             if Some(number) != fills {
-                self.worker_places[number].prepare(&self.arena)?;
+                self.threads.worker_places[number].prepare(&self.arena)?;
             }
         }
-        self.order.lock().journal.init(&self.arena).ok_or(sys::Errno::NOMEM)?;
+        self.pages.order.lock().journal.init(&self.arena).ok_or(sys::Errno::NOMEM)?;
         if first && !self.leaves_data(0) { Err(sys::Errno::NOMEM) } else { Ok(()) }
     }
 
     /// Closes the userfaultfd, with which nothing is registered that is evicted. By the keeper.
     pub fn close_uffd(&self) {
-        if self.has_uffd() {
+        if self.kernel.has_uffd() {
             sys::close(self.uffd().0);
-            sys::close(self.witness().0);
-            self.set_uffd(None);
+            sys::close(self.kernel.witness().0);
+            self.kernel.set_uffd(None);
         }
-        self.gate.close();
-        self.follow.close();
+        self.forks.gate.close();
+        self.faults.follow.close();
         self.spill.direct.close();
     }
 }

@@ -16,21 +16,22 @@ use crate::kernel::uffd::Touch;
 use crate::pages::order::Fault;
 use crate::pages::table::{END, PAGES, State};
 use crate::process::door;
-use crate::runtime::{Runtime, WORKERS};
+use crate::process::threads::WORKERS;
+use crate::runtime::Runtime;
 
 impl Runtime {
     /// Brings everything back and ends the runtime in this process. Returns
     /// when it is done. Called by a thread of the program.
     pub fn stop(&'static self, why: &str) {
-        if self.pid.load(Relaxed) == 0 || self.stopped.load(Acquire) {
+        if self.process.pid.load(Relaxed) == 0 || self.process.stopped.load(Acquire) {
             return;
         }
         // A signal handler that forks would want the same lock.
         let mask = sys::block_signals();
         let paging = {
-            let _still = self.life.lock();
+            let _still = self.process.life.lock();
             let paging = self.is_paging();
-            self.stop_wanted.store(true, Release);
+            self.process.stop_wanted.store(true, Release);
             paging
         };
         sys::restore_signals(mask);
@@ -42,10 +43,10 @@ impl Runtime {
             let _ = write!(text, "{why}: all its memory is brought back, and it is not managed any more");
             self.say(text.as_str());
         }
-        while !self.stopped.load(Acquire) {
-            let seen = self.room.now();
-            self.keeper.ring();
-            self.room.wait(seen, 10_000_000);
+        while !self.process.stopped.load(Acquire) {
+            let seen = self.reclaim.room.now();
+            self.threads.keeper.ring();
+            self.reclaim.room.wait(seen, 10_000_000);
             // Another thread was about to start the keeper, and could not.
             self.stop_without_keeper();
         }
@@ -56,8 +57,8 @@ impl Runtime {
     fn stop_without_keeper(&self) -> bool {
         let alone = door::forbid();
         if alone {
-            self.set_state(state::STOPPED);
-            self.stopped.store(true, Release);
+            self.process.set_state(state::STOPPED);
+            self.process.stopped.store(true, Release);
         }
         alone
     }
@@ -78,25 +79,25 @@ impl Runtime {
                 gauge.store(0, Relaxed);
             }
         }
-        self.standby.close();
-        self.set_state(state::STOPPED);
-        self.stopped.store(true, Release);
-        self.room.ring();
+        self.pages.standby.close();
+        self.process.set_state(state::STOPPED);
+        self.process.stopped.store(true, Release);
+        self.reclaim.room.ring();
     }
 
     pub(crate) fn end_compressors(&self) {
-        self.quit_compressors.store(true, Release);
-        while self.compressors.load(Acquire) > 0 {
-            self.work.ring();
+        self.threads.quit_compressors.store(true, Release);
+        while self.threads.compressors.load(Acquire) > 0 {
+            self.reclaim.work.ring();
             sched::yield_now();
         }
     }
 
     fn end_handlers(&self) {
-        self.gate.end();
-        self.quit_handlers.store(true, Release);
-        while self.handlers.load(Acquire) > 0 {
-            self.follow.call_all();
+        self.forks.gate.end();
+        self.threads.quit_handlers.store(true, Release);
+        while self.threads.handlers.load(Acquire) > 0 {
+            self.faults.follow.call_all();
             self.spill.asked.ring();
             sched::yield_now();
         }
@@ -107,10 +108,10 @@ impl Runtime {
     pub fn end_threads(&self) {
         self.end_compressors();
         self.end_handlers();
-        let pid = self.pid.load(Relaxed);
-        self.worker_places.iter().for_each(|place| place.wait_until_left(pid));
-        self.quit_compressors.store(false, Release);
-        self.quit_handlers.store(false, Release);
+        let pid = self.process.pid.load(Relaxed);
+        self.threads.worker_places.iter().for_each(|place| place.wait_until_left(pid));
+        self.threads.quit_compressors.store(false, Release);
+        self.threads.quit_handlers.store(false, Release);
     }
 
     /// Brings back what is evicted now, as far as it does not move meanwhile. By the keeper; the runtime goes on.
@@ -118,7 +119,7 @@ impl Runtime {
         // SAFETY: only the keeper has the last number, here and in `bring_all_back`, after which it ends.
         let Some(mut handler) = (unsafe { Handler::new(self, WORKERS - 1) }) else { return };
         handler.is_keepers = true;
-        self.table.for_each_block(0, END, |base, block| {
+        self.pages.table.for_each_block(0, END, |base, block| {
             if block.evicted.load(Relaxed) == 0 {
                 return;
             }
@@ -138,7 +139,7 @@ impl Runtime {
         let mut left = (0, State::Empty);
         for _ in 0..1000 {
             let mut found = false;
-            self.table.for_each_block(0, END, |base, block| {
+            self.pages.table.for_each_block(0, END, |base, block| {
                 if block.evicted.load(Relaxed) == 0 {
                     return;
                 }

@@ -114,7 +114,7 @@ pub fn spawn(
     // SAFETY: the stack and control block are exclusive to the new thread.
     let tid = unsafe { clone(flags, top, control_block) };
     if let Ok(tid) = tid {
-        crate::interpose::credentials::join(tid);
+        crate::interpose::rights::credentials::join(tid);
         place.tid.store(tid, Relaxed);
     }
     sys::restore_signals(mask);

@@ -16,11 +16,12 @@ use memfold_shared::trail::{self, Run};
 use crate::kernel::sched;
 use crate::kernel::sys::{self, PAGE, advice};
 use crate::pages::standby::page_id;
+use crate::pages::stored::Entries;
 use crate::pages::table::{BLOCK, PAGES, State, index_in_block};
 use crate::process::thread;
 use crate::reclaim::incompressible::Back;
 use crate::reclaim::worker::Worker;
-use crate::runtime::{Entries, RUNTIME, Runtime};
+use crate::runtime::{RUNTIME, Runtime};
 
 /// Pages between two times that memory is given back.
 const GROUP: usize = 32;
@@ -55,31 +56,31 @@ pub extern "C" fn compressor(argument: usize) -> ! {
     let Some(mut worker) = (unsafe { Worker::new(&RUNTIME, number) }) else {
         RUNTIME.fail("no memory is left for a compressor");
     };
-    RUNTIME.stoppable.fetch_add(1, AcqRel);
+    RUNTIME.threads.stoppable.fetch_add(1, AcqRel);
     let mut cpu = sys::thread_cpu_ns();
     let (allowed, mut kept_off) = (sched::allowed_cpus(), None);
     let (mut worked_ns, mut leaves) = (sys::now_ns(), false);
     loop {
         RUNTIME.pause_here();
-        if RUNTIME.quit_compressors.load(Acquire) || leaves {
-            RUNTIME.stoppable.fetch_sub(1, AcqRel);
-            RUNTIME.compressors.fetch_sub(1, AcqRel);
+        if RUNTIME.threads.quit_compressors.load(Acquire) || leaves {
+            RUNTIME.threads.stoppable.fetch_sub(1, AcqRel);
+            RUNTIME.threads.compressors.fetch_sub(1, AcqRel);
             thread::exit();
         }
-        let seen = RUNTIME.work.now();
-        crate::interpose::credentials::adopt();
+        let seen = RUNTIME.reclaim.work.now();
+        crate::interpose::rights::credentials::adopt();
         if RUNTIME.free_condemned() {
             continue;
         }
         let maintained = RUNTIME.store().store().maintain(&Entries, MAINTAIN);
         // What is made denser goes to other classes, and leaves holes in those it comes from.
-        if RUNTIME.squeeze.load(Relaxed) && (maintained.more || RUNTIME.densify_some(&mut worker)) {
+        if RUNTIME.reclaim.squeeze.load(Relaxed) && (maintained.more || RUNTIME.densify_some(&mut worker)) {
             continue;
         }
-        let least = if helps { RUNTIME.margin.load(Relaxed) / 2 } else { 0 };
+        let least = if helps { RUNTIME.reclaim.margin.load(Relaxed) / 2 } else { 0 };
         let worked = RUNTIME.spill_some(&mut worker)
-            || RUNTIME.debt.load(Acquire) > least
-                && !RUNTIME.keeps_all.load(Relaxed)
+            || RUNTIME.reclaim.debt.load(Acquire) > least
+                && !RUNTIME.reclaim.keeps_all.load(Relaxed)
                 && RUNTIME.compress_oldest(&mut worker, u64::MAX)
             || !helps && RUNTIME.compress_idle(&mut worker)
             || !helps && RUNTIME.densify_some(&mut worker);
@@ -98,7 +99,7 @@ pub extern "C" fn compressor(argument: usize) -> ! {
             RUNTIME.slot().counters.runtime_cpu_ns.fetch_add(now - cpu, Relaxed);
             cpu = now;
             if !helps {
-                let off = RUNTIME.follow.cpu().filter(|_| RUNTIME.may_stay_awake(sys::now_ns()));
+                let off = RUNTIME.faults.follow.cpu().filter(|_| RUNTIME.may_stay_awake(sys::now_ns()));
                 if off != kept_off {
                     keep_off(&allowed, off);
                     kept_off = off;
@@ -108,13 +109,13 @@ pub extern "C" fn compressor(argument: usize) -> ! {
                 }
             }
             if !helps {
-                RUNTIME.sleeps.store(true, Relaxed);
+                RUNTIME.reclaim.sleeps.store(true, Relaxed);
             }
             // The supervisor's answers ring no bell here.
             let is_awaited = RUNTIME.spill.in_flight.load(Relaxed) > 0;
-            RUNTIME.work.wait(seen, if is_awaited { ANSWER_NS } else { 200_000_000 });
+            RUNTIME.reclaim.work.wait(seen, if is_awaited { ANSWER_NS } else { 200_000_000 });
             if !helps {
-                RUNTIME.sleeps.store(false, Relaxed);
+                RUNTIME.reclaim.sleeps.store(false, Relaxed);
             }
         }
     }
@@ -181,10 +182,10 @@ struct Done {
 impl Runtime {
     /// Whether there are two CPUs, of which one thread's faults need one, and nobody else wants the other.
     fn may_stay_awake(&self, now: u64) -> bool {
-        self.two_cpus.load(Relaxed)
-            && self.alone.load(Relaxed)
-            && !self.follow.is_spread()
-            && now >= self.sleep_until_ns.load(Relaxed)
+        self.reclaim.two_cpus.load(Relaxed)
+            && self.reclaim.alone.load(Relaxed)
+            && !self.faults.follow.is_spread()
+            && now >= self.reclaim.sleep_until_ns.load(Relaxed)
     }
 
     /// While one thread faults again and again: waits for work without
@@ -201,7 +202,7 @@ impl Runtime {
         let (mut known, mut since, mut looked) = (faults.load(Relaxed), begin, begin);
         loop {
             for _ in 0..SPINS {
-                if self.work.now() != seen || self.pause.load(Relaxed) != 0 {
+                if self.reclaim.work.now() != seen || self.forks.pause.load(Relaxed) != 0 {
                     return true;
                 }
                 core::hint::spin_loop();
@@ -209,7 +210,7 @@ impl Runtime {
             let (now, count) = (sys::now_ns(), faults.load(Relaxed));
             if now - looked > WANTED_NS {
                 // Somebody else has run here meanwhile: the CPU is not idle anyway.
-                self.sleep_until_ns.store(now + LEFT_NS, Relaxed);
+                self.reclaim.sleep_until_ns.store(now + LEFT_NS, Relaxed);
                 return false;
             }
             looked = now;
@@ -224,36 +225,36 @@ impl Runtime {
 
     /// A fault is served that began now.
     pub fn keep_awake(&self, begin: u64) {
-        if begin.saturating_sub(self.served_ns.load(Relaxed)) < AWAKE_NS
-            && self.sleeps.load(Relaxed)
+        if begin.saturating_sub(self.faults.served_ns.load(Relaxed)) < AWAKE_NS
+            && self.reclaim.sleeps.load(Relaxed)
             && self.may_stay_awake(begin)
         {
-            self.sleeps.store(false, Relaxed);
-            self.work.ring();
+            self.reclaim.sleeps.store(false, Relaxed);
+            self.reclaim.work.ring();
         }
     }
 
     /// Between two pages, as long as there is time: a thread that was woken on this CPU goes first. It may have slept so shortly that the kernel
     /// would let it wait for the next tick, a hundred times as long as a page takes.
     pub fn let_others_run(&self) {
-        if self.debt.load(Relaxed) < self.margin.load(Relaxed) / 4 {
+        if self.reclaim.debt.load(Relaxed) < self.reclaim.margin.load(Relaxed) / 4 {
             sched::yield_now();
         }
     }
 
     /// Compresses the oldest slot, though there is room, if it lies there for long enough. `false` if there is none.
     fn compress_idle(&self, worker: &mut Worker) -> bool {
-        let idle = self.idle_ns.load(Relaxed);
+        let idle = self.reclaim.idle_ns.load(Relaxed);
         idle != u64::MAX && self.compress_oldest(worker, sys::now_ns().saturating_sub(idle))
     }
 
     /// Compresses the oldest slot, if it was queued before. `false` if there is none.
     fn compress_oldest(&self, worker: &mut Worker, before_ns: u64) -> bool {
-        let Some(slot) = self.standby.take_oldest(before_ns) else { return false };
-        if self.standby.queued() < self.standby_goal.load(Relaxed) {
-            self.keeper.ring();
+        let Some(slot) = self.pages.standby.take_oldest(before_ns) else { return false };
+        if self.pages.standby.queued() < self.reclaim.standby_goal.load(Relaxed) {
+            self.threads.keeper.ring();
         }
-        let held = self.standby.slot(slot);
+        let held = self.pages.standby.slot(slot);
         let mut pages = Pages::new();
         for word in 0..PAGES / 64 {
             let mut bits = held.present[word].load(Relaxed);
@@ -264,21 +265,21 @@ impl Runtime {
                     continue;
                 }
                 let done = self.compress_group(worker, slot, &mut pages);
-                if self.pause.load(Relaxed) != 0 || !done {
+                if self.forks.pause.load(Relaxed) != 0 || !done {
                     // What is left stays on standby; the slot is taken up again later.
-                    self.standby.enqueue(slot);
+                    self.pages.standby.enqueue(slot);
                     return done;
                 }
             }
         }
         if pages.count > 0 && !self.compress_group(worker, slot, &mut pages) {
-            self.standby.enqueue(slot);
+            self.pages.standby.enqueue(slot);
             return false;
         }
-        if let Some(block) = self.table.block(held.home.load(Relaxed)) {
+        if let Some(block) = self.pages.table.block(held.home.load(Relaxed)) {
             block.judge(held.taken.load(Relaxed), held.rescued.load(Relaxed));
         }
-        self.standby.give_back(slot);
+        self.pages.standby.give_back(slot);
         true
     }
 
@@ -286,7 +287,7 @@ impl Runtime {
     /// stops all CPUs on which the program runs, however few pages they are.
     /// `false` if the store got no more memory: then some are still on standby.
     fn compress_group(&self, worker: &mut Worker, slot: u32, pages: &mut Pages) -> bool {
-        let held = self.standby.slot(slot);
+        let held = self.pages.standby.slot(slot);
         let Pages { index, count } = core::mem::replace(pages, Pages::new());
         let (mut todo, mut whole) = (u64::MAX >> (64 - count), 0);
         let (mut used, mut back, mut tries) = (0i64, 0, 0);
@@ -296,7 +297,7 @@ impl Runtime {
             used += done.stored_bytes;
             back += i64::from(done.back);
             if self.note_store_full(done.full) {
-                self.change_debt(used);
+                self.reclaim.change_debt(used);
                 return false;
             }
             tries += 1;
@@ -311,31 +312,31 @@ impl Runtime {
             held.present[index / 64].fetch_and(!(1 << (index % 64)), Relaxed);
         }
         let (first, last) = (usize::from(index[0]), usize::from(index[count - 1]));
-        let at = self.standby.address(slot) + first * PAGE;
+        let at = self.pages.standby.address(slot) + first * PAGE;
         // SAFETY: no entry names these pages any more, between them are none, and this thread holds the slot.
         let _ = unsafe { sys::madvise(at, (last + 1 - first) * PAGE, advice::DONTNEED) };
-        self.given_back.fetch_add(1, Relaxed);
+        self.reclaim.given_back.fetch_add(1, Relaxed);
         probe!(runtime_compress, slot, count);
         let bytes = (count * PAGE) as u64;
         if held.shared.load(Relaxed) {
             // Others still have them: this process is smaller, but nothing is free.
             self.shared().copied.fetch_add(bytes, Relaxed);
             self.shared().unshared.fetch_add(bytes, Relaxed);
-            self.change_debt(used);
+            self.reclaim.change_debt(used);
         } else {
-            self.change_debt(used + back * PAGE as i64 - bytes as i64);
+            self.reclaim.change_debt(used + back * PAGE as i64 - bytes as i64);
         }
         true
     }
 
     /// Notes whether the store gets the memory that it needs; returns what it is given.
     fn note_store_full(&self, full: bool) -> bool {
-        if self.store_full.load(Relaxed) != full {
-            self.store_full.store(full, Relaxed);
-            if full && !self.told_full.swap(true, Relaxed) {
+        if self.stored.full.load(Relaxed) != full {
+            self.stored.full.store(full, Relaxed);
+            if full && !self.stored.told_full.swap(true, Relaxed) {
                 self.say("no memory is left for compressed pages (ulimit -v, ulimit -d): no more is evicted");
             }
-            self.room.ring();
+            self.reclaim.room.ring();
         }
         full
     }
@@ -349,7 +350,7 @@ impl Runtime {
         pages: &[u16; GROUP],
         (todo, whole): (u64, u64),
     ) -> Done {
-        let held = self.standby.slot(slot);
+        let held = self.pages.standby.slot(slot);
         let mut made: [(u64, Option<Fate>); GROUP] = [(0, None); GROUP];
         let mut sizes = [Size::default(); GROUP];
         let whole = if self.leaves_incompressible() { whole } else { u64::MAX };
@@ -360,11 +361,11 @@ impl Runtime {
             let index = usize::from(pages[number]);
             let id = page_id(slot, index);
             let owner = held.owners[index].load(Relaxed);
-            let entry = self.table.entry(owner as usize * PAGE);
+            let entry = self.pages.table.entry(owner as usize * PAGE);
             if entry.is_none_or(|entry| entry.load() != State::Standby(id)) {
                 continue;
             }
-            let at = self.standby.address(slot) + index * PAGE;
+            let at = self.pages.standby.address(slot) + index * PAGE;
             // SAFETY: the page lies in a slot that this thread holds, readable, and is changed by nobody.
             let page = unsafe { core::slice::from_raw_parts(at as *const u8, PAGE) };
             if self.is_clean_on_standby(owner as usize * PAGE) {
@@ -385,21 +386,21 @@ impl Runtime {
         let mut compressed = 0;
         let trail = self.shared().trail();
         let mut run = trail.map(|trail| Run::new(trail, self.slot().pid.load(Relaxed)));
-        let forks = self.forks.load(Relaxed);
-        let mut order = self.order.lock();
+        let forks = self.forks.generation.load(Relaxed);
+        let mut order = self.pages.order.lock();
         for (number, (owner, fate)) in made.iter().enumerate() {
             let index = usize::from(pages[number]);
             let id = page_id(slot, index);
             let Some(fate) = *fate else {
                 // It seemed void; but perhaps its mapping was just being moved.
                 let owner = held.owners[index].load(Relaxed);
-                let entry = self.table.entry(owner as usize * PAGE);
+                let entry = self.pages.table.entry(owner as usize * PAGE);
                 if todo >> number & 1 != 0 && entry.is_some_and(|entry| entry.load() == State::Standby(id)) {
                     again |= 1 << number;
                 }
                 continue;
             };
-            let entry = self.table.entry(*owner as usize * PAGE);
+            let entry = self.pages.table.entry(*owner as usize * PAGE);
             if let Fate::Clean = fate {
                 if !self.reuse_blob(worker, slot, index, *owner) {
                     again |= 1 << number;
@@ -427,22 +428,24 @@ impl Runtime {
                 continue;
             };
             if entry.is_some_and(|entry| entry.replace(State::Standby(id), state)) {
-                self.standby.forget(id);
+                self.pages.standby.forget(id);
                 compressed += 1;
-                if let (State::Stored(_), Some(block)) = (state, self.table.block(*owner as usize * PAGE)) {
+                if let (State::Stored(_), Some(block)) =
+                    (state, self.pages.table.block(*owner as usize * PAGE))
+                {
                     block.set_own(*owner as usize % PAGES, forks);
                 }
                 if let Some(run) = &mut run {
                     run.add(*owner, sizes[number].class.into(), sizes[number].bytes.into());
                 }
                 if tier == Tier::Fast
-                    && let Some(block) = self.table.block(*owner as usize * PAGE)
+                    && let Some(block) = self.pages.table.block(*owner as usize * PAGE)
                 {
                     block.fast.fetch_add(1, Relaxed);
-                    self.fast_left.store(true, Relaxed);
+                    self.reclaim.fast_left.store(true, Relaxed);
                 }
                 if state == State::Zero {
-                    self.zero_pages.fetch_add(1, Relaxed);
+                    self.pages.zero_pages.fetch_add(1, Relaxed);
                 }
                 continue;
             }
@@ -468,17 +471,18 @@ impl Runtime {
     /// has moved meanwhile or its blob is gone: then it is compressed like any other.
     fn reuse_blob(&self, worker: &mut Worker, slot: u32, index: usize, owner: u64) -> bool {
         let (page, id) = (owner as usize * PAGE, page_id(slot, index));
-        let Some(entry) = self.table.entry(page).filter(|entry| entry.load() == State::Standby(id)) else {
-            return self.standby.slot(slot).owners[index].load(Relaxed) == owner;
+        let Some(entry) = self.pages.table.entry(page).filter(|entry| entry.load() == State::Standby(id))
+        else {
+            return self.pages.standby.slot(slot).owners[index].load(Relaxed) == owner;
         };
         let Some(name) = self.is_clean_on_standby(page).then(|| self.take_blob(page)).flatten() else {
             return false;
         };
         if self.shared().flags.load(Relaxed) & page::flags::PARANOID != 0 {
-            self.compare(worker, name, owner, self.standby.page_address(id));
+            self.compare(worker, name, owner, self.pages.standby.page_address(id));
         }
         entry.store(State::Stored(name));
-        self.standby.forget(id);
+        self.pages.standby.forget(id);
         self.slot().counters.pages_clean.fetch_add(1, Relaxed);
         true
     }
@@ -487,10 +491,10 @@ impl Runtime {
     #[cold]
     fn compare(&self, worker: &mut Worker, name: Ref, owner: u64, page: usize) {
         let into = &mut worker.pages[..PAGE];
-        self.set_reading(worker.number, true);
+        self.stored.set_reading(worker.number, true);
         // SAFETY: nobody else knows the blob, which this thread was handed out.
         let loaded = unsafe { self.store().load(name, owner, into, &mut worker.decode) };
-        self.set_reading(worker.number, false);
+        self.stored.set_reading(worker.number, false);
         // SAFETY: a page on standby, which nobody changes.
         let page = unsafe { core::slice::from_raw_parts(page as *const u8, PAGE) };
         if loaded.is_err() || *into != *page {
@@ -513,7 +517,7 @@ impl Runtime {
         }
         let address = owner as usize * PAGE;
         let is_marked =
-            || self.table.block(address).is_some_and(|block| block.marks.has(index_in_block(address)));
+            || self.pages.table.block(address).is_some_and(|block| block.marks.has(index_in_block(address)));
         let (name, bytes) = if whole {
             self.store().insert_sized(tier, owner, page, &mut worker.space).ok()?
         } else if is_marked() {
@@ -530,13 +534,13 @@ impl Runtime {
 
     /// Stops here while a fork is prepared.
     pub fn pause_here(&self) {
-        while self.pause.load(Acquire) != 0 {
-            self.paused.fetch_add(1, AcqRel);
-            sys::futex_wake(&self.paused, sys::ALL, false);
-            while self.pause.load(Acquire) != 0 {
-                let _ = sys::futex_wait(&self.pause, 1, None, false);
+        while self.forks.pause.load(Acquire) != 0 {
+            self.threads.paused.fetch_add(1, AcqRel);
+            sys::futex_wake(&self.threads.paused, sys::ALL, false);
+            while self.forks.pause.load(Acquire) != 0 {
+                let _ = sys::futex_wait(&self.forks.pause, 1, None, false);
             }
-            self.paused.fetch_sub(1, AcqRel);
+            self.threads.paused.fetch_sub(1, AcqRel);
         }
     }
 }

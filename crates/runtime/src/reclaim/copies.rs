@@ -29,7 +29,7 @@ impl Runtime {
         let end = start + bytes;
         // Never the runtime's own: nobody could serve it. A piece of it may have come since the mapping was listed.
         self.arena.wait_while_growing();
-        if self.arena.overlaps(start, end) || self.statics.overlaps(start, end) {
+        if self.arena.overlaps(start, end) || self.pages.statics.overlaps(start, end) {
             return Err(Errno::BUSY);
         }
         if self.protects() {
@@ -48,7 +48,7 @@ impl Runtime {
 
     /// Whether pages are write-protected in this process.
     pub fn protects(&self) -> bool {
-        self.can_protect.load(Relaxed) && self.has_forked.load(Relaxed)
+        self.kernel.can_protect.load(Relaxed) && self.forks.has_forked.load(Relaxed)
     }
 
     /// Protects the pages of a registered mapping that other processes have too. What can't be is left as it is.
@@ -58,7 +58,7 @@ impl Runtime {
         while let Some(from) = pagemap.first_present(at, end).filter(|from| *from < end) {
             let mut to = end.min((from / BLOCK + 1) * BLOCK);
             // The kernel writes to a control block when its thread ends, and can't be served then.
-            if let Some((kept, kept_end)) = self.keep_out.first_in(from, to) {
+            if let Some((kept, kept_end)) = self.pages.keep_out.first_in(from, to) {
                 if kept <= from {
                     at = kept_end.min(end);
                     continue;
@@ -69,7 +69,7 @@ impl Runtime {
             let (pages, first) = ((to - from) / PAGE, index_in_block(from));
             let Some(present) = pagemap.present(from, pages, first) else { continue };
             {
-                let _order = self.order.lock();
+                let _order = self.pages.order.lock();
                 self.keep_protected_only(pagemap, from, to);
             }
             let exclusive = pagemap.exclusive(from, pages, first);

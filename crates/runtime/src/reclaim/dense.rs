@@ -28,7 +28,7 @@ const PROGRESS: usize = 32;
 impl Runtime {
     /// Whether there may be room to gain by the dense tier.
     pub fn can_densify(&self) -> bool {
-        self.fast_left.load(Relaxed) && self.store().has_dense()
+        self.reclaim.fast_left.load(Relaxed) && self.store().has_dense()
     }
 
     /// The tier for pages that are compressed now, which other processes have
@@ -44,34 +44,34 @@ impl Runtime {
     pub fn is_tight(&self) -> bool {
         let slot = self.slot();
         let store = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
-        let may_have = (slot.resident.load(Relaxed) as i64 - self.debt.load(Relaxed)).max(0) as u64;
-        let share = if self.room_pays.load(Relaxed) { 2 } else { 3 };
+        let may_have = (slot.resident.load(Relaxed) as i64 - self.reclaim.debt.load(Relaxed)).max(0) as u64;
+        let share = if self.reclaim.room_pays.load(Relaxed) { 2 } else { 3 };
         store * 4 > may_have * share
     }
 
     /// Room is worth more than time: the store is large, or there is nothing else to be gained.
     fn is_short(&self) -> bool {
-        self.is_tight() || self.squeeze.load(Relaxed)
+        self.is_tight() || self.reclaim.squeeze.load(Relaxed)
     }
 
     /// What is compressed is to be made denser: room is worth it, or time is not.
     fn may_densify(&self) -> bool {
-        self.is_short() || self.leisure.load(Relaxed)
+        self.is_short() || self.reclaim.leisure.load(Relaxed)
     }
 
     /// Compresses what is left of the fast tier in one block again. `false`
     /// if there is none.
     pub fn densify_some(&self, worker: &mut Worker) -> bool {
-        if !self.fast_left.load(Relaxed) || !self.may_densify() {
+        if !self.reclaim.fast_left.load(Relaxed) || !self.may_densify() {
             return false;
         }
-        let from = self.dense_at.load(Relaxed);
+        let from = self.reclaim.dense_at.load(Relaxed);
         if from == 0 {
             // What comes from here on is for the next round.
-            self.fast_left.store(false, Relaxed);
+            self.reclaim.fast_left.store(false, Relaxed);
         }
         let mut found = None;
-        let _ = self.table.visit_blocks(from, END, |base, block| {
+        let _ = self.pages.table.visit_blocks(from, END, |base, block| {
             if block.fast.load(Relaxed) == 0 {
                 return ControlFlow::Continue(());
             }
@@ -79,11 +79,11 @@ impl Runtime {
             ControlFlow::Break(())
         });
         let Some((base, block)) = found else {
-            self.dense_at.store(0, Relaxed);
-            return self.fast_left.load(Relaxed);
+            self.reclaim.dense_at.store(0, Relaxed);
+            return self.reclaim.fast_left.load(Relaxed);
         };
-        self.fast_left.store(true, Relaxed);
-        self.dense_at.store(base + BLOCK, Relaxed);
+        self.reclaim.fast_left.store(true, Relaxed);
+        self.reclaim.dense_at.store(base + BLOCK, Relaxed);
         block.fast.store(0, Relaxed);
         self.densify_block(worker, base, block);
         true
@@ -91,21 +91,21 @@ impl Runtime {
 
     fn densify_block(&self, worker: &mut Worker, base: usize, block: &Block) {
         for index in 0..PAGES {
-            let urgent = self.debt.load(Relaxed) > 0 && self.standby.queued() > 0;
-            if self.pause.load(Relaxed) != 0 || urgent && !self.squeeze.load(Relaxed) {
+            let urgent = self.reclaim.debt.load(Relaxed) > 0 && self.pages.standby.queued() > 0;
+            if self.forks.pause.load(Relaxed) != 0 || urgent && !self.reclaim.squeeze.load(Relaxed) {
                 block.fast.fetch_add(1, Relaxed);
                 return;
             }
             self.densify_page(worker, base + index * PAGE, block, index);
             if index % PROGRESS == 0 {
-                self.given_back.fetch_add(1, Relaxed);
+                self.reclaim.given_back.fetch_add(1, Relaxed);
             }
         }
     }
 
     /// Whether a block that was found some time ago still has the entry of that page.
     pub fn is_block_at(&self, page: usize, block: &Block) -> bool {
-        self.table.block(page).is_some_and(|now| core::ptr::eq(now, block))
+        self.pages.table.block(page).is_some_and(|now| core::ptr::eq(now, block))
     }
 
     fn densify_page(&self, worker: &mut Worker, page: usize, block: &Block, index: usize) {
@@ -113,31 +113,31 @@ impl Runtime {
         let state = entry.load();
         let State::Stored(name) = state else { return };
         // Relatives share this blob; a denser one would be an additional copy.
-        if self.keeps_clean() && block.is_inherited(index, self.forks.load(Relaxed)) {
+        if self.keeps_clean() && block.is_inherited(index, self.forks.generation.load(Relaxed)) {
             return;
         }
         let owner = page_number(page);
-        self.set_reading(worker.number, true);
+        self.stored.set_reading(worker.number, true);
         if !entry.replace(state, State::Pinned(name)) {
-            self.set_reading(worker.number, false);
+            self.stored.set_reading(worker.number, false);
             return;
         }
         if !self.is_block_at(page, block) {
             // It was taken out meanwhile, and stands for other addresses by now.
-            self.set_reading(worker.number, false);
+            self.stored.set_reading(worker.number, false);
             entry.replace(State::Pinned(name), state);
             self.uffd().wake_all();
             return;
         }
         // SAFETY: pinned, and this worker says that it reads.
         let denser = unsafe { self.store().densify(name, owner, PAGE, &mut worker.space) };
-        self.set_reading(worker.number, false);
+        self.stored.set_reading(worker.number, false);
         let Ok(denser) = denser else { self.fail_corrupt() };
         let unpinned = State::Stored(denser.unwrap_or(name));
         // An event may have emptied the entry, and then has freed the old blob.
         let swapped = entry.replace(State::Pinned(name), unpinned);
         if swapped && denser.is_some() {
-            block.set_own(index, self.forks.load(Relaxed));
+            block.set_own(index, self.forks.generation.load(Relaxed));
         }
         if let Some(new) = denser {
             self.free(if swapped { name } else { new }, owner);

@@ -36,16 +36,18 @@ pub struct Waiting {
 impl Waiting {
     /// It begins now.
     pub fn new(runtime: &Runtime) -> Self {
-        Waiting { given_back: runtime.given_back.load(Relaxed), patience: Patience::new(LONGEST_NS) }
+        Waiting { given_back: runtime.reclaim.given_back.load(Relaxed), patience: Patience::new(LONGEST_NS) }
     }
 
     /// Whether there is no hope any more.
     pub fn is_in_vain(&mut self, runtime: &Runtime) -> bool {
-        let given_back = runtime.given_back.load(Relaxed);
+        let given_back = runtime.reclaim.given_back.load(Relaxed);
         if given_back != self.given_back || runtime.can_spill() {
             *self = Waiting::new(runtime);
         }
-        runtime.exhausted.load(Relaxed) || runtime.hopeless.load(Relaxed) || self.patience.is_over()
+        runtime.reclaim.exhausted.load(Relaxed)
+            || runtime.reclaim.hopeless.load(Relaxed)
+            || self.patience.is_over()
     }
 }
 

@@ -148,7 +148,7 @@ impl Runtime {
     /// Marks pages of a block.
     pub fn mark_incompressible(&self, block: &Block, pages: &Bits) {
         let new = block.marks.add(pages, now_ms());
-        self.incompressible.fetch_add(count(&new) as i64, Relaxed);
+        self.pages.incompressible.fetch_add(count(&new) as i64, Relaxed);
         self.slot().counters.pages_incompressible.fetch_add(count(&new) as u64, Relaxed);
         if let Some(trail) = self.shared().trail() {
             trail.sizes[trail::size_class(PAGE)].fetch_add(count(&new) as u64, Relaxed);
@@ -158,16 +158,16 @@ impl Runtime {
     /// Of a block's marks, only those of `keep` are true.
     pub fn unmark_all_but(&self, block: &Block, keep: &Bits) {
         if block.marks.any() {
-            self.incompressible.fetch_sub(i64::from(block.marks.keep(keep)), Relaxed);
+            self.pages.incompressible.fetch_sub(i64::from(block.marks.keep(keep)), Relaxed);
         }
     }
 
     /// Takes the marks of a range away: it holds something else now, or nothing.
     pub fn forget_marks(&self, start: usize, end: usize) {
-        if self.incompressible.load(Relaxed) == 0 {
+        if self.pages.incompressible.load(Relaxed) == 0 {
             return;
         }
-        self.table.for_each_block(start, end, |base, block| {
+        self.pages.table.for_each_block(start, end, |base, block| {
             let (from, to) = (start.max(base), end.min(base + PAGES * PAGE));
             let gone = bits_of((from - base) / PAGE, (to - from).div_ceil(PAGE));
             self.unmark_all_but(block, &gone.map(|word| !word));
@@ -183,10 +183,10 @@ impl Runtime {
         index: usize,
         count: usize,
     ) -> Back {
-        let held = self.standby.slot(slot);
+        let held = self.pages.standby.slot(slot);
         let owner = held.owners[index].load(Relaxed) as usize;
         let (page, first) = (owner * PAGE, owner % PAGES);
-        let Some(block) = self.table.block(page) else { return Back::Never };
+        let Some(block) = self.pages.table.block(page) else { return Back::Never };
         let on_standby = |number: &usize| {
             held.owners[index + number].load(Relaxed) as usize == owner + number
                 && block.entries[first + number].load() == State::Standby(page_id(slot, index + number))
@@ -196,9 +196,9 @@ impl Runtime {
         if order.forking || run == 0 {
             return Back::Later;
         }
-        if self.knows_guards.load(Relaxed) {
+        if self.kernel.knows_guards.load(Relaxed) {
             // The kernel would copy over a guard.
-            let guard = match self.pagemap.load(Relaxed) {
+            let guard = match self.kernel.pagemap.load(Relaxed) {
                 fd if fd >= 0 => Pagemap::of(Fd(fd)).first_swapped(page, page + run * PAGE),
                 _ => return Back::Never,
             };
@@ -207,7 +207,7 @@ impl Runtime {
                 return Back::Never;
             }
         }
-        let from = self.standby.address(slot) + index * PAGE;
+        let from = self.pages.standby.address(slot) + index * PAGE;
         // SAFETY: the entries say that the program's pages are these, on standby, and the order lock keeps
         // that so.
         let done = match unsafe { self.uffd().copy(page, from as *const u8, run * PAGE) } {
@@ -221,7 +221,7 @@ impl Runtime {
             self.forget_blob(page + number * PAGE);
             block.entries[first + number].store(State::Empty);
             block.evicted.fetch_sub(1, Relaxed);
-            self.standby.forget(page_id(slot, index + number));
+            self.pages.standby.forget(page_id(slot, index + number));
         }
         self.mark_incompressible(block, &bits_of(first, done));
         Back::Done(done)

@@ -25,14 +25,14 @@ impl Runtime {
     /// Whether what was taken away may be written to unnoticed: then nothing is taken any more. What pins is seen before
     /// it is known whether that matters, by programs that are far from their limit.
     pub fn may_write_late(&self) -> bool {
-        self.holds_seen.load(Acquire)
-            || self.pins_seen.load(Acquire) && self.mounts.notices() == Notices::Nothing
+        self.pages.holds_seen.load(Acquire)
+            || self.pages.pins_seen.load(Acquire) && self.kernel.mounts.notices() == Notices::Nothing
     }
 
     /// Notes that it may, now that it is known what is noticed.
     pub fn note_late_writer(&self) {
-        let pins = self.mounts.notices() == Notices::Nothing;
-        let seen = if pins { &self.pins_seen } else { &self.holds_seen };
+        let pins = self.kernel.mounts.notices() == Notices::Nothing;
+        let seen = if pins { &self.pages.pins_seen } else { &self.pages.holds_seen };
         seen.store(true, SeqCst);
     }
 
@@ -41,8 +41,8 @@ impl Runtime {
         if self.may_write_late() {
             return;
         }
-        mounts.refresh(&self.mounts);
-        if self.mounts.are_harmless() {
+        mounts.refresh(&self.kernel.mounts);
+        if self.kernel.mounts.are_harmless() {
             return;
         }
         let flags = o::RDONLY | o::CLOEXEC | o::DIRECTORY;
@@ -74,7 +74,7 @@ impl Runtime {
     fn is_danger(&self, directory: Fd, name: &CStr) -> bool {
         let mut target = [0u8; 64];
         let Ok(length) = sys::readlink_at(directory, name, &mut target) else { return false };
-        let pins_are_noticed = self.mounts.notices() != Notices::Nothing;
+        let pins_are_noticed = self.kernel.mounts.notices() != Notices::Nothing;
         if target[..length].starts_with(b"anon_inode:[io_uring]") {
             return !pins_are_noticed;
         }
@@ -100,7 +100,7 @@ impl Runtime {
         if direct && !pins_are_noticed {
             return true;
         }
-        let risk = self.mounts.risk(mount);
+        let risk = self.kernel.mounts.risk(mount);
         // Files of the kernel's own have no mount that is listed. Others may come from where this process can't look.
         let internal = INTERNAL.iter().any(|start| target.starts_with(start));
         (risk == Risk::Always || risk == Risk::Direct && direct)
@@ -133,14 +133,14 @@ mod tests {
         assert_eq!(parse(b"nothing"), None);
         let mut mounts = Mounts::open();
         RUNTIME.look_for_pins(&mut mounts);
-        assert!(!RUNTIME.pins_seen.load(Relaxed));
+        assert!(!RUNTIME.pages.pins_seen.load(Relaxed));
         // Not every file system knows direct I/O; where it does, it must be seen.
         let path = std::ffi::CString::new(std::env::current_exe().unwrap().to_str().unwrap()).unwrap();
         if let Ok(fd) = sys::open(&path, o::RDONLY | o::DIRECT) {
             RUNTIME.look_for_pins(&mut mounts);
-            assert!(RUNTIME.pins_seen.load(Relaxed));
+            assert!(RUNTIME.pages.pins_seen.load(Relaxed));
             sys::close(fd);
-            RUNTIME.pins_seen.store(false, Relaxed);
+            RUNTIME.pages.pins_seen.store(false, Relaxed);
         }
     }
 }

@@ -77,9 +77,9 @@ impl Runtime {
         } else {
             Turn::NONE
         };
-        self.keeps_all.store(turn.keeps, Relaxed);
-        if self.waits_its_turn.swap(turn.waits, Relaxed) && !turn.waits {
-            self.room.ring();
+        self.reclaim.keeps_all.store(turn.keeps, Relaxed);
+        if self.reclaim.waits_its_turn.swap(turn.waits, Relaxed) && !turn.waits {
+            self.reclaim.room.ring();
         }
     }
 }

@@ -57,7 +57,7 @@ impl Worker {
 
     /// Takes the memory for the worker of this number; once. Returns its place.
     pub fn prepare(runtime: &'static Runtime, number: usize) -> Option<usize> {
-        let place = &runtime.worker_memory[number];
+        let place = &runtime.threads.worker_memory[number];
         if place.load(Relaxed) == 0 {
             place.store(runtime.arena.reserve(Self::bytes(runtime), PAGE)? as usize, Relaxed);
         }
@@ -73,6 +73,6 @@ impl Worker {
 
     /// What the worker of this number still has to take.
     pub fn missing(runtime: &Runtime, number: usize) -> usize {
-        if runtime.worker_memory[number].load(Relaxed) == 0 { Self::bytes(runtime) } else { 0 }
+        if runtime.threads.worker_memory[number].load(Relaxed) == 0 { Self::bytes(runtime) } else { 0 }
     }
 }

@@ -14,15 +14,16 @@ use super::direct::{Ended, MOST_AT_ONCE, Reading};
 use super::out::codec_of;
 use super::{FETCHERS, Spot, Unheard, fill, free_post, post_silently, ring};
 use crate::faults::fault::Handler;
-use crate::interpose::credentials;
+use crate::interpose::rights::credentials;
 use crate::kernel::sched;
 use crate::kernel::sys::{self, PAGE};
 use crate::memory::patience::Patience;
 use crate::pages::order::Fault;
+use crate::pages::stored::StoreMemory;
 use crate::pages::table::{Block, PAGES, State};
 use crate::process::thread;
 use crate::reclaim::worker::{RUN, Worker};
-use crate::runtime::{RUNTIME, Runtime, StoreMemory};
+use crate::runtime::{RUNTIME, Runtime};
 
 /// Between two looks whether a read can begin, ns.
 const AGAIN_NS: u64 = 1_000_000;
@@ -140,13 +141,13 @@ pub extern "C" fn fetcher(argument: usize) -> ! {
     handler.cpu = argument >> 8;
     sched::shorten_slice();
     loop {
-        if RUNTIME.quit_handlers.load(Acquire) {
-            RUNTIME.handlers.fetch_sub(1, AcqRel);
+        if RUNTIME.threads.quit_handlers.load(Acquire) {
+            RUNTIME.threads.handlers.fetch_sub(1, AcqRel);
             thread::exit();
         }
         let seen = RUNTIME.spill.asked.now();
         credentials::adopt();
-        handler.bind(RUNTIME.follow.cpu_near(handler.cpu));
+        handler.bind(RUNTIME.faults.follow.cpu_near(handler.cpu));
         let (next, forgotten) = {
             let mut queue = RUNTIME.spill.queue.lock();
             (queue.pop(), queue.take_forgotten())
@@ -199,7 +200,7 @@ impl Runtime {
     /// The spilled blocks from a page on that can be asked for at once, at most so many.
     fn spots_at(&self, page: usize, most: usize) -> Option<Fetched> {
         let most = most.min(RUN).min(PAGES - page / PAGE % PAGES);
-        self.spots_from(self.table.block(page)?, page, most)
+        self.spots_from(self.pages.table.block(page)?, page, most)
     }
 
     fn spots_from(&self, block: &Block, page: usize, most: usize) -> Option<Fetched> {
@@ -276,7 +277,8 @@ impl Runtime {
             let opened = match now.way {
                 Way::Read(read) => {
                     // One thread alone faults, and has this CPU.
-                    let is_idle = self.may_keep_awake.load(Relaxed) && self.follow.cpu().is_some();
+                    let is_idle =
+                        self.reclaim.may_keep_awake.load(Relaxed) && self.faults.follow.cpu().is_some();
                     let ended = self.spill.direct.wait(read, &mut patience, is_idle, credentials::adopt);
                     if ended == Ended::Never {
                         return self.give_up(page, now.first, now.number, Some(answer::AWAY));
@@ -382,8 +384,9 @@ impl Runtime {
     /// A block did not come: ends the process if it is still needed.
     fn give_up(&self, page: usize, first: Spot, number: u64, answer: Option<u32>) -> Option<Fetched> {
         // The page may have gone meanwhile, and its batch with it; then something else may stand in its place.
-        let is_wanted = self.table.entry(page).is_some_and(|entry| entry.load() == State::Spilled(first))
-            && self.spill.batches.number(first.batch) == Some(number);
+        let is_wanted =
+            self.pages.table.entry(page).is_some_and(|entry| entry.load() == State::Spilled(first))
+                && self.spill.batches.number(first.batch) == Some(number);
         if is_wanted {
             self.fail(match answer {
                 Some(answer::DONE) => {
@@ -456,7 +459,7 @@ impl Handler {
     /// Serves a fault that was left to the fetchers.
     fn serve_spilled(&mut self, left: Left) {
         let Left { fault, begin, run, asked } = left;
-        self.runtime.stall.enter(begin);
+        self.runtime.faults.stall.enter(begin);
         let fetched = self.runtime.fetch(&mut self.worker, fault.page, run, asked);
         let mut order = self.runtime.lock_order();
         if order.forking {
@@ -468,7 +471,7 @@ impl Handler {
             self.runtime.uffd().wake(fault.page, PAGE);
             sched::yield_now();
         } else {
-            self.runtime.serving.fetch_add(1, SeqCst);
+            self.runtime.faults.serving.fetch_add(1, SeqCst);
             drop(order);
             match fetched {
                 Some(fetched) => {
@@ -483,23 +486,23 @@ impl Handler {
                     self.serve_from(fault, begin);
                 }
             }
-            self.runtime.serving.fetch_sub(1, SeqCst);
+            self.runtime.faults.serving.fetch_sub(1, SeqCst);
         }
-        let stalled = self.runtime.stall.leave(sys::now_ns());
+        let stalled = self.runtime.faults.stall.leave(sys::now_ns());
         self.runtime.slot().counters.stalled_ns.fetch_add(stalled, Relaxed);
     }
 
     /// Serves the faults that were read meanwhile: the handlers may sleep, and know nothing of them.
     fn serve_deferred(&mut self) {
-        while self.runtime.deferred.load(Acquire) > 0 {
+        while self.runtime.faults.deferred.load(Acquire) > 0 {
             let mut order = self.runtime.lock_order();
             // After a fork the handlers are called.
             let next = if order.forking { None } else { self.runtime.next_kept(&mut order) };
             let Some(fault) = next else { return };
-            self.runtime.serving.fetch_add(1, SeqCst);
+            self.runtime.faults.serving.fetch_add(1, SeqCst);
             drop(order);
             self.serve(fault);
-            self.runtime.serving.fetch_sub(1, SeqCst);
+            self.runtime.faults.serving.fetch_sub(1, SeqCst);
         }
     }
 
@@ -507,7 +510,7 @@ impl Handler {
     pub(crate) fn place_fetched(&mut self, fault: Fault, fetched: &Fetched, begin: u64) {
         let mut found = [State::Empty; RUN];
         let mut count = 0;
-        self.runtime.set_reading(self.worker.number, true);
+        self.runtime.stored.set_reading(self.worker.number, true);
         for (index, spot) in fetched.spots.iter().enumerate().take(fetched.count) {
             let state = match spot {
                 Some(spot) => Some(State::Spilled(*spot)),
@@ -517,7 +520,7 @@ impl Handler {
             found[index] = state;
             count += 1;
         }
-        self.runtime.set_reading(self.worker.number, false);
+        self.runtime.stored.set_reading(self.worker.number, false);
         if self.place(fault, &found[..count], Some(fetched.number), true).0
             == crate::faults::fault::Placed::Done
         {

@@ -39,10 +39,11 @@ use memfold_shared::spill::{self as area, Area, For, POSTS, Post, Word, answer, 
 
 use crate::kernel::sched;
 use crate::kernel::sys::{self, o};
+use crate::memory::bell::Bell;
 use crate::memory::lock::Lock;
 use crate::memory::patience::Patience;
 use crate::pages::table::State;
-use crate::runtime::{Bell, Runtime};
+use crate::runtime::Runtime;
 
 /// Threads that fetch.
 pub const FETCHERS: usize = 4;
@@ -357,7 +358,7 @@ impl Runtime {
             self.spill.pid.store(area::FOREIGN | number as u32 & (area::FOREIGN / 2 - 1), Relaxed);
             return;
         }
-        self.spill.pid.store(self.pid.load(Relaxed), Relaxed);
+        self.spill.pid.store(self.process.pid.load(Relaxed), Relaxed);
         if number != 0 {
             self.tell(kind::CLAIM, number, parent);
         } else if let Some((number, taken)) = area.take(self.spill.pid(), For::Put) {

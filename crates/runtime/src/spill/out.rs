@@ -177,8 +177,8 @@ impl Runtime {
     fn should_spill(&self) -> bool {
         let paranoid = self.shared().flags.load(Relaxed) & page::flags::PARANOID != 0;
         paranoid
-            || self.squeeze.load(Relaxed)
-            || self.is_tight() && self.debt.load(Relaxed) > -self.margin.load(Relaxed)
+            || self.reclaim.squeeze.load(Relaxed)
+            || self.is_tight() && self.reclaim.debt.load(Relaxed) > -self.reclaim.margin.load(Relaxed)
     }
 
     /// Whether it is, and can be done now.
@@ -199,7 +199,7 @@ impl Runtime {
             }
         }
         worked |= self.spill.batches.any_dead() && self.tell_dead(area, &mut out);
-        if self.pause.load(Relaxed) == 0 {
+        if self.forks.pause.load(Relaxed) == 0 {
             // With hardly any room nothing new goes before there is some again.
             let may_send = !out.sparse.is_reading() || area.scarce.load(Relaxed) != area::scarce::VERY;
             let wanted = self.wants_spill() && may_send || out.sparse.is_answered(area);
@@ -275,7 +275,7 @@ impl Runtime {
             let from = self.spill.at.load(Relaxed);
             let (least, mut next, mut found) = (out.least, 0, 0);
             let items = out.sent[number].items();
-            let all = self.table.visit_blocks(from, END, |base, block| {
+            let all = self.pages.table.visit_blocks(from, END, |base, block| {
                 looks += 1;
                 next = base + BLOCK;
                 if block.evicted.load(Relaxed) > 0 {
@@ -288,7 +288,7 @@ impl Runtime {
                     }
                     found += batch.len() - before;
                 }
-                let enough = next < base + BLOCK || looks >= LOOKS || self.pause.load(Relaxed) != 0;
+                let enough = next < base + BLOCK || looks >= LOOKS || self.forks.pause.load(Relaxed) != 0;
                 if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
             out.found += found as u64;
@@ -319,7 +319,7 @@ impl Runtime {
             let state = entry.load();
             let State::Stored(name) = state else { continue };
             let address = start / BLOCK * BLOCK + index * PAGE;
-            if *count == items.len() || self.pause.load(Relaxed) != 0 {
+            if *count == items.len() || self.forks.pause.load(Relaxed) != 0 {
                 left = Some(address);
                 break;
             }
@@ -328,15 +328,15 @@ impl Runtime {
             if name.slot_bytes() < least {
                 continue;
             }
-            self.set_reading(worker.number, true);
+            self.stored.set_reading(worker.number, true);
             if !entry.replace(state, State::Pinned(name)) {
-                self.set_reading(worker.number, false);
+                self.stored.set_reading(worker.number, false);
                 continue;
             }
             pinned = true;
             if !self.is_block_at(address, block) {
                 // It was taken out meanwhile, and stands for other addresses by now.
-                self.set_reading(worker.number, false);
+                self.stored.set_reading(worker.number, false);
                 entry.replace(State::Pinned(name), State::Stored(name));
                 self.uffd().wake_all();
                 break;
@@ -345,7 +345,7 @@ impl Runtime {
             let Ok((codec, payload)) = (unsafe { self.store().get(name, page) }) else { self.fail_corrupt() };
             let tag = codec.map_or(SAME, |codec| codec.0);
             let sealed = self.spill.sealer().and_then(|sealer| batch.add(sealer, page, tag, payload));
-            self.set_reading(worker.number, false);
+            self.stored.set_reading(worker.number, false);
             entry.replace(State::Pinned(name), State::Stored(name));
             let Some(place) = sealed else {
                 left = Some(address);
@@ -399,7 +399,7 @@ impl Runtime {
         let mut spilled = 0;
         for item in items {
             let State::Stored(name) = State::from_bits(item.was) else { continue };
-            let Some(entry) = self.table.entry(item.page as usize * PAGE) else { continue };
+            let Some(entry) = self.pages.table.entry(item.page as usize * PAGE) else { continue };
             let spot = item.spot(batch);
             // Counted first: the page may be wanted, and have come back, at once.
             self.spill.batches.need(batch);
@@ -412,7 +412,7 @@ impl Runtime {
             }
         }
         self.slot().counters.pages_spilled.fetch_add(spilled, Relaxed);
-        self.given_back.fetch_add(u32::from(spilled > 0), Relaxed);
+        self.reclaim.given_back.fetch_add(u32::from(spilled > 0), Relaxed);
         spilled
     }
 

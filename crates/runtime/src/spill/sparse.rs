@@ -132,7 +132,7 @@ impl Runtime {
             return (count, Some(batch.index));
         }
         // A tier that does not answer may do so later, an answer may have been taken away, and after a fork there is time again.
-        let again = !is_own || what == answer::AWAY || self.pause.load(Relaxed) != 0;
+        let again = !is_own || what == answer::AWAY || self.forks.pause.load(Relaxed) != 0;
         self.leave_sparse(batch.index, !again);
         (0, None)
     }
@@ -144,14 +144,14 @@ impl Runtime {
             return;
         }
         // Not as handlers do, who read messages meanwhile: nobody here would serve them.
-        let order = self.order.lock();
+        let order = self.pages.order.lock();
         if order.forking {
             return;
         }
         for item in items.iter().filter(is_moved) {
             let (was, spot) = (State::from_bits(item.was), item.spot(batch));
             let State::Spilled(old) = was else { continue };
-            let Some(entry) = self.table.entry(item.page as usize * PAGE) else { continue };
+            let Some(entry) = self.pages.table.entry(item.page as usize * PAGE) else { continue };
             if entry.load() == was {
                 self.spill.batches.need(batch);
                 entry.store(State::Spilled(spot));
@@ -180,7 +180,7 @@ impl Runtime {
         let mut count = 0;
         for place in blocks(read, 0) {
             let len = place.len as usize;
-            if count == BLOCKS || self.pause.load(Relaxed) != 0 {
+            if count == BLOCKS || self.forks.pause.load(Relaxed) != 0 {
                 break;
             }
             let Some(sealed) = worker.sealed.get_mut(..len) else { break };
@@ -191,7 +191,7 @@ impl Runtime {
             let page = block.owner;
             // One that was moved by the program has another address by now, and stays too.
             let entry =
-                (page < (END / PAGE) as u64).then(|| self.table.entry(page as usize * PAGE)).flatten();
+                (page < (END / PAGE) as u64).then(|| self.pages.table.entry(page as usize * PAGE)).flatten();
             if entry.is_none_or(|entry| entry.load() != State::Spilled(spot)) {
                 continue;
             }

@@ -13,9 +13,9 @@ impl Handler {
     pub(super) fn bring_back_around(&mut self, touched: usize) {
         let mut page = touched & !(RUN * PAGE - 1);
         let end = page + RUN * PAGE;
-        while page < end && self.runtime.is_in_a_hurry() {
+        while page < end && self.runtime.reclaim.is_in_a_hurry() {
             let left = (end - page) / PAGE;
-            let Some(block) = self.runtime.table.block(page) else { return };
+            let Some(block) = self.runtime.pages.table.block(page) else { return };
             let away = |index: &usize| {
                 !matches!(
                     block.entries[page / PAGE % PAGES + index].load(),

@@ -27,7 +27,7 @@ use core::sync::atomic::Ordering::*;
 
 use memfold::probe;
 
-use crate::interpose::credentials;
+use crate::interpose::rights::credentials;
 use crate::kernel::sched;
 use crate::kernel::sys::{self, Errno, PAGE, PollFd};
 use crate::kernel::uffd::{Message, Touch};
@@ -102,8 +102,8 @@ impl Handler {
     fn run(&mut self) -> ! {
         let runtime = self.runtime;
         loop {
-            if runtime.quit_handlers.load(Acquire) {
-                runtime.handlers.fetch_sub(1, AcqRel);
+            if runtime.threads.quit_handlers.load(Acquire) {
+                runtime.threads.handlers.fetch_sub(1, AcqRel);
                 thread::exit();
             }
             credentials::adopt();
@@ -117,12 +117,12 @@ impl Handler {
                 self.serve_during_fork(&mut order, fault);
                 continue;
             }
-            runtime.serving.fetch_add(1, SeqCst);
+            runtime.faults.serving.fetch_add(1, SeqCst);
             drop(order);
             self.serve(fault);
-            runtime.serving.fetch_sub(1, SeqCst);
+            runtime.faults.serving.fetch_sub(1, SeqCst);
             // With one thread that faults there is hardly ever another message at once.
-            if !runtime.follow.is_spread() && runtime.deferred.load(Acquire) == 0 {
+            if !runtime.faults.follow.is_spread() && runtime.faults.deferred.load(Acquire) == 0 {
                 self.sleep();
             }
         }
@@ -142,12 +142,12 @@ impl Handler {
             runtime.settle_late(order);
             match runtime.uffd().next() {
                 Some(Message::Fault { page, touch, tid }) => {
-                    runtime.follow.note(tid);
+                    runtime.faults.follow.note(tid);
                     return Some(Fault { page, touch });
                 }
                 Some(event) => runtime.apply(order, event),
                 None => {
-                    runtime.gate.let_through();
+                    runtime.forks.gate.let_through();
                     return None;
                 }
             }
@@ -172,7 +172,7 @@ impl Handler {
         }
         let home = order.journal.find(page);
         let state =
-            home.and_then(|home| runtime.table.entry(home)).map_or(State::Empty, |entry| entry.load());
+            home.and_then(|home| runtime.pages.table.entry(home)).map_or(State::Empty, |entry| entry.load());
         if let (State::Spilled(_), Some(home)) = (state, home) {
             if home == page {
                 // A fetcher puts it in place although the fork is under way: the C library may need it before it forks. Nobody else waits for it.
@@ -185,7 +185,7 @@ impl Handler {
         let into = &mut self.worker.pages[..PAGE];
         match (state, home) {
             (State::Standby(id), _) => {
-                let from = runtime.standby.page_address(id) as *const u8;
+                let from = runtime.pages.standby.page_address(id) as *const u8;
                 // SAFETY: the page on standby is readable and stays: its compressor has stopped.
                 into.copy_from_slice(unsafe { core::slice::from_raw_parts(from, PAGE) });
             }
@@ -227,7 +227,7 @@ impl Handler {
         number: u64,
     ) {
         let runtime = self.runtime;
-        let entry = runtime.table.entry(page).map_or(State::Empty, |entry| entry.load());
+        let entry = runtime.pages.table.entry(page).map_or(State::Empty, |entry| entry.load());
         let is_there =
             entry == State::Spilled(spot) && runtime.spill.batches.number(spot.batch) == Some(number);
         // Nothing has happened to it since the fork began: it was not served, given back or moved.
@@ -242,13 +242,13 @@ impl Handler {
 
     /// Sleeps until there is a message or a call.
     fn sleep(&mut self) {
-        let follow = &self.runtime.follow;
+        let follow = &self.runtime.faults.follow;
         self.bind(follow.cpu_for(self.worker.number, self.cpu));
         let call = follow.call(self.worker.number);
         let mut fds = [
             PollFd { fd: call, events: 1, revents: 0 },
             PollFd { fd: self.runtime.uffd().0, events: 1, revents: 0 },
-            PollFd { fd: self.runtime.gate.fd(), events: 1, revents: 0 },
+            PollFd { fd: self.runtime.forks.gate.fd(), events: 1, revents: 0 },
         ];
         let count = if follow.listens(self.worker.number) { 3 } else { 1 };
         let _ = sys::poll(&mut fds[..count], None);
@@ -274,15 +274,15 @@ impl Handler {
     /// Serves a fault, for which somebody waits.
     pub fn serve(&mut self, fault: Fault) {
         let begin = sys::now_ns();
-        self.runtime.stall.enter(begin);
+        self.runtime.faults.stall.enter(begin);
         let was_away = self.serve_from(fault, begin);
-        if was_away && self.runtime.is_in_a_hurry() {
+        if was_away && self.runtime.reclaim.is_in_a_hurry() {
             self.bring_back_around(fault.page);
         }
-        let stalled = self.runtime.stall.leave(sys::now_ns());
+        let stalled = self.runtime.faults.stall.leave(sys::now_ns());
         self.runtime.slot().counters.stalled_ns.fetch_add(stalled, Relaxed);
         let unseen = if was_away { UNSEEN_NS } else { 0 };
-        self.runtime.patience_ns.fetch_sub((stalled + unseen) as i64, Relaxed);
+        self.runtime.reclaim.patience_ns.fetch_sub((stalled + unseen) as i64, Relaxed);
     }
 
     /// Returns whether the page had been taken away.
@@ -294,7 +294,7 @@ impl Handler {
         let run = self.streams.run_length(fault.page);
         probe!(runtime_fault_begin, fault.page, fault.touch == Touch::Write);
         loop {
-            let state = self.runtime.table.entry(fault.page).map_or(State::Empty, |entry| entry.load());
+            let state = self.runtime.pages.table.entry(fault.page).map_or(State::Empty, |entry| entry.load());
             let placed = match state {
                 State::Pinned(_) => return true,
                 State::Spilled(_) if self.is_keepers => {
@@ -345,7 +345,7 @@ impl Handler {
     pub(crate) fn note_served(&self, fault: Fault, begin: u64) {
         let now = sys::now_ns();
         let took = now.saturating_sub(begin);
-        self.runtime.served_ns.store(now, Relaxed);
+        self.runtime.faults.served_ns.store(now, Relaxed);
         self.runtime.shared().note_fault(took);
         if let Some(trail) = self.runtime.shared().trail() {
             trail.fault(self.runtime.slot().pid.load(Relaxed), page_number(fault.page), took);

@@ -10,7 +10,7 @@ use memfold::probe;
 use memfold::store::Ref;
 
 use super::{Handler, Placed};
-use crate::interpose::ranges;
+use crate::interpose::mappings::ranges;
 use crate::kernel::pagemap::Pagemap;
 use crate::kernel::sys::{Errno, Fd, PAGE};
 use crate::kernel::uffd::Touch;
@@ -28,8 +28,8 @@ impl Handler {
     /// How many of `count` pages may be given contents: up to the first guard page. The kernel would copy over a
     /// guard (and before 6.13 there are none). Under the order lock: nobody moves pages meanwhile.
     fn before_guard(&self, page: usize, count: usize) -> usize {
-        let fd = self.runtime.pagemap.load(Relaxed);
-        if fd < 0 || !self.runtime.knows_guards.load(Relaxed) {
+        let fd = self.runtime.kernel.pagemap.load(Relaxed);
+        if fd < 0 || !self.runtime.kernel.knows_guards.load(Relaxed) {
             return count;
         }
         let first = Pagemap::of(Fd(fd)).first_swapped(page, page + count * PAGE);
@@ -48,12 +48,12 @@ impl Handler {
         if run > 1 {
             run = self.before_guard(fault.page, run).max(1);
         }
-        let Some(block) = runtime.table.block(fault.page) else { return (Placed::Retry, 0) };
+        let Some(block) = runtime.pages.table.block(fault.page) else { return (Placed::Retry, 0) };
         while done < run {
             let page = fault.page + done * PAGE;
             let entry = &block.entries[page / PAGE % PAGES];
             let State::Standby(id) = entry.load() else { break };
-            let from = runtime.standby.page_address(id) as *const u8;
+            let from = runtime.pages.standby.page_address(id) as *const u8;
             let mut is_clean = fault.touch == Touch::Read && runtime.is_clean_on_standby(page);
             // SAFETY: the entry says that the program's page is the one on standby.
             match unsafe { runtime.uffd().copy_as(page, from, PAGE, is_clean) } {
@@ -74,8 +74,8 @@ impl Handler {
             }
             entry.store(State::Empty);
             block.evicted.fetch_sub(1, Relaxed);
-            runtime.standby.forget(id);
-            runtime.standby.slot(id >> 9).rescued.fetch_add(1, Relaxed);
+            runtime.pages.standby.forget(id);
+            runtime.pages.standby.slot(id >> 9).rescued.fetch_add(1, Relaxed);
             done += 1;
         }
         drop(order);
@@ -84,7 +84,7 @@ impl Handler {
         }
         runtime.slot().counters.pages_rescued.fetch_add(done as u64, Relaxed);
         probe!(runtime_rescue, fault.page, done);
-        runtime.change_debt((done * PAGE) as i64);
+        runtime.reclaim.change_debt((done * PAGE) as i64);
         runtime.uffd().wake(fault.page, done * PAGE);
         if asked {
             self.streams.expect_next(fault.page, done);
@@ -97,14 +97,14 @@ impl Handler {
         let runtime = self.runtime;
         let mut found = [State::Empty; RUN];
         let wanted = run.min(RUN).min(left_in_block(fault.page));
-        runtime.set_reading(self.worker.number, true);
+        runtime.stored.set_reading(self.worker.number, true);
         let mut count = 0;
         while count < wanted {
             let Some(state) = self.load(fault.page + count * PAGE, count) else { break };
             found[count] = state;
             count += 1;
         }
-        runtime.set_reading(self.worker.number, false);
+        runtime.stored.set_reading(self.worker.number, false);
         if count == 0 {
             return (Placed::Retry, 0);
         }
@@ -115,7 +115,7 @@ impl Handler {
     /// The worker must have said that it reads.
     pub(crate) fn load(&mut self, page: usize, index: usize) -> Option<State> {
         let runtime = self.runtime;
-        let entry = runtime.table.entry(page)?;
+        let entry = runtime.pages.table.entry(page)?;
         let state = entry.load();
         let into = &mut self.worker.pages[index * PAGE..(index + 1) * PAGE];
         match state {
@@ -144,7 +144,7 @@ impl Handler {
         let runtime = self.runtime;
         let mut order = runtime.lock_order();
         // The pages whose entries still say what they said, from the first on.
-        let block = runtime.table.block(fault.page);
+        let block = runtime.pages.table.block(fault.page);
         let still = |index: usize| {
             let page = fault.page + index * PAGE;
             let now = block.map_or(State::Empty, |b| b.entries[page / PAGE % PAGES].load());
@@ -168,7 +168,7 @@ impl Handler {
             (intact, answer) = (0, self.fault_again(fault));
         }
         // Pages whose blobs relatives share are kept clean (`clean.rs`).
-        let forks = runtime.forks.load(Relaxed);
+        let forks = runtime.forks.generation.load(Relaxed);
         let is_inherited = |index: usize| {
             let at = index_in_block(fault.page) + index;
             matches!(found[index], State::Stored(_)) && block.is_some_and(|b| b.is_inherited(at, forks))
@@ -179,7 +179,7 @@ impl Handler {
             // Every page that is protected has a blob.
             intact = (0..intact).take_while(|index| is_inherited(*index)).count();
             let end = fault.page + intact * PAGE;
-            keeps = runtime.keep_out.first_in(fault.page, end).is_none()
+            keeps = runtime.pages.keep_out.first_in(fault.page, end).is_none()
                 && ranges::first_kept(fault.page, end).is_none();
         }
         while done < intact {
@@ -253,7 +253,7 @@ impl Handler {
             runtime.exchange_clean(&mut order, fault.page, done);
         }
         drop(order);
-        runtime.zero_pages.fetch_sub(zeros, Relaxed);
+        runtime.pages.zero_pages.fetch_sub(zeros, Relaxed);
         freed.iter().flatten().for_each(|(name, owner)| runtime.free(*name, *owner));
         // All of them: threads that saw one of our pins wait too.
         runtime.uffd().wake(fault.page, found.len() * PAGE);
@@ -267,7 +267,7 @@ impl Handler {
             if fetched > 0 {
                 probe!(runtime_fetch, fault.page, fetched);
             }
-            runtime.change_debt((done * PAGE) as i64);
+            runtime.reclaim.change_debt((done * PAGE) as i64);
             // Of what was spilled the handler has noted it.
             if asked && batch.is_none() {
                 self.streams.expect_next(fault.page, done);
@@ -285,7 +285,8 @@ impl Handler {
         if order.forking {
             return self.fault_again(fault);
         }
-        let empty = |page: usize| runtime.table.entry(page).is_none_or(|entry| entry.load() == State::Empty);
+        let empty =
+            |page: usize| runtime.pages.table.entry(page).is_none_or(|entry| entry.load() == State::Empty);
         let run = if fault.touch == Touch::Write { run.min(RUN) } else { run };
         let count =
             (0..run.min(left_in_block(fault.page))).take_while(|i| empty(fault.page + i * PAGE)).count();
@@ -325,7 +326,7 @@ impl Handler {
         drop(order);
         probe!(runtime_zero, fault.page, done);
         if fault.touch == Touch::Write {
-            runtime.change_debt((done * PAGE) as i64);
+            runtime.reclaim.change_debt((done * PAGE) as i64);
         }
         runtime.uffd().wake(fault.page, done * PAGE);
         self.streams.expect_next(fault.page, done);
@@ -349,7 +350,7 @@ impl Handler {
             }
             // Out of memory in the hard group of this process: eviction makes room.
             Errno::NOMEM => {
-                runtime.change_debt(PAGE as i64 * 16);
+                runtime.reclaim.change_debt(PAGE as i64 * 16);
                 Placed::Retry
             }
             // There is a page already, or no mapping any more: the thread sees for itself.

@@ -4,7 +4,7 @@
 use core::sync::atomic::Ordering::*;
 
 use super::{Handler, Placed};
-use crate::interpose::credentials;
+use crate::interpose::rights::credentials;
 use crate::kernel::sys::{self, Errno, PAGE};
 use crate::kernel::uffd::Touch;
 use crate::pages::order::Fault;
@@ -27,53 +27,54 @@ impl Handler {
             return;
         }
         let room = || {
-            runtime.debt.load(Acquire) <= runtime.margin.load(Relaxed)
-                && !(growth && runtime.squeeze.load(Relaxed))
-                && !runtime.waits_its_turn.load(Relaxed)
+            runtime.reclaim.debt.load(Acquire) <= runtime.reclaim.margin.load(Relaxed)
+                && !(growth && runtime.reclaim.squeeze.load(Relaxed))
+                && !runtime.reclaim.waits_its_turn.load(Relaxed)
         };
         // Far over the limit nobody gives up as long as there is hope: on a busy machine it may take long until a compressor gets a CPU,
         // and on a busy disk until a batch is written. Unless whole rounds have shown that the limit can't be held.
         let far = || {
-            (growth || runtime.is_far_over() || runtime.waits_its_turn.load(Relaxed))
-                && !runtime.hopeless.load(Relaxed)
+            (growth || runtime.reclaim.is_far_over() || runtime.reclaim.waits_its_turn.load(Relaxed))
+                && !runtime.reclaim.hopeless.load(Relaxed)
         };
-        if room() || !far() && runtime.vain.load(Relaxed) == runtime.given_back.load(Relaxed) {
+        if room() || !far() && runtime.reclaim.vain.load(Relaxed) == runtime.reclaim.given_back.load(Relaxed)
+        {
             return;
         }
         let begin = sys::now_ns();
-        let (mut given, mut given_at) = (runtime.given_back.load(Relaxed), begin);
+        let (mut given, mut given_at) = (runtime.reclaim.given_back.load(Relaxed), begin);
         let mut waiting = Waiting::new(runtime);
         loop {
-            let seen = runtime.room.now();
+            let seen = runtime.reclaim.room.now();
             credentials::adopt();
             let now = sys::now_ns();
             let waited = now - begin;
-            if runtime.given_back.load(Relaxed) != given {
-                (given, given_at) = (runtime.given_back.load(Relaxed), now);
+            if runtime.reclaim.given_back.load(Relaxed) != given {
+                (given, given_at) = (runtime.reclaim.given_back.load(Relaxed), now);
             }
             let is_far = far();
             let idle = !is_far && now - given_at > IDLE_NS;
             if room()
                 || waiting.is_in_vain(runtime)
-                || runtime.forks()
-                || runtime.stop_wanted.load(Relaxed)
+                || runtime.forks.is_under_way()
+                || runtime.process.stop_wanted.load(Relaxed)
                 || !is_far && waited > WAIT_NS
                 || idle
             {
                 if idle {
                     // Nobody else needs to wait for what does not come.
-                    runtime.vain.store(given, Relaxed);
+                    runtime.reclaim.vain.store(given, Relaxed);
                 }
                 runtime.slot().counters.throttled_ns.fetch_add(waited, Relaxed);
                 return;
             }
-            runtime.work.ring();
+            runtime.reclaim.work.ring();
             // Threads that unmap must not wait for room too, nor those whose page takes none.
             runtime.drain(&mut runtime.lock_order());
             if !self.holds_page {
                 self.serve_who_need_not_wait();
             }
-            runtime.room.wait(seen, 1_000_000);
+            runtime.reclaim.room.wait(seen, 1_000_000);
         }
     }
 
@@ -81,14 +82,14 @@ impl Handler {
     /// a time, as long as the limit is not passed by far. There may be one handler for a thousand threads, and the one that waits now may wait for long.
     fn serve_who_need_not_wait(&mut self) {
         let runtime = self.runtime;
-        let mut may_restore = !runtime.is_far_over();
+        let mut may_restore = !runtime.reclaim.is_far_over();
         loop {
             let state = |fault: &Fault| match fault.touch {
                 Touch::Protected => State::Empty,
-                _ => runtime.table.entry(fault.page).map_or(State::Empty, |entry| entry.load()),
+                _ => runtime.pages.table.entry(fault.page).map_or(State::Empty, |entry| entry.load()),
             };
             let mut order = runtime.lock_order();
-            if order.forking || runtime.stop_wanted.load(Relaxed) {
+            if order.forking || runtime.process.stop_wanted.load(Relaxed) {
                 return;
             }
             let next = runtime.next_kept_that(&mut order, |fault| match state(fault) {
@@ -134,7 +135,7 @@ impl Handler {
         }
         self.wait_for_room(true);
         // While there is room, for its neighbours too.
-        let roomy = runtime.debt.load(Relaxed) <= 0;
+        let roomy = runtime.reclaim.debt.load(Relaxed) <= 0;
         let around = (fault.page & !(COPIES * PAGE - 1), COPIES * PAGE);
         let ranges = [around, (fault.page, PAGE)];
         // Under the lock: who takes shared pages away has protected them, and they are to stay so until they are away (`evict/moved.rs`).
@@ -148,9 +149,9 @@ impl Handler {
             match runtime.uffd().protect(start, bytes, false) {
                 Ok(()) => {
                     drop(order);
-                    runtime.copied.fetch_add(bytes as u64, Relaxed);
+                    runtime.reclaim.copied.fetch_add(bytes as u64, Relaxed);
                     runtime.shared().copied.fetch_add(bytes as u64, Relaxed);
-                    runtime.change_debt(bytes as i64);
+                    runtime.reclaim.change_debt(bytes as i64);
                     return;
                 }
                 // An event has not been read yet: the thread tries again, and comes here again.

@@ -58,7 +58,7 @@ impl Clean {
 impl Runtime {
     /// Whether restored pages are kept clean: relatives share their blobs.
     pub fn keeps_clean(&self) -> bool {
-        self.protects() && self.shared().sharers.load(Relaxed) > 1 && !self.stop_wanted.load(Relaxed)
+        self.protects() && self.shared().sharers.load(Relaxed) > 1 && !self.process.stop_wanted.load(Relaxed)
     }
 
     /// Frees what a block keeps of pages in a range.
@@ -75,7 +75,7 @@ impl Runtime {
 
     /// The clean pages of a block, after those inherited from the parent are forgotten.
     fn renewed(&self, base: usize, clean: &'static Clean) -> &'static Clean {
-        let births = self.births.load(Relaxed);
+        let births = self.forks.births.load(Relaxed);
         if clean.births.load(Relaxed) != births {
             self.forget(base, clean, 0..PAGES);
             clean.births.store(births, Relaxed);
@@ -84,15 +84,15 @@ impl Runtime {
     }
 
     fn clean_of(&self, page: usize) -> Option<(&'static Clean, usize)> {
-        let clean = self.table.block(page)?.clean()?;
+        let clean = self.pages.table.block(page)?.clean()?;
         Some((self.renewed(page & !(BLOCK - 1), clean), index_in_block(page)))
     }
 
     /// What is kept of a page. Changes nothing, so it may be asked during a fork, and by who does not hold the
     /// lock.
     fn kept(&self, page: usize) -> State {
-        let clean = self.table.block(page).and_then(Block::clean);
-        match clean.filter(|clean| clean.births.load(Relaxed) == self.births.load(Relaxed)) {
+        let clean = self.pages.table.block(page).and_then(Block::clean);
+        match clean.filter(|clean| clean.births.load(Relaxed) == self.forks.births.load(Relaxed)) {
             Some(clean) => clean.blobs[index_in_block(page)].load(),
             None => State::Empty,
         }
@@ -110,7 +110,7 @@ impl Runtime {
 
     /// Whether no other process has the page.
     pub fn is_exclusive(&self, page: usize) -> bool {
-        let fd = self.pagemap.load(Relaxed);
+        let fd = self.kernel.pagemap.load(Relaxed);
         fd >= 0 && Pagemap::of(Fd(fd)).exclusive(page, 1, 0).count == 1
     }
 
@@ -133,10 +133,10 @@ impl Runtime {
 
     /// The same for a range.
     pub fn forget_blobs(&self, start: usize, end: usize) {
-        if self.forks.load(Relaxed) == 0 {
+        if self.forks.generation.load(Relaxed) == 0 {
             return;
         }
-        self.table.for_each_block(start, end, |base, block| {
+        self.pages.table.for_each_block(start, end, |base, block| {
             if let Some(clean) = block.clean() {
                 let (from, to) = (start.max(base) - base, end.min(base + BLOCK) - base);
                 self.forget(base, self.renewed(base, clean), from / PAGE..to / PAGE);
@@ -200,7 +200,7 @@ impl Runtime {
 
     /// The store moves a blob that is kept. Not under the order lock.
     pub fn relocate_kept(&self, page: usize, from: Ref, to: Ref) -> bool {
-        let Some(clean) = self.table.block(page).and_then(Block::clean) else { return false };
+        let Some(clean) = self.pages.table.block(page).and_then(Block::clean) else { return false };
         let blob = &clean.blobs[index_in_block(page)];
         blob.replace(State::Stored(from), State::Stored(to))
             || blob.replace(State::Pinned(from), State::Pinned(to))

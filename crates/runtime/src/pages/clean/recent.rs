@@ -9,7 +9,7 @@
 
 use core::sync::atomic::Ordering::*;
 
-use crate::interpose::ranges;
+use crate::interpose::mappings::ranges;
 use crate::kernel::pagemap::Pagemap;
 use crate::kernel::sys::{self, Fd, PAGE, advice, prot};
 use crate::memory::lock::Guard;
@@ -70,25 +70,25 @@ impl Recent {
 impl Runtime {
     /// A run of clean pages was restored. Over the limit, evicts as many older ones; far over it, twice as many.
     pub fn exchange_clean(&self, order: &mut Guard<'_, Order>, start: usize, pages: usize) {
-        if !self.can_move.load(Relaxed) || self.may_write_late() {
+        if !self.kernel.can_move.load(Relaxed) || self.may_write_late() {
             order.recent.forget();
             return;
         }
         order.recent.push(start, pages);
-        if self.debt.load(Relaxed) <= self.margin.load(Relaxed) / 2 {
+        if self.reclaim.debt.load(Relaxed) <= self.reclaim.margin.load(Relaxed) / 2 {
             order.recent.owed = 0;
             return;
         }
-        order.recent.owed += if self.is_far_over() { 2 * pages } else { pages };
+        order.recent.owed += if self.reclaim.is_far_over() { 2 * pages } else { pages };
         if order.recent.owed < BATCH || order.recent.pages < BATCH + LAST {
             return;
         }
         order.recent.owed = 0;
         let given = self.evict_clean(order);
-        self.change_debt(-((given * PAGE) as i64));
+        self.reclaim.change_debt(-((given * PAGE) as i64));
         self.slot().counters.pages_clean.fetch_add(given as u64, Relaxed);
         if given > 0 {
-            self.given_back.fetch_add(1, Relaxed);
+            self.reclaim.given_back.fetch_add(1, Relaxed);
         }
     }
 
@@ -98,12 +98,12 @@ impl Runtime {
     }
 
     fn evict_clean(&self, order: &mut Guard<'_, Order>) -> usize {
-        let fd = self.pagemap.load(Relaxed);
+        let fd = self.kernel.pagemap.load(Relaxed);
         if fd < 0 {
             return 0;
         }
-        let Some(slot) = self.standby.take_free() else { return 0 };
-        let to = self.standby.address(slot);
+        let Some(slot) = self.pages.standby.take_free() else { return 0 };
+        let to = self.pages.standby.address(slot);
         let mut moved = 0;
         // SAFETY: in a free slot of ours.
         let opened = unsafe { sys::map_over(to, PAGES * PAGE, prot::READ | prot::WRITE) }
@@ -117,7 +117,7 @@ impl Runtime {
         let _ = self.uffd().unregister(to, PAGES * PAGE);
         // SAFETY: a slot of ours, with copies of what the store has.
         let _ = unsafe { sys::madvise(to, PAGES * PAGE, advice::DONTNEED) };
-        self.standby.give_back(slot);
+        self.pages.standby.give_back(slot);
         moved
     }
 
@@ -130,11 +130,11 @@ impl Runtime {
         to: usize,
     ) -> usize {
         let end = start + pages * PAGE;
-        let Some(block) = self.table.block(start) else { return 0 };
+        let Some(block) = self.pages.table.block(start) else { return 0 };
         // As in `Runtime::evict_now`.
         if ranges::first_kept(start, end).is_some()
-            || self.keep_out.first_in(start, end).is_some()
-            || order.was_removed_lately(start, self.discarding.load(SeqCst))
+            || self.pages.keep_out.first_in(start, end).is_some()
+            || order.was_removed_lately(start, self.pages.discarding.load(SeqCst))
             || !self.keep_protected_only(&pagemap, start, end)
         {
             return 0;

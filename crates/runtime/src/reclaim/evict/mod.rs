@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering::*;
 
 use memfold::probe;
 
-use crate::interpose::ranges;
+use crate::interpose::mappings::ranges;
 use crate::kernel::maps;
 use crate::kernel::pagemap::Pagemap;
 use crate::kernel::sys::{self, Fd, PAGE, advice};
@@ -92,7 +92,7 @@ impl Runtime {
         let (pages, first) = ((end - start) / PAGE, index_in_block(start));
         let Some(present) = pagemap.present(start, pages, first) else { return Taken::Stale };
         let present = present.count as usize;
-        let shared = if self.has_forked.load(Relaxed) {
+        let shared = if self.forks.has_forked.load(Relaxed) {
             present - (pagemap.exclusive(start, pages, first).count as usize).min(present)
         } else {
             0
@@ -112,27 +112,27 @@ impl Runtime {
     }
 
     fn evict_now(&self, maps: Fd, pagemap: &Pagemap, (start, end): (usize, usize), choice: Choice) -> Taken {
-        let mut order = self.order.lock();
+        let mut order = self.pages.order.lock();
         // Again, since it was chosen a while ago: meanwhile a thread may have begun there.
-        if ranges::first_kept(start, end).is_some() || self.keep_out.first_in(start, end).is_some() {
+        if ranges::first_kept(start, end).is_some() || self.pages.keep_out.first_in(start, end).is_some() {
             return Taken::Busy;
         }
         if order.forking
             || self.may_write_late()
-            || order.was_removed_lately(start, self.discarding.load(SeqCst))
+            || order.was_removed_lately(start, self.pages.discarding.load(SeqCst))
         {
             return Taken::Nothing;
         }
         if let Err(taken) = self.register_mapping(&mut order, maps, start, end) {
             return taken;
         }
-        let Some(block) = self.table.make_block(start, &self.arena, &mut order.spare) else {
+        let Some(block) = self.pages.table.make_block(start, &self.arena, &mut order.spare) else {
             return Taken::Nothing;
         };
         block.stale.store(false, Relaxed);
         // Protection is lifted under the order lock only, so this holds until the pages are on standby.
         self.keep_protected_only(pagemap, start, end);
-        if self.can_move.load(Relaxed) {
+        if self.kernel.can_move.load(Relaxed) {
             self.evict_by_move(&mut order, pagemap, (start, end), choice)
         } else {
             self.with_slot((start, end), choice.shared, |range| {
@@ -159,7 +159,7 @@ impl Runtime {
                 }
             });
             // What is pinned for long would be waited for in vain: see `take_unmovable`.
-            if unmovable && !self.may_lose_addresses() && !self.pins_seen.load(Acquire) {
+            if unmovable && !self.may_lose_addresses() && !self.pages.pins_seen.load(Acquire) {
                 return self.with_slot(at, false, |range| {
                     self.with_slot(at, false, |check| self.take_unmovable(order, pagemap, range, check))
                 });
@@ -183,18 +183,18 @@ impl Runtime {
         shared: bool,
         fill: impl FnOnce(Range) -> Taken,
     ) -> Taken {
-        let Some(slot) = self.standby.take_free() else { return Taken::Nothing };
-        let held = self.standby.slot(slot);
+        let Some(slot) = self.pages.standby.take_free() else { return Taken::Nothing };
+        let held = self.pages.standby.slot(slot);
         held.shared.store(shared, Relaxed);
         held.taken.store(0, Relaxed);
-        let to = self.standby.address(slot) + (start & (BLOCK - 1));
+        let to = self.pages.standby.address(slot) + (start & (BLOCK - 1));
         let taken = fill(Range { start, bytes: end - start, to, slot });
         let pages = held.taken.load(Relaxed);
         if pages > 0 {
             tell_evicted(start, end - start, pages, slot);
-            self.standby.enqueue(slot);
+            self.pages.standby.enqueue(slot);
         } else {
-            self.standby.give_back(slot);
+            self.pages.standby.give_back(slot);
         }
         taken
     }
@@ -237,16 +237,16 @@ impl Runtime {
     /// Registers a mapping of which nothing is to be evicted yet, so that its
     /// growth is noticed. If it can't be done now it is no harm.
     pub fn register_fresh(&self, maps: Fd, start: usize, end: usize) {
-        let mut order = self.order.lock();
+        let mut order = self.pages.order.lock();
         if !order.forking && self.register_mapping(&mut order, maps, start, end).is_ok() {
-            self.table.for_each_block(start, end, |_, block| block.stale.store(false, Relaxed));
+            self.pages.table.for_each_block(start, end, |_, block| block.stale.store(false, Relaxed));
         }
     }
 
     /// Where nobody fills a child that the runtime does not prepare (see `gate.rs`): marks
     /// a mapping as not to be inherited. Such a child then ends in a crash, and not in zeros where data was.
     pub fn mark(&self, start: usize, end: usize) {
-        if self.gate.is_there() {
+        if self.forks.gate.is_there() {
             return;
         }
         // SAFETY: advice that loses nothing; `fork.rs` takes it back around every fork it knows of.
@@ -255,10 +255,10 @@ impl Runtime {
 
     /// Writes the entries of the pages that are on standby now. Returns their number.
     fn write_entries(&self, order: &mut Guard<'_, Order>, range: Range, present: &[u64; PAGES / 64]) -> u32 {
-        let Some(block) = self.table.make_block(range.start, &self.arena, &mut order.spare) else {
+        let Some(block) = self.pages.table.make_block(range.start, &self.arena, &mut order.spare) else {
             self.fail("no memory is left for the page table");
         };
-        let held = self.standby.slot(range.slot);
+        let held = self.pages.standby.slot(range.slot);
         let mut live = 0;
         for (word, present) in present.iter().enumerate() {
             held.present[word].store(*present, Relaxed);
@@ -285,7 +285,7 @@ impl Runtime {
         held.home.store(range.start & !(BLOCK - 1), Relaxed);
         held.taken.store(live, Relaxed);
         held.rescued.store(0, Relaxed);
-        self.standby.pages.fetch_add(u64::from(live), Relaxed);
+        self.pages.standby.pages.fetch_add(u64::from(live), Relaxed);
         self.slot().counters.blocks_evicted.fetch_add(1, Relaxed);
         live
     }

@@ -56,12 +56,12 @@ impl Runtime {
     ) -> Moved {
         let mut answer = Moved::Pages(0);
         let mut wanted = pagemap.present(range.start, range.pages(), range.first());
-        if self.has_forked.load(Relaxed) {
+        if self.forks.has_forked.load(Relaxed) {
             let own = pagemap.exclusive(range.start, range.pages(), range.first());
             wanted = wanted.map(|present| present.only(&own.bits));
         }
         // What did not get smaller when it was last tried stays where it is.
-        if let Some(marks) = self.table.block(range.start).map(|block| &block.marks)
+        if let Some(marks) = self.pages.table.block(range.start).map(|block| &block.marks)
             && marks.any()
             && self.leaves_incompressible()
         {
@@ -105,7 +105,7 @@ impl Runtime {
                 }
                 Err(Errno::INVAL) if !moved => return Moved::NotThisMapping,
                 Err(Errno::INVAL | Errno::SRCH | Errno::NOMEM | Errno::AGAIN) => break,
-                Err(Errno::BUSY) if offset >= made_own && self.has_forked.load(Relaxed) => {
+                Err(Errno::BUSY) if offset >= made_own && self.forks.has_forked.load(Relaxed) => {
                     made_own = offset + run;
                     self.make_own(pagemap, range.start + offset, run);
                 }
@@ -166,7 +166,7 @@ impl Runtime {
         check: Range,
     ) -> Taken {
         // Messages about other memory must not hold this up: nobody can read them now. Those of the witness are never about anything.
-        let registered = self.open_place(self.witness(), check);
+        let registered = self.open_place(self.kernel.witness(), check);
         if !registered {
             return Taken::Nothing;
         }
@@ -176,7 +176,7 @@ impl Runtime {
             // swapped one.
             let own = pagemap.exclusive(range.to, range.pages(), range.first());
             let checked = self.move_all(from, core::array::from_fn(|word| bits[word] & own.bits[word]));
-            let _ = self.witness().unregister(check.to, check.bytes);
+            let _ = self.kernel.witness().unregister(check.to, check.bytes);
             let left: [u64; PAGES / 64] = core::array::from_fn(|word| bits[word] & !checked[word]);
             let pages = self.write_entries(order, check, &checked);
             if left == [0; PAGES / 64] { pages } else { pages + self.write_entries(order, range, &left) }
@@ -195,7 +195,7 @@ impl Runtime {
                 continue;
             }
             // SAFETY: nobody but this thread uses the two slots.
-            match unsafe { self.witness().move_pages(range.to + offset, range.start + offset, run, true) } {
+            match unsafe { self.kernel.witness().move_pages(range.to + offset, range.start + offset, run, true) } {
                 Ok(done) => {
                     for page in (offset..offset + done.max(PAGE)).step_by(PAGE) {
                         let index = index_in_block(range.start + page);

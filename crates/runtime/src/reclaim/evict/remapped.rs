@@ -39,18 +39,18 @@ impl Runtime {
         if unsafe { sys::mprotect(range.to, range.bytes, prot::READ | prot::WRITE) }.is_err() {
             return Taken::Nothing;
         }
-        self.move_seen.store(false, Relaxed);
-        self.moving_to.store(range.to, SeqCst);
+        self.pages.move_seen.store(false, Relaxed);
+        self.pages.moving_to.store(range.to, SeqCst);
         // Handlers that wait for the lock are wanted as readers.
-        self.order.stir();
+        self.pages.order.stir();
         // SAFETY: the target is a free slot of ours; touches of the source are
         // faults now, which the handlers serve from what the entries say.
         let result = unsafe { sys::mremap_to(range.start, range.bytes, range.to, true) };
-        self.moving_to.store(0, SeqCst);
+        self.pages.moving_to.store(0, SeqCst);
         if result == Err(Errno::NOMEM) {
             // Nothing has moved, and the target may be unmapped: it is not to be looked at.
-            self.standby.recover(range.slot, range.to, range.bytes);
-            drop(self.proxy.lock());
+            self.pages.standby.recover(range.slot, range.to, range.bytes);
+            drop(self.pages.proxy.lock());
             self.take_proxy_messages(order);
             return Taken::Nothing;
         }
@@ -61,8 +61,8 @@ impl Runtime {
         let readable = unsafe { self.make_readable(range.to, range.bytes) };
         let mut present = pagemap.present(range.to, range.pages(), range.first());
         // Whoever read in our place is done once its lock can be had; only then is its word final.
-        drop(self.proxy.lock());
-        let seen = self.move_seen.load(Acquire);
+        drop(self.pages.proxy.lock());
+        let seen = self.pages.move_seen.load(Acquire);
         let taken = match present {
             Some(ref mut present) if result.is_ok() && seen && readable => {
                 if present.swapped_count > 0 {
@@ -105,7 +105,7 @@ impl Runtime {
             self.unmark(target, target + PAGE);
             // SAFETY: a page of a slot that nobody else uses yet.
             let readable = !file && unsafe { self.make_readable(target, PAGE) };
-            if readable && self.witness().is_taken(source) {
+            if readable && self.kernel.witness().is_taken(source) {
                 let index = index_in_block(source);
                 if is_guard(target) {
                     guard_again(self, source);
@@ -147,7 +147,7 @@ impl Runtime {
 
     /// Whether two threads of the program may be at it: see the module. Memory has been unmapped lately, and there are several.
     pub(super) fn may_lose_addresses(&self) -> bool {
-        let last = self.unmapped_ns.load(Relaxed);
+        let last = self.pages.unmapped_ns.load(Relaxed);
         self.is_threaded() && last != 0 && sys::now_ns().saturating_sub(last) < UNMAPPED_NS
     }
 

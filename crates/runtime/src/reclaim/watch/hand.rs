@@ -18,7 +18,8 @@ use core::sync::atomic::Ordering::*;
 
 use super::Keeper;
 use super::ahead::Part;
-use crate::interpose::{desk, ranges};
+use crate::interpose::desk;
+use crate::interpose::mappings::ranges;
 use crate::kernel::maps;
 use crate::kernel::sched;
 use crate::kernel::sys::{self, PAGE, o};
@@ -74,14 +75,14 @@ impl Keeper {
                 file_end = end;
             }
             if PINS.iter().any(|start| mapping.name.starts_with(start)) {
-                runtime.pins_seen.store(true, Release);
+                runtime.pages.pins_seen.store(true, Release);
             }
             if follows_file || end - start < SMALLEST {
                 return;
             }
             let own = runtime.arena.overlaps(start, end)
-                || runtime.standby.overlaps(start, end)
-                || runtime.statics.overlaps(start, end);
+                || runtime.pages.standby.overlaps(start, end)
+                || runtime.pages.statics.overlaps(start, end);
             if mapping.is_private_anonymous() && !own && end <= crate::pages::table::END {
                 match candidates.get_mut(count) {
                     Some(place) => (*place, count) = ((start, end), count + 1),
@@ -107,14 +108,14 @@ impl Keeper {
     /// Threads that were not made by `pthread_create` are seen here.
     fn look_for_threads(&self) {
         let runtime = self.runtime;
-        if runtime.threaded.load(Relaxed) {
+        if runtime.process.threaded.load(Relaxed) {
             return;
         }
         let Ok(tasks) = sys::open_own(c"/proc/self/task", o::RDONLY | o::DIRECTORY) else { return };
         let threads = sys::links(tasks).saturating_sub(2);
         sys::close(tasks);
-        let own = 1 + runtime.handlers.load(Relaxed) + runtime.compressors.load(Relaxed);
-        runtime.threaded.store(threads > u64::from(own) + 1, Relaxed);
+        let own = 1 + runtime.threads.handlers.load(Relaxed) + runtime.threads.compressors.load(Relaxed);
+        runtime.process.threaded.store(threads > u64::from(own) + 1, Relaxed);
     }
 
     /// The next range under the hand that is worth taking; `None` at the end of a round.
@@ -137,7 +138,7 @@ impl Keeper {
                 continue;
             }
             let kept = [
-                self.runtime.keep_out.first_in(from, to),
+                self.runtime.pages.keep_out.first_in(from, to),
                 ranges::first_kept(from, to),
                 self.pagemap.first_swapped(from, to),
             ];
@@ -149,7 +150,7 @@ impl Keeper {
                 to = kept;
             }
             self.at.1 = to;
-            let by_chance = self.choosy && !self.runtime.room_pays.load(Relaxed);
+            let by_chance = self.choosy && !self.runtime.reclaim.room_pays.load(Relaxed);
             if by_chance && self.passes_by() {
                 self.round_passed += 1;
                 continue;
@@ -177,22 +178,22 @@ impl Keeper {
     pub(super) fn stage(&mut self) -> bool {
         let runtime = self.runtime;
         let now = sys::now_ns();
-        if now < self.next_round_ns || runtime.keeps_all.load(Relaxed) {
+        if now < self.next_round_ns || runtime.reclaim.keeps_all.load(Relaxed) {
             return false;
         }
         let own = runtime.slot().resident.load(Relaxed);
         let goal = (own / 64).clamp(256 << 10, 64 << 20);
-        runtime.standby_goal.store((goal as usize / BLOCK).max(2), Relaxed);
+        runtime.reclaim.standby_goal.store((goal as usize / BLOCK).max(2), Relaxed);
         for _ in 0..TRIES {
-            let wanted = goal.saturating_sub(runtime.standby.pages.load(Relaxed) * PAGE as u64);
-            let needed = wanted > 0 && runtime.debt.load(Acquire) > -(1 << 20);
+            let wanted = goal.saturating_sub(runtime.pages.standby.pages.load(Relaxed) * PAGE as u64);
+            let needed = wanted > 0 && runtime.reclaim.debt.load(Acquire) > -(1 << 20);
             if !needed && !self.proactive.owes(now) {
                 return false;
             }
-            if runtime.pause.load(Relaxed) != 0 || desk::is_asked() {
+            if runtime.forks.pause.load(Relaxed) != 0 || desk::is_asked() {
                 return true;
             }
-            crate::interpose::credentials::adopt();
+            crate::interpose::rights::credentials::adopt();
             if now - self.pins_ns > PINS_NS {
                 self.pins_ns = now;
                 runtime.look_for_pins(&mut self.mounts);
@@ -214,7 +215,7 @@ impl Keeper {
                 }
                 continue;
             };
-            if runtime.table.block(start).is_some_and(Block::rests) {
+            if runtime.pages.table.block(start).is_some_and(Block::rests) {
                 self.round_rested += 1;
                 continue;
             }
@@ -228,8 +229,8 @@ impl Keeper {
                 Taken::Pages(pages) if pages > 0 => {
                     self.round_bytes += u64::from(pages) * PAGE as u64;
                     self.proactive.took(u64::from(pages) * PAGE as u64);
-                    if runtime.debt.load(Relaxed) > 0 {
-                        runtime.work.ring();
+                    if runtime.reclaim.debt.load(Relaxed) > 0 {
+                        runtime.reclaim.work.ring();
                     }
                 }
                 // Others want the order lock too.
@@ -264,7 +265,7 @@ impl Keeper {
         if !rich
             && !rested
             && !had_few
-            && self.runtime.debt.load(Relaxed) > self.runtime.margin.load(Relaxed) / 2
+            && self.runtime.reclaim.debt.load(Relaxed) > self.runtime.reclaim.margin.load(Relaxed) / 2
         {
             // What is left lies scattered.
             self.few_too = true;
@@ -274,10 +275,10 @@ impl Keeper {
         // What can still be made denser or be spilled is worth waiting for; and after forks it may only seem so.
         let shared = self.runtime.shared();
         let is_certain = || shared.tree_resident_certain() > shared.limit_bytes.load(Relaxed);
-        let can_shrink = || self.runtime.squeeze.load(Relaxed) || self.runtime.can_spill();
-        let hopeless = self.runtime.is_far_over() && !can_shrink() && is_certain();
+        let can_shrink = || self.runtime.reclaim.squeeze.load(Relaxed) || self.runtime.can_spill();
+        let hopeless = self.runtime.reclaim.is_far_over() && !can_shrink() && is_certain();
         self.hopeless_rounds = if hopeless { self.hopeless_rounds + 1 } else { 0 };
-        self.runtime.hopeless.store(self.hopeless_rounds >= HOPELESS, Relaxed);
+        self.runtime.reclaim.hopeless.store(self.hopeless_rounds >= HOPELESS, Relaxed);
         let had_shared = core::mem::replace(&mut self.shared_too, false);
         if fruitful {
             self.fruitless = false;
@@ -286,7 +287,7 @@ impl Keeper {
             }
             return rich;
         }
-        if !had_shared && self.runtime.has_forked.load(Relaxed) && self.is_worth_sharing() {
+        if !had_shared && self.runtime.forks.has_forked.load(Relaxed) && self.is_worth_sharing() {
             self.shared_too = true;
             return true;
         }
@@ -318,10 +319,10 @@ impl Keeper {
         self.spare.nothing_taken();
         // As long as there is something to be made denser or to be spilled, that is waited for: `tick` decides.
         let can_shrink = runtime.can_densify() || runtime.can_spill();
-        let owes = runtime.debt.load(Relaxed) > runtime.margin.load(Relaxed);
-        if runtime.standby.is_empty() && owes && !can_shrink {
-            runtime.exhausted.store(true, Relaxed);
-            runtime.room.ring();
+        let owes = runtime.reclaim.debt.load(Relaxed) > runtime.reclaim.margin.load(Relaxed);
+        if runtime.pages.standby.is_empty() && owes && !can_shrink {
+            runtime.reclaim.exhausted.store(true, Relaxed);
+            runtime.reclaim.room.ring();
         }
         false
     }

@@ -28,7 +28,8 @@ use spare::Spare;
 
 use crate::faults::fault::handler;
 use crate::faults::follow::HANDLERS;
-use crate::interpose::{credentials, desk};
+use crate::interpose::desk;
+use crate::interpose::rights::credentials;
 use crate::kernel::maps;
 use crate::kernel::mounts::Mounts;
 use crate::kernel::pagemap::Pagemap;
@@ -142,7 +143,7 @@ pub extern "C" fn keeper(_: usize) -> ! {
     // The table was copied from the creator: nothing in it is ours. Nor is its directory, whose mount may have to go.
     sys::close_all();
     // The first of all: it has the lowest number.
-    RUNTIME.gate.keep_spare();
+    RUNTIME.forks.gate.keep_spare();
     sys::leave_directory();
     // From here on the supervisor leaves it to this thread.
     RUNTIME.slot().keeper.store(1, Release);
@@ -150,23 +151,23 @@ pub extern "C" fn keeper(_: usize) -> ! {
     if RUNTIME.prepare_keeper().is_err() {
         RUNTIME.fail("no memory is left for the thread that watches this process");
     }
-    let place = RUNTIME.keeper_memory.load(Relaxed) as *mut (usize, usize);
+    let place = RUNTIME.threads.keeper_memory.load(Relaxed) as *mut (usize, usize);
     // SAFETY: memory of the arena, made for the one keeper of this process; pairs of numbers may be zero.
     let candidates = unsafe { core::slice::from_raw_parts_mut(place, CANDIDATES) };
     match Keeper::new(candidates) {
         Ok(mut keeper) => {
-            RUNTIME.pagemap.store(keeper.pagemap.fd().0, Relaxed);
+            RUNTIME.kernel.pagemap.store(keeper.pagemap.fd().0, Relaxed);
             // Before the forking thread goes on: it may fork again at once, and must wait for this one.
-            RUNTIME.stoppable.fetch_add(1, AcqRel);
-            if RUNTIME.inherits.swap(false, AcqRel) {
+            RUNTIME.threads.stoppable.fetch_add(1, AcqRel);
+            if RUNTIME.forks.inherits.swap(false, AcqRel) {
                 keeper.take_up();
             }
             keeper.run()
         }
         Err(_) => {
-            RUNTIME.set_state(state::STOPPED);
-            RUNTIME.stopped.store(true, Release);
-            RUNTIME.room.ring();
+            RUNTIME.process.set_state(state::STOPPED);
+            RUNTIME.process.stopped.store(true, Release);
+            RUNTIME.reclaim.room.ring();
             RUNTIME.say("can't read /proc: this process is not managed");
             RUNTIME.tell_child(2);
             door::let_go();
@@ -188,7 +189,7 @@ impl Keeper {
             candidates,
             count: 0,
             watched_resident: 0,
-            unprotected: RUNTIME.has_forked.load(Relaxed),
+            unprotected: RUNTIME.forks.has_forked.load(Relaxed),
             protect_ns: 0,
             at: (0, 0),
             ahead: Ahead::new(),
@@ -231,32 +232,32 @@ impl Keeper {
             if runtime.pause_unmarked(self.maps) {
                 self.unprotected = true;
             }
-            if runtime.stop_wanted.load(Acquire) {
+            if runtime.process.stop_wanted.load(Acquire) {
                 // A child that is made meanwhile would inherit pages on their way back.
-                if let Some(no_fork) = runtime.life.try_lock() {
-                    runtime.stoppable.fetch_sub(1, AcqRel);
+                if let Some(no_fork) = runtime.process.life.try_lock() {
+                    runtime.threads.stoppable.fetch_sub(1, AcqRel);
                     runtime.stop_now(self.maps, runtime.is_paging());
                     drop(no_fork);
                     door::let_go();
                     thread::exit();
                 }
             }
-            let seen = runtime.keeper.now();
+            let seen = runtime.threads.keeper.now();
             credentials::adopt();
             desk::serve(self.maps, || self.watch_growth());
             let wait = self.tick();
             door::let_go();
             let gives_way = self.retire_if_far();
             let paging = runtime.is_paging();
-            if runtime.call_wanted.swap(false, AcqRel) {
-                runtime.follow.call_all();
+            if runtime.faults.call_wanted.swap(false, AcqRel) {
+                runtime.faults.follow.call_all();
             }
             let more = paging && !gives_way && self.stage();
             if !more {
                 let now = sys::thread_cpu_ns();
                 runtime.slot().counters.runtime_cpu_ns.fetch_add(now - cpu, Relaxed);
                 cpu = now;
-                runtime.keeper.wait(seen, wait);
+                runtime.threads.keeper.wait(seen, wait);
             }
         }
     }
@@ -274,12 +275,15 @@ impl Keeper {
         }
         let own = pages * PAGE as u64;
         slot.resident.store(own, Relaxed);
-        runtime.much.store(0, Relaxed);
-        slot.tasks.store(1 + runtime.handlers.load(Relaxed) + runtime.compressors.load(Relaxed), Relaxed);
+        runtime.reclaim.much.store(0, Relaxed);
+        slot.tasks.store(
+            1 + runtime.threads.handlers.load(Relaxed) + runtime.threads.compressors.load(Relaxed),
+            Relaxed,
+        );
         let now = sys::now_ns();
         if now - self.published_ns > PUBLISH_NS {
             self.published_ns = now;
-            if runtime.has_store() {
+            if runtime.stored.has_store() {
                 self.publish();
             }
             shared.note_peaks();
@@ -296,13 +300,13 @@ impl Keeper {
         // Each process that grows may pass the goal by a margin before it waits.
         let sharers = shared.larger_than(limit / 16).max(1);
         let headroom = margin * sharers.min(GROWING) as u64;
-        runtime.alone.store(sharers == 1, Relaxed);
+        runtime.reclaim.alone.store(sharers == 1, Relaxed);
         let over = if paranoid { own as i64 / 2 } else { tree as i64 - (limit - headroom.min(limit)) as i64 };
         let paging = runtime.is_paging();
         let early = near::start_room(self.cpus) as i64;
         let proactive = proactive::is_wanted(shared) && own > near::SMALLEST_PROACTIVE;
-        let wanted = proactive || runtime.paging_wanted.load(Relaxed);
-        let could_copy = runtime.has_forked.load(Relaxed) && shared.copies_could_pass();
+        let wanted = proactive || runtime.process.paging_wanted.load(Relaxed);
+        let could_copy = runtime.forks.has_forked.load(Relaxed) && shared.copies_could_pass();
         if (over > -early || wanted || could_copy) && !paging {
             self.start_paging();
         }
@@ -325,7 +329,7 @@ impl Keeper {
                 self.fruitless = false;
                 self.next_round_ns = 0;
             }
-            let full = share > spare || self.fruitless && runtime.standby.is_empty();
+            let full = share > spare || self.fruitless && runtime.pages.standby.is_empty();
             if self.fruitless {
                 self.publish_if_nothing();
             }
@@ -334,38 +338,39 @@ impl Keeper {
             let is_worth = slot.payload.load(Relaxed) > margin;
             let can_shrink = runtime.can_densify() && is_worth || runtime.can_spill();
             let squeeze = full && !paranoid && share > margin as i64 && can_shrink;
-            if squeeze && !runtime.squeeze.load(Relaxed) {
-                runtime.work.ring();
+            if squeeze && !runtime.reclaim.squeeze.load(Relaxed) {
+                runtime.reclaim.work.ring();
             }
-            runtime.squeeze.store(squeeze, Relaxed);
+            runtime.reclaim.squeeze.store(squeeze, Relaxed);
             // While there is something to spill or to densify, waiting for room is not in vain: between two looks too, or a millisecond's growth passes by.
-            let nothing_left = self.fruitless && runtime.standby.is_empty();
+            let nothing_left = self.fruitless && runtime.pages.standby.is_empty();
             // Nor is it as long as nobody has to wait: who grows afterwards would take it for an answer.
-            let waited_for = share > margin as i64 || runtime.waits_its_turn.load(Relaxed);
+            let waited_for = share > margin as i64 || runtime.reclaim.waits_its_turn.load(Relaxed);
             let in_vain = nothing_left && !can_shrink && waited_for;
-            let exhausted = paranoid || runtime.store_full.load(Relaxed) || in_vain;
+            let exhausted = paranoid || runtime.stored.full.load(Relaxed) || in_vain;
             let passed = tree > limit + limit / 20 + TOLERANCE;
             if full && passed && !paranoid {
                 slot.counters.full_looks.fetch_add(1, Relaxed);
             }
             self.end_if_full(full && passed && !squeeze && !paranoid);
-            if runtime.exhausted.swap(exhausted, Relaxed) != exhausted {
-                runtime.room.ring();
+            if runtime.reclaim.exhausted.swap(exhausted, Relaxed) != exhausted {
+                runtime.reclaim.room.ring();
             }
             // Whoever's turn it is owes nothing.
-            let turn = runtime.keeps_all.load(Relaxed) && !runtime.waits_its_turn.load(Relaxed);
+            let turn =
+                runtime.reclaim.keeps_all.load(Relaxed) && !runtime.reclaim.waits_its_turn.load(Relaxed);
             let share = self.spare.owed(if turn { share.min(0) } else { share }, can_shrink);
-            runtime.margin.store(margin as i64, Relaxed);
-            let before = runtime.debt.load(Acquire);
-            runtime.change_debt(share - before);
+            runtime.reclaim.margin.store(margin as i64, Relaxed);
+            let before = runtime.reclaim.debt.load(Acquire);
+            runtime.reclaim.change_debt(share - before);
             if share <= margin as i64 {
                 self.hopeless_rounds = 0;
-                runtime.hopeless.store(false, Relaxed);
+                runtime.reclaim.hopeless.store(false, Relaxed);
             }
             self.call_helper(now);
             // Faults on what is registered are slower than those on fresh memory: not before it is needed.
             let near = over > -(room(limit) as i64);
-            runtime.watches_growth.store(near, Relaxed);
+            runtime.reclaim.watches_growth.store(near, Relaxed);
             // Listing the mappings takes a while. With more room left it may wait for more growth.
             let grown = own > self.watched_resident + margin / 2 + (-over).max(0) as u64 / 8;
             if near && grown && !turn && now - self.listed_ns > FASTEST_LOOK {
@@ -385,7 +390,7 @@ impl Keeper {
 
     /// Grows with what there is to be taken away: pages of its own that the process has got, by whatever way, bytes.
     fn takable(&self) -> u64 {
-        self.runtime.slot().resident.load(Relaxed) + self.runtime.copied.load(Relaxed)
+        self.runtime.slot().resident.load(Relaxed) + self.runtime.reclaim.copied.load(Relaxed)
     }
 
     /// Ends the process if it is to be ended when its data do not compress
@@ -405,7 +410,7 @@ impl Keeper {
     /// That nothing is compressed, and so nothing can be spilled, is decided by a gauge: one that was
     /// written before the first block was compressed would let growth pass the limit.
     fn publish_if_nothing(&mut self) {
-        if self.runtime.slot().payload.load(Relaxed) == 0 && self.runtime.has_store() {
+        if self.runtime.slot().payload.load(Relaxed) == 0 && self.runtime.stored.has_store() {
             self.publish();
         }
     }
@@ -414,18 +419,18 @@ impl Keeper {
     fn publish(&mut self) {
         let (runtime, slot) = (self.runtime, self.runtime.slot());
         let stats = runtime.store().store().stats();
-        let zeros = runtime.zero_pages.load(Relaxed).max(0) as u64;
+        let zeros = runtime.pages.zero_pages.load(Relaxed).max(0) as u64;
         slot.evicted.store((stats.blobs + zeros) * PAGE as u64, Relaxed);
         slot.spilled.store(runtime.spill.pages.load(Relaxed).max(0) as u64 * PAGE as u64, Relaxed);
         slot.payload.store(stats.payload_bytes, Relaxed);
         slot.overhead.store(stats.overhead_bytes(), Relaxed);
-        slot.standby.store(runtime.standby.pages.load(Relaxed) * PAGE as u64, Relaxed);
+        slot.standby.store(runtime.pages.standby.pages.load(Relaxed) * PAGE as u64, Relaxed);
         let (rescued, faulted) =
             (slot.counters.pages_rescued.load(Relaxed), slot.counters.pages_faulted.load(Relaxed));
         let new = (rescued.saturating_sub(self.judged.0), faulted.saturating_sub(self.judged.1));
         if new.0 + new.1 >= JUDGED {
             self.judged = (rescued, faulted);
-            runtime.room_pays.store(new.0 * PAYS >= new.0 + new.1, Relaxed);
+            runtime.reclaim.room_pays.store(new.0 * PAYS >= new.0 + new.1, Relaxed);
         }
     }
 
@@ -446,7 +451,7 @@ impl Keeper {
             runtime.restore_in_place(runtime.is_to_say(error).then(|| limits::why_restored(error)));
         } else {
             runtime.mark_registered(self.maps);
-            runtime.set_state(state::PAGING);
+            runtime.process.set_state(state::PAGING);
             // The first look protects what is shared, before the child goes on.
             self.tick();
         }
@@ -459,7 +464,7 @@ impl Keeper {
         if self.told {
             return;
         }
-        let Some(alive) = runtime.life.try_lock() else { return };
+        let Some(alive) = runtime.process.life.try_lock() else { return };
         if let Err(error) = runtime.make_ready().and_then(|()| self.start_threads()) {
             if runtime.is_to_say(error) {
                 runtime.say(limits::why_unmanaged(error));
@@ -467,50 +472,50 @@ impl Keeper {
             if error == sys::Errno::AGAIN && runtime.may_do_without() && runtime.is_watched() {
                 // Later there may be more of them.
                 runtime.close_uffd();
-                runtime.paging_wanted.store(false, Relaxed);
-                runtime.stoppable.fetch_sub(1, AcqRel);
+                runtime.process.paging_wanted.store(false, Relaxed);
+                runtime.threads.stoppable.fetch_sub(1, AcqRel);
                 door::let_go();
                 self.leave(alive);
             }
             self.told = true;
-            runtime.set_state(state::STOPPED);
+            runtime.process.set_state(state::STOPPED);
             return;
         }
-        runtime.set_state(state::PAGING);
+        runtime.process.set_state(state::PAGING);
     }
 
     fn start_threads(&mut self) -> Result<()> {
         let runtime = self.runtime;
         // From here on whoever opens a file looks at its mount (`interpose/pins.rs`).
-        self.mounts.refresh(&runtime.mounts);
+        self.mounts.refresh(&runtime.kernel.mounts);
         let cpus = sched::allowed_cpus();
         let numbers = (0..1024).filter(|cpu| cpus[cpu / 64] >> (cpu % 64) & 1 != 0);
-        runtime.two_cpus.store(self.cpus == 2, Relaxed);
-        runtime.may_keep_awake.store(self.cpus > 1, Relaxed);
+        runtime.reclaim.two_cpus.store(self.cpus == 2, Relaxed);
+        runtime.reclaim.may_keep_awake.store(self.cpus > 1, Relaxed);
         let fetchers = if runtime.spill.area().is_some() { FETCHERS } else { 0 };
         // The other half of the CPUs runs those who fault, and compressors: see `follow.rs`.
         let handlers = (self.cpus as usize / 2).clamp(1, HANDLERS);
         let compressors = COMPRESSORS.min(self.cpus as usize).max(1);
         runtime.provide(handlers + compressors + fetchers)?;
         let spawn = |number: usize, entry, argument| {
-            let place = &runtime.worker_places[number];
+            let place = &runtime.threads.worker_places[number];
             thread::spawn(&runtime.arena, place, Descriptors::Shared, entry, argument << 8 | number)
         };
         let start = || {
             let mut count = 0;
             for (number, cpu) in numbers.clone().take(handlers).enumerate() {
                 spawn(number, handler, cpu)?;
-                runtime.handlers.fetch_add(1, AcqRel);
+                runtime.threads.handlers.fetch_add(1, AcqRel);
                 count += 1;
             }
             // The second is started when it is needed: see `retire.rs`.
             spawn(count, compressor, 0)?;
-            runtime.compressors.fetch_add(1, AcqRel);
+            runtime.threads.compressors.fetch_add(1, AcqRel);
             for (number, cpu) in numbers.clone().cycle().take(fetchers).enumerate() {
                 spawn(count + compressors + number, fetcher, cpu)?;
-                runtime.handlers.fetch_add(1, AcqRel);
+                runtime.threads.handlers.fetch_add(1, AcqRel);
             }
-            runtime.gate.begin()
+            runtime.forks.gate.begin()
         };
         self.helper = if compressors > 1 { handlers + 1 } else { 0 };
         // All of them or none.
@@ -523,7 +528,7 @@ impl Keeper {
         if !self.runtime.is_paging() {
             return;
         }
-        self.runtime.unseen_growth.store(0, Relaxed);
+        self.runtime.reclaim.unseen_growth.store(0, Relaxed);
         self.watched_resident = self.runtime.slot().resident.load(Relaxed);
         self.list();
         for index in 0..self.count {

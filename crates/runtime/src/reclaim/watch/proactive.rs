@@ -178,7 +178,7 @@ impl Keeper {
             // Processes that wait at different times wait longer together.
             let sharers = shared.larger_than(tree / 16).max(1) as u64;
             let store = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
-            let patience_ns = runtime.patience_ns.load(Relaxed);
+            let patience_ns = runtime.reclaim.patience_ns.load(Relaxed);
             let orders = self.proactive.look(Look {
                 now_ns: now,
                 own,
@@ -189,16 +189,16 @@ impl Keeper {
                 idle_ns: u64::from(shared.idle_ms.load(Relaxed)) * 1_000_000,
             });
             // Handlers draw from it all the time.
-            runtime.patience_ns.fetch_add(orders.patience_ns.wrapping_sub(patience_ns), Relaxed);
+            runtime.reclaim.patience_ns.fetch_add(orders.patience_ns.wrapping_sub(patience_ns), Relaxed);
             orders
         } else {
             self.proactive = super::Proactive::new();
-            runtime.patience_ns.store(i64::MAX, Relaxed);
+            runtime.reclaim.patience_ns.store(i64::MAX, Relaxed);
             Orders { idle_ns: u64::MAX, leisure: false, patience_ns: i64::MAX }
         };
-        runtime.idle_ns.store(orders.idle_ns, Relaxed);
-        if runtime.leisure.swap(orders.leisure, Relaxed) != orders.leisure && orders.leisure {
-            runtime.work.ring();
+        runtime.reclaim.idle_ns.store(orders.idle_ns, Relaxed);
+        if runtime.reclaim.leisure.swap(orders.leisure, Relaxed) != orders.leisure && orders.leisure {
+            runtime.reclaim.work.ring();
         }
     }
 }

@@ -15,7 +15,7 @@ use memfold_shared::page::Slot;
 use memfold_shared::page::{flags, state};
 
 use super::Keeper;
-use crate::interpose::ranges;
+use crate::interpose::mappings::ranges;
 use crate::kernel::maps;
 use crate::kernel::sys::{self, Errno, Fd};
 use crate::memory::lock::Guard;
@@ -43,23 +43,23 @@ impl Keeper {
     /// Starts the second compressor if the first falls behind.
     pub(super) fn call_helper(&mut self, now: u64) {
         let runtime = self.runtime;
-        let behind = runtime.debt.load(Relaxed) > runtime.margin.load(Relaxed) / 2;
+        let behind = runtime.reclaim.debt.load(Relaxed) > runtime.reclaim.margin.load(Relaxed) / 2;
         let wanted = runtime.shared().tasks_wanted.load(Relaxed) != 0;
         if !behind
             || wanted
             || self.helper == 0
-            || runtime.compressors.load(Acquire) != 1
+            || runtime.threads.compressors.load(Acquire) != 1
             || now < self.no_helper_ns
         {
             return;
         }
         // Where it lives another may have lived, who has said that it ends.
-        let place = &runtime.worker_places[self.helper];
-        place.wait_until_left(runtime.pid.load(Relaxed));
-        runtime.compressors.fetch_add(1, AcqRel);
+        let place = &runtime.threads.worker_places[self.helper];
+        place.wait_until_left(runtime.process.pid.load(Relaxed));
+        runtime.threads.compressors.fetch_add(1, AcqRel);
         let argument = 1 << 8 | self.helper;
         if thread::spawn(&runtime.arena, place, Descriptors::Shared, compressor, argument).is_err() {
-            runtime.compressors.fetch_sub(1, AcqRel);
+            runtime.threads.compressors.fetch_sub(1, AcqRel);
             self.no_helper_ns = now + REFUSED_NS;
         }
     }
@@ -87,7 +87,7 @@ impl Keeper {
         }
         self.far_ns = now.saturating_sub(wait) + AGAIN_NS;
         // A child that is made meanwhile would inherit half of it.
-        let Some(no_fork) = runtime.life.try_lock() else { return gives_way };
+        let Some(no_fork) = runtime.process.life.try_lock() else { return gives_way };
         if runtime.is_paging() {
             if gives_way && evicted > 0 && runtime.is_to_say(Errno::AGAIN) {
                 runtime.say(limits::why_unmanaged(Errno::AGAIN));
@@ -98,7 +98,7 @@ impl Keeper {
             }
             runtime.stop_paging(self.maps);
         }
-        runtime.stoppable.fetch_sub(1, AcqRel);
+        runtime.threads.stoppable.fetch_sub(1, AcqRel);
         self.leave(no_fork)
     }
 
@@ -109,7 +109,7 @@ impl Keeper {
         slot.tasks.store(0, Relaxed);
         slot.keeper.store(0, Release);
         drop(no_fork);
-        self.runtime.room.ring();
+        self.runtime.reclaim.room.ring();
         door::leave()
     }
 }
@@ -121,7 +121,7 @@ impl Runtime {
             0 => ControlFlow::Continue(()),
             _ => ControlFlow::Break(()),
         };
-        self.spill.area().is_none() && self.table.visit_blocks(0, END, none).is_continue()
+        self.spill.area().is_none() && self.pages.table.visit_blocks(0, END, none).is_continue()
     }
 
     /// Whether the supervisor could watch this process, and give it a keeper again: then its threads may end.
@@ -133,11 +133,11 @@ impl Runtime {
 
     /// By the keeper of a process that has nothing evicted, with `life` held: as if paging had never begun.
     fn stop_paging(&'static self, maps: Fd) {
-        self.watches_growth.store(false, Relaxed);
-        self.paging_wanted.store(false, Relaxed);
+        self.reclaim.watches_growth.store(false, Relaxed);
+        self.process.paging_wanted.store(false, Relaxed);
         // From here on nobody waits for the keeper (`desk.rs`), or for room.
-        self.exhausted.store(true, Relaxed);
-        self.room.ring();
+        self.reclaim.exhausted.store(true, Relaxed);
+        self.reclaim.room.ring();
         self.end_compressors();
         let mut buffer = [0u8; 8192];
         let _ = maps::for_each(maps, &mut buffer, |mapping| {
@@ -148,24 +148,24 @@ impl Runtime {
                 ranges::for_each_inherited(start, end, |from, to| self.unmark(from, to));
             }
         });
-        self.gate.end();
+        self.forks.gate.end();
         self.end_threads();
         {
             let _order = self.lock_order();
             self.forget_blobs(0, END);
-            self.proxy.lock().clear_faults();
-            self.deferred.store(0, Relaxed);
+            self.pages.proxy.lock().clear_faults();
+            self.faults.deferred.store(0, Relaxed);
         }
         self.close_uffd();
-        self.pagemap.store(-1, Relaxed);
-        self.changes.fetch_add(1, Relaxed);
-        self.set_state(state::WATCHING);
-        self.debt.store(0, Relaxed);
-        self.exhausted.store(false, Relaxed);
-        self.squeeze.store(false, Relaxed);
-        self.keeps_all.store(false, Relaxed);
-        self.waits_its_turn.store(false, Relaxed);
-        self.hopeless.store(false, Relaxed);
+        self.kernel.pagemap.store(-1, Relaxed);
+        self.pages.changes.fetch_add(1, Relaxed);
+        self.process.set_state(state::WATCHING);
+        self.reclaim.debt.store(0, Relaxed);
+        self.reclaim.exhausted.store(false, Relaxed);
+        self.reclaim.squeeze.store(false, Relaxed);
+        self.reclaim.keeps_all.store(false, Relaxed);
+        self.reclaim.waits_its_turn.store(false, Relaxed);
+        self.reclaim.hopeless.store(false, Relaxed);
     }
 }
 
@@ -184,7 +184,7 @@ pub fn with_tasks_back<T>(mut try_it: impl FnMut() -> T, is_refused: impl Fn(&T)
     let runtime = &RUNTIME;
     let mut result = try_it();
     // Where it has stopped the program may have a filter, under which nothing may be asked of the kernel.
-    if !is_refused(&result) || !crate::process::here::is_managed() || runtime.stopped.load(Acquire) {
+    if !is_refused(&result) || !crate::process::here::is_managed() || runtime.process.stopped.load(Acquire) {
         return result;
     }
     let (begin, shared, mut last) = (sys::now_ns(), runtime.shared(), 0);
@@ -213,10 +213,10 @@ pub fn with_tasks_back<T>(mut try_it: impl FnMut() -> T, is_refused: impl Fn(&T)
         if helps {
             let level = (1 + waited / LEVEL_NS).min(TASK_LEVELS.into());
             shared.tasks_wanted.fetch_max(level as u32, Relaxed);
-            runtime.keeper.ring();
-            runtime.work.ring();
+            runtime.threads.keeper.ring();
+            runtime.reclaim.work.ring();
         }
-        let seen = runtime.room.now();
-        runtime.room.wait(seen, LOOK_NS);
+        let seen = runtime.reclaim.room.now();
+        runtime.reclaim.room.wait(seen, LOOK_NS);
     }
 }

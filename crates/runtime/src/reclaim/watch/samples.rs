@@ -85,7 +85,7 @@ impl Samples {
 
 /// Where the keeper compresses samples: taken once, and found again by that of a forked child.
 fn workspace(runtime: &'static Runtime) -> Option<Workspace<'static>> {
-    let (store, place) = (runtime.store(), &runtime.sample_memory);
+    let (store, place) = (runtime.store(), &runtime.threads.sample_memory);
     let bytes = store.workspace_bytes(PAGE);
     if place.load(Relaxed) == 0 {
         place.store(runtime.arena.reserve(bytes, PAGE)? as usize, Relaxed);
@@ -137,7 +137,7 @@ fn first_part(present: &Bits, marked: &Bits, first: usize, end: usize) -> Option
 impl Keeper {
     /// Whether all pages of a range, of which so many are there, are marked and it is not time to look at them.
     pub(super) fn all_marked(&self, start: usize, end: usize, present: usize) -> bool {
-        self.runtime.table.block(start).filter(|block| block.marks.any()).is_some_and(|block| {
+        self.runtime.pages.table.block(start).filter(|block| block.marks.any()).is_some_and(|block| {
             let inside = bits_of(index_in_block(start), (end - start) / PAGE);
             count(&and(&block.marks.bits(), &inside)) >= present && !block.marks.are_due(now_ms())
         })
@@ -150,9 +150,9 @@ impl Keeper {
         (start, end): (usize, usize),
     ) -> (Option<(usize, usize)>, usize) {
         let runtime = self.runtime;
-        let block = runtime.table.block(start);
+        let block = runtime.pages.table.block(start);
         let has_marks = block.is_some_and(|block| block.marks.any());
-        let marked = runtime.incompressible.load(Relaxed);
+        let marked = runtime.pages.incompressible.load(Relaxed);
         if marked > core::mem::replace(&mut self.samples.marked, marked) {
             self.samples.good = 0;
         }
@@ -185,10 +185,10 @@ impl Keeper {
             return (Some(range), range.1);
         }
         self.samples.good = 0;
-        let mut order = runtime.order.lock();
-        let is_new = runtime.table.block(start).is_none();
+        let mut order = runtime.pages.order.lock();
+        let is_new = runtime.pages.table.block(start).is_none();
         if !order.forking
-            && let Some(block) = runtime.table.make_block(start, &runtime.arena, &mut order.spare)
+            && let Some(block) = runtime.pages.table.make_block(start, &runtime.arena, &mut order.spare)
         {
             if is_new {
                 // Nobody has registered what lies there.

@@ -76,8 +76,8 @@ impl Keeper {
         let (runtime, slot) = (self.runtime, self.runtime.slot());
         let store = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
         let pages = |pages: u64| pages * PAGE as u64;
-        let kept = pages(runtime.incompressible.load(Relaxed).max(0) as u64);
-        self.spare.look(own, store, kept, pages(runtime.standby.pages.load(Relaxed)), limit);
+        let kept = pages(runtime.pages.incompressible.load(Relaxed).max(0) as u64);
+        self.spare.look(own, store, kept, pages(runtime.pages.standby.pages.load(Relaxed)), limit);
     }
 }
 

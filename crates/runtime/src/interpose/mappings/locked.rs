@@ -8,9 +8,9 @@
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::desk;
-use super::next::{Next, is_managed, is_paging, keeping_errno};
-use super::ranges::PROGRAM_LOCKED;
+use crate::interpose::desk;
+use crate::interpose::mappings::ranges::PROGRAM_LOCKED;
+use crate::interpose::next::{Next, is_managed, is_paging, keeping_errno};
 use crate::kernel::maps;
 use crate::kernel::sys::{self, Fd, PAGE};
 use crate::pages::table;
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn mlockall(flags: usize) -> c_int {
         // SAFETY: locking changes no contents.
         unsafe { MLOCKALL.call([flags]) as c_int }
     };
-    if flags & (CURRENT | ONFAULT) != CURRENT || RUNTIME.pid.load(Relaxed) == 0 {
+    if flags & (CURRENT | ONFAULT) != CURRENT || RUNTIME.process.pid.load(Relaxed) == 0 {
         return call(flags);
     }
     // The kernel would make all of the runtime's own memory resident, tens of MiB that nobody has touched. So
@@ -146,7 +146,7 @@ fn lock_each(maps: Fd) {
     let mut buffer = [0u8; 8192];
     let _ = maps::for_each(maps, &mut buffer, |mapping| {
         let (start, end) = (mapping.start, mapping.end);
-        let is_own = RUNTIME.arena.overlaps(start, end) || RUNTIME.standby.overlaps(start, end);
+        let is_own = RUNTIME.arena.overlaps(start, end) || RUNTIME.pages.standby.overlaps(start, end);
         if !is_own {
             // SAFETY: it changes no contents.
             let _ = unsafe { sys::syscall(nr::MLOCK, [start, end - start, 0, 0, 0, 0]) };

@@ -11,8 +11,11 @@
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
-use super::next::{Next, is_managed_here, keeping_errno, result};
-use super::{bare, limits, own_uffd, pins};
+use crate::interpose::bare;
+use crate::interpose::mappings::own_uffd;
+use crate::interpose::mappings::pins;
+use crate::interpose::next::{Next, is_managed_here, keeping_errno, result};
+use crate::interpose::rights::limits;
 use crate::kernel::filters::{Harmless, MOST_STEPS};
 use crate::kernel::sys::{self, PAGE};
 use crate::runtime::RUNTIME;

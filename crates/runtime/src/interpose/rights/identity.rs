@@ -2,8 +2,8 @@
 
 use core::ffi::c_int;
 
-use super::credentials;
-use super::next::{Next, is_managed_here, keeping_errno};
+use crate::interpose::next::{Next, is_managed_here, keeping_errno};
+use crate::interpose::rights::credentials;
 
 /// Defines functions that change the identity of all threads.
 macro_rules! changes {

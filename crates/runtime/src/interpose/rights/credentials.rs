@@ -249,8 +249,8 @@ fn wait_for_all() {
         if late == 0 {
             return;
         }
-        RUNTIME.work.ring();
-        RUNTIME.room.ring();
+        RUNTIME.reclaim.work.ring();
+        RUNTIME.reclaim.room.ring();
         RUNTIME.spill.asked.ring();
         RUNTIME.call_handlers();
         let _ = sys::futex_wait(&LATE, late, Some(CALL_AGAIN), false);
@@ -268,7 +268,7 @@ fn wait_for_all() {
 /// Takes threads off the list that have ended.
 fn forget_dead() {
     let mut state = STATE.lock();
-    let pid = RUNTIME.pid.load(Relaxed);
+    let pid = RUNTIME.process.pid.load(Relaxed);
     for thread in &mut state.threads {
         if thread.tid != 0 && !sys::thread_exists(pid, thread.tid) {
             *thread = NOBODY;

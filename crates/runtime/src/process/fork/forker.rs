@@ -84,7 +84,7 @@ impl Runtime {
     pub fn is_prepared_among(&self, order: &mut Guard<'_, Order>, unborn: &mut Unborn) -> Option<bool> {
         let end = sys::now_ns() + PATIENCE_NS;
         for look in 0.. {
-            let forker = look_at(self.forker.load(Relaxed));
+            let forker = look_at(self.forks.forker.load(Relaxed));
             // After the look: a thread that waits has sent its message before.
             if !self.read_rest(order, unborn) {
                 return None;
@@ -109,7 +109,7 @@ impl Runtime {
             match self.uffd().next() {
                 Some(Message::Fork { child }) => unborn.add(child),
                 Some(Message::Fault { page, touch, tid }) => {
-                    self.follow.note(tid);
+                    self.faults.follow.note(tid);
                     self.keep(order, Fault { page, touch });
                 }
                 Some(event) => self.write_down(order, event),

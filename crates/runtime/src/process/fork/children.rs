@@ -21,9 +21,10 @@ use crate::kernel::uffd::Uffd;
 use crate::memory::lock::Guard;
 use crate::pages::order::Order;
 use crate::pages::table::{BLOCK, Entry, State, page_number};
-use crate::process::forker::Unborn;
+use crate::process::fork::forker::Unborn;
+use crate::process::threads::WORKERS;
 use crate::reclaim::worker::{RUN, Worker};
-use crate::runtime::{RUNTIME, Runtime, WORKERS};
+use crate::runtime::{RUNTIME, Runtime};
 
 /// Number of the worker that fills children: there is one at a time.
 pub const WORKER: usize = WORKERS - 2;
@@ -50,11 +51,11 @@ impl Runtime {
             sys::close(*child);
         }
         if !order.forking {
-            self.has_forked.store(true, Relaxed);
-            self.forks.fetch_add(1, Relaxed);
-            self.standby.all_shared();
+            self.forks.has_forked.store(true, Relaxed);
+            self.forks.generation.fetch_add(1, Relaxed);
+            self.pages.standby.all_shared();
         }
-        self.gate.keep_spare();
+        self.forks.gate.keep_spare();
     }
 
     fn fill(&self, order: &Order, child: Uffd) {
@@ -63,8 +64,8 @@ impl Runtime {
             self.fail("no memory is left to bring evicted pages back in a child");
         };
         let mut run = Run { child, first: 0, count: 0, given: 0 };
-        self.set_reading(WORKER, true);
-        self.table.for_each_block(0, crate::pages::table::END, |base, block| {
+        self.stored.set_reading(WORKER, true);
+        self.pages.table.for_each_block(0, crate::pages::table::END, |base, block| {
             if block.evicted.load(Relaxed) == 0 {
                 return;
             }
@@ -87,7 +88,7 @@ impl Runtime {
             }
         });
         let given = run.given;
-        self.set_reading(WORKER, false);
+        self.stored.set_reading(WORKER, false);
         if given > 0 && !TOLD.swap(true, Relaxed) {
             self.say(
                 "it makes a child by a system call of its own, past the C library: all evicted memory is \
@@ -113,7 +114,7 @@ impl Runtime {
                 State::Empty => return false,
                 State::Zero => into.fill(0),
                 State::Standby(id) => {
-                    let from = self.standby.page_address(id) as *const u8;
+                    let from = self.pages.standby.page_address(id) as *const u8;
                     // SAFETY: the entry says that the page is on standby: it stays so under the order lock.
                     into.copy_from_slice(unsafe { core::slice::from_raw_parts(from, PAGE) });
                 }

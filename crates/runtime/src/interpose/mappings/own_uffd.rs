@@ -5,7 +5,7 @@
 
 use core::ffi::c_int;
 
-use super::next::{Next, is_managed_here, keeping_errno};
+use crate::interpose::next::{Next, is_managed_here, keeping_errno};
 use crate::kernel::sys;
 use crate::runtime::RUNTIME;
 

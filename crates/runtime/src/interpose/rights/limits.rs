@@ -3,8 +3,8 @@
 
 use core::ffi::c_int;
 
-use super::desk;
-use super::next::{Next, is_managed_here, keeping_errno};
+use crate::interpose::desk;
+use crate::interpose::next::{Next, is_managed_here, keeping_errno};
 use crate::kernel::sys;
 use crate::process::limits::ADDRESS_SPACE;
 

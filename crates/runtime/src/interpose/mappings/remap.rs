@@ -12,10 +12,10 @@
 
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-use super::desk;
-use super::leaving;
-use super::next::{Next, errno, is_managed, is_paging, keeping_errno, result, set_errno};
-use super::ranges;
+use crate::interpose::desk;
+use crate::interpose::mappings::leaving;
+use crate::interpose::mappings::ranges;
+use crate::interpose::next::{Next, errno, is_managed, is_paging, keeping_errno, result, set_errno};
 use crate::kernel::maps;
 use crate::kernel::sys::{self, Errno, PAGE, o, prot};
 use crate::runtime::RUNTIME;
@@ -62,15 +62,15 @@ pub unsafe extern "C" fn mremap(
             leaving::note(old, old.saturating_add(whole(old_bytes)));
         }
         let whole_here = wanted.bring_back();
-        RUNTIME.moving.fetch_add(1, SeqCst);
+        RUNTIME.pages.moving.fetch_add(1, SeqCst);
         // SAFETY: passed on to the caller.
         let at = unsafe { wanted.carry_out(now) };
         let own_mark = ranges::PROGRAM_DONTFORK.overlaps(old, old.saturating_add(wanted.old_bytes));
-        if at != FAILED && RUNTIME.pause.load(SeqCst) != 0 && !own_mark {
+        if at != FAILED && RUNTIME.forks.pause.load(SeqCst) != 0 && !own_mark {
             // It may have moved past the keeper, who makes all mappings inheritable just now.
             RUNTIME.unmark(at, at.saturating_add(wanted.bytes));
         }
-        RUNTIME.moving.fetch_sub(1, SeqCst);
+        RUNTIME.pages.moving.fetch_sub(1, SeqCst);
         if whole_here {
             keeping_errno(|| ranges::MOVING.remove(wanted.old, wanted.old + wanted.old_bytes));
         }

@@ -16,9 +16,9 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 
 use memfold_shared::page::{call, state};
 
-use super::desk;
-use super::next::{Next, is_managed, is_paging, keeping_errno};
-use super::ranges;
+use crate::interpose::desk;
+use crate::interpose::mappings::ranges;
+use crate::interpose::next::{Next, is_managed, is_paging, keeping_errno};
 use crate::kernel::sys::{self, PAGE, advice};
 use crate::pages::table::{BLOCK, Block};
 use crate::process::begin::MUCH;
@@ -74,7 +74,7 @@ fn mark_of(at: usize, changes: u64) -> u64 {
 fn was_watched(at: usize, bytes: usize) -> bool {
     let known = WATCHED[at / PAGE % WATCHED.len()].load(Relaxed);
     bytes < REMEMBERED
-        && known >> LENGTH_BITS == mark_of(at, RUNTIME.changes.load(Acquire))
+        && known >> LENGTH_BITS == mark_of(at, RUNTIME.pages.changes.load(Acquire))
         && pages_of(at, bytes) <= known & ((1 << LENGTH_BITS) - 1)
 }
 
@@ -92,10 +92,10 @@ fn got(at: usize, bytes: usize) {
     if at == 0 {
         return;
     }
-    if RUNTIME.watches_growth.load(Relaxed) {
+    if RUNTIME.reclaim.watches_growth.load(Relaxed) {
         let seen = |block: &Block| !block.stale.load(Relaxed);
         // Of what is larger than a block this says too little.
-        if bytes >= BLOCK || !RUNTIME.table.block(at).is_some_and(seen) {
+        if bytes >= BLOCK || !RUNTIME.pages.table.block(at).is_some_and(seen) {
             got_near_limit(at, bytes);
         }
     } else if bytes >= MUCH {
@@ -128,7 +128,7 @@ fn got_much(at: usize, bytes: usize) {
         return;
     }
     let shared = RUNTIME.shared();
-    let unseen = RUNTIME.much.fetch_add(bytes, AcqRel).saturating_add(bytes) as u64;
+    let unseen = RUNTIME.reclaim.much.fetch_add(bytes, AcqRel).saturating_add(bytes) as u64;
     let limit = shared.limit_bytes.load(Relaxed);
     if shared.tree_resident().saturating_add(unseen) > limit.saturating_sub(watch::room(limit)) {
         keeping_errno(|| watch(at, bytes));
@@ -137,7 +137,7 @@ fn got_much(at: usize, bytes: usize) {
 
 /// Has it registered, with all that is new, and remembers that.
 fn watch(at: usize, bytes: usize) {
-    let changes = RUNTIME.changes.load(Acquire);
+    let changes = RUNTIME.pages.changes.load(Acquire);
     if desk::watch_growth() {
         note_watched(at, bytes, changes);
     }
@@ -148,13 +148,13 @@ fn got_near_limit(at: usize, bytes: usize) {
     if bytes >= LARGE && was_watched(at, bytes) {
         return;
     }
-    let unseen = RUNTIME.unseen_growth.fetch_add(bytes, AcqRel) + bytes;
-    let margin = RUNTIME.margin.load(Relaxed);
+    let unseen = RUNTIME.reclaim.unseen_growth.fetch_add(bytes, AcqRel) + bytes;
+    let margin = RUNTIME.reclaim.margin.load(Relaxed);
     if (unseen as i64) < margin / 8 || !is_paging() {
         return;
     }
-    if bytes < LARGE && RUNTIME.debt.load(Relaxed) <= 0 {
-        RUNTIME.unseen_growth.store(0, Relaxed);
+    if bytes < LARGE && RUNTIME.reclaim.debt.load(Relaxed) <= 0 {
+        RUNTIME.reclaim.unseen_growth.store(0, Relaxed);
         return;
     }
     keeping_errno(|| {
@@ -164,22 +164,22 @@ fn got_near_limit(at: usize, bytes: usize) {
 }
 
 fn wait_for_room() {
-    let has_room = || RUNTIME.debt.load(Acquire) <= RUNTIME.margin.load(Relaxed);
+    let has_room = || RUNTIME.reclaim.debt.load(Acquire) <= RUNTIME.reclaim.margin.load(Relaxed);
     if has_room() {
         return;
     }
     let begin = sys::now_ns();
-    RUNTIME.stall.enter(begin);
+    RUNTIME.faults.stall.enter(begin);
     let mut waiting = Waiting::new(&RUNTIME);
-    while !has_room() && !waiting.is_in_vain(&RUNTIME) && !RUNTIME.forks() && is_paging() {
-        let seen = RUNTIME.room.now();
-        RUNTIME.work.ring();
-        RUNTIME.room.wait(seen, 1_000_000);
+    while !has_room() && !waiting.is_in_vain(&RUNTIME) && !RUNTIME.forks.is_under_way() && is_paging() {
+        let seen = RUNTIME.reclaim.room.now();
+        RUNTIME.reclaim.work.ring();
+        RUNTIME.reclaim.room.wait(seen, 1_000_000);
     }
     let end = sys::now_ns();
     let counters = &RUNTIME.slot().counters;
     counters.throttled_ns.fetch_add(end - begin, Relaxed);
-    counters.stalled_ns.fetch_add(RUNTIME.stall.leave(end), Relaxed);
+    counters.stalled_ns.fetch_add(RUNTIME.faults.stall.leave(end), Relaxed);
 }
 
 /// Defines functions that map memory.
@@ -210,7 +210,7 @@ macro_rules! maps {
                     keeping_errno(|| ranges::forget(at, at + bytes.next_multiple_of(PAGE)));
                 }
                 if fresh && at != FAILED {
-                    if RUNTIME.watches_growth.load(Relaxed) {
+                    if RUNTIME.reclaim.watches_growth.load(Relaxed) {
                         got_near_limit(at, bytes);
                     } else if bytes >= MUCH && (flags & NORESERVE == 0 || RUNTIME.call() != call::FAR || is_paging()) {
                         got_much(at, bytes);
@@ -219,7 +219,7 @@ macro_rules! maps {
                     }
                 }
                 if fresh && at != FAILED && flags & LOCKED != 0 && is_managed() {
-                    keeping_errno(|| super::locked::note(at, bytes));
+                    keeping_errno(|| crate::interpose::mappings::locked::note(at, bytes));
                 }
                 if fill && at != FAILED {
                     keeping_errno(|| populate(at, bytes, protection));
@@ -239,7 +239,7 @@ maps! {
 #[cold]
 fn passes_limit(bytes: usize) -> bool {
     let shared = RUNTIME.shared();
-    RUNTIME.state() != state::STOPPED
+    RUNTIME.process.state() != state::STOPPED
         && shared.tree_resident() + bytes as u64 > shared.limit_bytes.load(Relaxed)
 }
 

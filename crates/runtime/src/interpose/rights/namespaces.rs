@@ -6,7 +6,7 @@
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
 
-use super::next::{Next, errno, is_managed_here, set_errno};
+use crate::interpose::next::{Next, errno, is_managed_here, set_errno};
 use crate::kernel::sched;
 use crate::kernel::sys::{self, Errno};
 use crate::process::door;
@@ -46,7 +46,7 @@ fn try_alone(change: impl Fn() -> isize, minds_threads: impl FnOnce() -> bool) -
         return first;
     }
     // Without a keeper the kernel counts threads of the program only.
-    if RUNTIME.stopped.load(Acquire) || !door::has_keeper() {
+    if RUNTIME.process.stopped.load(Acquire) || !door::has_keeper() {
         return first;
     }
     let refusal = errno();

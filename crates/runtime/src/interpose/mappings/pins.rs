@@ -6,8 +6,8 @@
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
 
-use super::desk;
-use super::next::{Next, is_managed, is_paging, keeping_errno};
+use crate::interpose::desk;
+use crate::interpose::next::{Next, is_managed, is_paging, keeping_errno};
 use crate::kernel::mounts::Notices;
 use crate::kernel::sys;
 use crate::runtime::RUNTIME;
@@ -16,7 +16,7 @@ use crate::runtime::RUNTIME;
 /// it is not known yet.
 #[cold]
 pub fn note() {
-    if !RUNTIME.pins_seen.swap(true, SeqCst) && RUNTIME.mounts.notices() == Notices::Nothing {
+    if !RUNTIME.pages.pins_seen.swap(true, SeqCst) && RUNTIME.kernel.mounts.notices() == Notices::Nothing {
         let_evictions_end();
     }
 }
@@ -62,8 +62,8 @@ const fn open_of(name: &'static core::ffi::CStr) -> Next {
 fn opened(file: c_int, direct: bool) {
     if file >= 0
         && !RUNTIME.may_write_late()
-        && !RUNTIME.mounts.are_harmless()
-        && RUNTIME.mounts.may_write_late(sys::Fd(file), direct)
+        && !RUNTIME.kernel.mounts.are_harmless()
+        && RUNTIME.kernel.mounts.may_write_late(sys::Fd(file), direct)
     {
         RUNTIME.note_late_writer();
         let_evictions_end();
@@ -190,7 +190,7 @@ static VMSPLICE: Next = Next::call_of(c"vmsplice", nr::VMSPLICE);
 
 /// Whether `process` is this one, by its id or by that of one of its threads.
 fn is_own(process: c_int) -> bool {
-    let own = RUNTIME.pid.load(Relaxed);
+    let own = RUNTIME.process.pid.load(Relaxed);
     is_managed() && (process as u32 == own || process > 0 && sys::thread_exists(own, process as u32))
 }
 

@@ -12,9 +12,9 @@
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
 
-use super::desk;
-use super::next::{Next, is_managed, is_paging, keeping_errno};
-use super::ranges::{self, PROGRAM_DONTFORK, PROGRAM_WIPED};
+use crate::interpose::desk;
+use crate::interpose::mappings::ranges::{self, PROGRAM_DONTFORK, PROGRAM_WIPED};
+use crate::interpose::next::{Next, is_managed, is_paging, keeping_errno};
 use crate::kernel::sys::{self, PAGE, advice};
 use crate::runtime::RUNTIME;
 
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: c_int) -> c
     let about_fork = matches!(advice, advice::WIPEONFORK | KEEPONFORK | advice::DONTFORK | advice::DOFORK);
     let discards = matches!(advice, advice::DONTNEED | FREE | DONTNEED_LOCKED | advice::GUARD_INSTALL);
     if discards {
-        RUNTIME.discarding.fetch_add(1, SeqCst);
+        RUNTIME.pages.discarding.fetch_add(1, SeqCst);
     }
     let end = start.saturating_add(bytes).next_multiple_of(PAGE);
     // Before it is so: another thread may fork in between.
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: c_int) -> c
         }
     }
     if discards {
-        RUNTIME.discarding.fetch_sub(1, SeqCst);
+        RUNTIME.pages.discarding.fetch_sub(1, SeqCst);
     }
     if about_fork && is_managed() {
         if result == 0 {

@@ -1,0 +1,199 @@
+//! What a forked child inherits: the mappings that have evicted pages are registered with its own userfaultfd, or
+//! everything is brought back in place, where nobody can serve its faults.
+
+use core::ops::ControlFlow;
+use core::sync::atomic::Ordering::*;
+
+use memfold_shared::page::state;
+
+use crate::kernel::sys::{self, PAGE};
+use crate::pages::table::{BLOCK, State, index_in_block};
+use crate::runtime::Runtime;
+
+impl Runtime {
+    /// In the child: forgets what is kept of memory that it has not inherited.
+    /// Other memory may be mapped there later, and must begin empty.
+    pub fn drop_uninherited(&self, maps: sys::Fd) {
+        let mut order = self.pages.order.lock();
+        let (mut buffer, mut end) = ([0u8; 8192], 0);
+        let read = crate::kernel::maps::for_each(maps, &mut buffer, |mapping| {
+            if mapping.is_private_anonymous() {
+                self.drop_range(&mut order, end, mapping.start);
+                end = mapping.end;
+            }
+        });
+        if read.is_err() {
+            self.fail("a forked process can't read /proc/self/maps: it does not know what it has inherited");
+        }
+        self.drop_range(&mut order, end, crate::pages::table::END);
+    }
+
+    /// In the child, by its keeper: registers the mappings that have evicted pages.
+    ///
+    /// It registers each of them as a whole, so that none is split, and nothing else: the same blocks of the table
+    /// may hold shared memory, memfold's own too, and nobody could serve a fault there.
+    pub fn register_evicted(&self, maps: sys::Fd) -> sys::Result<()> {
+        let (mut buffer, mut failed) = ([0u8; 8192], false);
+        crate::kernel::maps::for_each(maps, &mut buffer, |mapping| {
+            let (start, end) = (mapping.start, mapping.end.min(crate::pages::table::END));
+            if mapping.is_private_anonymous() && self.has_evicted(start, end) {
+                let whole =
+                    !self.pages.standby.overlaps(start, end) && self.register(start, end - start).is_ok();
+                failed |= !whole && !self.register_runs(start, end);
+            }
+        })?;
+        if failed { Err(sys::Errno::INVAL) } else { Ok(()) }
+    }
+
+    /// Whether a page of a range is evicted.
+    fn has_evicted(&self, start: usize, end: usize) -> bool {
+        let found = self.pages.table.visit_blocks(start, end, |base, block| {
+            let (from, to) = (start.max(base), end.min(base + BLOCK));
+            let any = block.evicted.load(Relaxed) > 0
+                && (from..to)
+                    .step_by(PAGE)
+                    .any(|page| block.entries[index_in_block(page)].load() != State::Empty);
+            if any { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        found.is_break()
+    }
+
+    /// Registers the runs of evicted pages in a mapping that can't be registered as a whole, because memory of
+    /// memfold's own has been merged with it.
+    fn register_runs(&self, start: usize, end: usize) -> bool {
+        let (mut from, mut to, mut ok) = (0, 0, true);
+        self.pages.table.for_each_block(start, end, |base, block| {
+            for page in (start.max(base)..end.min(base + BLOCK)).step_by(PAGE) {
+                if block.entries[index_in_block(page)].load() == State::Empty {
+                    continue;
+                }
+                if page != to {
+                    ok &= self.register_run(from, to);
+                    from = page;
+                }
+                to = page + PAGE;
+            }
+        });
+        ok & self.register_run(from, to)
+    }
+
+    fn register_run(&self, from: usize, to: usize) -> bool {
+        if from == to || self.register(from, to - from).is_ok() {
+            return true;
+        }
+        let mut ok = true;
+        let mut order = self.pages.order.lock();
+        for page in (from..to).step_by(PAGE) {
+            match self.register(page, PAGE) {
+                Ok(()) => {}
+                Err(sys::Errno::NOMEM) => self.fail(
+                    "a forked process can't have so many mappings (vm.max_map_count) as its evicted pages need",
+                ),
+                // memfold has mapped memory of its own here since: the program no longer has this page.
+                Err(_) if self.arena.overlaps(page, page + PAGE) => {
+                    self.drop_range(&mut order, page, page + PAGE);
+                }
+                Err(_) => ok = false,
+            }
+        }
+        ok
+    }
+
+    /// Restores every evicted page for good: no userfaultfd serves this process. Says why, if given.
+    pub fn restore_in_place(&'static self, why: Option<&str>) {
+        if !self.stored.has_store() {
+            return;
+        }
+        self.bring_back_in_place(|state| state != State::Empty);
+        self.tell_spill_begins();
+        self.process.set_state(state::STOPPED);
+        if let Some(why) = why {
+            self.say(why);
+        }
+    }
+
+    /// Brings evicted pages back that are `wanted`. Only the calling thread, and perhaps the keeper or who waits for it, may live in this process.
+    pub fn bring_back_in_place(&'static self, wanted: impl Fn(State) -> bool) {
+        // SAFETY: in this process no handler has begun, or all have ended.
+        let worker = unsafe { crate::reclaim::worker::Worker::new(self, 0) };
+        let (Ok(memory), Some(mut worker)) = (sys::open_own(c"/proc/thread-self/mem", sys::o::RDWR), worker)
+        else {
+            self.fail("a forked process can't get its evicted pages back");
+        };
+        let Ok(maps) = sys::open_own(c"/proc/thread-self/maps", sys::o::RDONLY) else {
+            self.fail("a forked process can't see what it has inherited");
+        };
+        self.drop_uninherited(maps);
+        sys::close(maps);
+        let Ok(pagemap) = crate::kernel::pagemap::Pagemap::open() else {
+            self.fail("a forked process can't see which of its pages are there");
+        };
+        self.pages.table.for_each_block(0, crate::pages::table::END, |base, block| {
+            if block.evicted.load(Relaxed) == 0 {
+                return;
+            }
+            for (index, entry) in block.entries.iter().enumerate().filter(|(_, entry)| wanted(entry.load())) {
+                let there = |now: crate::kernel::pagemap::Present| now.count + now.swapped_count == 1;
+                if pagemap.present(base + index * PAGE, 1, 0).is_some_and(there) {
+                    // Brought back just before the fork: the page is the truth.
+                    self.drop_page(block, base + index * PAGE);
+                } else {
+                    self.restore_page(memory, &mut worker, base + index * PAGE, entry);
+                    block.evicted.fetch_sub(1, Relaxed);
+                }
+            }
+        });
+        sys::close(memory);
+        pagemap.close();
+    }
+
+    fn restore_page(
+        &self,
+        memory: sys::Fd,
+        worker: &mut crate::reclaim::worker::Worker,
+        page: usize,
+        entry: &crate::pages::table::Entry,
+    ) {
+        let state = entry.load();
+        if let State::Spilled(_) = state {
+            self.fetch_alone(worker, page);
+        }
+        let contents = &mut worker.pages[..PAGE];
+        match state {
+            State::Empty => return,
+            State::Spilled(_) => {}
+            State::Zero => contents.fill(0),
+            State::Standby(id) => {
+                // SAFETY: the page on standby is readable and nobody else uses it: no other thread lives.
+                contents.copy_from_slice(unsafe {
+                    core::slice::from_raw_parts(self.pages.standby.page_address(id) as *const u8, PAGE)
+                });
+            }
+            State::Stored(name) | State::Pinned(name) => {
+                let owner = crate::pages::table::page_number(page);
+                // SAFETY: no other thread of ours lives in this child.
+                if unsafe { self.store().load(name, owner, contents, &mut worker.decode) }.is_err() {
+                    self.fail_corrupt();
+                }
+            }
+        }
+        // Writes through /proc/self/mem reach pages that are read-only or without access too.
+        if sys::pwrite(memory, contents, page as u64) != Ok(PAGE) {
+            self.fail("a forked process can't write an evicted page back");
+        }
+        entry.store(State::Empty);
+        match state {
+            State::Stored(name) | State::Pinned(name) => {
+                self.free(name, crate::pages::table::page_number(page))
+            }
+            State::Standby(id) => {
+                self.pages.standby.forget(id);
+                let at = self.pages.standby.page_address(id);
+                // SAFETY: nobody needs the page on standby any more.
+                let _ = unsafe { sys::madvise(at, PAGE, sys::advice::DONTNEED) };
+            }
+            State::Spilled(spot) => self.release_spot(spot),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! fork: the child must find every page that was evicted.
+//!
+//! ```text
+//! parent, before   the keeper and compressors stop; what the C library touches
+//!                  in the child is touched now; from here on handlers change
+//!                  nothing but the journal
+//! fork             the child inherits table and store whole
+//! parent, after    the journal is replayed
+//! child            a keeper of its own opens a userfaultfd of its own, registers
+//!                  again what has evicted pages, and starts handlers; the child
+//!                  waits for that. If it may not open one, or not start
+//!                  threads, everything is decompressed in place.
+//! ```
+//!
+//! Handlers can't stop, because after the prepare handlers the C library
+//! still takes the locks of its arenas, whose holders may wait for pages.
+
+pub mod children;
+pub mod forker;
+pub mod gate;
+pub mod inherit;
+pub mod state;
+
+use core::sync::atomic::Ordering::*;
+
+use memfold_shared::page::{self, Slot};
+
+use crate::kernel::procfs;
+use crate::kernel::sched;
+use crate::kernel::sys::{self, PAGE};
+use crate::pages::table::State;
+use crate::process::door;
+use crate::process::here;
+use crate::process::limits::{self, MoreDescriptors};
+use crate::runtime::{RUNTIME, Runtime};
+
+/// Before the fork, in the forking thread.
+pub fn prepare(touch: impl Fn()) {
+    let runtime = &RUNTIME;
+    runtime.begin_before_fork();
+    if runtime.is_paging() && !limits::child_may_open() {
+        // Without descriptors the child could not even bring its pages back.
+        runtime.stop("it forks, and its children may open too few files (ulimit -n) to be managed");
+    }
+    if runtime.is_paging() && !procfs::is_there() {
+        runtime
+            .stop("it forks where there is no /proc (chroot), without which its children can't be managed");
+    }
+    // What it needs now may have been spilled, to a tier that does not answer: this is no time yet to keep others from their work. But nobody waits for room any more: that
+    // could take as long as a tier is hoped for.
+    runtime.forks.about_to_fork.fetch_add(1, SeqCst);
+    if runtime.is_paging() {
+        touch();
+        runtime.bring_kept_back();
+    }
+    // A handler that forks while this one is under way would wait for it for ever.
+    let mask = sys::block_signals();
+    core::mem::forget(runtime.process.life.lock());
+    here::set_prepared(true);
+    runtime.forks.fork_mask.store(mask, Relaxed);
+    runtime.forks.has_forked.store(true, Relaxed);
+    runtime.spill.fork.store(0, Relaxed);
+    if !runtime.is_paging() {
+        runtime.forks.about_to_fork.fetch_sub(1, SeqCst);
+        hold_common_locks();
+        return;
+    }
+    runtime.forks.pause.store(1, SeqCst);
+    runtime.forks.about_to_fork.fetch_sub(1, SeqCst);
+    runtime.threads.keeper.ring();
+    runtime.reclaim.work.ring();
+    loop {
+        let paused = runtime.threads.paused.load(Acquire);
+        if paused >= runtime.threads.stoppable.load(Acquire) {
+            break;
+        }
+        let _ = sys::futex_wait(&runtime.threads.paused, paused, Some(1_000_000), false);
+        runtime.threads.keeper.ring();
+        runtime.reclaim.work.ring();
+    }
+    // Nothing is put any more, and what is released from here on the child holds all the same.
+    runtime.tell_spill_of_fork();
+    // See `pause_unmarked`.
+    while runtime.pages.moving.load(SeqCst) != 0 {
+        sched::yield_now();
+    }
+    // Some of it may have been taken away meanwhile, or is new.
+    touch();
+    runtime.bring_kept_back();
+    sys::touch_stack();
+    {
+        let order = &mut runtime.pages.order.lock();
+        order.journal.enlarge(&runtime.arena);
+        runtime.forks.forker.store(sys::gettid(), Relaxed);
+        (order.forking, order.fork_seen) = (true, false);
+    }
+    hold_common_locks();
+    while runtime.faults.serving.load(SeqCst) != 0 {
+        sched::yield_now();
+    }
+}
+
+/// Locks that any thread of the program may hold at any time.
+fn hold_common_locks() {
+    core::mem::forget(RUNTIME.threads.starts.lock());
+    RUNTIME.arena.hold();
+}
+
+/// After the fork, in the parent.
+pub fn parent() {
+    let runtime = &RUNTIME;
+    // SAFETY: taken in `prepare` by this very thread.
+    unsafe {
+        runtime.threads.starts.release_forgotten();
+        runtime.arena.let_go();
+    }
+    if runtime.is_paging() {
+        let mut order = runtime.pages.order.lock();
+        runtime.forks.generation.fetch_add(1, Relaxed);
+        runtime.replay(&mut order);
+        drop(order);
+        runtime.pages.standby.all_shared();
+        runtime.call_handlers();
+        runtime.resume();
+    }
+    let mask = runtime.forks.fork_mask.load(Relaxed);
+    here::set_prepared(false);
+    // SAFETY: taken in `prepare` by this very thread.
+    unsafe { runtime.process.life.release_forgotten() };
+    sys::restore_signals(mask);
+}
+
+/// After the fork, in the child.
+pub fn child() {
+    let runtime = &RUNTIME;
+    here::adopt_child();
+    {
+        // SAFETY: the parent's threads do not exist here, and `prepare` made
+        // sure that none of them was changing anything.
+        unsafe {
+            runtime.arena.reset_in_child();
+            runtime.pages.reset_in_child();
+            runtime.threads.after_fork();
+            crate::interpose::after_fork();
+            runtime.spill.after_fork();
+        }
+        let mut order = runtime.pages.order.lock();
+        runtime.pages.proxy.lock().clear_faults();
+        runtime.forks.generation.fetch_add(1, Relaxed);
+        runtime.forks.births.fetch_add(1, Relaxed);
+        order.recent.forget();
+        runtime.replay(&mut order);
+    }
+    // A small process that has nothing evicted begins as one whose parent never began to page.
+    let paging = runtime.is_paging() && !(runtime.is_small() && runtime.has_nothing_away());
+    if !paging {
+        runtime.reclaim.watches_growth.store(false, Relaxed);
+        runtime.process.paging_wanted.store(false, Relaxed);
+    }
+    runtime.pages.after_fork();
+    runtime.stored.forget_readers();
+    runtime.faults.after_fork();
+    runtime.forks.after_fork();
+    runtime.reclaim.after_fork();
+    runtime.kernel.after_fork();
+    let pid = sys::getpid();
+    let parent = runtime.process.pid.swap(pid, Relaxed);
+    runtime.forks.child_ready.store(0, Relaxed);
+    runtime.forks.inherits.store(paging, Relaxed);
+    // From here on a keeper may come through the door.
+    if !runtime.process.stopped.load(Relaxed) {
+        door::release();
+    }
+    // It may be another's by now: what is read there is a bound, and nothing depends on it.
+    let inherited = runtime.slot().resident.load(Relaxed);
+    runtime.claim_spilled(parent);
+    // Some for the keeper, or for this thread to bring everything back: no other thread lives that could notice.
+    let more = if paging { MoreDescriptors::allow() } else { None };
+    let Some(slot) = runtime.take_slot(runtime.shared(), crate::process::reach::outer_pid(pid)) else {
+        // More processes than can be managed: this one goes on without the runtime, and without its parent's slot.
+        // SAFETY: a slot is made of atomic numbers.
+        static NOBODY: Slot = unsafe { core::mem::zeroed() };
+        runtime.process.set_shared(runtime.shared(), &NOBODY);
+        runtime.leave_spill();
+        runtime.restore_in_place(Some(
+            "too many processes: one more was forked, and all its memory was brought back",
+        ));
+        runtime.process.set_state(page::state::STOPPED);
+        runtime.process.stopped.store(true, Relaxed);
+        runtime.threads.compressors.store(0, Relaxed);
+        runtime.threads.handlers.store(0, Relaxed);
+        runtime.reclaim.watches_growth.store(false, Relaxed);
+        drop(more);
+        end_in_child();
+        return;
+    };
+    slot.image.store(runtime.process.image.load(Relaxed), Relaxed);
+    slot.inherited.store(inherited, Relaxed);
+    runtime.process.set_shared(runtime.shared(), slot);
+    runtime.process.set_state(page::state::WATCHING);
+    runtime.leave_spill();
+    runtime.threads.compressors.store(0, Relaxed);
+    runtime.threads.handlers.store(0, Relaxed);
+    if runtime.process.stopped.load(Relaxed) {
+        runtime.process.set_state(page::state::STOPPED);
+    } else if runtime.open_door().is_ok() && !paging && runtime.is_watched() {
+        // The supervisor watches it.
+    } else if let Err(error) = runtime.ensure_keeper()
+        && door::forbid()
+    {
+        runtime.restore_in_place(runtime.is_to_say(error).then(|| limits::why_restored(error)));
+        runtime.process.set_state(page::state::STOPPED);
+        // Nobody is there who could stop it later.
+        runtime.process.stopped.store(true, Release);
+    } else if paging {
+        // The keeper serves the child, whether this thread started it or it came through the door.
+        while runtime.forks.child_ready.load(Acquire) == 0 {
+            let _ = sys::futex_wait(&runtime.forks.child_ready, 0, None, false);
+        }
+        if runtime.forks.child_ready.load(Acquire) == 2 {
+            runtime.restore_in_place(Some(limits::why_restored(sys::Errno::MFILE)));
+        }
+    }
+    drop(more);
+    end_in_child();
+}
+
+fn end_in_child() {
+    here::set_prepared(false);
+    // SAFETY: taken in `prepare` by the thread that is this one's origin.
+    unsafe { RUNTIME.process.life.reset_in_child() };
+    sys::restore_signals(RUNTIME.forks.fork_mask.load(Relaxed));
+}
+
+impl Runtime {
+    /// Control blocks that were taken away just before they were kept: the C
+    /// library follows its lists through them in the child, before any handler.
+    fn bring_kept_back(&self) {
+        let evicted = |page| self.pages.table.entry(page).is_some_and(|entry| entry.load() != State::Empty);
+        self.pages.keep_out.for_each(|start, end| {
+            if (start..end).step_by(PAGE).any(evicted) {
+                self.bring_back(start, end);
+            }
+        });
+    }
+
+    /// The keeper's part: while it stops for a fork, no mapping carries the
+    /// mark that it is not to be inherited. Returns whether there was one.
+    pub fn pause_unmarked(&self, maps: sys::Fd) -> bool {
+        if self.forks.pause.load(Acquire) == 0 {
+            return false;
+        }
+        let mut buffer = [0u8; 8192];
+        // While mappings are listed one may move from where the list has not come to where it has been. Who moves
+        // by the C library's function takes its mark away; `realloc` moves without: for that a second look.
+        let looks = match (self.forks.gate.is_there(), self.is_threaded()) {
+            // No mapping is marked.
+            (true, _) => 0,
+            (false, threaded) => 1 + usize::from(threaded),
+        };
+        for _ in 0..looks {
+            self.for_each_marked(maps, &mut buffer, |start, end| {
+                crate::interpose::mappings::ranges::for_each_inherited(start, end, |from, to| {
+                    self.unmark(from, to)
+                });
+            });
+        }
+        self.threads.keeper_paused.store(true, SeqCst);
+        self.pause_here();
+        self.threads.keeper_paused.store(false, SeqCst);
+        self.mark_registered(maps);
+        true
+    }
+
+    /// Marks what may have evicted pages, if that is needed: see `mark`.
+    pub fn mark_registered(&self, maps: sys::Fd) {
+        if self.forks.gate.is_there() {
+            return;
+        }
+        self.for_each_marked(maps, &mut [0; 8192], |start, end| {
+            if self.uffd().probe(start) == crate::kernel::uffd::Probe::Registered {
+                self.mark(start, end);
+            }
+        });
+    }
+
+    fn for_each_marked(&self, maps: sys::Fd, buffer: &mut [u8], mut visit: impl FnMut(usize, usize)) {
+        let read = crate::kernel::maps::for_each(maps, buffer, |mapping| {
+            let own = self.arena.overlaps(mapping.start, mapping.end);
+            if mapping.is_private_anonymous()
+                && !own
+                && !self.pages.standby.overlaps(mapping.start, mapping.end)
+            {
+                visit(mapping.start, mapping.end);
+            }
+        });
+        if read.is_err() {
+            self.fail("a fork needs /proc/self/maps, which can't be read");
+        }
+    }
+
+    /// Lets the threads that stopped for a fork go on.
+    fn resume(&self) {
+        self.forks.pause.store(0, SeqCst);
+        sys::futex_wake(&self.forks.pause, sys::ALL, false);
+    }
+
+    /// Wakes the handlers from poll.
+    pub fn call_handlers(&self) {
+        // The descriptor lives in the table of the runtime's threads: the keeper writes to it.
+        self.faults.call_wanted.store(true, Release);
+        self.threads.keeper.ring();
+    }
+}

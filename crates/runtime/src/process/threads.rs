@@ -1,0 +1,95 @@
+//! The runtime's own threads, and those of the program that are just being started.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
+
+use crate::memory::bell::Bell;
+use crate::memory::lock::Lock;
+use crate::process::thread::Place;
+
+/// Threads that read from the store at most: handlers, compressors and fetchers.
+pub const WORKERS: usize = 12;
+
+/// What a new thread of the program is to run.
+#[repr(C)]
+pub struct Start {
+    /// The program's function.
+    pub routine: usize,
+    /// Its argument.
+    pub argument: usize,
+    /// Next unused one.
+    pub next: *mut Start,
+}
+
+/// A list of unused [`Start`]s.
+pub struct Starts(pub *mut Start);
+
+// SAFETY: the list is reached only through its lock.
+unsafe impl Send for Starts {}
+
+/// How many there are, and where they live.
+pub struct Threads {
+    /// The keeper sleeps here.
+    pub keeper: Bell,
+    /// Where the keeper lives.
+    pub keeper_place: Place,
+    /// Where the keeper keeps its list of mappings.
+    pub keeper_memory: AtomicUsize,
+    /// Where the keeper compresses samples.
+    pub sample_memory: AtomicUsize,
+    /// Where handlers and compressors live, by their numbers.
+    pub worker_places: [Place; WORKERS],
+    /// What they work in: see `worker.rs`.
+    pub worker_memory: [AtomicUsize; WORKERS],
+    /// Compressors and handlers that live.
+    pub compressors: AtomicU32,
+    /// See `compressors`.
+    pub handlers: AtomicU32,
+    /// Compressors are to end, and handlers.
+    pub quit_compressors: AtomicBool,
+    /// See `quit_compressors`.
+    pub quit_handlers: AtomicBool,
+    /// Unused places for what new threads are to run.
+    pub starts: Lock<Starts>,
+    /// Threads that stop on request.
+    pub stoppable: AtomicU32,
+    /// Threads of the keeper and compressors that have stopped.
+    pub paused: AtomicU32,
+    /// The keeper is one of them.
+    pub keeper_paused: AtomicBool,
+}
+
+impl Threads {
+    /// As it is when a process begins.
+    pub const fn new() -> Self {
+        Threads {
+            keeper: Bell::new(),
+            keeper_place: Place::new(),
+            keeper_memory: AtomicUsize::new(0),
+            sample_memory: AtomicUsize::new(0),
+            worker_places: [const { Place::new() }; WORKERS],
+            worker_memory: [const { AtomicUsize::new(0) }; WORKERS],
+            compressors: AtomicU32::new(0),
+            handlers: AtomicU32::new(0),
+            quit_compressors: AtomicBool::new(false),
+            quit_handlers: AtomicBool::new(false),
+            starts: Lock::new(Starts(core::ptr::null_mut())),
+            stoppable: AtomicU32::new(0),
+            paused: AtomicU32::new(0),
+            keeper_paused: AtomicBool::new(false),
+        }
+    }
+
+    /// In a forked child: none of the parent's threads lives.
+    ///
+    /// # Safety
+    ///
+    /// No other thread lives here, and in the parent none was changing anything.
+    pub unsafe fn after_fork(&self) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.starts.reset_in_child() };
+        self.stoppable.store(0, Relaxed);
+        self.paused.store(0, Relaxed);
+        self.keeper_paused.store(false, Relaxed);
+        self.worker_places.iter().for_each(|place| place.after_fork());
+    }
+}
