@@ -93,7 +93,7 @@ impl Journal {
     }
 
     /// Whether there is room to note that a page was brought back. The last part is for events. What is not noted is no harm, only memory: the page is
-    /// the truth, as it is in a forked child (`evict.rs`, `fault.rs`), and what is still kept of it goes when it is next taken away or unmapped.
+    /// the truth, as it is in a forked child (`evict`, `fault`), and what is still kept of it goes when it is next taken away or unmapped.
     pub fn has_room_for_page(&self) -> bool {
         let room = self.room.load(Relaxed);
         self.count.load(Relaxed) < room - room / FOR_EVENTS

@@ -131,7 +131,7 @@ pub struct Block {
     pub marks: Marks,
     /// Pages that this process has compressed since it last forked, or was forked.
     own: Own,
-    /// See `clean.rs`; null as long as none is needed.
+    /// See `clean`; null as long as none is needed.
     clean: AtomicPtr<Clean>,
     /// Some of it was unmapped since it was last registered: what lies there now may be new. A hint.
     pub stale: AtomicBool,

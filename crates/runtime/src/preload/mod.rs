@@ -1,7 +1,7 @@
 //! The preload library: how the runtime gets into a program.
 //!
 //! The dynamic loader calls [`start`] before the program's own constructors.
-//! Interposed is only what the runtime can't do without: see `interpose.rs`,
+//! Interposed is only what the runtime can't do without: see `interpose`,
 //! and `threads.rs` for where threads' control blocks are. Everything is bound
 //! at load time. What only glibc has is looked up: with another C library this
 //! one must be loadable, where it then does nothing.

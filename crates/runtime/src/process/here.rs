@@ -1,7 +1,7 @@
 //! Whether this process is the one for which the runtime works, or a copy of
 //! its memory that was made without the runtime's knowledge.
 //!
-//! A child made by `fork` is prepared (`fork.rs`), and so is one made by the C
+//! A child made by `fork` is prepared (`fork`), and so is one made by the C
 //! library's functions for bare clones (`interpose/bare.rs`). One that makes the
 //! system call with an instruction of its own is not: it finds the state of a
 //! runtime whose threads do not exist, and locks that nobody will ever

@@ -36,7 +36,7 @@ pub struct Process {
     pub looks_seen: AtomicU32,
     /// The program has, or had, several threads.
     pub threaded: AtomicBool,
-    /// The program has a sanitizer's library: see `preload.rs`.
+    /// The program has a sanitizer's library: see `preload`.
     pub sanitized: AtomicBool,
     /// Paging is to start at once: a thread has got what could fill the room that is left.
     pub paging_wanted: AtomicBool,

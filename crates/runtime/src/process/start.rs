@@ -66,7 +66,7 @@ impl Runtime {
     pub fn make_ready(&'static self) -> Result<()> {
         if !self.kernel.has_uffd() {
             let offered = kernel_features(None).unwrap_or(0);
-            // Only for those with a certain right; others mark what is evicted: see `evict.rs`.
+            // Only for those with a certain right; others mark what is evicted: see `evict`.
             let tells_of_forks = offered & feature::EVENT_FORK != 0 && self.forks.gate.open().is_ok();
             let forks = if tells_of_forks { feature::EVENT_FORK } else { 0 };
             let wanted = feature::NEEDED | forks | offered & (feature::MOVE | feature::WRITE_PROTECT);

@@ -159,7 +159,7 @@ struct Size {
 enum Fate {
     /// Its entry says this from now on.
     Kept(State),
-    /// Its blob is still in the store: see `clean.rs`.
+    /// Its blob is still in the store: see `clean`.
     Clean,
     /// It does not get smaller, and goes back.
     Back,

@@ -7,7 +7,7 @@
 //!        the hand of the clock              compressors             compressors                a tier, within its patience
 //! ```
 //!
-//! That there is none the keeper says (`exhausted`, `hopeless`: `watch.rs`), and who waits looks at that. A tier is given its patience
+//! That there is none the keeper says (`exhausted`, `hopeless`: `watch`), and who waits looks at that. A tier is given its patience
 //! (`--spill-patience`): if something should be spilled for so long and nothing was, it is no hope any more, until it takes a batch again.
 //!
 //! Nothing that makes room waits for room: the keeper and the compressors touch no memory of the program, and what is spilled is carried away by the supervisor. A fork

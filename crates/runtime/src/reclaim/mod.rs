@@ -17,7 +17,7 @@ use crate::memory::bell::Bell;
 
 /// What the keeper has decided, and what compressors and those that wait for room go by.
 pub struct Reclaim {
-    /// Bytes that this process must still make free; see `watch.rs`.
+    /// Bytes that this process must still make free; see `watch`.
     pub debt: AtomicI64,
     /// Bytes that the debt may grow to before faults wait.
     pub margin: AtomicI64,

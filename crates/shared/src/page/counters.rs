@@ -17,7 +17,7 @@ pub struct Counters {
     pub pages_prefetched: AtomicU64,
     /// Pages that came back from standby.
     pub pages_rescued: AtomicU64,
-    /// Pages that were given back without being compressed: see `clean.rs`.
+    /// Pages that were given back without being compressed: see `clean`.
     pub pages_clean: AtomicU64,
     /// Blocks taken away.
     pub blocks_evicted: AtomicU64,

@@ -167,7 +167,7 @@ impl Handler {
         if order.forking {
             (intact, answer) = (0, self.fault_again(fault));
         }
-        // Pages whose blobs relatives share are kept clean (`clean.rs`).
+        // Pages whose blobs relatives share are kept clean (`clean`).
         let forks = runtime.forks.generation.load(Relaxed);
         let is_inherited = |index: usize| {
             let at = index_in_block(fault.page) + index;

@@ -1,7 +1,7 @@
 //! Functions by which a program gets much memory at once. What it gets is
 //! fresh, so the runtime is told nothing when it is filled, until its mapping
 //! is registered. While the limit is near, the thread that gets it waits for
-//! that; from then on filling it waits for room, page by page (`fault.rs`).
+//! that; from then on filling it waits for room, page by page (`fault`).
 //!
 //! The allocator makes its heap larger by system calls of its own, in small
 //! steps that are filled at once: registering what is there always comes too

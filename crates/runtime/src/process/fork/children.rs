@@ -8,7 +8,7 @@
 //! the kernel says so (EEXIST), and its page is the truth. What another thread discards or
 //! unmaps in the same moment may have been discarded before or after, as without memfold.
 //!
-//! A prepared fork (`fork.rs`) causes the same message. Its child has a runtime of its own, which registers
+//! A prepared fork (`fork`) causes the same message. Its child has a runtime of its own, which registers
 //! everything anew, so the child's registration is only given up. `forker.rs` tells which child that is. During
 //! such a fork the page table is out of date and must not change: other children get their pages where the
 //! journal says.

@@ -1,4 +1,4 @@
-//! Tells the child of a prepared fork (`fork.rs`) from one that another thread makes at the same time by an
+//! Tells the child of a prepared fork (`fork`) from one that another thread makes at the same time by an
 //! instruction of its own. Both cause the same message, which does not say who forks.
 //!
 //! Each forking thread waits twice: until its message is read, and then at the gate (`gate.rs`). `/proc` shows

@@ -249,7 +249,7 @@ impl Runtime {
         if self.forks.gate.is_there() {
             return;
         }
-        // SAFETY: advice that loses nothing; `fork.rs` takes it back around every fork it knows of.
+        // SAFETY: advice that loses nothing; `fork` takes it back around every fork it knows of.
         let _ = unsafe { sys::madvise(start, end - start, advice::DONTFORK) };
     }
 
