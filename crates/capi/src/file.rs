@@ -16,6 +16,7 @@ impl From<SaveError> for Failure {
         match error {
             SaveError::Heap(error) => error.into(),
             SaveError::Lost(lost) => Failure::new(Code::Lost, lost.to_string()),
+            SaveError::Part(_) => Failure::new(Code::Damaged, error.to_string()),
             error => Failure::new(Code::File, error.to_string()),
         }
     }

@@ -52,7 +52,7 @@ pub fn check(core: &Core, me: u16) -> Result<(), Violation> {
         rooms.listed().map_err(|block| Violation(format!("block {block} is linked wrongly by its room")))?;
     let lists: HashMap<u32, List> = listed.iter().copied().collect();
     holds(lists.len() == listed.len(), || "a block is listed twice by its room".into())?;
-    let (mut resident, mut copies, mut without, mut lost) = (vec![], 0, 0, Lost::default());
+    let (mut resident, mut copies, mut without, mut nodes, mut lost) = (vec![], 0, 0, 0, Lost::default());
     for number in 1..end {
         let block =
             core.blocks.get(number).ok_or_else(|| Violation(format!("there is no block {number}")))?;
@@ -61,6 +61,7 @@ pub fn check(core: &Core, me: u16) -> Result<(), Violation> {
         holds(list == noted, || format!("block {number} is listed at {list:?} and should be at {noted:?}"))?;
         let (live, allocator) = (block.live.load(Relaxed), block.allocator.load(Relaxed));
         copies += u64::from(block.copy().is_some());
+        nodes += u64::from(live);
         if block.state().place() == Place::Vacant {
             let nothing = live == 0 && !block.has_copy();
             holds(nothing, || format!("block {number} is vacant and has nodes or a copy"))?;
@@ -86,6 +87,14 @@ pub fn check(core: &Core, me: u16) -> Result<(), Violation> {
     holds(given_up == without, || format!("{without} blocks are given up, {given_up} are known to be"))?;
     holds(core.frames.check(), || "frames have other memory than was counted".into())?;
     check_frames(core, resident)?;
+    let gone = locked(&core.large).with_gone_part(core, nodes);
+    let gone = gone.map_err(|error| Violation(format!("long nodes: {error}")))?;
+    if let Some(node) = gone {
+        return Err(Violation(format!(
+            "a part of the long node with the handle {:#x} was freed without it",
+            node.to_bits()
+        )));
+    }
     // All else is looked at first.
     core.add_lost_parts(&mut lost);
     holds(lost.is_empty(), || format!("{lost}"))

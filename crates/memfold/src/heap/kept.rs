@@ -28,8 +28,13 @@ impl Core {
     /// Bytes of what is kept of a block: with its marks, if it has checks.
     pub fn stored_len(&self, block: &Block) -> Result<(Shape, usize), Error> {
         let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
+        Ok((shape, self.kept_len(shape, block.marked.load(Relaxed))))
+    }
+
+    /// The same of a block of this shape, `marked` if it has checks.
+    pub fn kept_len(&self, shape: Shape, marked: bool) -> usize {
         let size = self.options.block_size;
-        Ok((shape, if block.marked.load(Relaxed) { shape.form(size).end() } else { shape.image(size) }))
+        if marked { shape.form(size).end() } else { shape.image(size) }
     }
 
     /// Puts a copy of a block into the store, which is in the frame of that number; for who has ended its tenancy, or has the heap alone.

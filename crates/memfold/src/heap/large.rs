@@ -25,6 +25,7 @@ use std::vec::Vec;
 
 use super::core::{Core, locked};
 use super::error::Error;
+use super::file;
 use super::frames::pause;
 use super::free::PATIENCE;
 use super::handle::{Handle, Parts};
@@ -91,20 +92,27 @@ pub struct Table {
 }
 
 impl Table {
-    fn put(&mut self, large: Arc<Large>) -> Option<Handle> {
+    fn put(&mut self, large: Arc<Large>) -> Result<Handle, Error> {
         let index = match self.free.pop() {
             Some(index) => index,
-            None => {
-                // Whatever becomes of the node, there is room for its index from now on.
-                self.entries.try_reserve(1).ok()?;
-                self.free.try_reserve(self.entries.len() + 1).ok()?;
-                self.entries.push(Entry::default());
-                self.entries.len() as u32 - 1
-            }
+            None => self.push(Entry::default())?,
         };
-        let entry = self.entries.get_mut(index as usize)?;
+        let entry = self.entries.get_mut(index as usize).ok_or(Error::Damaged)?;
         entry.node = Some(large);
-        Some(entry.handle(index))
+        Ok(entry.handle(index))
+    }
+
+    /// Adds an entry: its index, an error when all are in use.
+    fn push(&mut self, entry: Entry) -> Result<u32, Error> {
+        // A file says how many there are, in 32 bits, too.
+        let index = u32::try_from(self.entries.len()).ok().filter(|&index| index < u32::MAX);
+        let index = index.ok_or(Error::Limit)?;
+        // Whatever becomes of the node, there is room for its index from now on.
+        self.entries.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+        let free = self.entries.len() + 1 - self.free.len();
+        self.free.try_reserve(free).map_err(|_| Error::OutOfMemory)?;
+        self.entries.push(entry);
+        Ok(index)
     }
 
     fn entry(&mut self, handle: Handle) -> Option<(u32, &mut Entry)> {
@@ -130,6 +138,11 @@ impl Table {
         })
     }
 
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// The handles of nodes that have a part of which something is true.
     pub fn with_part(&self, mut is_so: impl FnMut(&Handle) -> bool) -> Vec<Handle> {
         let mut found = Vec::new();
@@ -142,15 +155,37 @@ impl Table {
         found
     }
 
+    /// The handle of the first node of which a part is none (see [`file::Parts`]), where blocks have so many nodes.
+    pub fn with_gone_part(&self, core: &Core, nodes: u64) -> Result<Option<Handle>, Error> {
+        let mut seen = file::Parts::new(core);
+        for (index, entry) in (0..).zip(&self.entries) {
+            let Some(large) = &entry.node else { continue };
+            for part in locked(&large.0).parts.iter().flatten() {
+                if !seen.add(*part, nodes)? {
+                    return Ok(Some(entry.handle(index)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// Adds an entry as it was saved: with a node if `len` is not 0, which has as many parts as its length makes.
-    pub fn restore(&mut self, generation: u16, len: usize, parts: Vec<Option<Handle>>, paranoid: bool) {
+    pub fn restore(
+        &mut self,
+        generation: u16,
+        len: usize,
+        parts: Vec<Option<Handle>>,
+        paranoid: bool,
+    ) -> Result<(), Error> {
         let large = Large(Mutex::new(State { len, parts, ..State::default() }));
         let node = (len > 0).then(|| Arc::new(large));
         // The handles of one that was in use before all of its generations were gone.
-        if node.is_none() && !(paranoid && generation == 0) {
-            self.free.push(self.entries.len() as u32);
+        let is_free = node.is_none() && !(paranoid && generation == 0);
+        let index = self.push(Entry { node, generation })?;
+        if is_free {
+            self.free.push(index);
         }
-        self.entries.push(Entry { node, generation });
+        Ok(())
     }
 
     /// Bytes of memory.
@@ -321,7 +356,7 @@ impl Session<'_> {
         parts.try_reserve_exact(count).map_err(|_| Error::OutOfMemory)?;
         parts.resize(count, None);
         let large = Arc::new(Large(Mutex::new(State { len, parts, ..State::default() })));
-        locked(&self.core().large).put(large).ok_or(Error::OutOfMemory)
+        locked(&self.core().large).put(large)
     }
 
     pub(super) fn large_size(&self, handle: Handle) -> Result<usize, Error> {

@@ -8,7 +8,7 @@ use std::{thread, vec};
 use super::*;
 use crate::random::Random;
 
-mod away;
+pub mod away;
 pub mod free;
 mod lost;
 mod owners;

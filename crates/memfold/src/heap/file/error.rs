@@ -5,6 +5,7 @@ use std::io;
 use std::string::String;
 
 use crate::heap::error::{BadOption, Error};
+use crate::heap::handle::Handle;
 use crate::heap::lost::Lost;
 
 /// A heap was not saved. It is as it was.
@@ -18,6 +19,10 @@ pub enum SaveError {
     /// The tier lost a part of the heap: this. When these nodes are freed
     /// ([`Heap::free_lost`](crate::heap::Heap::free_lost)), the rest can be saved.
     Lost(Lost),
+    /// A part of this node, which is longer than a block, was freed by itself: by a handle that the heap did not
+    /// give out, or one out of [`Lost::handles`](crate::heap::Lost::handles). When the node is freed, the rest
+    /// can be saved.
+    Part(Handle),
     /// It is the debugging twin, whose nodes are not in blocks.
     Twin,
 }
@@ -28,6 +33,11 @@ impl fmt::Display for SaveError {
             SaveError::Io(error) => write!(f, "the heap's file can't be written: {error}"),
             SaveError::Heap(error) => write!(f, "the heap can't be saved: {error}"),
             SaveError::Lost(lost) => write!(f, "the heap can't be saved: {lost}"),
+            SaveError::Part(node) => write!(
+                f,
+                "the heap can't be saved: a part of the long node with the handle {:#x} was freed without the node; free that, too",
+                node.to_bits()
+            ),
             SaveError::Twin => {
                 f.write_str("the debugging twin of a heap can't be saved: make a compressed one")
             }
@@ -40,7 +50,7 @@ impl std::error::Error for SaveError {
         match self {
             SaveError::Io(error) => Some(error),
             SaveError::Heap(error) => Some(error),
-            SaveError::Lost(_) | SaveError::Twin => None,
+            SaveError::Lost(_) | SaveError::Part(_) | SaveError::Twin => None,
         }
     }
 }

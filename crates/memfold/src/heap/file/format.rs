@@ -32,7 +32,10 @@ pub const START: usize = 16;
 pub const BEFORE: usize = 8;
 pub const AFTER: usize = 8;
 /// No body is longer: a block's payload has 16 MiB at most, and the parts of a large node take 46 MiB at most.
+/// Reader and writer refuse longer ones.
 pub const LONGEST: usize = 64 << 20;
+/// No file has more codecs: their numbers have 16 bits.
+pub const MOST_CODECS: usize = u16::MAX as usize;
 
 /// What a chunk holds.
 pub const HEAD: u8 = 1;
@@ -125,7 +128,10 @@ impl<W: Write> Chunks<W> {
     /// Writes a chunk with these bodies, one after the other.
     pub fn put(&mut self, kind: u8, bodies: &[&[u8]]) -> io::Result<()> {
         let len: usize = bodies.iter().map(|body| body.len()).sum();
-        debug_assert!(len <= LONGEST);
+        // Only the name of a codec of the program's own may be so long.
+        if len > LONGEST {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a part of it has more than 64 MiB"));
+        }
         self.chunk.clear();
         self.chunk.try_reserve(BEFORE + len + AFTER).map_err(|_| io::ErrorKind::OutOfMemory)?;
         self.chunk.extend([kind, 0, 0, 0]);

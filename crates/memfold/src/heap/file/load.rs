@@ -1,6 +1,5 @@
 //! A heap out of a file, of which nothing is believed: see the module above.
 
-use std::collections::HashSet;
 use std::io::Read;
 use std::string::String;
 use std::sync::atomic::Ordering::*;
@@ -12,12 +11,12 @@ use memfold_codec::{Chain, decoder};
 use zerocopy::FromBytes;
 use zerocopy::byteorder::little_endian::{U32, U64};
 
+use super::bounds::Parts;
 use super::error::LoadError;
 use super::format::{self, Head, LargeRecord, Record, Shape, Source};
 use crate::heap::Heap;
 use crate::heap::core::{Core, Shape as Blocks, locked};
 use crate::heap::error::{BadOption, Error};
-use crate::heap::grouping::most_grouped;
 use crate::heap::handle::Handle;
 use crate::heap::options::{ALIGNMENTS, BLOCK_BYTES, Options};
 
@@ -25,8 +24,6 @@ use crate::heap::options::{ALIGNMENTS, BLOCK_BYTES, Options};
 const LOOK: usize = 1 << 20;
 /// When blocks were evicted, as if: what is brought for the first time is no sign that there should be more frames.
 const LONG_AGO: u32 = 1 << 31;
-/// Bytes of a word, of which blocks may consist that have no codec.
-const WORD: usize = 8;
 
 /// See [`Heap::load_from`].
 pub fn load(from: impl Read, options: Options) -> Result<Heap, LoadError> {
@@ -74,7 +71,7 @@ pub fn load(from: impl Read, options: Options) -> Result<Heap, LoadError> {
         unlooked: 0,
         nodes: 0,
         large: 0,
-        parts: HashSet::new(),
+        parts: Parts::new(core),
     };
     loop {
         let (kind, body) = source.next()?;
@@ -127,7 +124,7 @@ struct Loader<'c> {
     unlooked: usize,
     nodes: u64,
     large: u32,
-    parts: HashSet<Handle>,
+    parts: Parts<'c>,
 }
 
 impl Loader<'_> {
@@ -146,7 +143,7 @@ impl Loader<'_> {
             let chain: Chain = name.parse().map_err(|_| unknown())?;
             (portable::head(chain), chain.decompress_scratch(self.core.most_kept))
         };
-        if self.made_by.len() == u16::MAX.into() {
+        if self.made_by.len() == format::MOST_CODECS {
             return Err(Wrong::Says("it has too many codecs"));
         }
         self.core.store.will_decode(scratch);
@@ -195,8 +192,8 @@ impl Loader<'_> {
         }
         let kind = record.kind.get().into();
         let shape = core.shape_of(kind).ok_or(Wrong::Says("a block is of a kind that there is not"))?;
-        if !counts_are_possible(record, shape) {
-            return Err(Wrong::Says("the counts of a block can't be"));
+        if let Some(what) = core.contradiction(record, shape) {
+            return Err(Wrong::Says(what));
         }
         block.begin(kind, 0, record.free.get());
         block.live.store(record.live.get(), Relaxed);
@@ -209,13 +206,8 @@ impl Loader<'_> {
         block.retired.store(record.flags & format::RETIRED != 0, Relaxed);
         block.unverified.store(true, Relaxed);
         block.evicted.store(LONG_AGO, Relaxed);
-        let (shape, len) = core.stored_len(block)?;
-        if payload.len() > most_grouped(shape, len) {
-            return Err(Wrong::Says("the payload of a block is longer than a block of its kind can have"));
-        }
         let put = match record.codec.get().checked_sub(1) {
-            None if payload.len() == WORD => core.store.put(number.into(), None, payload),
-            None => return Err(Wrong::Says("a block without a codec is not one word")),
+            None => core.store.put(number.into(), None, payload),
             Some(place) => {
                 let head = self.made_by.get(usize::from(place));
                 let head = head.ok_or(Wrong::Says("a block was made by a codec that is not there"))?;
@@ -254,46 +246,17 @@ impl Loader<'_> {
             parts.try_reserve_exact(handles.len()).map_err(|_| Error::OutOfMemory)?;
             for bits in handles {
                 let part = Handle::from_bits(bits.get());
-                // Each part is a node of its own in a block that is there: no other node's, and not kept in parts itself.
-                let good = part.is_none_or(|part| self.has_block(part) && self.parts.insert(part));
-                if !good {
+                if let Some(part) = part
+                    && !self.parts.add(part, self.nodes)?
+                {
                     return Err(Wrong::Says("a part of a node is none"));
                 }
                 parts.push(part);
             }
-            if self.parts.len() as u64 > self.nodes {
-                return Err(Wrong::Says("there are more parts of nodes than nodes"));
-            }
             self.large = self.large.checked_add(1).ok_or(Wrong::Says("it has too many long nodes"))?;
-            locked(&core.large).restore(record.generation.get(), len, parts, core.options.paranoid);
+            locked(&core.large).restore(record.generation.get(), len, parts, core.options.paranoid)?;
             body = rest;
         }
         Ok(())
     }
-
-    fn has_block(&self, part: Handle) -> bool {
-        let block = self.core.blocks.get(part.block());
-        !Core::is_large(part)
-            && block.is_some_and(|block| {
-                block.live.load(Relaxed) > 0 && block.incarnation.load(Relaxed) == part.incarnation()
-            })
-    }
-}
-
-/// Whether such a block of this shape may be.
-pub fn counts_are_possible(record: &Record, shape: Blocks) -> bool {
-    let Record { live, bytes, free, longest, pending, .. } = *record;
-    let [live, bytes, free, longest, pending] =
-        [live, bytes, free, longest, pending].map(|count| count.get() as usize);
-    let counts = match shape {
-        Blocks::Mixed(shape) => {
-            let most = shape.room();
-            let fits = free <= most && bytes <= most - free && live <= bytes;
-            fits && longest <= most && pending <= most
-        }
-        Blocks::Equal(shape) => {
-            live <= shape.nodes() && pending <= shape.nodes() && (bytes, free, longest) == (0, 0, 0)
-        }
-    };
-    live > 0 && counts && record.flags & !(format::MARKED | format::RETIRED) == 0
 }

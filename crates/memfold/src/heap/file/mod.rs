@@ -25,6 +25,7 @@
 //!   block's image is looked at when it first comes into a frame (`verify.rs`); until then nothing of it is used but its payload.
 //! - A file gets its name when all of it is written and on the disk (`replace.rs`).
 
+mod bounds;
 mod error;
 mod format;
 mod load;
@@ -41,6 +42,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Heap;
 use super::options::Options;
+pub use bounds::Parts;
 pub use error::{LoadError, SaveError};
 pub use verify::check_starts;
 
@@ -82,7 +84,8 @@ impl Heap {
     ///
     /// # Errors
     /// If the file can't be written, there is no memory to compress what is not compressed yet, or a block is
-    /// [damaged](super::Error::Damaged). The debugging twin can't be saved.
+    /// [damaged](super::Error::Damaged); if nodes are lost, or a long one has lost a part
+    /// ([`SaveError::Lost`], [`SaveError::Part`]). The debugging twin can't be saved.
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<(), SaveError> {
         replace::replace(path.as_ref(), |file| self.save_to(file))
     }

@@ -2,8 +2,14 @@
 //!
 //! Nobody else has the heap meanwhile, so what is written is of one moment. Each block's payload is taken from the store; a block that was changed since is
 //! put there for as long as it takes to copy it, and leaves no more memory taken than before. Records and payloads are gathered until a chunk is worth writing.
+//!
+//! Whoever writes is the program's, and may panic: nothing is written while a block is locked, or while it is
+//! compressed for no longer than this takes.
+//!
+//! What a reader would refuse is not written (`bounds.rs`): that is an error here. Numbers of blocks, their kinds and
+//! lengths of long nodes are bounded alike where they are made and where they are read, by the same functions.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::atomic::Ordering::*;
 use std::vec;
 use std::vec::Vec;
@@ -14,7 +20,6 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 
 use super::error::SaveError;
 use super::format::{self, Chunks, Head, LargeRecord, Record, Shape};
-use super::load::counts_are_possible;
 use crate::heap::Heap;
 use crate::heap::blocks::{Block, Copy, Place};
 use crate::heap::core::{Core, Shape as Blocks, locked};
@@ -48,11 +53,22 @@ pub fn save(heap: &mut Heap, to: impl Write) -> Result<(), SaveError> {
         vacant.sort_unstable();
         (end, vacant)
     };
-    let mut chunks = Chunks::begin(to)?;
     let (head, shapes) = head(core, end);
+    // Before anything is written.
+    if let Some(node) = locked(&core.large).with_gone_part(core, head.nodes.get())? {
+        return Err(SaveError::Part(node));
+    }
+    let mut chunks = Chunks::begin(to)?;
     chunks.put(format::HEAD, &[head.as_bytes(), shapes.as_bytes()])?;
-    let mut saver =
-        Saver { core, chunks, made_by: vec![], records: vec![], payloads: vec![], lost: Lost::default() };
+    let mut saver = Saver {
+        core,
+        chunks,
+        made_by: vec![],
+        named: 0,
+        records: vec![],
+        payloads: vec![],
+        lost: Lost::default(),
+    };
     for number in 1..end {
         match core.blocks.get(number) {
             Some(block) if is_used(block) => saver.add_block(number, block)?,
@@ -93,7 +109,7 @@ fn head(core: &Core, end: u32) -> (Head, Vec<Shape>) {
         part: U32::new(core.part() as u32),
         numbers: U32::new(end - 1),
         blocks: U32::new(used().count() as u32),
-        large: U32::new(locked(&core.large).saved().count() as u32),
+        large: U32::new(locked(&core.large).len() as u32),
         nodes: U64::new(used().map(|block| u64::from(block.live.load(Relaxed))).sum()),
         root: U64::new(core.root.load(Relaxed)),
         shapes: U32::new(shapes.len() as u32),
@@ -114,6 +130,8 @@ struct Saver<'c, W> {
     core: &'c Core,
     chunks: Chunks<W>,
     made_by: Vec<Maker>,
+    /// So many of them have their chunks.
+    named: usize,
     records: Vec<Record>,
     payloads: Vec<u8>,
     /// Once something is lost nothing is written any more, and the rest is looked for.
@@ -186,8 +204,11 @@ impl<W: Write> Saver<'_, W> {
                 (self.number_of(Maker::Own)?, self.append(payload)?)
             }
             Some(id) => match portable::split(id, payload) {
-                Some((chain, body)) => (self.number_of(Maker::Chain(chain))?, self.append(body)?),
-                None => {
+                // A record without bytes is that of no block.
+                Some((chain, body)) if !body.is_empty() => {
+                    (self.number_of(Maker::Chain(chain))?, self.append(body)?)
+                }
+                _ => {
                     let (id, payload) = self.compress_again(number, block, copy)?;
                     let (chain, body) = portable::split(id, &payload).ok_or(Error::Damaged)?;
                     (self.number_of(Maker::Chain(chain))?, self.append(body)?)
@@ -216,8 +237,7 @@ impl<W: Write> Saver<'_, W> {
             generation: block.generation.load(Relaxed),
             grouping: block.grouping.load(Relaxed),
         };
-        // What can't be loaded is not saved.
-        if !counts_are_possible(&record, shape) {
+        if core.contradiction(&record, shape).is_some() {
             return Err(SaveError::Heap(Error::Damaged));
         }
         self.records.push(record);
@@ -230,26 +250,38 @@ impl<W: Write> Saver<'_, W> {
         Ok(payload.len() as u32)
     }
 
-    /// The number of what made a payload. The first time its name is written.
+    /// The number of what made a payload.
     fn number_of(&mut self, maker: Maker) -> Result<u16, SaveError> {
         let known = self.made_by.iter().position(|known| *known == maker);
         let place = match known {
             Some(place) => place,
+            None if self.made_by.len() == format::MOST_CODECS => {
+                let what = "its blocks were made by more codecs than a file has numbers for";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, what).into());
+            }
             None => {
-                match &maker {
-                    Maker::Chain(chain) => {
-                        let name = portable::name(*chain);
-                        self.chunks.put(format::CODEC, &[&[0], name.name().as_bytes()])?;
-                    }
-                    Maker::Own => {
-                        self.chunks.put(format::CODEC, &[&[1], self.core.options.codec.name().as_bytes()])?;
-                    }
-                }
                 self.made_by.push(maker);
                 self.made_by.len() - 1
             }
         };
-        u16::try_from(place + 1).map_err(|_| SaveError::Heap(Error::OutOfMemory))
+        Ok(place as u16 + 1)
+    }
+
+    /// Writes the names of what made the payloads that come next.
+    fn put_codecs(&mut self) -> Result<(), SaveError> {
+        while let Some(maker) = self.made_by.get(self.named) {
+            match maker {
+                Maker::Chain(chain) => {
+                    let name = portable::name(*chain);
+                    self.chunks.put(format::CODEC, &[&[0], name.name().as_bytes()])?;
+                }
+                Maker::Own => {
+                    self.chunks.put(format::CODEC, &[&[1], self.core.options.codec.name().as_bytes()])?;
+                }
+            }
+            self.named += 1;
+        }
+        Ok(())
     }
 
     /// Compresses a block again so that any process can read it.
@@ -285,6 +317,7 @@ impl<W: Write> Saver<'_, W> {
 
     fn put_blocks(&mut self) -> Result<(), SaveError> {
         if !self.records.is_empty() && self.lost.is_empty() {
+            self.put_codecs()?;
             let count = U32::new(self.records.len() as u32);
             let bodies = [count.as_bytes(), self.records.as_bytes(), &self.payloads];
             self.chunks.put(format::BLOCKS, &bodies)?;

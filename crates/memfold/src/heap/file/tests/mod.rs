@@ -1,5 +1,6 @@
 //! Heaps into files and back, against a model; files that are not what they should be; and how they get their names.
 
+mod bounds;
 mod files;
 mod hostile;
 mod round_trip;

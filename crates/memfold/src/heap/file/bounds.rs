@@ -1,0 +1,79 @@
+//! What a heap's file may hold. The reader asks before it takes something from a file, and the writer before it puts
+//! something into one: so whatever is written can be read.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering::*;
+
+use super::format::{self, Record};
+use crate::heap::core::{Core, Shape};
+use crate::heap::error::Error;
+use crate::heap::grouping::most_grouped;
+use crate::heap::handle::Handle;
+
+/// Bytes of a word, of which blocks may consist that have no codec.
+const WORD: usize = 8;
+
+impl Core {
+    /// What can't be of a record with a payload, of a block of this shape.
+    pub fn contradiction(&self, record: &Record, shape: Shape) -> Option<&'static str> {
+        let payload = record.payload.get() as usize;
+        let marked = record.flags & format::MARKED != 0;
+        if !counts_are_possible(record, shape) {
+            Some("the counts of a block can't be")
+        } else if payload == 0 {
+            Some("a block has no bytes")
+        } else if payload > most_grouped(shape, self.kept_len(shape, marked)) {
+            Some("the payload of a block is longer than a block of its kind can have")
+        } else if record.codec.get() == 0 && payload != WORD {
+            Some("a block without a codec is not one word")
+        } else {
+            None
+        }
+    }
+}
+
+/// Whether such a block of this shape may be.
+fn counts_are_possible(record: &Record, shape: Shape) -> bool {
+    let Record { live, bytes, free, longest, pending, .. } = *record;
+    let [live, bytes, free, longest, pending] =
+        [live, bytes, free, longest, pending].map(|count| count.get() as usize);
+    let counts = match shape {
+        Shape::Mixed(shape) => {
+            let most = shape.room();
+            let fits = free <= most && bytes <= most - free && live <= bytes;
+            fits && longest <= most && pending <= most
+        }
+        Shape::Equal(shape) => {
+            live <= shape.nodes() && pending <= shape.nodes() && (bytes, free, longest) == (0, 0, 0)
+        }
+    };
+    live > 0 && counts && record.flags & !(format::MARKED | format::RETIRED) == 0
+}
+
+/// Parts of long nodes, of one after the other.
+pub struct Parts<'c> {
+    core: &'c Core,
+    seen: HashSet<Handle>,
+}
+
+impl<'c> Parts<'c> {
+    /// None yet.
+    pub fn new(core: &'c Core) -> Self {
+        Parts { core, seen: HashSet::new() }
+    }
+
+    /// One more part, where blocks have so many nodes in all; false if it can't be one. Each is a node of its own
+    /// in a block that is there: no other long node's, and not kept in parts itself.
+    pub fn add(&mut self, part: Handle, nodes: u64) -> Result<bool, Error> {
+        self.seen.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+        Ok(self.has_block(part) && self.seen.insert(part) && self.seen.len() as u64 <= nodes)
+    }
+
+    fn has_block(&self, part: Handle) -> bool {
+        let block = self.core.blocks.get(part.block());
+        !Core::is_large(part)
+            && block.is_some_and(|block| {
+                block.live.load(Relaxed) > 0 && block.incarnation.load(Relaxed) == part.incarnation()
+            })
+    }
+}
