@@ -226,10 +226,16 @@ impl Block {
 
     /// Keeps the copy where it is while it is read by `read`; for who has the lock.
     pub fn with_copy<R>(&self, read: impl FnOnce(Copy) -> R) -> Option<R> {
+        /// Takes the pin off, if `read` panics, too.
+        struct Pin<'b>(&'b AtomicU64);
+        impl Drop for Pin<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_and(!PINNED, Release);
+            }
+        }
         let copy = Copy::from_bits(self.copy.fetch_or(PINNED, Acquire));
-        let result = copy.map(read);
-        self.copy.fetch_and(!PINNED, Release);
-        result
+        let _pin = Pin(&self.copy);
+        copy.map(read)
     }
 }
 
@@ -269,3 +275,19 @@ impl Owners for Blocks {
 }
 
 const _: () = assert!(size_of::<Block>() == 64);
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+    use super::*;
+
+    #[test]
+    fn a_copy_is_not_pinned_after_a_panic() {
+        let (block, copy) = (Block::default(), Ref::from_bits(1).unwrap());
+        block.set_copy(copy);
+        let read = || block.with_copy(|_| -> () { resume_unwind(std::boxed::Box::new(())) });
+        assert!(catch_unwind(AssertUnwindSafe(read)).is_err());
+        assert!(block.set_spilled(copy, 5));
+    }
+}

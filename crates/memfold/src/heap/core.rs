@@ -4,7 +4,7 @@ use std::boxed::Box;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::vec::Vec;
 
 use super::background::Board;
@@ -252,6 +252,22 @@ impl Core {
             }
             Some(Copy::Spilled(copy)) => self.options.away.0.iter().for_each(|tier| tier.free(copy)),
             None => {}
+        }
+    }
+}
+
+impl Drop for Core {
+    /// A tier that others use too does not keep what nobody can ask for any more. One that goes with this heap is
+    /// not told of each copy.
+    fn drop(&mut self) {
+        let Some(tier) = self.options.away.0.as_ref().filter(|tier| Arc::strong_count(tier) > 1) else {
+            return;
+        };
+        let end = locked(&self.rooms).numbers().0;
+        for block in (1..end).filter_map(|number| self.blocks.get(number)) {
+            if let Some(Copy::Spilled(copy)) = block.take_copy() {
+                tier.free(copy);
+            }
         }
     }
 }

@@ -222,6 +222,9 @@ impl Loader<'_> {
         block.set_absent();
         core.counts.blocks.fetch_add(1, Relaxed);
         core.list_by_room(number, block);
+        // What does not fit goes to the tier, as it did from the heap that was saved.
+        core.spill_end.fetch_max(number, Relaxed);
+        core.spill_some();
         self.blocks += 1;
         self.nodes += u64::from(record.live.get());
         self.unlooked += payload.len();

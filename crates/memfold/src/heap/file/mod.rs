@@ -108,6 +108,8 @@ impl Heap {
     /// at when it is used first, or by [`Heap::check`]. A block that is not what it should be is an error then, [`Damaged`](super::Error::Damaged), and the rest goes
     /// on. So nothing that a file holds can do worse than other data.
     ///
+    /// With a tier to spill to, what does not fit into the limit goes there.
+    ///
     /// # Errors
     /// If the file can't be read, is no heap or damaged, comes from a later memfold or needs a codec that is not here; if the options can't be, or the
     /// heap does not fit into their limit.

@@ -209,6 +209,36 @@ fn what_does_not_come_back_is_an_error_and_never_data() {
     write(&mut session, 1).unwrap();
 }
 
+/// A file of more than the limit is loaded as the heap was that it was saved from: the rest goes to the tier.
+#[test]
+fn what_does_not_fit_when_it_is_loaded_goes_to_the_tier() {
+    let (options, tier) = limited();
+    let mut heap = Heap::new(options).unwrap();
+    let mut session = heap.session().unwrap();
+    let nodes: Vec<Handle> = (0..10_000).map(|seed| write(&mut session, seed).unwrap()).collect();
+    drop(session);
+    let mut file = vec![];
+    heap.save_to(&mut file).unwrap();
+    drop(heap);
+    assert_eq!(tier.spilled_bytes(), 0, "a tier that is shared keeps nothing of a heap that is gone");
+    let (options, tier) = limited();
+    let mut heap = Heap::load_from(&file[..], options).unwrap();
+    let stats = heap.stats();
+    assert!(stats.memory_bytes() <= LIMIT && stats.spilled_bytes > 5 << 20, "{stats:?}");
+    heap.check().unwrap();
+    let session = heap.session().unwrap();
+    for (seed, node) in (0..).zip(&nodes) {
+        assert_eq!(session.read(*node).unwrap(), noise(seed, 1000));
+        session.free(*node).unwrap();
+    }
+    drop(session);
+    assert_eq!(tier.spilled_bytes(), 0);
+    // One that breaks off leaves nothing, either.
+    let (options, tier) = limited();
+    assert!(Heap::load_from(&file[..file.len() - 1], options).is_err());
+    assert_eq!(tier.spilled_bytes(), 0);
+}
+
 #[test]
 fn threads_share_a_heap_that_spills() {
     let (options, tier) = limited();

@@ -4,6 +4,7 @@ mod bounds;
 mod files;
 mod hostile;
 mod round_trip;
+mod streams;
 
 use std::collections::HashMap;
 use std::vec;
