@@ -3,6 +3,7 @@
 use std::sync::MutexGuard;
 use std::sync::atomic::{Ordering::*, fence};
 
+use super::away::TierHealth;
 use super::blocks::{Block, Place};
 use super::core::{Core, Shape, locked};
 use super::current::{Current, PART};
@@ -128,18 +129,21 @@ impl Core {
         }
     }
 
-    /// Finds a block of this kind that others left, with room for a node of `len` bytes.
+    /// Finds a block of this kind that others left, with room for a node of `len` bytes. None that would have to come
+    /// from a tier that does not answer.
     pub fn find_room(&self, kind: u32, len: usize) -> Option<u32> {
+        let is_away = self.tier_health() == TierHealth::Away;
         let rooms = locked(&self.rooms);
+        let may_come = |number: &u32| !is_away || self.blocks.get(*number).is_some_and(Block::is_here);
         let resident = |number: u32| {
             self.blocks.get(number).is_some_and(|block| matches!(block.state().place(), Place::Resident(_)))
         };
         if kind != 0 {
-            return rooms.first(List::of_kind(kind));
+            return rooms.of_list(List::of_kind(kind)).take(LOOKED_AT).find(may_come);
         }
         let found = rooms.candidates(len).take(LOOKED_AT).find(|&number| resident(number));
         found.or_else(|| {
-            let number = rooms.candidates(len).next_back()?;
+            let number = rooms.candidates(len).next_back().filter(may_come)?;
             let free = self.blocks.get(number)?.free.load(Relaxed);
             (free >= self.options.block_size as u32 / WORTH).then_some(number)
         })

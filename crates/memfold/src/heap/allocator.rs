@@ -104,29 +104,16 @@ impl<'h> Allocator<'h> {
         // How long extents are is estimated.
         for _ in 0..2 {
             let Some(number) = core.find_room(0, len) else { break };
-            let Some(mut current) = core.adopt(me, number, 0) else { continue };
-            match self.access.alloc_hard(&mut current, len) {
-                Ok(Some(handle)) => {
-                    self.set_main(current);
-                    return Ok(handle);
-                }
-                other => {
-                    core.disown(me, &current);
-                    other?;
-                }
-            }
-        }
-        let mut current = core.new_block(me, 0)?;
-        match self.access.alloc_hard(&mut current, len) {
-            Ok(Some(handle)) => {
+            let Some(current) = core.adopt(me, number, 0) else { continue };
+            if let Some((current, handle)) = self.try_adopted(current, len)? {
                 self.set_main(current);
-                Ok(handle)
-            }
-            other => {
-                core.disown(me, &current);
-                other.and(Err(Error::Size(len)))
+                return Ok(handle);
             }
         }
+        let current = core.new_block(me, 0)?;
+        let (current, handle) = self.try_adopted(current, len)?.ok_or(Error::Size(len))?;
+        self.set_main(current);
+        Ok(handle)
     }
 
     /// The longest node that has a block for itself.
@@ -159,21 +146,35 @@ impl<'h> Allocator<'h> {
         }
         let Some(kind) = core.equal_kind(len) else { return Ok(None) };
         let left = core.find_room(kind, len).and_then(|number| core.adopt(me, number, kind));
-        let mut current = match left {
-            Some(current) => current,
-            None => core.new_block(me, kind)?,
+        let mut made = match left {
+            Some(current) => self.try_adopted(current, len)?,
+            None => None,
         };
-        let node = self.access.alloc_hard(&mut current, len);
-        if !matches!(node, Ok(Some(_))) {
-            core.disown(me, &current);
-            return node;
+        if made.is_none() {
+            made = self.try_adopted(core.new_block(me, kind)?, len)?;
         }
+        let Some((current, node)) = made else { return Ok(None) };
         if self.equal.len() == KINDS {
             let oldest = self.equal.remove(0);
             core.disown(me, &oldest);
         }
         self.equal.push(current);
-        node
+        Ok(Some(node))
+    }
+
+    /// A node in a block that the session allocates from as of now; if there is none, it does so no longer.
+    fn try_adopted(
+        &mut self,
+        mut current: Current<'h>,
+        len: usize,
+    ) -> Result<Option<(Current<'h>, Handle)>, Error> {
+        match self.access.alloc_hard(&mut current, len) {
+            Ok(Some(node)) => Ok(Some((current, node))),
+            other => {
+                self.access.core.disown(self.access.me, &current);
+                other.map(|_| None)
+            }
+        }
     }
 
     /// A node of `len` bytes in this block, if there is room and no other session allocates from it.
@@ -250,7 +251,8 @@ impl<'h> Access<'h> {
         node
     }
 
-    /// A node in a block of which not all may be known; `None` if there is no room, or the session can't have the block for itself.
+    /// A node in a block of which not all may be known; `None` if there is no room, or the session can't have the
+    /// block for itself, or it can't be brought back now.
     #[cold]
     fn alloc_hard(self, current: &mut Current<'h>, len: usize) -> Result<Option<Handle>, Error> {
         match self.try_hard(current, len) {
@@ -259,6 +261,8 @@ impl<'h> Access<'h> {
                 current.block.retired.store(true, Relaxed);
                 Ok(None)
             }
+            // It may be used again when its tier answers.
+            Err(Error::Away) => Ok(None),
             node => node,
         }
     }

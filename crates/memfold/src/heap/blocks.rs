@@ -200,6 +200,11 @@ impl Block {
         Copy::from_bits(self.copy.load(Relaxed)).is_some()
     }
 
+    /// Whether it is in a frame or in the store.
+    pub fn is_here(&self) -> bool {
+        matches!(self.state().place(), Place::Resident(_)) || self.copy().is_some()
+    }
+
     /// What the store has of it: it may be moved, or freed, if the block is not locked.
     pub fn copy(&self) -> Option<Ref> {
         match Copy::from_bits(self.copy.load(Relaxed))? {

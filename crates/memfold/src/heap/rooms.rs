@@ -127,9 +127,11 @@ impl Rooms {
         }
     }
 
-    /// Some block of a list.
-    pub fn first(&self, List(list): List) -> Option<u32> {
-        self.heads.get(list as usize).copied().filter(|&block| block != 0)
+    /// The blocks of a list.
+    pub fn of_list(&self, List(list): List) -> impl Iterator<Item = u32> + '_ {
+        let block = |block: u32| Some(block).filter(|&block| block != 0);
+        let first = self.heads.get(list as usize).copied().and_then(block);
+        std::iter::successors(first, move |&at| self.links.get(at as usize).and_then(|link| block(link.0)))
     }
 
     /// Some blocks in which a node of `bytes` fits: the first of each list, those with least room first.
@@ -174,6 +176,8 @@ impl Rooms {
 
 #[cfg(test)]
 mod tests {
+    use std::vec;
+
     use super::*;
 
     #[test]
@@ -194,9 +198,10 @@ mod tests {
         let kind = Some(List::of_kind(300));
         rooms.relist(1, None, kind);
         rooms.relist(3, None, kind);
-        assert_eq!(rooms.first(List::of_kind(300)), Some(3));
+        let of_kind = |rooms: &Rooms, kind| rooms.of_list(List::of_kind(kind)).collect::<Vec<_>>();
+        assert_eq!(of_kind(&rooms, 300), [3, 1]);
         rooms.relist(3, kind, None);
-        assert_eq!((rooms.first(List::of_kind(300)), rooms.first(List::of_kind(9))), (Some(1), None));
+        assert_eq!((of_kind(&rooms, 300), of_kind(&rooms, 9)), (vec![1], vec![]));
         assert_eq!(rooms.listed().unwrap().len(), 4);
         rooms.give_number(3);
         assert_eq!((rooms.take_number(), rooms.take_number()), (Ok(3), Ok(6)));

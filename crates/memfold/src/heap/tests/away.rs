@@ -209,6 +209,50 @@ fn what_does_not_come_back_is_an_error_and_never_data() {
     write(&mut session, 1).unwrap();
 }
 
+/// A session allocated from a block that went to the tier, which does not answer: each node was refused, and each
+/// time the tier was asked again.
+#[test]
+fn nodes_are_made_while_the_tier_does_not_answer() {
+    let (options, tier) = limited();
+    let mut heap = Heap::new(options).unwrap();
+    let mut session = heap.session().unwrap();
+    let lens = [300, 160, session.longest()];
+    // Of one of them so many that they have blocks of their own.
+    let first: Vec<Handle> = lens
+        .into_iter()
+        .flat_map(|len| (0..40).map(move |_| len))
+        .map(|len| session.put_bytes(&noise(1, len)).unwrap())
+        .collect();
+    // They go, and blocks with room go, too.
+    let mut other = heap.session().unwrap();
+    let more: Vec<Handle> = (0..8000).map(|seed| write(&mut other, seed).unwrap()).collect();
+    more.iter().skip(1).step_by(2).for_each(|node| other.free(*node).unwrap());
+    let fill: Vec<Handle> = (0..2000).map(|seed| other.put_bytes(&noise(seed, 2000)).unwrap()).collect();
+    drop(other);
+    let is_away = |node: &&Handle| !heap.core().blocks.get(node.block()).unwrap().is_here();
+    assert!(first.iter().filter(is_away).count() > 100);
+    tier.trouble.store(3, Relaxed);
+    let asked = tier.in_vain.load(Relaxed);
+    let mut made = vec![];
+    for len in lens.into_iter().chain(lens).chain([500, 500, 1000, 160, 160]) {
+        for seed in 0..5 {
+            made.push((session.put_bytes(&noise(seed, len)).unwrap(), noise(seed, len)));
+        }
+    }
+    let asked = tier.in_vain.load(Relaxed) - asked;
+    assert!(asked <= 3, "the tier was asked {asked} times");
+    tier.trouble.store(0, Relaxed);
+    for (node, bytes) in made {
+        assert_eq!(session.read(node).unwrap(), bytes);
+        session.free(node).unwrap();
+    }
+    let rest = first.iter().chain(more.iter().step_by(2)).chain(&fill);
+    rest.for_each(|node| session.free(*node).unwrap());
+    drop(session);
+    heap.check().unwrap();
+    assert_eq!((heap.stats().nodes, tier.spilled_bytes()), (0, 0));
+}
+
 /// A file of more than the limit is loaded as the heap was that it was saved from: the rest goes to the tier.
 #[test]
 fn what_does_not_fit_when_it_is_loaded_goes_to_the_tier() {
