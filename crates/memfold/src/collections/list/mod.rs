@@ -210,8 +210,10 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
     }
 
     /// Takes all elements out. The list is empty afterwards, also if a node could not be read, which is an error:
-    /// then it and those behind it stay in the heap. Nodes that can't be freed just now are an error, too, and
-    /// are freed later.
+    /// that of the first one. Such a node is freed, now or later, and so are all others to which something leads:
+    /// those before it, and in a doubly linked list those behind it as well. What stays in the heap then, and can't
+    /// be found any more, are nodes behind it or, in a doubly linked list, between two of them. Nodes that can't be
+    /// freed just now are an error, too, and are freed later.
     pub fn clear(&mut self) -> Result<(), Error> {
         let was = std::mem::replace(self, Self::new(self.session));
         // The emptied one would do it again.
@@ -221,13 +223,29 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
         if was.broken { Err(Error::Damaged) } else { freed }
     }
 
-    /// Frees all nodes.
+    /// Frees all nodes, as far as they are found.
     fn free_all(&self) -> Result<(), Error> {
-        let (mut next, mut result) = (self.ends.map(|ends| ends.first), Ok(()));
-        for _ in 0..self.len {
+        let Some(ends) = self.ends else { return Ok(()) };
+        let mut left = self.len;
+        let freed = self.free_from(ends.first, self.next_at(), &mut left);
+        if left == 0 || K::LINKS == 1 {
+            return freed;
+        }
+        // The others are found from the other end.
+        freed.and(self.free_from(ends.last, self.previous_at(), &mut left))
+    }
+
+    /// Frees a node and those that follow it by the link that stands there, up to one that can't be read.
+    fn free_from(&self, first: Handle, at: usize, left: &mut u64) -> Result<(), Error> {
+        let (mut next, mut result) = (Some(first), Ok(()));
+        while *left > 0 {
             let node = next.ok_or(Error::Damaged)?;
-            next = Handle::from_bits(self.link(node, self.next_at())?);
-            result = result.and(self.session.free_or_wait(node));
+            let link = self.link(node, at);
+            if link != Err(Error::Stale) {
+                result = result.and(link.map(|_| ())).and(self.session.free_or_wait(node));
+            }
+            *left -= 1;
+            next = Handle::from_bits(link?);
         }
         result
     }

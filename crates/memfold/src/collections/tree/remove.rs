@@ -2,7 +2,7 @@
 
 use std::vec::Vec;
 
-use super::{CHILD, NodeId, SAME, Tree};
+use super::{CHILD, Links, NodeId, SAME, Tree};
 use crate::collections::links::Few;
 use crate::heap::{Error, Handle, Plain};
 
@@ -64,8 +64,9 @@ impl<T: Plain + Copy> Tree<'_, T> {
         Ok(done)
     }
 
-    /// Removes all entries. There is none afterwards, also if one could not be read, which is an error: then it
-    /// stays in the heap with what only it leads to.
+    /// Removes all entries. There is none afterwards, also if one could not be read, which is an error: then what is
+    /// below it stays in the heap, and siblings that only lead to it and to each other; it is freed itself, now or
+    /// later.
     pub fn clear(&mut self) -> Result<(), Error> {
         let (top, broken) = (self.top.take(), std::mem::take(&mut self.broken));
         self.len = 0;
@@ -73,25 +74,58 @@ impl<T: Plain + Copy> Tree<'_, T> {
         if broken { Err(Error::Damaged) } else { freed }
     }
 
-    /// Frees an entry, its next siblings, and all that is below them, now or later. What can't be read is left
-    /// out; then there is an error in the end.
+    /// Frees an entry, its next siblings, and all that is below them, now or later. What nothing leads to that can be
+    /// read is left out; then there is an error in the end.
     fn free_all(&self, first: Option<Handle>) -> Result<(), Error> {
         let (mut left, mut result) = (Vec::new(), Ok(()));
-        left.extend(first);
-        while let Some(node) = left.pop() {
-            let links = self.session.get_at::<[u64; 2]>(node, CHILD);
-            let freed = links.and_then(|links| {
-                // Never more than two for each level.
-                left.try_reserve(2).map_err(|_| Error::OutOfMemory)?;
-                let [child, next] = links.map(Handle::from_bits);
-                left.extend(next);
-                left.extend(child);
+        left.extend(first.map(Siblings::from_first));
+        while let Some(Siblings { node, last, unread }) = left.pop() {
+            // Never more than two for each level.
+            if left.try_reserve(2).is_err() {
+                result = result.and(Err(Error::OutOfMemory));
+                continue;
+            }
+            let links = self.session.get_at::<Links>(node, 0);
+            // Of one that is none of the tree's, nothing is known.
+            if !matches!(links, Err(Error::Stale | Error::Mismatch { .. })) {
                 self.session.discard(node);
-                Ok(())
-            });
-            result = result.and(freed);
+            }
+            let (next, child) = match links {
+                Ok(links) => {
+                    let [child, next, previous] =
+                        [links.child, links.next, links.previous].map(Handle::from_bits);
+                    let next = match unread {
+                        None => next.map(|node| Siblings { node, last: last.or(previous), unread }),
+                        Some(_) => previous.map(|node| Siblings { node, last, unread }),
+                    };
+                    (next, child)
+                }
+                Err(error) => {
+                    result = result.and(Err(error));
+                    // Those behind it are found from the last one, if that is known.
+                    let last = last.filter(|_| unread.is_none());
+                    (last.map(|last| Siblings { node: last, last: None, unread: Some(node) }), None)
+                }
+            };
+            left.extend(next.filter(|next| next.unread != Some(next.node)));
+            left.extend(child.map(Siblings::from_first));
         }
         result
+    }
+}
+
+/// Siblings that are to be freed.
+struct Siblings {
+    node: Handle,
+    /// The last of them, as soon as the first one has said so.
+    last: Option<Handle>,
+    /// They are gone through backwards, up to this one.
+    unread: Option<Handle>,
+}
+
+impl Siblings {
+    fn from_first(node: Handle) -> Self {
+        Siblings { node, last: None, unread: None }
     }
 }
 

@@ -8,7 +8,7 @@ use std::vec::Vec;
 
 use super::away::{limited, noise, spilling};
 use super::small;
-use crate::collections::list::Doubly;
+use crate::collections::list::{self, Doubly};
 use crate::collections::table::Columns;
 use crate::collections::tree::At;
 use crate::collections::{List, SlabList, SlabMap, Table, Tree};
@@ -293,4 +293,81 @@ fn collections_go_though_their_nodes_are_lost() {
     assert!(lost.nodes() < before.nodes / 2, "{lost}");
     heap.check().unwrap();
     Heap::load_from(&save(&mut heap).unwrap()[..], Options::new()).unwrap().check().unwrap();
+}
+
+/// Takes a copy from the tier that is neither the first nor the last.
+fn lose_one(tier: &super::away::Memory) {
+    let mut numbers = vec![];
+    tier.lose(|number| {
+        numbers.push(number);
+        false
+    });
+    numbers.sort_unstable();
+    assert!(numbers.len() > 4, "{numbers:?}");
+    let lost = numbers[numbers.len() / 2];
+    assert_eq!(tier.lose(|number| number == lost), 1);
+}
+
+/// Frees what is lost, and says how many nodes are left.
+fn left(heap: &mut Heap) -> u64 {
+    assert!(heap.free_lost().unwrap().blocks() <= 1);
+    heap.check().unwrap();
+    heap.stats().nodes
+}
+
+/// What comes behind a node that is lost is found from the other end, where something leads there.
+#[test]
+fn collections_are_cleared_though_nodes_are_lost() {
+    let heap = || {
+        let (options, tier) = spilling(small(1024).paranoid(true));
+        (Heap::new(options).unwrap(), tier)
+    };
+    let ring = |turned: bool| {
+        let (mut heap, tier) = heap();
+        let session = heap.session().unwrap();
+        let mut list: List<'_, [u64; 8], list::Ring<Doubly>> = List::new(&session);
+        (0..200).for_each(|number| assert!(list.push_back(&[number; 8]).is_ok()));
+        if turned {
+            list.reverse().unwrap();
+        }
+        lose_one(&tier);
+        assert_eq!((list.clear(), list.len()), (Err(Error::Lost), 0));
+        assert_eq!(list.clear(), Ok(()));
+        drop(list);
+        drop(session);
+        assert_eq!(left(&mut heap), 0);
+    };
+    ring(false);
+    ring(true);
+    // In a list that leads one way, those behind are found no more.
+    let (mut heap_of_list, tier) = heap();
+    let session = heap_of_list.session().unwrap();
+    let mut list: List<'_, [u64; 8], list::Singly> = List::new(&session);
+    (0..200).for_each(|number| assert!(list.push_back(&[number; 8]).is_ok()));
+    lose_one(&tier);
+    assert_eq!((list.clear(), list.len()), (Err(Error::Lost), 0));
+    drop(list);
+    drop(session);
+    let behind = left(&mut heap_of_list);
+    assert!(behind > 20 && behind < 180, "{behind}");
+    let (mut heap_of_tree, tier) = heap();
+    let session = heap_of_tree.session().unwrap();
+    let mut tree: Tree<'_, [u64; 4]> = Tree::new(&session);
+    let root = tree.add(At::First(None), &[0; 4], b"top").unwrap();
+    (0..100).for_each(|number| assert!(tree.add(At::Last(Some(root)), &[number; 4], b"below").is_ok()));
+    lose_one(&tier);
+    assert_eq!((tree.clear(), tree.len()), (Err(Error::Lost), 0));
+    drop(tree);
+    drop(session);
+    assert_eq!(left(&mut heap_of_tree), 0);
+    let (mut heap_of_slabs, tier) = heap();
+    let session = heap_of_slabs.session().unwrap();
+    let mut numbers: SlabList<'_, u64> = SlabList::new(&session);
+    (0..3000).for_each(|number| assert!(numbers.insert(&number).is_ok()));
+    lose_one(&tier);
+    // No leaf of numbers is read.
+    assert_eq!((numbers.clear(), numbers.len()), (Ok(()), 0));
+    drop(numbers);
+    drop(session);
+    assert_eq!(left(&mut heap_of_slabs), 0);
 }
