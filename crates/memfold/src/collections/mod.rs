@@ -7,6 +7,8 @@
 //!   Table    ──> columns ──> block groups      elements of one column side by side; those of any length by reference
 //! ```
 
+#[cfg(test)]
+mod bounds;
 mod content;
 #[cfg(test)]
 mod figures;

@@ -116,9 +116,9 @@ impl<'h> Allocator<'h> {
         Ok(handle)
     }
 
-    /// The longest node that has a block for itself.
-    pub fn alloc_alone(&mut self, len: usize) -> Result<Handle, Error> {
-        self.alloc_equal(len)?.ok_or(Error::Size(len))
+    /// The longest node that has a block for itself; `None` if there are no more kinds of blocks.
+    pub fn alloc_alone(&mut self, len: usize) -> Result<Option<Handle>, Error> {
+        self.alloc_equal(len)
     }
 
     fn set_main(&mut self, current: Current<'h>) {

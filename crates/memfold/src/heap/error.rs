@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// Bytes of the longest element of a list, whose leaves are those of blocks of 64 KiB.
+const LONGEST_ELEMENT: usize = 21_816;
+
 /// An operation was refused. The heap is as it was; only a write to a node longer than a block may have been done in part, unless it was refused for [`Limit`](Error::Limit)
 /// or [`OutOfMemory`](Error::OutOfMemory).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +51,10 @@ impl fmt::Display for Error {
             Error::Size(size) => {
                 write!(f, "a node has 1 to {} bytes, not {size}", super::MAX_NODE)
             }
+            Error::Element(size) if *size > LONGEST_ELEMENT => write!(
+                f,
+                "elements of {size} bytes are too long for a leaf, whatever the heap's blocks: they may have 21,816; keep longer ones as [u8]"
+            ),
             Error::Element(size) => {
                 write!(
                     f,

@@ -263,8 +263,11 @@ impl<'h> Session<'h> {
     fn alloc_other(&self, len: usize) -> Result<Handle, Error> {
         match self.core().plain() {
             Some(plain) => plain.alloc(len),
-            None if len == self.longest() => self.allocator.borrow_mut().alloc_alone(len),
-            None => self.alloc_large(len),
+            None => {
+                let alone = len == self.longest();
+                let node = if alone { self.allocator.borrow_mut().alloc_alone(len)? } else { None };
+                node.map_or_else(|| self.alloc_large(len), Ok)
+            }
         }
     }
 

@@ -120,3 +120,22 @@ fn a_limit_is_one_word() {
     }
     assert_eq!(Limit::from_bits(Limit::Bytes(u64::MAX).to_bits()), Limit::Bytes(u64::MAX >> 1));
 }
+
+/// When there are no more kinds of blocks, a node of that length is kept in parts: it was refused, as if no node could
+/// be as long.
+#[test]
+fn nodes_of_a_block_each_beside_blocks_of_all_other_kinds() {
+    let options = Options::new().block_size(64 << 10);
+    let mut heap = Heap::new(options.clone()).unwrap();
+    let made = (1..).take_while(|len| heap.core().equal_kind(*len).is_some()).count();
+    assert!(made > 1000, "{made}");
+    let mut session = heap.session().unwrap();
+    let longest = session.longest();
+    let node = session.put_bytes(&vec![7; longest]).unwrap();
+    drop(session);
+    heap.check().unwrap();
+    let mut file = vec![];
+    heap.save_to(&mut file).unwrap();
+    let heap = Heap::load_from(&file[..], options).unwrap();
+    assert_eq!(heap.session().unwrap().read(node).unwrap(), vec![7; longest]);
+}
