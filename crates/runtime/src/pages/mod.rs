@@ -1,5 +1,6 @@
 //! What is known of the program's pages: where each of them is, and what the program does to its mappings.
 
+pub mod changes;
 pub mod clean;
 pub mod inbox;
 pub mod journal;

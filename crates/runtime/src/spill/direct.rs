@@ -75,7 +75,7 @@ pub struct Reading {
     into: *mut u8,
     bytes: usize,
     /// When, ns.
-    begin: u64,
+    pub begin: u64,
     /// Bytes of the batch before what is read: a multiple of a page.
     pub from: u32,
 }

@@ -12,7 +12,9 @@ use memfold_shared::spill::{self as area, Area, For, POSTS, Word, answer, kind};
 
 use super::direct::{Ended, MOST_AT_ONCE, Reading};
 use super::out::codec_of;
-use super::{FETCHERS, Spot, Unheard, fill, free_post, post_silently, ring};
+use super::posts::{Unheard, fill, free_post, post_silently, ring};
+use super::queue::{AGAIN_NS, Left};
+use super::{FETCHERS, Spot};
 use crate::faults::fault::Handler;
 use crate::interpose::rights::credentials;
 use crate::kernel::sched;
@@ -25,22 +27,6 @@ use crate::process::thread;
 use crate::reclaim::worker::{RUN, Worker};
 use crate::runtime::{RUNTIME, Runtime};
 
-/// Between two looks whether a read can begin, ns.
-const AGAIN_NS: u64 = 1_000_000;
-/// Faults that may wait for a fetcher; and where it is tried what happens when there are more (`--paranoid`).
-const QUEUE: usize = 256;
-const SHORT_QUEUE: usize = 8;
-
-/// A fault that waits for a fetcher: since when, and how many pages are to be brought back.
-#[derive(Clone, Copy)]
-struct Left {
-    fault: Fault,
-    begin: u64,
-    run: usize,
-    /// If somebody has asked already.
-    asked: Option<Asked>,
-}
-
 /// What was asked for, and where the answer will be.
 #[derive(Clone, Copy)]
 pub struct Asked {
@@ -49,7 +35,7 @@ pub struct Asked {
     number: u64,
     /// The first block, and how many that follow each other.
     first: Spot,
-    count: usize,
+    pub count: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -58,67 +44,6 @@ enum Way {
     Read(Reading),
     /// The supervisor was asked, with this post.
     Post(usize, Word),
-}
-
-/// Faults on spilled pages.
-pub struct Queue {
-    faults: [Option<Left>; QUEUE],
-    first: usize,
-    count: usize,
-    places: usize,
-    /// Some found no place: their threads are woken when there is some again, and not before, or they would come again and again.
-    forgotten: bool,
-}
-
-impl Queue {
-    /// None.
-    pub const fn new() -> Self {
-        Queue { faults: [const { None }; QUEUE], first: 0, count: 0, places: QUEUE, forgotten: false }
-    }
-
-    /// Few places only. Before the first fault.
-    pub fn shorten(&mut self) {
-        self.places = SHORT_QUEUE;
-    }
-
-    /// Whether a fault on that page waits: a thread that a signal has interrupted touches it again.
-    fn has(&self, page: usize) -> bool {
-        let mut waiting = (0..self.count).filter_map(|at| self.faults[(self.first + at) % QUEUE]);
-        waiting.any(|left| left.fault.page == page)
-    }
-
-    fn is_full(&self) -> bool {
-        self.count == self.places
-    }
-
-    /// Whether some were forgotten and there is room for them again: then the caller wakes everybody who waits.
-    fn take_forgotten(&mut self) -> bool {
-        self.count <= self.places / 2 && core::mem::take(&mut self.forgotten)
-    }
-
-    fn push(&mut self, left: Left) {
-        debug_assert!(!self.is_full());
-        self.faults[(self.first + self.count) % QUEUE] = Some(left);
-        self.count += 1;
-    }
-
-    fn pop(&mut self) -> Option<Left> {
-        self.count = self.count.checked_sub(1)?;
-        let first = self.first;
-        self.first = (first + 1) % QUEUE;
-        self.faults[first].take()
-    }
-
-    /// Forgets all of them. In place: it is large, and the program's stack may be small.
-    pub fn clear(&mut self) {
-        (self.count, self.forgotten) = (0, false);
-    }
-}
-
-impl Default for Queue {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 /// Blocks that follow each other in a batch.

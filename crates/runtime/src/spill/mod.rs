@@ -22,7 +22,10 @@
 mod batches;
 mod direct;
 mod fetch;
+mod gather;
 mod out;
+mod posts;
+mod queue;
 mod sparse;
 
 use core::ffi::CStr;
@@ -31,17 +34,16 @@ use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 
 pub use batches::{Batches, Spot};
 use direct::Direct;
-pub use fetch::{Queue, fetcher};
+pub use fetch::fetcher;
+use memfold_shared::spill::{self as area, Area, For, kind, seal};
 use memfold_spill::Sealer;
 pub use out::Outgoing;
+use posts::{fill, post_question};
+pub use queue::Queue;
 
-use memfold_shared::spill::{self as area, Area, For, POSTS, Post, Word, answer, kind, seal};
-
-use crate::kernel::sched;
 use crate::kernel::sys::{self, o};
 use crate::memory::bell::Bell;
 use crate::memory::lock::Lock;
-use crate::memory::patience::Patience;
 use crate::pages::table::State;
 use crate::runtime::Runtime;
 
@@ -240,90 +242,6 @@ impl Runtime {
         self.spill.batches.release(spot.batch);
     }
 
-    /// Takes a post; waits for one if there is none, until patience ends. Else it says why: [`answer::AWAY`], or `None` if nobody is there who serves them.
-    fn take_post(
-        &self,
-        area: &'static Area,
-        what: For,
-        patience: &mut Patience,
-    ) -> Result<(usize, Word), Option<u32>> {
-        let take = || area.take(self.spill.pid(), what);
-        if let Some(taken) = take() {
-            return Ok(taken);
-        }
-        area.waiting.fetch_add(1, SeqCst);
-        let mut begin = sys::now_ns();
-        let taken = loop {
-            let seen = area.freed.load(SeqCst);
-            if let Some(taken) = take() {
-                break Ok(taken);
-            }
-            let _ = sys::futex_wait(&area.freed, seen, Some(LOOK_NS / 100), true);
-            if patience.is_over() {
-                break Err(Some(answer::AWAY));
-            }
-            let now = sys::now_ns();
-            if now - begin > LOOK_NS {
-                begin = now;
-                if self.is_left_alone(area) {
-                    break Err(None);
-                }
-            }
-        };
-        area.waiting.fetch_sub(1, SeqCst);
-        taken
-    }
-
-    /// Waits for the answer to what was asked, and now and then does something else meanwhile. The post is the caller's to give back if there is one.
-    fn wait_for_answer(
-        &self,
-        area: &'static Area,
-        number: usize,
-        taken: Word,
-        mut meanwhile: impl FnMut(),
-    ) -> Result<(u32, Word), Unheard> {
-        let mut looked = sys::now_ns();
-        let post = &area.posts[number % POSTS];
-        let (asked, answered) = (taken.with(area::state::ASKED), taken.with(area::state::ANSWERED));
-        loop {
-            let now = post.load();
-            if now == answered {
-                return Ok((post.answer.load(Relaxed), now));
-            }
-            if now != asked && now != taken.with(area::state::BUSY) {
-                return Err(Unheard::TakenAway);
-            }
-            if area.server.load(Relaxed) == 0 {
-                post.change(asked, asked.with(area::state::FREE));
-                return Err(Unheard::Alone);
-            }
-            let timed_out =
-                sys::futex_wait(post.futex(), now.low(), Some(TURN_NS), true) == Err(sys::Errno::TIMEDOUT);
-            meanwhile();
-            if !timed_out || sys::now_ns() - looked < LOOK_NS {
-                continue;
-            }
-            looked = sys::now_ns();
-            if self.is_left_alone(area) {
-                // Who comes after the server may be at it already: then it is his to free.
-                post.change(asked, asked.with(area::state::FREE));
-                return Err(Unheard::Alone);
-            }
-        }
-    }
-
-    /// Asks something short that concerns the process as a whole.
-    fn tell(&self, what: u32, batch: u64, from: u32) {
-        let Some(area) = self.spill.area().filter(|area| area.server.load(Relaxed) != 0) else { return };
-        let Ok((number, taken)) = self.take_post(area, For::Control, &mut Patience::new(u64::MAX)) else {
-            return;
-        };
-        fill(&area.posts[number], what, batch, from, 0);
-        post_question(area, number, taken);
-        // The answer is that the post is this process's no more, or nobody is there who could give one.
-        let _ = self.wait_for_answer(area, number, taken, || ());
-    }
-
     /// A program begins, or the runtime has ended: the process holds nothing, and waits for nothing.
     pub fn tell_spill_begins(&self) {
         if self.spill.is_foreign() {
@@ -395,15 +313,6 @@ pub fn is_in_namespace_of(area: &Area) -> bool {
     wanted == 0 || own == Ok(wanted)
 }
 
-/// Why there is no answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unheard {
-    /// The post was made free: it was not taken for a long time, or it is answered by that.
-    TakenAway,
-    /// Nobody is there who could give one.
-    Alone,
-}
-
 /// Whether a process has ended, though perhaps its parent has not asked for its status yet.
 fn has_ended(pid: u32) -> bool {
     let mut path = sys::Text::new();
@@ -422,46 +331,4 @@ fn has_ended(pid: u32) -> bool {
     let text = &text[..length];
     let state = text.iter().rposition(|byte| *byte == b')').and_then(|at| text.get(at + 2));
     matches!(state, None | Some(b'Z' | b'X'))
-}
-
-/// Writes a question.
-fn fill(post: &Post, what: u32, batch: u64, from: u32, len: usize) {
-    post.kind.store(what, Relaxed);
-    post.answer.store(answer::LATER, Relaxed);
-    post.batch.store(batch, Relaxed);
-    post.since.store(sys::now_ns(), Relaxed);
-    post.from.store(from, Relaxed);
-    post.len.store(len as u32, Relaxed);
-}
-
-/// Asks, and goes on.
-fn post_question(area: &Area, number: usize, taken: Word) {
-    post_silently(area, number, taken);
-    ring(area);
-}
-
-/// Asks; who serves is still to be rung for.
-fn post_silently(area: &Area, number: usize, taken: Word) {
-    area.posts[number % POSTS].change(taken, taken.with(area::state::ASKED));
-}
-
-/// Calls who serves, on this CPU if he sleeps there.
-fn ring(area: &Area) {
-    let bells = (area.bells.load(Relaxed) as usize).clamp(1, area::BELLS);
-    let near = sched::cpu();
-    for bell in (near..near + bells).map(|number| &area.doorbells[number % bells]) {
-        bell.fetch_add(1, Release);
-        if sys::futex_wake(bell, 1, true) > 0 {
-            break;
-        }
-    }
-}
-
-/// The answer was taken, or nothing is to be asked. `false` if it had been taken away: then it may have been another's that stood there.
-fn free_post(area: &Area, number: usize, from: Word) -> bool {
-    let is_own = area.free(number, from);
-    if is_own && area.waiting.load(SeqCst) > 0 {
-        sys::futex_wake(&area.freed, sys::ALL, true);
-    }
-    is_own
 }

@@ -7,7 +7,6 @@
 //!
 //! Until the answer the store keeps its copy, and the page may be wanted, change or go: then its block in the batch is nobody's.
 
-use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::*;
 
 use memfold::probe;
@@ -16,11 +15,12 @@ use memfold_shared::page;
 use memfold_shared::spill::{self as area, Area, For, POSTS, Word, answer, kind};
 use memfold_spill::Batch;
 
+use super::posts::{fill, free_post, post_question};
 use super::sparse::Sparse;
-use super::{Batches, Spot, fill, free_post, post_question};
+use super::{Batches, Spot};
 use crate::kernel::sys::{self, PAGE};
 use crate::memory::arena::Arena;
-use crate::pages::table::{BLOCK, Block, END, State, index_in_block, page_number};
+use crate::pages::table::State;
 use crate::reclaim::worker::Worker;
 use crate::runtime::Runtime;
 
@@ -29,18 +29,18 @@ pub(super) const BATCHES: usize = 2;
 /// Blocks of a batch at most.
 pub(super) const BLOCKS: usize = 1024;
 /// Bytes of what is large at the beginning, and at most: it does not compress.
-const LARGEST: usize = PAGE / 4 * 3;
+pub const LARGEST: usize = PAGE / 4 * 3;
 /// A round has found much that has found this part of the store.
-const MUCH: u64 = 64;
+pub const MUCH: u64 = 64;
 /// Rounds for one batch at most: from the largest down to the smallest.
-const ROUNDS: usize = 24;
+pub const ROUNDS: usize = 24;
 /// Blocks of the table that are looked at for one batch in vain, before something else is done.
-const LOOKS: usize = 512;
+pub const LOOKS: usize = 512;
 
 /// A block in a batch.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(super) struct Item {
+pub struct Item {
     pub page: u64,
     /// What its entry said, as a number: stored, or spilled somewhere else.
     pub was: u64,
@@ -56,7 +56,7 @@ impl Item {
 }
 
 /// A batch on its way.
-struct Sent {
+pub struct Sent {
     post: usize,
     /// The store's [`wraps`](memfold::store::Store::wraps) when it was begun: after more a name may stand for another blob, and the answer is not believed.
     wraps: u64,
@@ -66,7 +66,7 @@ struct Sent {
     room: *mut u8,
     /// Its index among [`super::Batches`].
     batch: u32,
-    count: usize,
+    pub count: usize,
     items: *mut Item,
     /// Its bytes, and the batch some of it comes from, which is held meanwhile.
     bytes: usize,
@@ -76,10 +76,10 @@ struct Sent {
 
 /// See the module.
 pub struct Outgoing {
-    sent: [Sent; BATCHES],
+    pub sent: [Sent; BATCHES],
     /// In this round of the hand only what takes so many bytes, and how many were found.
-    least: usize,
-    found: u64,
+    pub least: usize,
+    pub found: u64,
     sparse: Sparse,
     /// The last release that was told, one at a time: no answer comes but that its post is free.
     released: Option<(usize, Word)>,
@@ -121,7 +121,7 @@ impl Outgoing {
     }
 
     /// The hand has been everywhere: decides what is large in the next round. Returns whether there was nothing at all.
-    fn end_round(&mut self, store: u64) -> bool {
+    pub fn end_round(&mut self, store: u64) -> bool {
         let (least, found) = (self.least, core::mem::take(&mut self.found));
         if found == 0 {
             // By one at least, down to 0.
@@ -166,7 +166,7 @@ impl Sent {
         }
     }
 
-    fn items(&mut self) -> &mut [Item] {
+    pub fn items(&mut self) -> &mut [Item] {
         // SAFETY: memory for so many, zeroed at first, made by `prepare` and reached through the lock alone.
         unsafe { core::slice::from_raw_parts_mut(self.items, BLOCKS) }
     }
@@ -259,108 +259,6 @@ impl Runtime {
         fill(&area.posts[post], kind::PUT, batch.number(), 0, bytes);
         post_question(area, post, taken);
         true
-    }
-
-    /// Goes on with the hand until the batch is full, which has `count` blocks. Returns how many it has then.
-    fn gather(
-        &self,
-        batch: &mut Batch<'_>,
-        out: &mut Outgoing,
-        number: usize,
-        mut count: usize,
-        worker: &mut Worker,
-    ) -> usize {
-        let mut looks = 0;
-        for _ in 0..ROUNDS {
-            let from = self.spill.at.load(Relaxed);
-            let (least, mut next, mut found) = (out.least, 0, 0);
-            let items = out.sent[number].items();
-            let all = self.pages.table.visit_blocks(from, END, |base, block| {
-                looks += 1;
-                next = base + BLOCK;
-                if block.evicted.load(Relaxed) > 0 {
-                    let before = batch.len();
-                    let start = from.max(base);
-                    if let Some(page) =
-                        self.gather_block(batch, items, &mut count, (start, block), least, worker)
-                    {
-                        next = page;
-                    }
-                    found += batch.len() - before;
-                }
-                let enough = next < base + BLOCK || looks >= LOOKS || self.forks.pause.load(Relaxed) != 0;
-                if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            });
-            out.found += found as u64;
-            if all.is_break() {
-                self.spill.at.store(next, Relaxed);
-                break;
-            }
-            self.spill.at.store(0, Relaxed);
-            if out.end_round(self.slot().payload.load(Relaxed)) {
-                break;
-            }
-        }
-        count
-    }
-
-    /// Of one block, from an address on. Returns where to go on if the batch can take no more.
-    fn gather_block(
-        &self,
-        batch: &mut Batch<'_>,
-        items: &mut [Item],
-        count: &mut usize,
-        (start, block): (usize, &Block),
-        least: usize,
-        worker: &mut Worker,
-    ) -> Option<usize> {
-        let (mut left, mut pinned) = (None, false);
-        for (index, entry) in block.entries.iter().enumerate().skip(index_in_block(start)) {
-            let state = entry.load();
-            let State::Stored(name) = state else { continue };
-            let address = start / BLOCK * BLOCK + index * PAGE;
-            if *count == items.len() || self.forks.pause.load(Relaxed) != 0 {
-                left = Some(address);
-                break;
-            }
-            let page = page_number(address);
-            // Its slot says how large it is: its header needn't be looked at.
-            if name.slot_bytes() < least {
-                continue;
-            }
-            self.stored.set_reading(worker.number, true);
-            if !entry.replace(state, State::Pinned(name)) {
-                self.stored.set_reading(worker.number, false);
-                continue;
-            }
-            pinned = true;
-            if !self.is_block_at(address, block) {
-                // It was taken out meanwhile, and stands for other addresses by now.
-                self.stored.set_reading(worker.number, false);
-                entry.replace(State::Pinned(name), State::Stored(name));
-                self.uffd().wake_all();
-                break;
-            }
-            // SAFETY: pinned, and this worker says that it reads.
-            let Ok((codec, payload)) = (unsafe { self.store().get(name, page) }) else { self.fail_corrupt() };
-            let tag = codec.map_or(SAME, |codec| codec.0);
-            let sealed = self.spill.sealer().and_then(|sealer| batch.add(sealer, page, tag, payload));
-            self.stored.set_reading(worker.number, false);
-            entry.replace(State::Pinned(name), State::Stored(name));
-            let Some(place) = sealed else {
-                left = Some(address);
-                break;
-            };
-            self.let_others_run();
-            items[*count] =
-                Item { page, was: State::Stored(name).to_bits(), offset: place.offset, len: place.len };
-            *count += 1;
-        }
-        if pinned {
-            // Threads that found a pin.
-            self.uffd().wake(start / BLOCK * BLOCK, BLOCK);
-        }
-        left
     }
 
     /// Looks whether a batch was kept; then its blobs are freed. Returns whether there was an answer.

@@ -19,9 +19,10 @@ use memfold_shared::page;
 use memfold_shared::spill::{self as area, Area, For, POSTS, Word, answer, kind, scarce};
 use memfold_spill::{Batch, blocks};
 
+use super::Spot;
 use super::batches::Held;
 use super::out::{BLOCKS, Item};
-use super::{Spot, fill, free_post, post_question};
+use super::posts::{fill, free_post, post_question};
 use crate::kernel::sys::PAGE;
 use crate::pages::table::{END, State};
 use crate::reclaim::worker::Worker;

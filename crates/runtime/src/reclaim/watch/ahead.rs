@@ -21,7 +21,7 @@ const REGIONS: usize = 256;
 /// See the module.
 pub(super) struct Ahead {
     regions: [Region; REGIONS],
-    count: usize,
+    pub count: usize,
     /// What was searched.
     from: usize,
     until: usize,

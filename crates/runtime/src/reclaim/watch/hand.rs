@@ -249,7 +249,7 @@ impl Keeper {
     }
 
     /// The hand has come round. Returns whether another round is worth it now.
-    fn end_round(&mut self, wanted: u64) -> bool {
+    pub fn end_round(&mut self, wanted: u64) -> bool {
         let rested = core::mem::take(&mut self.round_rested) > 0;
         let passed = core::mem::take(&mut self.round_passed) > 0;
         let rich = core::mem::take(&mut self.round_bytes) >= wanted / 4;

@@ -9,13 +9,11 @@
 
 mod ahead;
 mod hand;
+mod paging;
 mod proactive;
 mod retire;
 mod samples;
 mod spare;
-
-#[cfg(feature = "preload")]
-pub use retire::with_tasks_back;
 
 use core::sync::atomic::Ordering::*;
 
@@ -23,11 +21,11 @@ use ahead::Ahead;
 use memfold_shared::near::{self, FASTEST_LOOK, QUIET, QUIET_LOOK, QUIET_LOOKS, SLOWEST_LOOK};
 use memfold_shared::page::{self, state};
 use proactive::Proactive;
+#[cfg(feature = "preload")]
+pub use retire::with_tasks_back;
 use samples::Samples;
 use spare::Spare;
 
-use crate::faults::fault::handler;
-use crate::faults::follow::HANDLERS;
 use crate::interpose::desk;
 use crate::interpose::rights::credentials;
 use crate::kernel::maps;
@@ -36,17 +34,12 @@ use crate::kernel::pagemap::Pagemap;
 use crate::kernel::procfs;
 use crate::kernel::sched;
 use crate::kernel::sys::{self, Fd, PAGE, Result};
-use crate::kernel::uffd::Probe;
 use crate::memory::patience::Patience;
 use crate::process::door;
-use crate::process::limits;
-use crate::process::thread::{self, Descriptors};
-use crate::reclaim::compress::compressor;
+use crate::process::thread::{self};
 use crate::runtime::{RUNTIME, Runtime};
-use crate::spill::{self, FETCHERS, fetcher};
+use crate::spill::{self};
 
-/// Compressors at most.
-const COMPRESSORS: usize = 2;
 /// Mappings that are looked at at most.
 pub const CANDIDATES: usize = 65_536;
 /// Counting what the store holds takes longer than a tick should.
@@ -65,9 +58,6 @@ const FULL_NS: u64 = 500_000_000;
 /// Touched pages between two decisions what room is worth, and which part of them must have been on standby.
 const JUDGED: u64 = 1024;
 const PAYS: u64 = 32;
-/// Protecting shared pages may take this part of the time.
-const PROTECT_SHARE: u64 = 32;
-const PROTECT_LONGEST_NS: u64 = 1_000_000_000;
 
 /// How near a limit of so many bytes is when new mappings are registered at once, bytes.
 pub fn room(limit: u64) -> u64 {
@@ -82,7 +72,7 @@ struct Keeper {
     pagemap: Pagemap,
     cpus: u64,
     candidates: &'static mut [(usize, usize)],
-    count: usize,
+    pub count: usize,
     /// What was resident when new mappings were last registered, bytes.
     watched_resident: u64,
     /// After a fork: pages are shared that are not protected yet. When they may be, at the earliest.
@@ -432,130 +422,5 @@ impl Keeper {
             self.judged = (rescued, faulted);
             runtime.reclaim.room_pays.store(new.0 * PAYS >= new.0 + new.1, Relaxed);
         }
-    }
-
-    /// In a forked child: serves what the parent had evicted.
-    fn take_up(&mut self) {
-        let runtime = self.runtime;
-        runtime.drop_uninherited(self.maps);
-        // Registering comes last: from then on a touch waits for a handler.
-        let ready = runtime
-            .make_ready()
-            .and_then(|()| self.start_threads())
-            .and_then(|()| runtime.register_evicted(self.maps));
-        if let Err(error) = ready {
-            self.told = true;
-            runtime.end_threads();
-            runtime.close_uffd();
-            // Here, and not in the forking thread: this one's descriptor table has room.
-            runtime.restore_in_place(runtime.is_to_say(error).then(|| limits::why_restored(error)));
-        } else {
-            runtime.mark_registered(self.maps);
-            runtime.process.set_state(state::PAGING);
-            // The first look protects what is shared, before the child goes on.
-            self.tick();
-        }
-        runtime.tell_child(1);
-    }
-
-    /// Opens the userfaultfd and starts the threads.
-    fn start_paging(&mut self) {
-        let runtime = self.runtime;
-        if self.told {
-            return;
-        }
-        let Some(alive) = runtime.process.life.try_lock() else { return };
-        if let Err(error) = runtime.make_ready().and_then(|()| self.start_threads()) {
-            if runtime.is_to_say(error) {
-                runtime.say(limits::why_unmanaged(error));
-            }
-            if error == sys::Errno::AGAIN && runtime.may_do_without() && runtime.is_watched() {
-                // Later there may be more of them.
-                runtime.close_uffd();
-                runtime.process.paging_wanted.store(false, Relaxed);
-                runtime.threads.stoppable.fetch_sub(1, AcqRel);
-                door::let_go();
-                self.leave(alive);
-            }
-            self.told = true;
-            runtime.process.set_state(state::STOPPED);
-            return;
-        }
-        runtime.process.set_state(state::PAGING);
-    }
-
-    fn start_threads(&mut self) -> Result<()> {
-        let runtime = self.runtime;
-        // From here on whoever opens a file looks at its mount (`interpose/pins.rs`).
-        self.mounts.refresh(&runtime.kernel.mounts);
-        let cpus = sched::allowed_cpus();
-        let numbers = (0..1024).filter(|cpu| cpus[cpu / 64] >> (cpu % 64) & 1 != 0);
-        runtime.reclaim.two_cpus.store(self.cpus == 2, Relaxed);
-        runtime.reclaim.may_keep_awake.store(self.cpus > 1, Relaxed);
-        let fetchers = if runtime.spill.area().is_some() { FETCHERS } else { 0 };
-        // The other half of the CPUs runs those who fault, and compressors: see `follow.rs`.
-        let handlers = (self.cpus as usize / 2).clamp(1, HANDLERS);
-        let compressors = COMPRESSORS.min(self.cpus as usize).max(1);
-        runtime.provide(handlers + compressors + fetchers)?;
-        let spawn = |number: usize, entry, argument| {
-            let place = &runtime.threads.worker_places[number];
-            thread::spawn(&runtime.arena, place, Descriptors::Shared, entry, argument << 8 | number)
-        };
-        let start = || {
-            let mut count = 0;
-            for (number, cpu) in numbers.clone().take(handlers).enumerate() {
-                spawn(number, handler, cpu)?;
-                runtime.threads.handlers.fetch_add(1, AcqRel);
-                count += 1;
-            }
-            // The second is started when it is needed: see `retire.rs`.
-            spawn(count, compressor, 0)?;
-            runtime.threads.compressors.fetch_add(1, AcqRel);
-            for (number, cpu) in numbers.clone().cycle().take(fetchers).enumerate() {
-                spawn(count + compressors + number, fetcher, cpu)?;
-                runtime.threads.handlers.fetch_add(1, AcqRel);
-            }
-            runtime.forks.gate.begin()
-        };
-        self.helper = if compressors > 1 { handlers + 1 } else { 0 };
-        // All of them or none.
-        start().inspect_err(|_| runtime.end_threads())
-    }
-
-    /// Registers what is not registered yet: from now on its growth waits for
-    /// room, like that of what is.
-    fn watch_growth(&mut self) {
-        if !self.runtime.is_paging() {
-            return;
-        }
-        self.runtime.reclaim.unseen_growth.store(0, Relaxed);
-        self.watched_resident = self.runtime.slot().resident.load(Relaxed);
-        self.list();
-        for index in 0..self.count {
-            let (start, end) = self.candidates[index];
-            if self.runtime.uffd().probe(start) == Probe::Unregistered {
-                self.runtime.register_fresh(self.maps, start, end);
-            }
-        }
-    }
-
-    /// Protects what a fork has made shared: see `copies.rs`.
-    fn protect_shared(&mut self) {
-        self.unprotected = false;
-        let runtime = self.runtime;
-        if !runtime.protects() {
-            return;
-        }
-        let begin = sys::now_ns();
-        self.list();
-        for index in 0..self.count {
-            let (start, end) = self.candidates[index];
-            runtime.register_fresh(self.maps, start, end);
-            self.unprotected |= runtime.protect_shared(&self.pagemap, start, end);
-        }
-        // Of a program that forks all the time this takes a small part of its time.
-        // If it seems to have taken long the process was stopped.
-        let now = sys::now_ns();
-        self.protect_ns = now + PROTECT_SHARE * (now - begin).min(PROTECT_LONGEST_NS);
     }
 }

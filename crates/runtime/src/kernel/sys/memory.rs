@@ -1,0 +1,160 @@
+//! Mappings, and what is in them.
+
+use super::{Errno, Fd, PAGE, Result, getpid, nr, syscall};
+
+/// Protection bits.
+#[allow(missing_docs)]
+pub mod prot {
+    pub const NONE: usize = 0;
+    pub const READ: usize = 1;
+    pub const WRITE: usize = 2;
+}
+
+const MAP_SHARED: usize = 1;
+const MAP_PRIVATE: usize = 2;
+const MAP_ANONYMOUS: usize = 0x20;
+const MAP_NORESERVE: usize = 0x4000;
+
+/// Maps private anonymous memory that takes nothing until it is touched.
+pub fn map_anonymous(bytes: usize, protection: usize) -> Result<*mut u8> {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    unsafe { syscall(nr::MMAP, [0, bytes, protection, flags, -1isize as usize, 0]) }.map(|p| p as *mut u8)
+}
+
+/// Maps a file shared.
+pub fn map_shared(fd: Fd, bytes: usize) -> Result<*mut u8> {
+    let args = [0, bytes, prot::READ | prot::WRITE, MAP_SHARED, fd.0 as usize, 0];
+    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    unsafe { syscall(nr::MMAP, args) }.map(|p| p as *mut u8)
+}
+
+/// Attaches a segment of System V's shared memory. Returns where it is, and its size.
+pub fn attach_segment(number: i32) -> Result<(*mut u8, usize)> {
+    const IPC_STAT: usize = 2;
+    // The kernel's structure is 112 bytes, and begins with one of 48 bytes; the size is next.
+    let mut about = [0usize; 32];
+    // SAFETY: the kernel writes its structure, for which there is room.
+    unsafe { syscall(nr::SHMCTL, [number as usize, IPC_STAT, about.as_mut_ptr() as usize, 0, 0, 0]) }?;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    let start = unsafe { syscall(nr::SHMAT, [number as usize, 0, 0, 0, 0, 0]) }?;
+    Ok((start as *mut u8, about[6]))
+}
+
+/// Changes protection.
+///
+/// # Safety
+/// Nobody may rely on the old protection.
+pub unsafe fn mprotect(at: usize, bytes: usize, protection: usize) -> Result<()> {
+    // SAFETY: passed on to the caller.
+    unsafe { syscall(nr::MPROTECT, [at, bytes, protection, 0, 0, 0]) }.map(drop)
+}
+
+/// Unmaps.
+///
+/// # Safety
+/// Nobody may use the range any more.
+pub unsafe fn munmap(at: usize, bytes: usize) -> Result<()> {
+    // SAFETY: passed on to the caller.
+    unsafe { syscall(nr::MUNMAP, [at, bytes, 0, 0, 0, 0]) }.map(drop)
+}
+
+/// Advice values of [`madvise`].
+#[allow(missing_docs)]
+pub mod advice {
+    pub const DONTNEED: usize = 4;
+    pub const DONTFORK: usize = 10;
+    pub const DOFORK: usize = 11;
+    pub const NOHUGEPAGE: usize = 15;
+    pub const DONTDUMP: usize = 16;
+    pub const WIPEONFORK: usize = 18;
+    pub const POPULATE_READ: usize = 22;
+    pub const GUARD_INSTALL: usize = 102;
+    pub const POPULATE_WRITE: usize = 23;
+}
+
+/// Gives advice about a range.
+///
+/// # Safety
+/// Some advice throws contents away: nobody may need them.
+pub unsafe fn madvise(at: usize, bytes: usize, advice: usize) -> Result<()> {
+    // SAFETY: passed on to the caller.
+    unsafe { syscall(nr::MADVISE, [at, bytes, advice, 0, 0, 0]) }.map(drop)
+}
+
+/// Reads this process's memory, or fails if there is none.
+pub fn read_own_memory(from: usize, into: &mut [usize]) -> Result<()> {
+    let bytes = size_of_val(into);
+    let (near, far) = ([into.as_mut_ptr() as usize, bytes], [from, bytes]);
+    let parts = (near.as_ptr() as usize, far.as_ptr() as usize);
+    // SAFETY: there is room for so many bytes; what can't be read is an error.
+    let read = unsafe { syscall(nr::PROCESS_VM_READV, [getpid() as usize, parts.0, 1, parts.1, 1, 0]) }?;
+    if read == bytes { Ok(()) } else { Err(Errno::FAULT) }
+}
+
+/// Moves the pages of `from` to `to`. With `keep_source` the mapping at
+/// `from` stays and is empty afterwards.
+///
+/// # Safety
+/// Whatever is mapped at `to` is replaced; whoever uses `from` must cope with
+/// missing pages.
+pub unsafe fn mremap_to(from: usize, bytes: usize, to: usize, keep_source: bool) -> Result<()> {
+    const MAYMOVE: usize = 1;
+    const FIXED: usize = 2;
+    const DONTUNMAP: usize = 4;
+    let flags = MAYMOVE | FIXED | if keep_source { DONTUNMAP } else { 0 };
+    // SAFETY: passed on to the caller.
+    unsafe { syscall(nr::MREMAP, [from, bytes, bytes, flags, to, 0]) }.map(drop)
+}
+
+/// Whether any page of a range (at most 2 MiB) is resident.
+pub fn any_resident(at: usize, bytes: usize) -> bool {
+    let mut pages = [0u8; 512];
+    // SAFETY: the kernel writes one byte a page, and there are at most 512.
+    let answer =
+        unsafe { syscall(nr::MINCORE, [at, bytes.min(512 * PAGE), pages.as_mut_ptr() as usize, 0, 0, 0]) };
+    answer.is_ok() && pages.iter().any(|page| page & 1 != 0)
+}
+
+/// Writes to a page what is there, atomically, so that a page that was shared
+/// with a process which is gone becomes this process's own. Refused where
+/// the page is not there: a plain touch would wait for it to be brought back.
+///
+/// The operation is FUTEX_WAKE_OP: word |= 0, and nobody is woken.
+pub fn write_back_in_place(page: usize) -> Result<()> {
+    static NOBODY: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
+    const OR_0_IF_EQUAL_7FF: usize = 2 << 28 | 0x7ff;
+    let args = [NOBODY.as_ptr() as usize, 5 | 128, 0, 0, page, OR_0_IF_EQUAL_7FF];
+    // SAFETY: changes no byte.
+    unsafe { syscall(nr::FUTEX, args) }.map(drop)
+}
+
+/// Maps fresh anonymous memory at an address, if nothing is there.
+pub fn map_if_free(at: usize, bytes: usize, protection: usize) -> Result<()> {
+    const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+    // SAFETY: the kernel refuses it where anything is mapped.
+    unsafe { syscall(nr::MMAP, [at, bytes, protection, flags, -1isize as usize, 0]) }.map(drop)
+}
+
+/// Maps fresh anonymous memory in place of whatever is there.
+///
+/// # Safety
+/// Nobody may need what is mapped there.
+pub unsafe fn map_over(at: usize, bytes: usize, protection: usize) -> Result<()> {
+    const MAP_FIXED: usize = 0x10;
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    // SAFETY: passed on to the caller.
+    unsafe { syscall(nr::MMAP, [at, bytes, protection, flags, -1isize as usize, 0]) }.map(drop)
+}
+
+/// Has the page of the stack below here present and not protected: who holds a lock
+/// that a handler or the keeper may want must not need one of them.
+#[inline(never)]
+pub fn touch_stack() {
+    let mut below = [core::mem::MaybeUninit::<u8>::uninit(); PAGE];
+    for place in [0, PAGE / 2, PAGE - 1] {
+        // SAFETY: inside the array.
+        unsafe { core::ptr::write_volatile(below[place].as_mut_ptr(), 0) };
+    }
+}

@@ -1,0 +1,116 @@
+//! Which pages go into a batch.
+
+use core::ops::ControlFlow;
+use core::sync::atomic::Ordering::*;
+
+use memfold_spill::Batch;
+
+use super::out::{Item, LOOKS, Outgoing, ROUNDS, SAME};
+use crate::kernel::sys::PAGE;
+use crate::pages::table::{BLOCK, Block, END, State, index_in_block, page_number};
+use crate::reclaim::worker::Worker;
+use crate::runtime::Runtime;
+
+impl Runtime {
+    /// Goes on with the hand until the batch is full, which has `count` blocks. Returns how many it has then.
+    pub fn gather(
+        &self,
+        batch: &mut Batch<'_>,
+        out: &mut Outgoing,
+        number: usize,
+        mut count: usize,
+        worker: &mut Worker,
+    ) -> usize {
+        let mut looks = 0;
+        for _ in 0..ROUNDS {
+            let from = self.spill.at.load(Relaxed);
+            let (least, mut next, mut found) = (out.least, 0, 0);
+            let items = out.sent[number].items();
+            let all = self.pages.table.visit_blocks(from, END, |base, block| {
+                looks += 1;
+                next = base + BLOCK;
+                if block.evicted.load(Relaxed) > 0 {
+                    let before = batch.len();
+                    let start = from.max(base);
+                    if let Some(page) =
+                        self.gather_block(batch, items, &mut count, (start, block), least, worker)
+                    {
+                        next = page;
+                    }
+                    found += batch.len() - before;
+                }
+                let enough = next < base + BLOCK || looks >= LOOKS || self.forks.pause.load(Relaxed) != 0;
+                if enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            out.found += found as u64;
+            if all.is_break() {
+                self.spill.at.store(next, Relaxed);
+                break;
+            }
+            self.spill.at.store(0, Relaxed);
+            if out.end_round(self.slot().payload.load(Relaxed)) {
+                break;
+            }
+        }
+        count
+    }
+
+    /// Of one block, from an address on. Returns where to go on if the batch can take no more.
+    fn gather_block(
+        &self,
+        batch: &mut Batch<'_>,
+        items: &mut [Item],
+        count: &mut usize,
+        (start, block): (usize, &Block),
+        least: usize,
+        worker: &mut Worker,
+    ) -> Option<usize> {
+        let (mut left, mut pinned) = (None, false);
+        for (index, entry) in block.entries.iter().enumerate().skip(index_in_block(start)) {
+            let state = entry.load();
+            let State::Stored(name) = state else { continue };
+            let address = start / BLOCK * BLOCK + index * PAGE;
+            if *count == items.len() || self.forks.pause.load(Relaxed) != 0 {
+                left = Some(address);
+                break;
+            }
+            let page = page_number(address);
+            // Its slot says how large it is: its header needn't be looked at.
+            if name.slot_bytes() < least {
+                continue;
+            }
+            self.stored.set_reading(worker.number, true);
+            if !entry.replace(state, State::Pinned(name)) {
+                self.stored.set_reading(worker.number, false);
+                continue;
+            }
+            pinned = true;
+            if !self.is_block_at(address, block) {
+                // It was taken out meanwhile, and stands for other addresses by now.
+                self.stored.set_reading(worker.number, false);
+                entry.replace(State::Pinned(name), State::Stored(name));
+                self.uffd().wake_all();
+                break;
+            }
+            // SAFETY: pinned, and this worker says that it reads.
+            let Ok((codec, payload)) = (unsafe { self.store().get(name, page) }) else { self.fail_corrupt() };
+            let tag = codec.map_or(SAME, |codec| codec.0);
+            let sealed = self.spill.sealer().and_then(|sealer| batch.add(sealer, page, tag, payload));
+            self.stored.set_reading(worker.number, false);
+            entry.replace(State::Pinned(name), State::Stored(name));
+            let Some(place) = sealed else {
+                left = Some(address);
+                break;
+            };
+            self.let_others_run();
+            items[*count] =
+                Item { page, was: State::Stored(name).to_bits(), offset: place.offset, len: place.len };
+            *count += 1;
+        }
+        if pinned {
+            // Threads that found a pin.
+            self.uffd().wake(start / BLOCK * BLOCK, BLOCK);
+        }
+        left
+    }
+}

@@ -1,0 +1,148 @@
+//! Questions to the supervisor, and its answers.
+
+use core::sync::atomic::Ordering::*;
+
+use memfold_shared::spill::{self as area, Area, For, POSTS, Post, Word, answer};
+
+use super::{LOOK_NS, TURN_NS};
+use crate::kernel::sched;
+use crate::kernel::sys;
+use crate::memory::patience::Patience;
+use crate::runtime::Runtime;
+
+impl Runtime {
+    /// Takes a post; waits for one if there is none, until patience ends. Else it says why: [`answer::AWAY`], or `None` if nobody is there who serves them.
+    pub fn take_post(
+        &self,
+        area: &'static Area,
+        what: For,
+        patience: &mut Patience,
+    ) -> Result<(usize, Word), Option<u32>> {
+        let take = || area.take(self.spill.pid(), what);
+        if let Some(taken) = take() {
+            return Ok(taken);
+        }
+        area.waiting.fetch_add(1, SeqCst);
+        let mut begin = sys::now_ns();
+        let taken = loop {
+            let seen = area.freed.load(SeqCst);
+            if let Some(taken) = take() {
+                break Ok(taken);
+            }
+            let _ = sys::futex_wait(&area.freed, seen, Some(LOOK_NS / 100), true);
+            if patience.is_over() {
+                break Err(Some(answer::AWAY));
+            }
+            let now = sys::now_ns();
+            if now - begin > LOOK_NS {
+                begin = now;
+                if self.is_left_alone(area) {
+                    break Err(None);
+                }
+            }
+        };
+        area.waiting.fetch_sub(1, SeqCst);
+        taken
+    }
+
+    /// Waits for the answer to what was asked, and now and then does something else meanwhile. The post is the caller's to give back if there is one.
+    pub fn wait_for_answer(
+        &self,
+        area: &'static Area,
+        number: usize,
+        taken: Word,
+        mut meanwhile: impl FnMut(),
+    ) -> Result<(u32, Word), Unheard> {
+        let mut looked = sys::now_ns();
+        let post = &area.posts[number % POSTS];
+        let (asked, answered) = (taken.with(area::state::ASKED), taken.with(area::state::ANSWERED));
+        loop {
+            let now = post.load();
+            if now == answered {
+                return Ok((post.answer.load(Relaxed), now));
+            }
+            if now != asked && now != taken.with(area::state::BUSY) {
+                return Err(Unheard::TakenAway);
+            }
+            if area.server.load(Relaxed) == 0 {
+                post.change(asked, asked.with(area::state::FREE));
+                return Err(Unheard::Alone);
+            }
+            let timed_out =
+                sys::futex_wait(post.futex(), now.low(), Some(TURN_NS), true) == Err(sys::Errno::TIMEDOUT);
+            meanwhile();
+            if !timed_out || sys::now_ns() - looked < LOOK_NS {
+                continue;
+            }
+            looked = sys::now_ns();
+            if self.is_left_alone(area) {
+                // Who comes after the server may be at it already: then it is his to free.
+                post.change(asked, asked.with(area::state::FREE));
+                return Err(Unheard::Alone);
+            }
+        }
+    }
+
+    /// Asks something short that concerns the process as a whole.
+    pub fn tell(&self, what: u32, batch: u64, from: u32) {
+        let Some(area) = self.spill.area().filter(|area| area.server.load(Relaxed) != 0) else { return };
+        let Ok((number, taken)) = self.take_post(area, For::Control, &mut Patience::new(u64::MAX)) else {
+            return;
+        };
+        fill(&area.posts[number], what, batch, from, 0);
+        post_question(area, number, taken);
+        // The answer is that the post is this process's no more, or nobody is there who could give one.
+        let _ = self.wait_for_answer(area, number, taken, || ());
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unheard {
+    /// The post was made free: it was not taken for a long time, or it is answered by that.
+    TakenAway,
+    /// Nobody is there who could give one.
+    Alone,
+}
+
+/// Writes a question.
+pub fn fill(post: &Post, what: u32, batch: u64, from: u32, len: usize) {
+    post.kind.store(what, Relaxed);
+    post.answer.store(answer::LATER, Relaxed);
+    post.batch.store(batch, Relaxed);
+    post.since.store(sys::now_ns(), Relaxed);
+    post.from.store(from, Relaxed);
+    post.len.store(len as u32, Relaxed);
+}
+
+/// Asks, and goes on.
+pub fn post_question(area: &Area, number: usize, taken: Word) {
+    post_silently(area, number, taken);
+    ring(area);
+}
+
+/// Asks; who serves is still to be rung for.
+pub fn post_silently(area: &Area, number: usize, taken: Word) {
+    area.posts[number % POSTS].change(taken, taken.with(area::state::ASKED));
+}
+
+/// Calls who serves, on this CPU if he sleeps there.
+pub fn ring(area: &Area) {
+    let bells = (area.bells.load(Relaxed) as usize).clamp(1, area::BELLS);
+    let near = sched::cpu();
+    for bell in (near..near + bells).map(|number| &area.doorbells[number % bells]) {
+        bell.fetch_add(1, Release);
+        if sys::futex_wake(bell, 1, true) > 0 {
+            break;
+        }
+    }
+}
+
+/// The answer was taken, or nothing is to be asked. `false` if it had been taken away: then it may have been another's that stood there.
+pub fn free_post(area: &Area, number: usize, from: Word) -> bool {
+    let is_own = area.free(number, from);
+    if is_own && area.waiting.load(SeqCst) > 0 {
+        sys::futex_wake(&area.freed, sys::ALL, true);
+    }
+    is_own
+}

@@ -1,0 +1,81 @@
+//! Faults on spilled pages that wait for a fetcher.
+
+use super::fetch::Asked;
+use crate::pages::order::Fault;
+
+/// Between two looks whether a read can begin, ns.
+pub const AGAIN_NS: u64 = 1_000_000;
+/// Faults that may wait for a fetcher; and where it is tried what happens when there are more (`--paranoid`).
+pub const QUEUE: usize = 256;
+pub const SHORT_QUEUE: usize = 8;
+
+/// A fault that waits for a fetcher: since when, and how many pages are to be brought back.
+#[derive(Clone, Copy)]
+pub struct Left {
+    pub fault: Fault,
+    pub begin: u64,
+    pub run: usize,
+    /// If somebody has asked already.
+    pub asked: Option<Asked>,
+}
+
+/// Faults on spilled pages.
+pub struct Queue {
+    faults: [Option<Left>; QUEUE],
+    first: usize,
+    pub count: usize,
+    places: usize,
+    /// Some found no place: their threads are woken when there is some again, and not before, or they would come again and again.
+    pub forgotten: bool,
+}
+
+impl Queue {
+    /// None.
+    pub const fn new() -> Self {
+        Queue { faults: [const { None }; QUEUE], first: 0, count: 0, places: QUEUE, forgotten: false }
+    }
+
+    /// Few places only. Before the first fault.
+    pub fn shorten(&mut self) {
+        self.places = SHORT_QUEUE;
+    }
+
+    /// Whether a fault on that page waits: a thread that a signal has interrupted touches it again.
+    pub fn has(&self, page: usize) -> bool {
+        let mut waiting = (0..self.count).filter_map(|at| self.faults[(self.first + at) % QUEUE]);
+        waiting.any(|left| left.fault.page == page)
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.count == self.places
+    }
+
+    /// Whether some were forgotten and there is room for them again: then the caller wakes everybody who waits.
+    pub fn take_forgotten(&mut self) -> bool {
+        self.count <= self.places / 2 && core::mem::take(&mut self.forgotten)
+    }
+
+    pub fn push(&mut self, left: Left) {
+        debug_assert!(!self.is_full());
+        self.faults[(self.first + self.count) % QUEUE] = Some(left);
+        self.count += 1;
+    }
+
+    pub fn pop(&mut self) -> Option<Left> {
+        self.count = self.count.checked_sub(1)?;
+        let first = self.first;
+        self.first = (first + 1) % QUEUE;
+        self.faults[first].take()
+    }
+
+    /// Forgets all of them. In place: it is large, and the program's stack may be small.
+    pub fn clear(&mut self) {
+        (self.count, self.forgotten) = (0, false);
+    }
+}
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
