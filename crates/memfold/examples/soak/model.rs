@@ -113,9 +113,10 @@ impl Model {
                 if done.is_some() {
                     self.forget(at);
                     let again = session.free(node);
-                    // Others may have it again.
+                    // Others may have it again. Its block may need a frame, as for any operation.
                     let is_alone = shape.threads == 1 || shape.paranoid;
-                    holds(!is_alone || again == Err(Error::Stale), || format!("freed again: {again:?}"))?;
+                    let is_refused = matches!(again, Err(Error::Stale | Error::Pinned | Error::Busy));
+                    holds(!is_alone || is_refused, || format!("freed again: {again:?}"))?;
                 }
                 Ok(done.is_some())
             }
