@@ -879,6 +879,12 @@ def mapped(place):
         run("fallocate", "--punch-hole", "--offset", 4 * MIB, "--length", 3 * MIB + 100, file)
         if memory[4 * MIB: 7 * MIB + 101] != bytes(3 * MIB + 100) + content[6 * MIB + 100: 6 * MIB + 101]:
             raise Wrong("a mapping does not see what was trimmed")
+        try:
+            run("fallocate", "--offset", 0, "--length", MIB, file)
+            raise Wrong("room is promised that may not be there")
+        except Wrong as refused:
+            if "not supported" not in str(refused):
+                raise
         wanted = memory[:]
         with open(file, "rb") as private, mmap.mmap(private.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE) as own:
             own[MIB] = wanted[MIB] ^ 1

@@ -271,8 +271,11 @@ fn mistakes_are_told_before_anything_is_measured() {
     let empty = file(here.path(), "empty", "", 0o644);
     let short = file(here.path(), "short", [1; 4095], 0o644);
     let (none, directory) = (here.path().join("none"), here.path().to_owned());
+    let dangling = here.path().join("dangling");
+    std::os::unix::fs::symlink("nowhere", &dangling).unwrap();
     for (bad, words) in [
         (&none, &["none", "cannot read"][..]),
+        (&dangling, &["dangling", "cannot read"]),
         (&empty, &["empty", "nothing to compress"]),
         (&short, &["4095 bytes", "4096", "--block"]),
         (&directory, &["is a directory"]),

@@ -246,13 +246,13 @@ impl Filesystem for File {
         }
         let len = len.min(size.saturating_sub(offset));
         match mode & !KEEP_SIZE {
-            // There is nothing that could be set apart for what is not known yet.
-            0 => reply.ok(),
             PUNCH_HOLE | ZERO_RANGE if len > 0 => match self.disk.trim(offset, len) {
                 Ok(()) => reply.ok(),
                 Err(error) => reply.error(errno(error)),
             },
             PUNCH_HOLE | ZERO_RANGE => reply.ok(),
+            // Nor can room be set apart for what is not known yet: how much it takes depends on how it compresses.
+            // `posix_fallocate` writes then, and learns when the device is full.
             _ => reply.error(Errno::EOPNOTSUPP),
         }
     }

@@ -68,8 +68,8 @@ fn fit(files: &[PathBuf], block: usize) -> Result<Vec<PathBuf>, Failure> {
         let file = if file.as_os_str() == "-" { PathBuf::from("/dev/stdin") } else { file.clone() };
         match corpus::check(&file, block) {
             Ok(()) => fit.push(file),
-            // A slip.
-            Err(failure) if !file.exists() => return Err(failure),
+            // A slip. A link that leads nowhere is none: `*` names it.
+            Err(failure) if file.symlink_metadata().is_err() => return Err(failure),
             Err(failure) => unfit.push(failure),
         }
     }

@@ -57,10 +57,14 @@ mod tests {
         let mut child = command.spawn().unwrap();
         let pid = child.id();
         let wait_for = |name: &str| {
-            while procfs::name(pid as i32).as_deref() != Some(name) {
+            loop {
+                let who = Who::of(pid).unwrap();
+                // A program has its name a moment before its image can be told.
+                if procfs::name(pid as i32).as_deref() == Some(name) && who.image.is_some() {
+                    return Who::of(pid).unwrap();
+                }
                 std::thread::yield_now();
             }
-            Who::of(pid).unwrap()
         };
         let shell = wait_for("sh");
         assert!(!shell.was_before(Who::of(pid).unwrap()));

@@ -1,6 +1,6 @@
 //! What a heap is like, and how long its nodes are.
 
-use memfold::heap::{Ahead, Limit, Options, PolicyKind};
+use memfold::heap::{Ahead, Heap, Limit, Options, PolicyKind};
 
 use crate::tier::Faulty;
 
@@ -64,6 +64,20 @@ pub(crate) struct Shape {
     pub(crate) steps: usize,
 }
 
+/// A limit that the codec's working memory fits into, and 3 MiB for a tier: some codecs need more than is
+/// reckoned with above.
+fn large_enough(limit: Limit, block: usize, codec: &str) -> Limit {
+    let Limit::Bytes(mut bytes) = limit else { return limit };
+    let fits = |bytes| {
+        let heap = Heap::new(Options::new().block_size(block).codec(codec).limit(Limit::Bytes(bytes)));
+        !heap.is_err_and(|error| error.to_string().starts_with("the limit is too small"))
+    };
+    while !fits(bytes - (3 << 20)) {
+        bytes += 1 << 20;
+    }
+    Limit::Bytes(bytes)
+}
+
 impl Shape {
     pub(crate) fn random(random: &mut Random) -> Self {
         // Short blocks have most of what there is in few bytes; long ones take long.
@@ -93,10 +107,12 @@ impl Shape {
             4 => [24, 32_766, 3 * block, 60_000].into_iter().flat_map(around).collect(),
             _ => vec![Some(16), Some(16), Some(16), Some(40), None, Some(5 * block), Some(160), Some(160)],
         };
+        let codec = random.of(&CODECS);
+        let limit = large_enough(limit, block, codec);
         Shape {
             block,
             alignment,
-            codec: random.of(&CODECS),
+            codec,
             policy: random.of(&POLICIES),
             limit,
             paranoid,

@@ -184,6 +184,7 @@ impl Heap {
         nodes = (nodes + large.nodes).saturating_sub(large.parts);
         node_bytes = (node_bytes + large.bytes).saturating_sub(large.part_bytes);
         let other = core.bytes_without_store() + large.memory;
+        let evictions = core.counts.evictions.load(Relaxed);
         Stats {
             nodes,
             node_bytes,
@@ -195,8 +196,9 @@ impl Heap {
             table_bytes: other + store.overhead_bytes(),
             faults: core.counts.faults.load(Relaxed),
             peeks: core.counts.peeks.load(Relaxed),
-            evictions: core.counts.evictions.load(Relaxed),
-            compressions: core.counts.compressions.load(Relaxed),
+            evictions,
+            // What was compressed while somebody used it again stays.
+            compressions: core.counts.compressions.load(Relaxed).min(evictions),
             ahead: core.counts.ahead.load(Relaxed),
         }
     }
@@ -232,7 +234,7 @@ pub struct Stats {
     pub faults: u64,
     /// Times that something was found in a block that stayed compressed.
     pub peeks: u64,
-    /// Those of them that were brought ahead of their use.
+    /// Blocks that were brought back ahead of their use.
     pub ahead: u64,
     /// Blocks that left their frames.
     pub evictions: u64,
