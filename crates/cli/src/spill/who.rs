@@ -58,10 +58,11 @@ mod tests {
         let pid = child.id();
         let wait_for = |name: &str| {
             loop {
+                let is_named = procfs::name(pid as i32).as_deref() == Some(name);
+                // The name comes a moment before the image can be told.
                 let who = Who::of(pid).unwrap();
-                // A program has its name a moment before its image can be told.
-                if procfs::name(pid as i32).as_deref() == Some(name) && who.image.is_some() {
-                    return Who::of(pid).unwrap();
+                if is_named && who.image.is_some() {
+                    return who;
                 }
                 std::thread::yield_now();
             }

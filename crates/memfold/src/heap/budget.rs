@@ -92,9 +92,11 @@ impl Core {
         (self.counts.blocks.load(Relaxed) / MOST_SHARE).max(MOST_RESIDENT) - self.least_resident()
     }
 
-    /// A block is evicted.
-    pub fn note_evicted(&self, block: &Block) {
+    /// A block is evicted; `was_compressed` says whether it had to be compressed for that. A compression is counted
+    /// after its eviction, so a reader that loads compressions first never sees more of them.
+    pub fn note_evicted(&self, block: &Block, was_compressed: bool) {
         let evictions = self.counts.evictions.fetch_add(1, Relaxed) as u32;
+        self.counts.compressions.fetch_add(u64::from(was_compressed), Release);
         block.evicted.store(evictions, Relaxed);
     }
 

@@ -68,7 +68,6 @@ impl Core {
         };
         probe!(heap_compress, owner, len, grouped);
         frame.dirty.store(false, Relaxed);
-        self.counts.compressions.fetch_add(1, Relaxed);
         self.spill_end.fetch_max(owner, Relaxed);
         self.upkeep();
         self.spill_some();

@@ -89,7 +89,7 @@ mod writes;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use self::background::Background;
 use self::core::{Core, Shape, locked};
@@ -184,7 +184,8 @@ impl Heap {
         nodes = (nodes + large.nodes).saturating_sub(large.parts);
         node_bytes = (node_bytes + large.bytes).saturating_sub(large.part_bytes);
         let other = core.bytes_without_store() + large.memory;
-        let evictions = core.counts.evictions.load(Relaxed);
+        // Before evictions: each is counted after its eviction.
+        let compressions = core.counts.compressions.load(Acquire);
         Stats {
             nodes,
             node_bytes,
@@ -196,9 +197,8 @@ impl Heap {
             table_bytes: other + store.overhead_bytes(),
             faults: core.counts.faults.load(Relaxed),
             peeks: core.counts.peeks.load(Relaxed),
-            evictions,
-            // What was compressed while somebody used it again stays.
-            compressions: core.counts.compressions.load(Relaxed).min(evictions),
+            evictions: core.counts.evictions.load(Relaxed),
+            compressions,
             ahead: core.counts.ahead.load(Relaxed),
         }
     }

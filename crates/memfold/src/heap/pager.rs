@@ -229,11 +229,12 @@ impl Core {
     fn leave(&self, me: u16, leaving: Leaving<'_>) -> Result<Evicted, Error> {
         let Leaving { number, frame, owner, block, .. } = leaving;
         self.wait_for_owner(me, frame);
+        let had_changed = frame.dirty.load(Relaxed) || !block.has_copy();
         let kept = if self.seats.have_pinned(owner) {
             Ok(Evicted::Pinned)
         } else if frame.is_held() {
             Ok(Evicted::Busy)
-        } else if frame.dirty.load(Relaxed) || !block.has_copy() {
+        } else if had_changed {
             self.keep(owner, number, block, frame).map(|()| Evicted::Done)
         } else {
             Ok(Evicted::Done)
@@ -241,7 +242,7 @@ impl Core {
         if matches!(kept, Ok(Evicted::Done)) {
             block.set_absent();
             frame.block.store(0, Relaxed);
-            self.note_evicted(block);
+            self.note_evicted(block, had_changed);
             probe!(heap_evict, owner, number);
         } else {
             frame.change();

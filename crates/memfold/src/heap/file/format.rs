@@ -128,7 +128,7 @@ impl<W: Write> Chunks<W> {
     /// Writes a chunk with these bodies, one after the other.
     pub fn put(&mut self, kind: u8, bodies: &[&[u8]]) -> io::Result<()> {
         let len: usize = bodies.iter().map(|body| body.len()).sum();
-        // Only the name of a codec of the program's own may be so long.
+        // Only the name of a codec that the program registered can be this long.
         if len > LONGEST {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a part of it has more than 64 MiB"));
         }

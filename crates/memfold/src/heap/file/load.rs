@@ -222,7 +222,7 @@ impl Loader<'_> {
         block.set_absent();
         core.counts.blocks.fetch_add(1, Relaxed);
         core.list_by_room(number, block);
-        // What does not fit goes to the tier, as it did from the heap that was saved.
+        // Blocks that exceed the limit go to the tier, as they did in the saved heap.
         core.spill_end.fetch_max(number, Relaxed);
         core.spill_some();
         self.blocks += 1;

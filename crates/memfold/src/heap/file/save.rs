@@ -3,11 +3,11 @@
 //! Nobody else has the heap meanwhile, so what is written is of one moment. Each block's payload is taken from the store; a block that was changed since is
 //! put there for as long as it takes to copy it, and leaves no more memory taken than before. Records and payloads are gathered until a chunk is worth writing.
 //!
-//! Whoever writes is the program's, and may panic: nothing is written while a block is locked, or while it is
-//! compressed for no longer than this takes.
+//! The writer belongs to the program and may panic. So nothing is written while a block is locked, nor while a
+//! changed block is in the store for the time of its copy only.
 //!
-//! What a reader would refuse is not written (`bounds.rs`): that is an error here. Numbers of blocks, their kinds and
-//! lengths of long nodes are bounded alike where they are made and where they are read, by the same functions.
+//! Saving fails instead of writing what a reader would refuse (`bounds.rs`). The functions that create blocks and
+//! long nodes check the same bounds as the reader does.
 
 use std::io::{self, Write};
 use std::sync::atomic::Ordering::*;
@@ -181,8 +181,6 @@ impl<W: Write> Saver<'_, W> {
     ) -> Result<(), SaveError> {
         if let Some((at, frame)) = changed {
             self.core.keep(number, at, block, frame)?;
-            // It is counted when it leaves.
-            self.core.counts.compressions.fetch_sub(1, Relaxed);
         }
         // One that is away and has no copy is given up.
         let added = block.with_copy(|copy| self.add_copy(number, block, copy));

@@ -72,6 +72,7 @@ fn figures_are_read_while_others_work() {
         while !ends.load(Relaxed) {
             let stats = heap.stats();
             assert!(stats.memory_bytes() >= stats.frame_bytes + stats.payload_bytes, "{stats:?}");
+            assert!(stats.compressions <= stats.evictions, "{stats:?}");
             assert!(stats.table_bytes < 1 << 30 && stats.node_bytes < 1 << 30, "{stats:?}");
             ends.store(working.load(Acquire) == 0, Relaxed);
         }

@@ -24,7 +24,7 @@ const CODECS: [&str; 12] = [
     "auto=xor:1x2+huffman/zstd:5",
 ];
 
-/// What is done to a heap's blocks before it is saved.
+/// Where a heap's blocks are when it is saved.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
     Resident,

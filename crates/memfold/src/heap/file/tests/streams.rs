@@ -10,7 +10,7 @@ use super::*;
 use crate::heap::tests::away::{Memory, spilling};
 use crate::heap::{Limit, SaveError};
 
-/// What happens the time that is not one of those that go well.
+/// How the call fails that follows the successful ones.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum How {
     Fails,
@@ -157,7 +157,7 @@ fn what_is_read_from_may_fail_each_time() {
     for (mut heap, model, options, tier) in heaps() {
         let file = saved(&mut heap);
         drop(heap);
-        // Whatever a heap has goes with its core, which has the tier.
+        // The core owns the tier and everything else of a heap: if it is dropped, nothing leaks.
         let users = |tier: &Option<Arc<Memory>>| tier.as_ref().map(Arc::strong_count);
         let before = users(&tier);
         for (most, how) in [7, 100, usize::MAX].into_iter().flat_map(|most| HOWS.map(|how| (most, how))) {
