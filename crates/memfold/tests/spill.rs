@@ -69,3 +69,24 @@ fn a_full_file_is_the_limit_again() {
         assert_eq!(session.read(*node).unwrap(), noise(seed));
     }
 }
+
+/// Their compressed form is longer than the batches in which the tier gets the others.
+#[test]
+fn long_blocks_go_to_the_file_too() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let target = Target::File(directory.path().to_owned());
+    let spilled = Spilled::open(&target, Terms::default(), |_| {}).unwrap();
+    let options = Options::new().block_size(1 << 20).limit(Limit::Bytes(24 * MIB)).spill(spilled);
+    let heap = Heap::new(options).unwrap();
+    let mut session = heap.session().unwrap();
+    let nodes: Vec<_> = (0..80_000).map(|seed| session.put_bytes(&noise(seed)).unwrap()).collect();
+    let stats = heap.stats();
+    assert!(stats.spilled_bytes > 50 * MIB && stats.memory_bytes() < 26 * MIB, "{stats:?}");
+    for (seed, node) in (0..).zip(&nodes).step_by(97) {
+        assert_eq!(session.read(*node).unwrap(), noise(seed));
+    }
+    for node in nodes {
+        session.free(node).unwrap();
+    }
+    assert_eq!(heap.stats().spilled_bytes, 0);
+}

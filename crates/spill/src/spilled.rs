@@ -12,7 +12,8 @@
 //!
 //! Invariants:
 //! - A block is in memory until its batch was acknowledged. What a tier has refused stays there, until it takes it under another number.
-//! - What is in memory is bounded: so many batches, and then nothing more is taken.
+//! - What is in memory is bounded: so many batches, and then nothing more is taken. A block that is longer than a
+//!   batch has one of its own, and is taken when no other such batch is on its way.
 //! - What does not open, or was put for somebody else, is never data.
 //! - A forked child has nothing of it, and takes no lock: its parent's threads may have held it.
 
@@ -39,6 +40,8 @@ const WAITS: Duration = Duration::from_secs(5);
 const TURN: Duration = Duration::from_millis(200);
 /// Sparse batches that are emptied for one that is sent, at most.
 const EMPTIED: usize = 2;
+/// The longest block that is taken.
+const LONGEST: usize = 64 << 20;
 /// Bytes of a batch, and how long a get waits, unless others are asked for.
 const BATCH: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -96,7 +99,7 @@ impl Spilled {
         Ok(Spilled { engine, inner: Arc::default(), ahead: Mutex::default(), sealer, batch_bytes })
     }
 
-    /// Bytes of a batch, and of the longest block that can be put with [`Spilled::OVERHEAD`].
+    /// Bytes of a batch, unless it is that of a longer block.
     pub fn batch_bytes(&self) -> usize {
         self.batch_bytes
     }
@@ -152,19 +155,22 @@ impl Spilled {
         let tables = state.blocks.capacity() * size_of::<Entry>()
             + (state.free_blocks.capacity() + state.free_batches.capacity()) * 4
             + state.batches.capacity() * size_of::<Option<Kept>>();
-        (tables + lists) as u64 + Self::fixed_bytes(self.batch_bytes)
+        (tables + lists + state.excess(self.batch_bytes)) as u64 + Self::fixed_bytes(self.batch_bytes)
     }
 
-    /// Memory that batches of that size take at most, and what is read ahead of them.
+    /// Memory that batches of that size take at most, and what is read ahead of them. A block that is longer takes
+    /// its own length besides, until it was acknowledged.
     pub fn fixed_bytes(batch_bytes: usize) -> u64 {
         ((UNACKNOWLEDGED + 2) * batch_bytes) as u64 + Ahead::MEMORY
     }
 
-    /// Takes a block, and returns its number, which is less than 2^32; one that is longer than a batch finds no room. From now on it is kept, in memory or on the tier.
+    /// Takes a block, and returns its number, which is less than 2^32; one of more than 64 MiB finds no room. From
+    /// now on it is kept, in memory or on the tier.
     pub fn put(&self, owner: u64, tag: u8, payload: &[u8]) -> Result<u64, Trouble> {
-        if payload.len() + Self::OVERHEAD > self.batch_bytes {
+        if payload.len() > LONGEST {
             return Err(Trouble::Full);
         }
+        let is_long = payload.len() + Self::OVERHEAD > self.batch_bytes;
         self.not_forked()?;
         let _ = self.is_open();
         let mut state = locked(&self.inner.state);
@@ -178,7 +184,7 @@ impl Spilled {
             if let Some(sealed) = state.seal(&self.sealer, self.batch_bytes, owner, tag, payload) {
                 break sealed;
             }
-            state = self.send(state)?;
+            state = self.send(state, is_long)?;
             sent = true;
         };
         state.stamp = state.stamp.wrapping_add(1);
@@ -260,6 +266,11 @@ impl Spilled {
         self.engine.get(batch, from, into)
     }
 
+    /// Drops what was read ahead: the next reads ask the tier.
+    pub fn forget_ahead(&self) {
+        *locked(&self.ahead) = Ahead::default();
+    }
+
     /// A block is not needed any more. Returns the bytes of its payload, if there was one.
     pub fn free(&self, number: u64) -> Option<usize> {
         self.not_forked().ok()?;
@@ -308,11 +319,34 @@ impl Spilled {
         }
     }
 
-    /// Sends the batch that is filled; waits if too many are on their way.
-    fn send<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>, Trouble> {
-        let mut left = WAITS;
+    /// Sends the batch that is filled; waits if too many are on their way. For a block that is longer than a batch
+    /// it waits afterwards, too, until there is none of another such block.
+    fn send<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        is_long: bool,
+    ) -> Result<MutexGuard<'a, State>, Trouble> {
         let filled = state.filled();
-        while state.unacknowledged >= UNACKNOWLEDGED {
+        let mut state = self.wait_while(state, |state| state.unacknowledged >= UNACKNOWLEDGED)?;
+        // Who has waited, too, may have sent it; what is filled now has room.
+        if state.filled() == filled {
+            self.send_now(&mut state);
+        }
+        if is_long {
+            let is_filled = |state: &State| state.filled().is_some();
+            return self.wait_while(state, |state| !is_filled(state) && state.excess(self.batch_bytes) > 0);
+        }
+        Ok(state)
+    }
+
+    /// Waits for answers of the tier while that is so.
+    fn wait_while<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        is_so: impl Fn(&State) -> bool,
+    ) -> Result<MutexGuard<'a, State>, Trouble> {
+        let mut left = WAITS;
+        while is_so(&state) {
             if let Some(why) = self.why_not() {
                 return Err(why);
             }
@@ -327,10 +361,6 @@ impl Spilled {
             left = left.saturating_sub(begin.elapsed().min(TURN));
             state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
             self.take_refused(&mut state);
-        }
-        // Who has waited, too, may have sent it; what is filled now has room.
-        if state.filled() == filled {
-            self.send_now(&mut state);
         }
         Ok(state)
     }

@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
 use super::blocks::{Block, Copy, Place};
-use super::budget::over;
 use super::core::Core;
 use super::error::Error;
+use super::grouping::most_grouped;
 use memfold_codec::CodecId;
 
 /// Blocks that are spilled at once at most, and blocks that are looked at for it.
@@ -41,14 +41,14 @@ pub enum NotBack {
 pub trait Tier: Send + Sync {
     /// Takes a copy; its number. `None` if there is no room for it now.
     fn put(&self, owner: u64, codec: u8, payload: &[u8]) -> Option<u32>;
-    /// Copies it to the room, which is as long as [`Tier::room`] says: its codec, and where it is.
+    /// Copies it to the room, which is longer than it by [`Tier::overhead`] at least: its codec, and where it is.
     fn get(&self, owner: u64, number: u32, room: &mut [u8]) -> Result<(u8, std::ops::Range<usize>), NotBack>;
     /// It is not needed any more.
     fn free(&self, number: u32);
-    /// Bytes of the longest copy that it takes, and of room for it.
-    fn longest(&self) -> usize;
-    #[allow(missing_docs)]
-    fn room(&self) -> usize;
+    /// Asks anew from now on for what was read ahead.
+    fn forget_ahead(&self);
+    /// Bytes of room that a copy takes besides itself.
+    fn overhead(&self) -> usize;
     /// Memory that it takes.
     fn memory_bytes(&self) -> u64;
     /// Bytes of copies that it has.
@@ -92,19 +92,21 @@ impl Core {
     /// Makes memory free by spilling, if there is a tier and it is time for that.
     pub fn spill_some(&self) {
         let Some(tier) = &self.options.away.0 else { return };
-        let Some(mut over) = self.over().filter(|over| *over > 0) else { return };
+        let over = if self.options.paranoid { Some(i64::MAX) } else { self.over() };
+        let Some(mut over) = over.filter(|over| *over > 0) else { return };
         let now = self.counts.evictions.load(Relaxed) as u32;
         let end = self.spill_end.load(Relaxed);
         let stay = self.counts.blocks.load(Relaxed) / STAYS;
         let (mut done, mut freed) = (0, 0);
-        for look in 0..LOOKS.min(2 * end) {
+        let looks = LOOKS.min(2 * end);
+        for look in 0..looks {
             if done == AT_ONCE || over <= 0 {
                 break;
             }
             let number = self.spill_at.fetch_add(1, Relaxed) % end.max(1) + 1;
             let Some(block) = self.blocks.get(number) else { continue };
             let is_young = now.wrapping_sub(block.evicted.load(Relaxed)) < stay;
-            if is_young && look < LOOKS / 2 {
+            if is_young && look < looks / 2 {
                 continue;
             }
             let Some(_lock) = block.try_lock() else { continue };
@@ -127,15 +129,8 @@ impl Core {
         }
     }
 
-    /// Bytes by which everything but frames is more than it should be; `None` without such a limit.
-    fn over(&self) -> Option<i64> {
-        if self.options.paranoid {
-            return Some(i64::MAX);
-        }
-        over(self.limit(), self.bytes_without_frames())
-    }
-
-    /// Spills a block's copy, for who has its lock: the bytes that are free now, 0 if it has none in the store, or one that is too long. `None` if the tier takes nothing.
+    /// Spills a block's copy, for who has its lock: the bytes that are free now, 0 if it has none in the store.
+    /// `None` if the tier takes nothing.
     fn spill(&self, tier: &dyn Tier, number: u32, block: &Block) -> Option<usize> {
         let taken = block.with_copy(|copy| {
             let Copy::Stored(copy) = copy else { return Some(None) };
@@ -143,7 +138,8 @@ impl Core {
             let Ok((id, payload)) = (unsafe { self.store.get(copy, number.into()) }) else {
                 return Some(None);
             };
-            if payload.len() > tier.longest() {
+            // There would be no room to bring it back to.
+            if self.longest_payload(block).is_none_or(|longest| payload.len() > longest) {
                 return Some(None);
             }
             let put = tier.put(number.into(), id.map_or(0, |id| id.0), payload)?;
@@ -176,9 +172,17 @@ impl Core {
         Ok(((codec != 0).then_some(CodecId(codec)), room.get(at).ok_or(Error::Damaged)?))
     }
 
-    /// Bytes of room to bring a copy to.
-    pub fn copy_room(&self) -> usize {
-        self.options.away.0.as_ref().map_or(0, |tier| tier.room())
+    /// Bytes of room to bring a block's copy to.
+    pub fn copy_room(&self, block: u32) -> Result<usize, Error> {
+        let block = self.blocks.get(block).ok_or(Error::Damaged)?;
+        let longest = self.longest_payload(block).ok_or(Error::Damaged)?;
+        Ok(longest + self.options.away.0.as_ref().map_or(0, |tier| tier.overhead()))
+    }
+
+    /// Bytes of the longest payload that a block can have.
+    fn longest_payload(&self, block: &Block) -> Option<usize> {
+        let (shape, len) = self.stored_len(block).ok()?;
+        Some(most_grouped(shape, len))
     }
 }
 
@@ -204,12 +208,12 @@ impl Tier for memfold_spill::Spilled {
         self.free(number.into());
     }
 
-    fn longest(&self) -> usize {
-        self.batch_bytes() - Self::OVERHEAD
+    fn forget_ahead(&self) {
+        self.forget_ahead();
     }
 
-    fn room(&self) -> usize {
-        self.batch_bytes()
+    fn overhead(&self) -> usize {
+        Self::OVERHEAD
     }
 
     fn memory_bytes(&self) -> u64 {

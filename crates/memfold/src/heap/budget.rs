@@ -29,16 +29,10 @@ const KEPT: u32 = 8;
 /// Frames are kept for so many more blocks than there are: this part.
 const SPARE: u32 = 128;
 
-/// Where there is a tier, everything but frames takes up to this part of [`Limit::Bytes`], in quarters.
+/// Where there is a tier, everything but frames takes up to this part of [`Limit::Bytes`], in quarters,
 const BESIDE: u64 = 3;
-
-/// Bytes by which that is exceeded; `None` with other limits.
-pub fn over(limit: Limit, beside: u64) -> Option<i64> {
-    match limit {
-        Limit::Bytes(bytes) => Some(beside as i64 - (bytes / 4 * BESIDE) as i64),
-        _ => None,
-    }
-}
+/// and leaves so many frames: more than a further block needs.
+const LEFT_FRAMES: u32 = 3 * LEAST_FRAMES;
 
 /// A paranoid heap has so many frames.
 const PARANOID_FRAMES: u32 = 3;
@@ -121,9 +115,21 @@ impl Core {
 
     /// How many frames there is room for beside everything else, what the first compression takes included.
     fn frames_within(&self, bytes: u64) -> u32 {
-        let work = (self.work_len() as u64).saturating_sub(self.counts.work_bytes.load(Relaxed));
-        let left = bytes.saturating_sub(self.bytes_without_frames() + work + LIMIT_SLACK);
+        let left = bytes.saturating_sub(self.bytes_without_frames() + self.first_work() + LIMIT_SLACK);
         self.frames.within(left)
+    }
+
+    /// Bytes that the first compression will take, if there was none yet.
+    fn first_work(&self) -> u64 {
+        (self.work_len() as u64).saturating_sub(self.counts.work_bytes.load(Relaxed))
+    }
+
+    /// Bytes by which everything but frames is more than it should be where there is a tier. `None` with other limits.
+    pub fn over(&self) -> Option<i64> {
+        let Limit::Bytes(bytes) = self.limit() else { return None };
+        let frames = u64::from(LEFT_FRAMES) * self.frames.most_bytes() as u64;
+        let left = bytes.saturating_sub(frames + self.first_work() + LIMIT_SLACK);
+        Some(self.bytes_without_frames() as i64 - left.min(bytes / 4 * BESIDE) as i64)
     }
 
     /// An error if there may be no further block: those that are resident still have to be compressed.

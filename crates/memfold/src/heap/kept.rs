@@ -192,7 +192,7 @@ impl Core {
         match copy {
             // SAFETY: the copy is pinned, and who frees it has the block's lock.
             Copy::Stored(copy) => Ok(unsafe { self.store.get(copy, number.into()) }?),
-            Copy::Spilled(at) => self.bring_copy(number, at, room(sealed, self.copy_room())?),
+            Copy::Spilled(at) => self.bring_copy(number, at, room(sealed, self.copy_room(number)?)?),
         }
     }
 

@@ -214,23 +214,31 @@ impl Core {
         }
     }
 
-    /// Looks for every block that is on the tier.
+    /// Asks the tier for every copy that it has. A block that is in a frame while its copy is lost is not lost: it
+    /// does without that copy, and gets another one when it is evicted.
     fn find_lost(&self) -> Result<Lost, Error> {
-        let end = locked(&self.rooms).numbers().0;
         let (mut lost, mut room) = (Lost::default(), Vec::new());
+        let Some(tier) = &self.options.away.0 else { return Ok(lost) };
+        // What is in memory already would be taken for what the tier still has.
+        tier.forget_ahead();
+        let end = locked(&self.rooms).numbers().0;
         for number in 1..end {
             let Some(block) = self.blocks.get(number) else { continue };
             let _lock = block.lock();
-            if block.state().place() != Place::Absent {
-                continue;
-            }
+            let frame = match block.state().place() {
+                Place::Vacant => continue,
+                Place::Resident(frame) => self.frames.get(frame),
+                Place::Absent => None,
+            };
             let found = block.with_copy(|copy| match copy {
                 Copy::Stored(_) => Ok(()),
                 Copy::Spilled(_) => self.payload(number, copy, &mut room).map(|_| ()),
             });
-            match found.unwrap_or(Err(Error::Lost)) {
-                Err(Error::Lost) => self.add_lost(&mut lost, number, block),
-                found => found?,
+            match (frame, found) {
+                (Some(frame), Some(Err(Error::Lost))) => self.changed(number, frame),
+                (Some(_), _) => {}
+                (None, None | Some(Err(Error::Lost))) => self.add_lost(&mut lost, number, block),
+                (None, Some(found)) => found?,
             }
         }
         self.add_lost_parts(&mut lost);
@@ -239,7 +247,8 @@ impl Core {
 }
 
 impl Heap {
-    /// What the tier has lost of the heap: asks it for every block that was spilled.
+    /// What the tier has lost of the heap: asks it for every block that was spilled. Blocks that are in memory as
+    /// well are not lost, and do not depend on the tier's copy afterwards.
     ///
     /// # Errors
     /// [`Error::Away`] if the tier does not answer.

@@ -216,7 +216,7 @@ impl Options {
     }
 
     /// Where blocks go that are compressed and do not fit into [`Limit::Bytes`]: a file, an NBD server, Redis. Those that were not used for long go, a quarter
-    /// of the limit is left for what is uncompressed. A block whose copy is longer than a batch of the tier stays.
+    /// of the limit is left for what is uncompressed.
     /// It is meant for one heap; heaps made from clones of these options share it.
     #[cfg(feature = "spill")]
     pub fn spill(mut self, spilled: memfold_spill::Spilled) -> Self {

@@ -131,7 +131,13 @@ impl State {
         self.free_batches.push(index);
     }
 
-    /// Seals a block into the batch that is filled, which is made if there is none. `None` if there is no room for it.
+    /// Bytes that batches in memory have beyond `batch_bytes` each: those of blocks that are longer.
+    pub fn excess(&self, batch_bytes: usize) -> usize {
+        self.batches.iter().flatten().map(|kept| kept.memory.len().saturating_sub(batch_bytes)).sum()
+    }
+
+    /// Seals a block into the batch that is filled, which is made if there is none, as long as the block if that is
+    /// longer than batches are. `None` if there is no room for it.
     pub fn seal(
         &mut self,
         sealer: &Sealer,
@@ -146,7 +152,7 @@ impl State {
                 let kept = Kept {
                     number: self.next,
                     stage: Stage::Filling(0),
-                    memory: Arc::new(vec![0; batch_bytes]),
+                    memory: Arc::new(vec![0; batch_bytes.max(payload.len() + Batch::OVERHEAD)]),
                     bytes: 0,
                     needed: 0,
                     needed_bytes: 0,

@@ -28,7 +28,7 @@ fn bytes(seed: u64, len: usize) -> Vec<u8> {
 
 impl Set {
     fn get(&self, number: u64, owner: u64) -> Result<Vec<u8>, Trouble> {
-        let mut room = vec![0; BATCH];
+        let mut room = vec![0; 5 * BATCH];
         self.spilled.get(number, owner, &mut room).map(|(tag, payload)| {
             assert_eq!(u64::from(tag), owner % 200);
             payload.to_vec()
@@ -95,7 +95,8 @@ fn every_block_comes_back_whatever_the_tier_does() {
                         }
                         match next(8) {
                             0..=3 => {
-                                let (owner, len) = (thread << 40 | step, 1 + next(4096));
+                                let longest = if next(20) == 0 { 4 * BATCH } else { 4096 };
+                                let (owner, len) = (thread << 40 | step, 1 + next(longest));
                                 match set.put(owner, len) {
                                     Ok(number) => kept.push((number, owner, len)),
                                     Err(_) => refused += 1,
@@ -301,7 +302,46 @@ fn what_the_tier_has_changed_is_lost_and_no_data() {
     assert_eq!(set.spilled.stamp(numbers[3]), None);
     assert_eq!(set.put(7, 10), Ok(numbers[3]));
     assert_ne!(set.spilled.stamp(numbers[3]), before);
-    assert_eq!(set.put(8, BATCH), Err(Trouble::Full), "it is larger than a batch");
+    assert_eq!(set.put(8, LONGEST + 1), Err(Trouble::Full), "it is too long");
+}
+
+/// Each has a batch of its own, and no more than two of those are in memory, one of them on its way.
+#[test]
+fn blocks_that_are_longer_than_a_batch() {
+    let set = set();
+    let usual = Spilled::fixed_bytes(BATCH);
+    let lens = [BATCH - Spilled::OVERHEAD, BATCH - Spilled::OVERHEAD + 1, BATCH, 20 * BATCH, 100, 7 * BATCH];
+    let blocks: Vec<(u64, u64, usize)> = (0..40)
+        .zip(lens.into_iter().cycle())
+        .map(|(owner, len)| {
+            let number = set.put(owner, len).unwrap();
+            let bytes = set.spilled.memory_bytes() - usual;
+            assert!(bytes < 2 * 20 * BATCH as u64, "{bytes}");
+            (number, owner, len)
+        })
+        .collect();
+    let all_there = |set: &Set| {
+        for (number, owner, len) in &blocks {
+            let mut room = vec![0; len + Spilled::OVERHEAD];
+            let (_, payload) = set.spilled.get(*number, *owner, &mut room).unwrap();
+            assert!(payload == bytes(*owner, *len), "{len}");
+        }
+    };
+    all_there(&set);
+    // Those that were refused go on their way again.
+    let more = set.put(77, 3 * BATCH).unwrap();
+    set.cause(Some(Trouble::Full));
+    set.until(|set| set.put(78, 3 * BATCH).is_err());
+    set.cause(None);
+    set.until(|set| set.spilled.is_open() && set.put(79, 10).is_ok());
+    all_there(&set);
+    let mut room = vec![0; 4 * BATCH];
+    assert!(set.spilled.get(more, 77, &mut room).unwrap().1 == bytes(77, 3 * BATCH));
+    for (number, ..) in &blocks {
+        assert!(set.spilled.free(*number).is_some());
+    }
+    set.spilled.end();
+    assert_eq!(set.on_tier(), 0);
 }
 
 /// Blocks that were put in a sequence and are read in one: few reads of the tier, and each block as it was.

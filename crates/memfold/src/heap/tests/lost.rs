@@ -212,6 +212,22 @@ fn what_is_in_a_frame_is_saved_though_its_copy_is_lost_or_away() {
     }
 }
 
+/// Otherwise nothing would be lost when it is asked, and something as soon as the blocks are evicted.
+#[test]
+fn what_is_in_a_frame_gets_another_copy_for_one_that_is_lost() {
+    let (options, tier) = limited();
+    let mut heap = Heap::new(options).unwrap();
+    let mut model = fill(&heap, 12_000);
+    heap.set_limit(Limit::Bytes(100 << 20)).unwrap();
+    assert_eq!(unreadable(&heap, &model), HashSet::new());
+    assert!(tier.lose(|_| true) > 50);
+    assert_eq!(heap.find_lost(), Ok(Lost::default()));
+    heap.set_limit(Limit::Bytes(4 << 20)).unwrap();
+    model.extend(fill(&heap, 2000));
+    assert_eq!(unreadable(&heap, &model), HashSet::new());
+    is_whole(&mut heap, &model);
+}
+
 #[test]
 fn a_long_node_that_is_in_one_piece_does_not_need_its_parts() {
     let (options, tier) = limited();
