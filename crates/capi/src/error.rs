@@ -84,7 +84,7 @@ impl From<Error> for Failure {
             Error::Stale => Code::Stale,
             Error::Size(_) | Error::Element(_) => Code::Size,
             Error::Mismatch { .. } => Code::Range,
-            Error::Limit => Code::Limit,
+            Error::Limit | Error::Sessions => Code::Limit,
             Error::Pinned => Code::Pinned,
             Error::Busy => Code::Busy,
             Error::OutOfMemory => Code::NoMemory,
@@ -96,7 +96,7 @@ impl From<Error> for Failure {
         };
         match error {
             // Those that say more than the code.
-            Error::Size(_) | Error::Element(_) | Error::Mismatch { .. } => {
+            Error::Size(_) | Error::Element(_) | Error::Mismatch { .. } | Error::Sessions => {
                 Failure::new(code, error.to_string())
             }
             _ => code.into(),

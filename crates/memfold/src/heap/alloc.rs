@@ -16,6 +16,10 @@ use crate::probe;
 const WORTH: u32 = 4;
 /// Blocks that are looked at for one that is resident.
 const LOOKED_AT: usize = 4;
+/// Where there are several sessions, no more than this part of the blocks is held by them,
+const HELD: u32 = 8;
+/// or so many.
+const LEAST_HELD: u32 = 8;
 
 impl Core {
     /// A block of that kind without nodes, for this session to allocate from.
@@ -57,7 +61,8 @@ impl Core {
             return Err(Error::Damaged);
         }
         let free = if let Shape::Mixed(shape) = shape { shape.room() } else { 0 };
-        block.begin(kind, me, free as u32);
+        block.begin(kind, free as u32);
+        self.set_allocator(block, me);
         frame.begin(number, me, true, self.now());
         block.set_resident(taken);
         self.came(taken);
@@ -78,8 +83,25 @@ impl Core {
             return None;
         }
         self.relist(number, block, None);
-        block.allocator.store(me, Relaxed);
+        self.set_allocator(block, me);
         Current::new(self, number, block)
+    }
+
+    /// The session that allocates from a block from now on, or 0; for who has its lock.
+    pub fn set_allocator(&self, block: &Block, me: u16) {
+        let before = block.allocator.swap(me, Relaxed);
+        match (before, me) {
+            (0, 1..) => self.counts.held.fetch_add(1, Relaxed),
+            (1.., 0) => self.counts.held.fetch_sub(1, Relaxed),
+            _ => 0,
+        };
+    }
+
+    /// Whether a session may go on to hold the block that it has just allocated from. If all did, many sessions would
+    /// need many more blocks than one, each of them half empty.
+    pub fn may_hold(&self, me: u16) -> bool {
+        let most = (self.counts.blocks.load(Relaxed) / HELD).max(LEAST_HELD);
+        self.counts.held.load(Relaxed) <= most || !self.seats.has_others(me.into())
     }
 
     /// A session is done with a block: others may allocate from what is left.
@@ -90,7 +112,7 @@ impl Core {
         if !is_mine || block.state().place() == Place::Vacant {
             return;
         }
-        block.allocator.store(0, Relaxed);
+        self.set_allocator(block, 0);
         if block.live.load(Relaxed) > 0 {
             self.list_by_room(number, block);
         } else {

@@ -1,7 +1,8 @@
 //! From which blocks a session allocates.
 //!
-//! One block of nodes of different sizes, a few more near nodes that others were put beside, and a block for each of a few sizes that come
-//! one after the other.
+//! One block of nodes of different sizes, a few more near nodes that others were put beside, and a block for each of
+//! a few sizes that come one after the other. While many sessions have few blocks between them, a session holds none:
+//! it takes one with room for each node, and gives it back ([`Core::may_hold`]).
 
 use std::sync::atomic::Ordering::*;
 use std::vec::Vec;
@@ -122,7 +123,14 @@ impl<'h> Allocator<'h> {
     }
 
     fn set_main(&mut self, current: Current<'h>) {
+        if !self.access.core.may_hold(self.access.me) {
+            return self.access.core.disown(self.access.me, &current);
+        }
         self.mixed.insert(0, current);
+        self.leave_oldest();
+    }
+
+    fn leave_oldest(&mut self) {
         if self.mixed.len() > MIXED
             && let Some(oldest) = self.mixed.pop()
         {
@@ -154,6 +162,10 @@ impl<'h> Allocator<'h> {
             made = self.try_adopted(core.new_block(me, kind)?, len)?;
         }
         let Some((current, node)) = made else { return Ok(None) };
+        if !core.may_hold(me) {
+            core.disown(me, &current);
+            return Ok(Some(node));
+        }
         if self.equal.len() == KINDS {
             let oldest = self.equal.remove(0);
             core.disown(me, &oldest);
@@ -208,10 +220,11 @@ impl<'h> Allocator<'h> {
             core.disown(me, &current);
             return node;
         }
-        let main = (!self.mixed.is_empty()).then(|| self.mixed.remove(0));
-        self.set_main(current);
-        if let Some(main) = main {
-            self.set_main(main);
+        if self.mixed.is_empty() || !core.may_hold(me) {
+            self.set_main(current);
+        } else {
+            self.mixed.insert(1, current);
+            self.leave_oldest();
         }
         node
     }

@@ -154,10 +154,9 @@ impl Block {
         }
     }
 
-    /// A new one of this kind, which `allocator` allocates from.
-    pub fn begin(&self, kind: u32, allocator: u16, free: u32) {
+    /// A new one of this kind.
+    pub fn begin(&self, kind: u32, free: u32) {
         self.kind.store(kind, Relaxed);
-        self.allocator.store(allocator, Relaxed);
         self.free.store(free, Relaxed);
         for number in [&self.live, &self.bytes, &self.pending, &self.longest] {
             number.store(0, Relaxed);

@@ -103,6 +103,8 @@ pub struct Counts {
     pub more_frames: AtomicU32,
     /// Blocks in use.
     pub blocks: AtomicU32,
+    /// Those of them that a session allocates from.
+    pub held: AtomicU32,
     /// Memory of tables.
     pub work_bytes: AtomicU64,
     pub room_bytes: AtomicU64,

@@ -32,6 +32,8 @@ pub enum Error {
     /// The node is being written, or moved, by a guard of this thread or of another one that did not let go of it. A guard keeps others from one in eight
     /// nodes of its block, too.
     Busy,
+    /// The heap has as many sessions as it can.
+    Sessions,
     /// The system has no more memory.
     OutOfMemory,
     /// A block is not what it was: something wrote past a node, or the memory is at fault. The node is lost.
@@ -71,6 +73,11 @@ impl fmt::Display for Error {
             Error::Busy => {
                 f.write_str("a guard holds the node, or one that shares its stripe: drop it first")
             }
+            Error::Sessions => write!(
+                f,
+                "the heap has {} sessions, as many as it can: drop some",
+                super::seats::MOST_SEATS
+            ),
             Error::OutOfMemory => f.write_str("the system has no more memory"),
             Error::Damaged => f.write_str(
                 "a block of the heap is damaged: something wrote past a node, or memory is faulty",

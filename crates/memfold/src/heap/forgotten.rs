@@ -21,9 +21,10 @@ impl Core {
         for number in 1..end {
             let Some(block) = self.blocks.get(number) else { continue };
             let lock = block.lock();
-            if block.state().place() == Place::Vacant || block.allocator.swap(0, Relaxed) == 0 {
+            if block.state().place() == Place::Vacant || block.allocator.load(Relaxed) == 0 {
                 continue;
             }
+            self.set_allocator(block, 0);
             if block.live.load(Relaxed) > 0 {
                 self.list_by_room(number, block);
             } else {

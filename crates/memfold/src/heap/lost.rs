@@ -282,7 +282,7 @@ impl Heap {
                 block.live.store(0, Relaxed);
                 block.bytes.store(0, Relaxed);
                 // Of a session that was forgotten.
-                block.allocator.store(0, Relaxed);
+                core.set_allocator(block, 0);
                 core.vacate(0, *number, block, lock);
             }
         }

@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::error::Error;
 use super::fences::Fences;
 use super::frames::pause;
 use super::segments::Segments;
@@ -85,22 +86,22 @@ impl Seats {
         self.seats.get(number.checked_sub(1)?)
     }
 
-    /// A seat for a new session, and its number; `None` if there is no memory, or too many are taken.
-    pub fn take(&self) -> Option<(u32, &Seat)> {
+    /// A seat for a new session, and its number.
+    pub fn take(&self) -> Result<(u32, &Seat), Error> {
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let count = self.count.load(Relaxed);
         let is_free = |number: &u32| self.get(*number).is_some_and(|seat| !seat.taken.load(Acquire));
         let number = (1..=count).find(is_free).unwrap_or(count + 1);
         if number > MOST_SEATS {
-            return None;
+            return Err(Error::Sessions);
         }
-        let seat = self.seats.make(number - 1, Seat::default)?;
+        let seat = self.seats.make(number - 1, Seat::default).ok_or(Error::OutOfMemory)?;
         self.count.store(count.max(number), Release);
         seat.taken.store(true, Relaxed);
         self.taken.fetch_add(1, Relaxed);
         // Who takes something away from now on sees that there is one more.
         fence(SeqCst);
-        Some((number, seat))
+        Ok((number, seat))
     }
 
     /// The session is over.

@@ -75,7 +75,7 @@ impl<'h> Session<'h> {
         if !core.make_waiting_room() {
             return Err(Error::OutOfMemory);
         }
-        let (number, seat) = core.seats.take().ok_or(Error::OutOfMemory)?;
+        let (number, seat) = core.seats.take()?;
         let access = Access { core, seat, me: number as u16, fences: core.seats.fences };
         Ok(Session {
             access,

@@ -195,7 +195,7 @@ impl Loader<'_> {
         if let Some(what) = core.contradiction(record, shape) {
             return Err(Wrong::Says(what));
         }
-        block.begin(kind, 0, record.free.get());
+        block.begin(kind, record.free.get());
         block.live.store(record.live.get(), Relaxed);
         block.bytes.store(record.bytes.get(), Relaxed);
         block.longest.store(record.longest.get(), Relaxed);

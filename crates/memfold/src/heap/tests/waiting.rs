@@ -1,6 +1,7 @@
 //! Nodes that could not be freed at once, and what was forgotten.
 
 use std::mem::forget;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::*;
 
@@ -139,5 +140,23 @@ fn as_many_sessions_as_one_forgets() {
         (0..1000).for_each(|_| forget(heap.session().unwrap()));
         assert_eq!(heap.check(), Ok(()));
     }
+    heap.session().unwrap().alloc(10).unwrap();
+}
+
+/// Each makes a node, and its blocks are not more for that than one session would need.
+#[test]
+fn as_many_sessions_as_there_can_be() {
+    let mut heap = Heap::new(Options::new()).unwrap();
+    let all = super::super::seats::MOST_SEATS as usize;
+    for _ in 0..all {
+        let mut session = heap.session().unwrap();
+        session.put_bytes(&[7; 100]).unwrap();
+        forget(session);
+    }
+    assert_eq!(heap.session().err(), Some(Error::Sessions));
+    let (bytes, blocks) = (all * 100, heap.stats().blocks);
+    assert!(blocks < (bytes * 13 / 10 / (32 << 10) + 16) as u64, "{blocks}");
+    assert_eq!(heap.check(), Ok(()));
+    assert_eq!(heap.core().counts.held.load(Relaxed), 0);
     heap.session().unwrap().alloc(10).unwrap();
 }
