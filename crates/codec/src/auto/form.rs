@@ -33,19 +33,19 @@ static FOUND: [AtomicU64; KNOWN.len()] = [const { AtomicU64::new(0) }; KNOWN.len
 
 /// Where a chain stands in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place(u16);
+pub(super) struct ChainIndex(u16);
 
-impl Place {
+impl ChainIndex {
     /// The place of a chain; a new one at the end if it has none. `None` if the table is full.
-    pub(super) fn of(chain: Chain) -> Option<Place> {
+    pub(super) fn of(chain: Chain) -> Option<ChainIndex> {
         let alike = |other: Chain| {
             other.len() == chain.len()
                 && other.elements().zip(chain.elements()).all(|(a, b)| a.number() == b.number())
         };
         let known = (0..KNOWN.len()).find(|&place| known(place).is_some_and(alike));
         match known {
-            Some(place) => Some(Place(place as u16)),
-            None => Some(Place(KNOWN.len() as u16 + TABLE.append(chain)?)),
+            Some(place) => Some(ChainIndex(place as u16)),
+            None => Some(ChainIndex(KNOWN.len() as u16 + TABLE.append(chain)?)),
         }
     }
 
@@ -107,7 +107,7 @@ mod tests {
     fn every_known_chain_is_one_of_this_build() {
         for (place, name) in KNOWN.iter().enumerate() {
             let chain = at(place).unwrap_or_else(|| panic!("{name}"));
-            assert_eq!(Place::of(chain), Some(Place(place as u16)), "{name} is there twice");
+            assert_eq!(ChainIndex::of(chain), Some(ChainIndex(place as u16)), "{name} is there twice");
         }
     }
 
@@ -115,7 +115,7 @@ mod tests {
     fn presets_need_no_other_places() {
         for preset in &super::super::PRESETS {
             for chain in preset.list() {
-                let place = Place::of(chain).unwrap();
+                let place = ChainIndex::of(chain).unwrap();
                 assert!(usize::from(place.0) < KNOWN.len(), "{chain:?} of {preset:?}");
             }
         }
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn tags_are_read_as_they_were_written() {
         for place in (0..300).chain([1000, 240 + 0xFFF]) {
-            let (tag, len) = Place(place).tag();
+            let (tag, len) = ChainIndex(place).tag();
             let read = match tag[0] {
                 short @ 0..240 => usize::from(short),
                 long => 240 + (usize::from(long - 240) << 8) + usize::from(tag[1]),
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn levels_share_a_place_and_new_chains_get_one() {
-        let place = |name: &str| Place::of(name.parse().unwrap()).unwrap();
+        let place = |name: &str| ChainIndex::of(name.parse().unwrap()).unwrap();
         assert_eq!(place("zstd:1"), place("zstd:19"));
         assert_eq!(place("lz4"), place("lz4hc:9"));
         let new = place("xor:1x5+mtf");
@@ -144,9 +144,9 @@ mod tests {
         assert_eq!(at(new.0.into()), "xor:1x5+mtf".parse().ok());
         let (tag, len) = new.tag();
         let form: Vec<u8> = tag[..len].iter().copied().chain([7]).collect();
-        assert_eq!(Place::split(&form), Some(("xor:1x5+mtf".parse().unwrap(), &[7][..])));
+        assert_eq!(ChainIndex::split(&form), Some(("xor:1x5+mtf".parse().unwrap(), &[7][..])));
         for bad in [&[][..], &[SHORT as u8 - 1], &[0xF0], &[0xFF, 0xFF]] {
-            assert_eq!(Place::split(bad), None, "{bad:?}");
+            assert_eq!(ChainIndex::split(bad), None, "{bad:?}");
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-use super::form::Place;
+use super::form::ChainIndex;
 use crate::Chain;
 
 /// The most entries of a list.
@@ -89,7 +89,7 @@ impl List {
             _ => {}
         }
         for &chain in chains {
-            Place::of(chain).ok_or(ListError::TableFull)?;
+            ChainIndex::of(chain).ok_or(ListError::TableFull)?;
         }
         // Not a lock to wait for: whoever holds it may never come back, in the child of a fork.
         if self.changing.swap(true, Ordering::Acquire) {

@@ -40,7 +40,7 @@ pub(crate) use presets::PRESETS;
 use crate::pipeline::worst_decompress_scratch;
 use crate::{Chain, Codec, CodecId, Compressed, Malformed, Scratch, room};
 use choice::Effort;
-use form::Place;
+use form::ChainIndex;
 use list::List;
 use state::State;
 
@@ -143,7 +143,7 @@ pub fn auto_table() -> impl Iterator<Item = Chain> {
 
 /// The chain that made a form, and what it made.
 pub(crate) fn split(form: &[u8]) -> Option<(Chain, &[u8])> {
-    Place::split(form)
+    ChainIndex::split(form)
 }
 
 impl core::fmt::Debug for Auto {
@@ -205,7 +205,7 @@ impl Codec for Auto {
         if dst.is_empty() || src.is_empty() {
             return if dst.is_empty() && src.is_empty() { Ok(()) } else { Err(Malformed) };
         }
-        let (chain, form) = Place::split(src).ok_or(Malformed)?;
+        let (chain, form) = ChainIndex::split(src).ok_or(Malformed)?;
         chain.decompress(form, dst, scratch)
     }
 }

@@ -19,7 +19,7 @@ use core::ptr::NonNull;
 
 use super::cost;
 use super::estimate::{CLASSES, Key};
-use super::form::Place;
+use super::form::ChainIndex;
 use super::list::{List, MOST_ENTRIES};
 use crate::parts::{Parts, Plain, part};
 use crate::pipeline::{Element, Lend};
@@ -332,7 +332,7 @@ impl State {
     fn candidate(&mut self, chain: Option<Chain>, layout: &mut Layout) -> Candidate {
         let none =
             Candidate { chain: 0, cost: 0, tag: [0; 2], tag_len: 0, key: KEYS as u8, context: 0, spare: 0 };
-        let Some((chain, place)) = chain.and_then(|chain| Some((chain, Place::of(chain)?))) else {
+        let Some((chain, place)) = chain.and_then(|chain| Some((chain, ChainIndex::of(chain)?))) else {
             return none;
         };
         let context = chain.codes().zip(chain.elements()).find(|(_, element)| keeps(*element));

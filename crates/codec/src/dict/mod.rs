@@ -33,11 +33,11 @@
 
 mod dictionary;
 mod form;
-mod keeper;
 mod named;
 mod samples;
 mod table;
 mod train;
+mod trainer;
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::vec::Vec;
@@ -45,10 +45,10 @@ use std::vec::Vec;
 use crate::zstd::Zstd;
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
 use dictionary::{Dictionary, Encoder};
-use keeper::Keeper;
-pub use keeper::{MOST_VERSIONS, Step};
 pub(crate) use named::LEVELS;
 use samples::Samples;
+use trainer::Trainer;
+pub use trainer::{MOST_VERSIONS, Step};
 
 /// A workload and its dictionaries. It is a codec.
 pub struct Dictionaries {
@@ -57,7 +57,7 @@ pub struct Dictionaries {
     plain: &'static Zstd,
     samples: Samples,
     current: RwLock<Option<Encoder>>,
-    keeper: Mutex<Keeper>,
+    trainer: Mutex<Trainer>,
 }
 
 /// A dictionary that blocks may refer to.
@@ -78,7 +78,7 @@ impl Dictionaries {
             plain,
             samples: Samples::new(),
             current: RwLock::new(None),
-            keeper: Mutex::new(Keeper::new()),
+            trainer: Mutex::new(Trainer::new()),
         }
     }
 
@@ -104,7 +104,7 @@ impl Dictionaries {
     ///
     /// The first call only says that there will be more: from then on blocks are collected.
     pub fn maintain(&self, kept: u64) -> Step {
-        self.keeper().step(self, kept)
+        self.trainer().step(self, kept)
     }
 
     /// The version that new blocks are compressed with.
@@ -114,31 +114,31 @@ impl Dictionaries {
 
     /// The versions that are not released, oldest first.
     pub fn versions(&self) -> Vec<Version> {
-        self.keeper().versions().map(|there| Version::of(there)).collect()
+        self.trainer().versions().map(|there| Version::of(there)).collect()
     }
 
     /// Forgets a version to which no block refers any more, other than the current one. A block that was begun while it was
     /// current counts as well until its form is thrown away. Forms that refer to it all the same are refused from now on. `false` if it is none of this workload's, or current.
     pub fn release(&self, version: u32) -> bool {
-        let mut keeper = self.keeper();
-        self.current() != Some(version) && keeper.forget(version) && table::remove(version)
+        let mut trainer = self.trainer();
+        self.current() != Some(version) && trainer.forget(version) && table::remove(version)
     }
 
     /// Stops compressing with dictionaries, and forgets all versions and samples. No block may refer to one any more.
     pub fn release_all(&self) {
-        let mut keeper = self.keeper();
+        let mut trainer = self.trainer();
         self.set_current(None);
-        for version in keeper.versions().map(|there| there.version).collect::<Vec<_>>() {
+        for version in trainer.versions().map(|there| there.version).collect::<Vec<_>>() {
             table::remove(version);
         }
-        *keeper = Keeper::new();
+        *trainer = Trainer::new();
     }
 
     /// Bytes of memory that the workload takes at present: versions, tables of the current one, and samples. Training
     /// takes some more as long as it runs.
     pub fn memory(&self) -> usize {
-        let keeper = self.keeper();
-        keeper.memory() + self.samples.memory() + self.encoder_memory()
+        let trainer = self.trainer();
+        trainer.memory() + self.samples.memory() + self.encoder_memory()
     }
 
     /// Bytes of the tables to compress with, part of [`Dictionaries::memory`].
@@ -146,8 +146,8 @@ impl Dictionaries {
         self.read_current(Encoder::memory).unwrap_or(0)
     }
 
-    fn keeper(&self) -> std::sync::MutexGuard<'_, Keeper> {
-        self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
+    fn trainer(&self) -> std::sync::MutexGuard<'_, Trainer> {
+        self.trainer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read_current<R>(&self, read: impl FnOnce(&Encoder) -> R) -> Option<R> {

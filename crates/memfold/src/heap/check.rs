@@ -9,14 +9,14 @@ use std::string::String;
 use std::vec;
 use std::vec::Vec;
 
-use super::blocks::{Block, Place};
 use super::core::{Core, Shape, locked};
 use super::error::Error;
 use super::file::check_starts;
-use super::layout::image::Image;
-use super::layout::mixed::Mixed;
-use super::lost::Lost;
-use super::rooms::List;
+use crate::heap::alloc::free_space::List;
+use crate::heap::block::layout::image::Image;
+use crate::heap::block::layout::mixed::Mixed;
+use crate::heap::block::table::{Block, Residency};
+use crate::heap::stored::lost::Lost;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Something that must hold of a heap, and does not.
@@ -62,7 +62,7 @@ pub fn check(core: &Core, me: u16) -> Result<(), Violation> {
         let (live, allocator) = (block.live.load(Relaxed), block.allocator.load(Relaxed));
         copies += u64::from(block.copy().is_some());
         nodes += u64::from(live);
-        if block.state().place() == Place::Vacant {
+        if block.state().residency() == Residency::Vacant {
             let nothing = live == 0 && !block.has_copy();
             holds(nothing, || format!("block {number} is vacant and has nodes or a copy"))?;
             holds(unused.contains(&number) || core.options.paranoid, || format!("block {number} is lost"))?;
@@ -72,8 +72,8 @@ pub fn check(core: &Core, me: u16) -> Result<(), Violation> {
         let is_mine = me != 0 && allocator == me;
         holds(allocator == 0 || is_mine, || format!("a session that is over allocates from block {number}"))?;
         holds(live > 0 || is_mine, || format!("block {number} has no nodes"))?;
-        match block.state().place() {
-            Place::Resident(frame) => resident.push(frame),
+        match block.state().residency() {
+            Residency::Resident(frame) => resident.push(frame),
             _ => without += usize::from(!block.has_copy()),
         }
         if !check_block(core, number, block)? {
@@ -132,8 +132,8 @@ fn check_block(core: &Core, number: u32, block: &Block) -> Result<bool, Violatio
     let bytes = NonNull::from(memory.as_mut_slice()).cast::<u8>();
     // SAFETY: the memory above, in which nothing else is borrowed.
     let to = unsafe { std::slice::from_raw_parts_mut(bytes.as_ptr(), form.end()) };
-    match block.state().place() {
-        Place::Resident(at) => {
+    match block.state().residency() {
+        Residency::Resident(at) => {
             let frame = core.frames.get(at).ok_or_else(|| say("its frame is none"))?;
             holds(frame.block.load(Relaxed) == number, || {
                 format!("block {number} is in a frame of another")
@@ -163,7 +163,7 @@ fn check_block(core: &Core, number: u32, block: &Block) -> Result<bool, Violatio
                 )
             })?;
             let has_starts =
-                block.marked.load(Relaxed) || matches!(block.state().place(), Place::Resident(_));
+                block.marked.load(Relaxed) || matches!(block.state().residency(), Residency::Resident(_));
             if has_starts {
                 form.within(image)
                     .and_then(|marks| check_starts(image, mixed, marks))

@@ -7,25 +7,25 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::vec::Vec;
 
-use super::background::Board;
-use super::blocks::{Block, Blocks, Copy};
-use super::frames::{Frame, Frames};
-use super::grouping::Plans;
-use super::headroom::Headroom;
 use super::large;
-pub use super::layout::Shape;
-use super::layout::image::Image;
-use super::layout::{equal, mixed};
-use super::lost::GivenUp;
-use super::marks::{Form, Marks};
 use super::options::Settled;
-use super::plain::Plain;
-use super::policy::Policy;
-use super::rooms::Rooms;
-use super::seats::Seats;
-use super::segments::Segments;
-use super::work::Works;
 use crate::SystemMemory;
+use crate::heap::alloc::free_space::FreeSpace;
+pub use crate::heap::block::layout::Shape;
+use crate::heap::block::layout::image::Image;
+use crate::heap::block::layout::{equal, mixed};
+use crate::heap::block::marks::{Form, Marks};
+use crate::heap::block::segments::Segments;
+use crate::heap::block::table::{Block, Blocks, Copy};
+use crate::heap::residency::background::Board;
+use crate::heap::residency::frames::{Frame, Frames};
+use crate::heap::residency::headroom::Headroom;
+use crate::heap::residency::policy::Policy;
+use crate::heap::stored::grouping::Plans;
+use crate::heap::stored::lost::GivenUp;
+use crate::heap::stored::workspace::Works;
+use crate::heap::sync::participants::Participants;
+use crate::heap::twin::Plain;
 use crate::store::{MAX_PAYLOAD, Tiered, Tuning};
 
 /// Nodes of one size get blocks of their own if as many of them fit into one.
@@ -49,8 +49,8 @@ pub struct Core {
     pub blocks: Blocks,
     pub frames: Frames,
     pub pool: Mutex<Pool>,
-    pub rooms: Mutex<Rooms>,
-    pub seats: Seats,
+    pub rooms: Mutex<FreeSpace>,
+    pub participants: Participants,
     pub store: Tiered<SystemMemory>,
     /// Bytes of what is kept of a block at most, before it is compressed.
     pub most_kept: usize,
@@ -64,7 +64,7 @@ pub struct Core {
     pub root: AtomicU64,
     pub(super) plain: Option<Plain>,
     pub large: Mutex<large::Table>,
-    /// See `lost.rs`; and a node of each block that was compressed, if there is a tier: 1 << 31, check << 16,
+    /// See `stored/lost.rs`; and a node of each block that was compressed, if there is a tier: 1 << 31, check << 16,
     /// place.
     pub given_up: Mutex<GivenUp>,
     pub nodes_noted: Segments<AtomicU32>,
@@ -99,7 +99,7 @@ pub struct Counts {
     pub ahead: AtomicU64,
     /// Copies that were put into the store or taken out.
     pub moves: AtomicU64,
-    /// Frames above the least, see `budget.rs`.
+    /// Frames above the least, see `residency/budget.rs`.
     pub more_frames: AtomicU32,
     /// Blocks in use.
     pub blocks: AtomicU32,
@@ -154,8 +154,8 @@ impl Core {
                 made: 0,
                 policy: options.policy.make(),
             }),
-            rooms: Mutex::new(Rooms::new()),
-            seats: Seats::new(),
+            rooms: Mutex::new(FreeSpace::new()),
+            participants: Participants::new(),
             store,
             works: Works::default(),
             clock: AtomicU32::new(1),

@@ -76,7 +76,7 @@ impl fmt::Display for Error {
             Error::Sessions => write!(
                 f,
                 "the heap has {} sessions, as many as it can: drop some",
-                super::seats::MOST_SEATS
+                crate::heap::sync::participants::MOST_PARTICIPANTS
             ),
             Error::OutOfMemory => f.write_str("the system has no more memory"),
             Error::Damaged => f.write_str(
@@ -94,23 +94,23 @@ impl std::error::Error for Error {}
 
 /// An option is out of its range.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadOption(pub(super) std::string::String);
+pub struct BadOption(pub(crate) std::string::String);
 
 impl BadOption {
     /// A limit that leaves no room for blocks of a size.
-    pub(super) fn too_small(block_size: usize, least: u64) -> Self {
+    pub(crate) fn too_small(block_size: usize, least: u64) -> Self {
         BadOption(std::format!(
             "the limit is too small: blocks of {block_size} bytes and what compressing takes need {least} bytes at least"
         ))
     }
 
-    pub(super) fn no_thread(error: std::io::Error) -> Self {
+    pub(crate) fn no_thread(error: std::io::Error) -> Self {
         BadOption(std::format!(
             "the heap's thread can't be started: {error}; do without background work and loading ahead"
         ))
     }
 
-    pub(super) fn of_twin() -> Self {
+    pub(crate) fn of_twin() -> Self {
         BadOption("a saved heap can't become a debugging twin".into())
     }
 }
@@ -123,8 +123,8 @@ impl fmt::Display for BadOption {
 
 impl std::error::Error for BadOption {}
 
-impl From<super::layout::image::Damaged> for Error {
-    fn from(_: super::layout::image::Damaged) -> Self {
+impl From<crate::heap::block::layout::image::Damaged> for Error {
+    fn from(_: crate::heap::block::layout::image::Damaged) -> Self {
         Error::Damaged
     }
 }

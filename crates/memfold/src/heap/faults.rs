@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use super::error::Error;
-use super::session::Session;
+use crate::heap::access::session::Session;
 
 /// See the module.
 #[derive(Default)]

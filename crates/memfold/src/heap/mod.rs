@@ -31,82 +31,51 @@
 //!
 //! What holds:
 //! - A block is in a frame, in the store, or both and equal. Who changes where it is has its lock.
-//! - Who changes a block has the right to: its owner, or who has claimed it (`claim.rs`).
+//! - Who changes a block has the right to: its owner, or who has claimed it (`sync/claim.rs`).
 //! - A reader takes no lock and writes nothing. It reads, looks whether the frame's tenancy and the node's stripe are as they were, and reads
 //!   again if not.
 //! - A block leaves its frame only when nobody holds one of its stripes, and no session has pinned it.
 //! - Locks are taken in this order: a block, then one of another block by trying only, then rooms or pool, then the store's.
 
+mod access;
 mod alloc;
-mod allocator;
-mod away;
-mod background;
-mod blocks;
-mod budget;
-mod bytes;
+mod block;
 mod check;
-mod claim;
 mod core;
-mod current;
 mod error;
 #[cfg(test)]
 mod faults;
-mod fences;
 mod file;
-mod forgotten;
-mod frames;
-mod free;
-mod grouping;
-mod guards;
-mod handle;
-mod headroom;
-mod kept;
 mod large;
-mod layout;
-mod lost;
-mod marks;
 mod options;
-mod own;
-mod pager;
-mod peek;
-mod plain;
-mod policy;
-mod probed;
-mod reads;
-mod rooms;
-mod seats;
-mod segments;
-mod session;
+mod residency;
+mod stored;
+mod sync;
 #[cfg(test)]
 mod tests;
-mod typed;
-mod view;
-mod waiting;
-mod way;
-mod ways;
-mod work;
-mod writes;
+mod twin;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use self::background::Background;
 use self::core::{Core, Shape, locked};
-pub use away::TierHealth;
-pub use budget::{LEAST_RESIDENT, MOST_RESIDENT, MOST_SHARE, SHARE};
+pub use access::guards::{NodeMut, Pin};
+pub(crate) use access::peek::Parts;
+pub use access::session::Session;
+pub use access::typed::Plain;
+pub use access::view::View;
+pub use block::handle::Handle;
 pub use check::Violation;
 pub use error::{BadOption, Error};
 pub use file::{LoadError, SaveError};
-pub use guards::{NodeMut, Pin};
-pub use handle::Handle;
-pub use lost::Lost;
 pub use options::{Ahead, HeapKind, Limit, Options};
-pub(crate) use peek::Parts;
-pub use policy::{PolicyKind, UnknownPolicy};
-pub use session::Session;
-pub use typed::Plain;
-pub use view::View;
+use residency::background::Background;
+pub use residency::budget::{LEAST_RESIDENT, MOST_RESIDENT, MOST_SHARE, SHARE};
+pub use residency::policy::{PolicyKind, UnknownPolicy};
+pub use stored::lost::Lost;
+use stored::own;
+pub use stored::tier::TierHealth;
 
 /// The longest node.
 pub const MAX_NODE: usize = u32::MAX as usize;

@@ -7,10 +7,10 @@ use std::vec::Vec;
 
 use memfold_codec::{Codec, codec};
 
-use super::away::Away;
 use super::error::BadOption;
-use super::own::Own;
-use super::policy::PolicyKind;
+use crate::heap::residency::policy::PolicyKind;
+use crate::heap::stored::own::Own;
+use crate::heap::stored::tier::Away;
 
 /// Bytes of a block at least and at most.
 pub const BLOCK_BYTES: std::ops::RangeInclusive<usize> = 1 << 10..=16 << 20;
@@ -40,7 +40,7 @@ pub enum Limit {
 
 impl Limit {
     /// An error if it leaves no room for a block of so many bytes.
-    pub(super) fn check(self, block_size: usize) -> Result<(), BadOption> {
+    pub(crate) fn check(self, block_size: usize) -> Result<(), BadOption> {
         match self {
             Limit::Blocks(0) => Err(BadOption("give one resident block at least".into())),
             Limit::Bytes(bytes) if bytes / 2 < block_size as u64 => {
@@ -51,12 +51,12 @@ impl Limit {
     }
 
     /// Whether it follows what memory is free.
-    pub(super) fn follows_free(self) -> bool {
+    pub(crate) fn follows_free(self) -> bool {
         matches!(self, Limit::Free | Limit::All)
     }
 
     /// As one word: one of the three highest, or blocks with the highest bit set, or bytes.
-    pub(super) fn to_bits(self) -> u64 {
+    pub(crate) fn to_bits(self) -> u64 {
         match self {
             Limit::Share => SHARE,
             Limit::Free => FREE,
@@ -67,7 +67,7 @@ impl Limit {
         }
     }
 
-    pub(super) fn from_bits(bits: u64) -> Self {
+    pub(crate) fn from_bits(bits: u64) -> Self {
         match bits {
             SHARE => Limit::Share,
             FREE => Limit::Free,
@@ -122,13 +122,13 @@ pub struct Options {
     limit: Limit,
     codec: String,
     /// In place of `codec`; the heap keeps it as long as its core.
-    pub(super) own: Option<Own>,
+    pub(crate) own: Option<Own>,
     policy: PolicyKind,
     paranoid: bool,
     kind: HeapKind,
     background: bool,
     ahead: Ahead,
-    pub(super) away: Away,
+    pub(crate) away: Away,
 }
 
 impl Default for Options {
@@ -230,7 +230,7 @@ impl Options {
         self
     }
 
-    pub(super) fn settle(&self) -> Result<Settled, BadOption> {
+    pub(crate) fn settle(&self) -> Result<Settled, BadOption> {
         let power = |what: &str, value: usize, range: &std::ops::RangeInclusive<usize>| {
             if value.is_power_of_two() && range.contains(&value) {
                 return Ok(());
@@ -276,7 +276,7 @@ impl Options {
 
 /// Options that were found good.
 #[derive(Clone)]
-pub(super) struct Settled {
+pub(crate) struct Settled {
     pub block_size: usize,
     pub alignment: usize,
     pub limit: Limit,

@@ -19,7 +19,7 @@ pub struct Cursor {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Spot {
+struct CursorSlot {
     /// Of the element, or of the one behind the gap.
     number: u64,
     is_gap: bool,
@@ -31,16 +31,16 @@ struct Spot {
 /// All of a list.
 #[derive(Debug, Default)]
 pub struct Cursors {
-    spots: Vec<Spot>,
+    spots: Vec<CursorSlot>,
 }
 
 impl Cursors {
-    fn get(&mut self, cursor: Cursor) -> Option<&mut Spot> {
+    fn get(&mut self, cursor: Cursor) -> Option<&mut CursorSlot> {
         let spot = self.spots.get_mut(cursor.slot as usize)?;
         (spot.used && spot.turn == cursor.turn).then_some(spot)
     }
 
-    fn used(&mut self) -> impl Iterator<Item = &mut Spot> {
+    fn used(&mut self) -> impl Iterator<Item = &mut CursorSlot> {
         self.spots.iter_mut().filter(|spot| spot.used)
     }
 }
@@ -69,10 +69,10 @@ impl<E: ?Sized + Element, C> SlabList<'_, E, C> {
         let spots = &mut self.cursors.get_or_insert_default().spots;
         let slot = spots.iter().position(|spot| !spot.used).unwrap_or(spots.len());
         if slot == spots.len() {
-            spots.push(Spot { number, is_gap: false, turn: 0, used: false });
+            spots.push(CursorSlot { number, is_gap: false, turn: 0, used: false });
         }
         let turn = spots[slot].turn.wrapping_add(1);
-        spots[slot] = Spot { number, is_gap: false, turn, used: true };
+        spots[slot] = CursorSlot { number, is_gap: false, turn, used: true };
         Some(Cursor { slot: slot as u32, turn })
     }
 
@@ -88,7 +88,7 @@ impl<E: ?Sized + Element, C> SlabList<'_, E, C> {
         }
     }
 
-    fn spot(&mut self, cursor: Cursor) -> Option<&mut Spot> {
+    fn spot(&mut self, cursor: Cursor) -> Option<&mut CursorSlot> {
         self.cursors.as_mut()?.get(cursor)
     }
 
@@ -148,7 +148,8 @@ impl<E: ?Sized + Element, C> SlabList<'_, E, C> {
     pub(super) fn note_inserted(&mut self, number: Option<u64>) {
         if let (Some(cursors), Some(number)) = (&mut self.cursors, number) {
             // What comes into a gap comes behind the cursor.
-            let behind = |spot: &&mut Spot| number < spot.number || number == spot.number && !spot.is_gap;
+            let behind =
+                |spot: &&mut CursorSlot| number < spot.number || number == spot.number && !spot.is_gap;
             cursors.used().filter(behind).for_each(|spot| spot.number += 1);
         }
     }

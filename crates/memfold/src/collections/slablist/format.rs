@@ -15,18 +15,18 @@ use crate::heap::{Error, Handle, Session, View};
 
 /// Where an element is or belongs in a leaf: the place of its slab in the order, and its own in the slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct LeafPosition {
     /// Of the slab in the order.
     pub slab: usize,
     /// Of the element in the slab.
     pub at: usize,
 }
 
-impl Place {
+impl LeafPosition {
     /// Before all elements.
-    pub const FIRST: Self = Place { slab: 0, at: 0 };
+    pub const FIRST: Self = LeafPosition { slab: 0, at: 0 };
     /// Behind all elements, wherever that is.
-    pub const END: Self = Place { slab: usize::MAX, at: 0 };
+    pub const END: Self = LeafPosition { slab: usize::MAX, at: 0 };
 }
 
 /// Whether there was room for an element.
@@ -190,7 +190,7 @@ pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
     fn key_bytes(key: &Self::Key) -> usize;
 
     /// The place behind the last element that is before what is looked for, and whether that element is equal to it.
-    fn find<S: Seek<E>>(self, leaf: View<'_>, seek: &S, memo: &mut Self::Memo) -> (Place, bool);
+    fn find<S: Seek<E>>(self, leaf: View<'_>, seek: &S, memo: &mut Self::Memo) -> (LeafPosition, bool);
     /// The bytes of the sublayer, if it leads to slabs of which one is looked at.
     fn sublayer(self) -> Option<Range<usize>> {
         None
@@ -206,7 +206,7 @@ pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
         0..leaf.len()
     }
     /// The bytes of an element.
-    fn element_bytes(self, leaf: View<'_>, place: Place) -> Range<usize> {
+    fn element_bytes(self, leaf: View<'_>, place: LeafPosition) -> Range<usize> {
         let _ = place;
         0..leaf.len()
     }
@@ -220,9 +220,9 @@ pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
     /// How many elements there are.
     fn count(self, leaf: View<'_>) -> usize;
     /// The place of an element by its number; behind the last one if there are no more.
-    fn place(self, leaf: View<'_>, index: usize) -> Place;
+    fn place(self, leaf: View<'_>, index: usize) -> LeafPosition;
     /// The number of the element at a place.
-    fn index(self, leaf: View<'_>, place: Place) -> usize;
+    fn index(self, leaf: View<'_>, place: LeafPosition) -> usize;
     /// Appends the elements of a part of the leaf, and says how many; `None` if it has fewer parts. Parts are in order, and none is empty.
     fn copy_part(self, leaf: View<'_>, part: usize, to: &mut Self::Batch) -> Option<usize>;
     /// Appends all elements of the leaf.
@@ -236,26 +236,31 @@ pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
     /// The part with the element of a number, and its number there.
     fn part_of(self, leaf: View<'_>, index: usize) -> (usize, usize);
     /// The element at a place, if all have one size.
-    fn peek(self, leaf: View<'_>, place: Place) -> Option<E::Owned>;
+    fn peek(self, leaf: View<'_>, place: LeafPosition) -> Option<E::Owned>;
     /// Lets `look` look at the element at a place; `None` if there is none, or if its node has to be read first.
     fn look<R>(
         self,
         leaf: View<'_>,
-        place: Place,
+        place: LeafPosition,
         memo: &mut Self::Memo,
         look: impl FnOnce(&E) -> R,
     ) -> Option<R>;
     /// Appends the element at a place; whether there is one.
-    fn copy_one(self, leaf: View<'_>, place: Place, to: &mut Self::Batch) -> bool;
+    fn copy_one(self, leaf: View<'_>, place: LeafPosition, to: &mut Self::Batch) -> bool;
 
     /// Puts an element at a place, before what is there.
-    fn insert(self, leaf: &mut [u8], place: Place, element: Self::Held<'_>) -> Put;
+    fn insert(self, leaf: &mut [u8], place: LeafPosition, element: Self::Held<'_>) -> Put;
     /// Puts an element in the place of another one, if there is room; how much heavier the leaf is then, and the node of the other one.
-    fn set(self, leaf: &mut [u8], place: Place, element: Self::Held<'_>) -> Option<(i32, Option<Handle>)>;
+    fn set(
+        self,
+        leaf: &mut [u8],
+        place: LeafPosition,
+        element: Self::Held<'_>,
+    ) -> Option<(i32, Option<Handle>)>;
     /// Takes out the element at a place, which there is.
-    fn remove(self, leaf: &mut [u8], place: Place) -> Gone;
+    fn remove(self, leaf: &mut [u8], place: LeafPosition) -> Gone;
     /// The element at a place, if all have one size.
-    fn peek_in(self, leaf: &[u8], place: Place) -> Option<E::Owned>;
+    fn peek_in(self, leaf: &[u8], place: LeafPosition) -> Option<E::Owned>;
     /// What sublayers keep of the first element.
     fn first(self, leaf: &[u8]) -> Self::Key;
     /// Makes these elements of a batch the leaf's; they fit.

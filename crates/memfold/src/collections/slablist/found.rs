@@ -4,7 +4,7 @@
 use std::borrow::Borrow;
 
 use super::element::{Compare, Element};
-use super::format::{Place, Seek};
+use super::format::{LeafPosition, Seek};
 use super::seek::Of;
 use super::slabs::Position;
 use super::{Body, SlabList};
@@ -43,7 +43,7 @@ impl<E: ?Sized + Element, C: Compare<E>> SlabList<'_, E, C> {
         };
         let (mut position, is_there, mut seen) = slabs.find_to_change(self.session, &seek, &mut look)?;
         if is_there {
-            if position.place == Place::END {
+            if position.place == LeafPosition::END {
                 (position, _, seen) = slabs.find_and_look(self.session, &seek, &mut look)?;
             }
             position.place.at -= 1;

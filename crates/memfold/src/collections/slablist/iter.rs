@@ -6,7 +6,7 @@ use std::fmt;
 use super::Body;
 use super::element::Element;
 use super::format::{Batch, Format};
-use super::layers::Spot;
+use super::layers::LeafIndex;
 use super::slabs::{BatchOf, Slabs};
 use crate::heap::{Error, Session};
 
@@ -16,7 +16,7 @@ const PARTS: usize = 8;
 /// What was copied at one end, and is not handed out yet.
 struct End<E: ?Sized + Element> {
     /// The part of this leaf that comes next.
-    spot: Option<Spot>,
+    spot: Option<LeafIndex>,
     part: usize,
     batch: BatchOf<E>,
     /// Of the batch.

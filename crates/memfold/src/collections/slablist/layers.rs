@@ -37,7 +37,7 @@ struct Group<K> {
 
 /// Names a leaf until leaves come or go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Spot {
+pub struct LeafIndex {
     group: usize,
     leaf: usize,
 }
@@ -64,15 +64,15 @@ impl<K: Clone> Layers<K> {
 
     /// The last leaf whose first element `is_before` holds for, which it does for the leaves up to it; else the first leaf. There are leaves.
     #[inline]
-    pub fn find(&self, mut is_before: impl FnMut(&K) -> bool) -> Spot {
+    pub fn find(&self, mut is_before: impl FnMut(&K) -> bool) -> LeafIndex {
         let group = partition(self.firsts.len(), |i| is_before(&self.firsts[i])).saturating_sub(1);
         let firsts = &self.groups[group].firsts;
         let leaf = partition(firsts.len(), |i| is_before(&firsts[i])).saturating_sub(1);
-        Spot { group, leaf }
+        LeafIndex { group, leaf }
     }
 
     /// The leaf with the element at a position, and the position there; `None` behind the last.
-    pub fn at(&self, mut position: u64) -> Option<(Spot, usize)> {
+    pub fn at(&self, mut position: u64) -> Option<(LeafIndex, usize)> {
         for (number, group) in self.groups.iter().enumerate() {
             if position >= group.count {
                 position -= group.count;
@@ -80,7 +80,7 @@ impl<K: Clone> Layers<K> {
             }
             for (leaf, at) in group.leaves.iter().enumerate() {
                 if position < at.count.into() {
-                    return Some((Spot { group: number, leaf }, position as usize));
+                    return Some((LeafIndex { group: number, leaf }, position as usize));
                 }
                 position -= u64::from(at.count);
             }
@@ -90,33 +90,33 @@ impl<K: Clone> Layers<K> {
 
     /// The leaf.
     #[inline(always)]
-    pub fn get(&self, spot: Spot) -> LeafRef {
+    pub fn get(&self, spot: LeafIndex) -> LeafRef {
         self.groups[spot.group].leaves[spot.leaf]
     }
 
     /// The first leaf of all.
-    pub fn first(&self) -> Option<Spot> {
-        (self.leaves > 0).then_some(Spot { group: 0, leaf: 0 })
+    pub fn first(&self) -> Option<LeafIndex> {
+        (self.leaves > 0).then_some(LeafIndex { group: 0, leaf: 0 })
     }
 
     /// The last leaf of all.
-    pub fn last(&self) -> Option<Spot> {
+    pub fn last(&self) -> Option<LeafIndex> {
         let group = self.groups.len().checked_sub(1)?;
-        Some(Spot { group, leaf: self.groups[group].leaves.len() - 1 })
+        Some(LeafIndex { group, leaf: self.groups[group].leaves.len() - 1 })
     }
 
     /// The leaf behind.
-    pub fn next(&self, Spot { group, leaf }: Spot) -> Option<Spot> {
+    pub fn next(&self, LeafIndex { group, leaf }: LeafIndex) -> Option<LeafIndex> {
         if leaf + 1 < self.groups[group].leaves.len() {
-            Some(Spot { group, leaf: leaf + 1 })
+            Some(LeafIndex { group, leaf: leaf + 1 })
         } else {
-            (group + 1 < self.groups.len()).then_some(Spot { group: group + 1, leaf: 0 })
+            (group + 1 < self.groups.len()).then_some(LeafIndex { group: group + 1, leaf: 0 })
         }
     }
 
     /// The leaf has so many elements more, and weighs so much more.
     #[inline]
-    pub fn add(&mut self, spot: Spot, more: i32, weight: i32) {
+    pub fn add(&mut self, spot: LeafIndex, more: i32, weight: i32) {
         let group = &mut self.groups[spot.group];
         group.count = group.count.wrapping_add_signed(more.into());
         let leaf = &mut group.leaves[spot.leaf];
@@ -125,7 +125,7 @@ impl<K: Clone> Layers<K> {
     }
 
     /// How many elements come before a leaf's.
-    pub fn before(&self, spot: Spot) -> u64 {
+    pub fn before(&self, spot: LeafIndex) -> u64 {
         let groups = &self.groups[..spot.group];
         let leaves = &self.groups[spot.group].leaves[..spot.leaf];
         groups.iter().map(|group| group.count).sum::<u64>()
@@ -133,7 +133,7 @@ impl<K: Clone> Layers<K> {
     }
 
     /// The leaf begins with another element now.
-    pub fn set_first(&mut self, spot: Spot, first: K) {
+    pub fn set_first(&mut self, spot: LeafIndex, first: K) {
         if spot.leaf == 0 {
             self.firsts[spot.group] = first.clone();
         }
@@ -141,8 +141,8 @@ impl<K: Clone> Layers<K> {
     }
 
     /// Puts leaves in place of `old` leaves from `spot` on, all of one group; or before the first one, if there are none yet.
-    pub fn replace(&mut self, spot: Option<Spot>, old: usize, new: &[(K, LeafRef)]) {
-        let Some(Spot { group: number, leaf }) = spot else {
+    pub fn replace(&mut self, spot: Option<LeafIndex>, old: usize, new: &[(K, LeafRef)]) {
+        let Some(LeafIndex { group: number, leaf }) = spot else {
             debug_assert!(self.groups.is_empty() && !new.is_empty());
             let firsts = new.iter().map(|new| new.0.clone()).collect();
             let leaves: Vec<_> = new.iter().map(|new| new.1).collect();
@@ -167,12 +167,12 @@ impl<K: Clone> Layers<K> {
     }
 
     /// Puts leaves in place of those from `from` on, up to `to`, of whichever groups they are.
-    pub fn replace_between(&mut self, from: Spot, to: Spot, new: &[(K, LeafRef)]) {
+    pub fn replace_between(&mut self, from: LeafIndex, to: LeafIndex, new: &[(K, LeafRef)]) {
         if from.group == to.group {
             return self.replace(Some(from), to.leaf + 1 - from.leaf, new);
         }
         // From the last group on, so that numbers of those before stay as they are.
-        self.replace(Some(Spot { group: to.group, leaf: 0 }), to.leaf + 1, &[]);
+        self.replace(Some(LeafIndex { group: to.group, leaf: 0 }), to.leaf + 1, &[]);
         for group in self.groups.drain(from.group + 1..to.group) {
             self.leaves -= group.leaves.len();
         }
@@ -213,17 +213,17 @@ impl<K: Clone> Layers<K> {
     }
 
     /// Leaves of the same group as `spot`: how many before it, and how many from it on.
-    pub fn around(&self, spot: Spot) -> (usize, usize) {
+    pub fn around(&self, spot: LeafIndex) -> (usize, usize) {
         (spot.leaf, self.groups[spot.group].leaves.len() - spot.leaf)
     }
 
     /// The leaf so many further on, or back, in the same group.
-    pub fn moved(&self, spot: Spot, by: isize) -> Spot {
-        Spot { leaf: spot.leaf.wrapping_add_signed(by), ..spot }
+    pub fn moved(&self, spot: LeafIndex, by: isize) -> LeafIndex {
+        LeafIndex { leaf: spot.leaf.wrapping_add_signed(by), ..spot }
     }
 
     /// All leaves, from `spot` on in its group.
-    pub fn rest_of_group(&self, spot: Spot) -> &[LeafRef] {
+    pub fn rest_of_group(&self, spot: LeafIndex) -> &[LeafRef] {
         &self.groups[spot.group].leaves[spot.leaf..]
     }
 

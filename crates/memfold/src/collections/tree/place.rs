@@ -23,7 +23,7 @@ pub enum At {
 }
 
 /// A place between two siblings, which are none at the ends.
-struct Spot {
+struct Gap {
     parent: Option<Handle>,
     before: Option<Handle>,
     after: Option<Handle>,
@@ -102,7 +102,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
     }
 
     /// Where an entry would be, in a tree that begins with `top`.
-    fn spot(&self, at: At, top: Option<Handle>) -> Result<Spot, Error> {
+    fn spot(&self, at: At, top: Option<Handle>) -> Result<Gap, Error> {
         let (parent, sibling) = match at {
             At::First(parent) | At::Last(parent) => (parent.map(|parent| parent.0), None),
             At::Before(sibling) | At::After(sibling) => {
@@ -126,7 +126,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
             (At::After(NodeId(node)), Some(links)) => (Some(node), Handle::from_bits(links.next)),
             _ => (last, None),
         };
-        Ok(Spot { parent, before, after, first, last })
+        Ok(Gap { parent, before, after, first, last })
     }
 
     /// What takes an entry out from between its siblings, and what the tree begins with afterwards.
@@ -189,7 +189,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
     }
 }
 
-impl Spot {
+impl Gap {
     /// Whether what is here is the first of all.
     fn is_top(&self) -> bool {
         self.parent.is_none() && self.before.is_none()

@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering::*;
 
 use super::format::{self, Record};
+use crate::heap::block::handle::Handle;
 use crate::heap::core::{Core, Shape};
 use crate::heap::error::Error;
-use crate::heap::grouping::most_grouped;
-use crate::heap::handle::Handle;
+use crate::heap::stored::grouping::most_grouped;
 
 /// Bytes of a word, of which blocks may consist that have no codec.
 const WORD: usize = 8;

@@ -4,9 +4,9 @@ use std::fmt;
 use std::io;
 use std::string::String;
 
+use crate::heap::block::handle::Handle;
 use crate::heap::error::{BadOption, Error};
-use crate::heap::handle::Handle;
-use crate::heap::lost::Lost;
+use crate::heap::stored::lost::Lost;
 
 /// A heap was not saved. It is as it was.
 #[derive(Debug)]

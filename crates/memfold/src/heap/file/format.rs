@@ -11,7 +11,7 @@
 //! ```
 //!
 //! In `Head`: bytes of a large node's parts but the last; how many records there are, those of them with a payload, and entries of large nodes; nodes, those that
-//! are parts included. The rest is as in `blocks.rs`. A record's codec is the number of a codec's chunk, which comes before it, or 0 for one word repeated.
+//! are parts included. The rest is as in `block/table.rs`. A record's codec is the number of a codec's chunk, which comes before it, or 0 for one word repeated.
 
 use std::io::{self, Read, Write};
 use std::vec::Vec;

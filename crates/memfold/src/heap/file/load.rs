@@ -15,9 +15,9 @@ use super::bounds::Parts;
 use super::error::LoadError;
 use super::format::{self, Head, LargeRecord, Record, Shape, Source};
 use crate::heap::Heap;
+use crate::heap::block::handle::Handle;
 use crate::heap::core::{Core, Shape as Blocks, locked};
 use crate::heap::error::{BadOption, Error};
-use crate::heap::handle::Handle;
 use crate::heap::options::{ALIGNMENTS, BLOCK_BYTES, Options};
 
 /// Bytes of payloads after which it is looked whether the limit allows more.

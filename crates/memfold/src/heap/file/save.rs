@@ -21,12 +21,12 @@ use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use super::error::SaveError;
 use super::format::{self, Chunks, Head, LargeRecord, Record, Shape};
 use crate::heap::Heap;
-use crate::heap::blocks::{Block, Copy, Place};
+use crate::heap::block::table::{Block, Copy, Residency};
 use crate::heap::core::{Core, Shape as Blocks, locked};
 use crate::heap::error::Error;
-use crate::heap::frames::Frame;
-use crate::heap::grouping::{ASCENDING, grouped_len};
-use crate::heap::lost::Lost;
+use crate::heap::residency::frames::Frame;
+use crate::heap::stored::grouping::{ASCENDING, grouped_len};
+use crate::heap::stored::lost::Lost;
 
 /// Bytes of payloads, or of parts of large nodes, that are worth a chunk.
 const GATHERED: usize = 128 << 10;
@@ -90,7 +90,7 @@ pub fn save(heap: &mut Heap, to: impl Write) -> Result<(), SaveError> {
 
 /// Whether a block has nodes. One without is there if a session was forgotten that had it.
 fn is_used(block: &Block) -> bool {
-    block.state().place() != Place::Vacant && block.live.load(Relaxed) > 0
+    block.state().residency() != Residency::Vacant && block.live.load(Relaxed) > 0
 }
 
 fn head(core: &Core, end: u32) -> (Head, Vec<Shape>) {
@@ -143,7 +143,7 @@ impl<W: Write> Saver<'_, W> {
     fn add_vacant(&mut self, block: Option<&Block>, may_be_used: bool) {
         let mut record = Record::default();
         if let Some(block) = block {
-            let given = block.state().place() != Place::Vacant;
+            let given = block.state().residency() != Residency::Vacant;
             // As if it had been given back.
             record.incarnation = block.incarnation.load(Relaxed).wrapping_add(given.into());
             record.flags = if may_be_used || given { 0 } else { format::LOST };
@@ -153,8 +153,8 @@ impl<W: Write> Saver<'_, W> {
 
     fn add_block(&mut self, number: u32, block: &Block) -> Result<(), SaveError> {
         let _lock = block.lock();
-        let frame = match block.state().place() {
-            Place::Resident(at) => self.core.frames.get(at).map(|frame| (at, frame)),
+        let frame = match block.state().residency() {
+            Residency::Resident(at) => self.core.frames.get(at).map(|frame| (at, frame)),
             _ => None,
         };
         let changed = |(_, frame): &(u32, &Frame)| frame.dirty.load(Relaxed) || !block.has_copy();

@@ -10,11 +10,11 @@
 
 use std::sync::atomic::Ordering::*;
 
-use crate::heap::blocks::Block;
+use crate::heap::block::layout::image::{Damaged, Image};
+use crate::heap::block::layout::mixed::{self, Mixed};
+use crate::heap::block::marks::Marks;
+use crate::heap::block::table::Block;
 use crate::heap::core::{Core, Shape};
-use crate::heap::layout::image::{Damaged, Image};
-use crate::heap::layout::mixed::{self, Mixed};
-use crate::heap::marks::Marks;
 
 /// Bits of a word of starts.
 const WORD: usize = 64;

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::{against_model, small};
-use crate::heap::away::{Away, NotBack, Tier};
+use crate::heap::stored::tier::{Away, NotBack, Tier};
 use crate::heap::*;
 use crate::random::Random;
 

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicU64;
 
 use memfold_cgroup::Room;
 
-use super::super::headroom::Machine;
 use super::*;
+use crate::heap::residency::headroom::Machine;
 
 const MIB: u64 = 1 << 20;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread;
 use std::vec::Vec;
 
-use crate::heap::grouping::ASCENDING;
+use crate::heap::stored::grouping::ASCENDING;
 use crate::heap::*;
 use crate::random::Random;
 

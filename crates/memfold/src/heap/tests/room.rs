@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering::*;
 use std::vec;
 use std::vec::Vec;
 
-use crate::heap::blocks::Place;
+use crate::heap::block::layout::Shape;
+use crate::heap::block::layout::mixed::{Extents, Mixed};
+use crate::heap::block::table::Residency;
 use crate::heap::core::locked;
-use crate::heap::layout::Shape;
-use crate::heap::layout::mixed::{Extents, Mixed};
 use crate::heap::*;
 use crate::random::Random;
 
@@ -16,7 +16,7 @@ fn blocks_of_one_extent(heap: &Heap) -> usize {
     let core = heap.core();
     let end = locked(&core.rooms).numbers().0;
     let blocks = (1..end).filter_map(|number| Some((number, core.blocks.get(number)?)));
-    let there = blocks.filter(|(_, block)| block.state().place() != Place::Vacant);
+    let there = blocks.filter(|(_, block)| block.state().residency() != Residency::Vacant);
     there
         .map(|(number, block)| {
             let _lock = block.lock();

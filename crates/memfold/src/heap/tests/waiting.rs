@@ -93,7 +93,7 @@ fn what_waits_is_not_saved() {
     assert_eq!((waiting(&heap), Heap::load_from(&file[..], Options::new()).unwrap().stats().nodes), (0, 0));
 }
 
-/// They kept their blocks and seats, and what their guards were at, for good.
+/// They kept their blocks and participants, and what their guards were at, for good.
 #[test]
 fn forgotten_sessions_and_guards() {
     let mut heap = Heap::new(Options::new().block_size(4096).limit(Limit::Blocks(3))).unwrap();
@@ -135,7 +135,7 @@ fn forgotten_sessions_and_guards() {
 #[test]
 fn as_many_sessions_as_one_forgets() {
     let mut heap = Heap::new(Options::new()).unwrap();
-    // There is a seat for each of 65,535 at a time.
+    // There is a participant for each of 65,535 at a time.
     for _ in 0..70 {
         (0..1000).for_each(|_| forget(heap.session().unwrap()));
         assert_eq!(heap.check(), Ok(()));
@@ -147,7 +147,7 @@ fn as_many_sessions_as_one_forgets() {
 #[test]
 fn as_many_sessions_as_there_can_be() {
     let mut heap = Heap::new(Options::new()).unwrap();
-    let all = super::super::seats::MOST_SEATS as usize;
+    let all = crate::heap::sync::participants::MOST_PARTICIPANTS as usize;
     for _ in 0..all {
         let mut session = heap.session().unwrap();
         session.put_bytes(&[7; 100]).unwrap();

@@ -5,7 +5,7 @@ use std::vec::Vec;
 use zerocopy::IntoBytes;
 
 use super::Fixed;
-use crate::collections::slablist::format::{Format, Place, Put};
+use crate::collections::slablist::format::{Format, LeafPosition, Put};
 use crate::heap::Plain;
 
 /// A leaf that is being changed.
@@ -62,11 +62,11 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
 
     /// Puts an element at a place, before what is there.
     #[inline(always)]
-    pub fn insert(&mut self, mut place: Place, element: &T) -> Put {
+    pub fn insert(&mut self, mut place: LeafPosition, element: &T) -> Put {
         let count = self.count();
-        if place == Place::END {
+        if place == LeafPosition::END {
             let slab = self.used() - 1;
-            place = Place { slab, at: self.fill(slab) };
+            place = LeafPosition { slab, at: self.fill(slab) };
         }
         if self.fill(place.slab) < self.shape.per_slab {
             self.put_in_slab(place, element);
@@ -78,7 +78,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
     }
 
     /// Puts an element in the place of another one.
-    pub fn set(&mut self, Place { slab, at }: Place, element: &T) {
+    pub fn set(&mut self, LeafPosition { slab, at }: LeafPosition, element: &T) {
         let to = self.element_at(self.slot(slab), at);
         self.put(to, element);
         if at == 0 {
@@ -87,7 +87,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
     }
 
     /// Puts an element into a slab with room.
-    fn put_in_slab(&mut self, Place { slab, at }: Place, element: &T) {
+    fn put_in_slab(&mut self, LeafPosition { slab, at }: LeafPosition, element: &T) {
         let slot = self.slot(slab);
         let (from, end) = (self.element_at(slot, at), self.element_at(slot, self.shape.per_slab));
         // What is behind the last element moves too: the last of it goes.
@@ -134,13 +134,13 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
     }
 
     /// Puts an element where its slab is full; whether it could.
-    fn make_room(&mut self, Place { slab, at }: Place, element: &T) -> bool {
+    fn make_room(&mut self, LeafPosition { slab, at }: LeafPosition, element: &T) -> bool {
         let (used, per_slab) = (self.used(), self.shape.per_slab);
         if used < self.shape.slabs {
             // Who adds in order, up or down, fills each slab; else the new one gets half.
             if slab == 0 && at == 0 {
                 self.open(0);
-                self.put_in_slab(Place { slab, at }, element);
+                self.put_in_slab(LeafPosition { slab, at }, element);
                 return true;
             }
             let moved = if at == per_slab { 0 } else { per_slab / 2 };
@@ -150,9 +150,9 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
             }
             let stays = per_slab - moved;
             let place = if at > stays || moved == 0 {
-                Place { slab: slab + 1, at: at - stays }
+                LeafPosition { slab: slab + 1, at: at - stays }
             } else {
-                Place { slab, at }
+                LeafPosition { slab, at }
             };
             self.put_in_slab(place, element);
             return true;
@@ -161,22 +161,25 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
         let (before, after) =
             (if slab > 0 { room(slab - 1) } else { 0 }, if slab + 1 < used { room(slab + 1) } else { 0 });
         if before.max(after) < 2 {
-            return self.pack_and_insert(Place { slab, at }, element);
+            return self.pack_and_insert(LeafPosition { slab, at }, element);
         }
         if after >= before {
             let moved = after.div_ceil(2);
             self.move_to_next(slab, moved);
             let stays = per_slab - moved;
-            let place =
-                if at > stays { Place { slab: slab + 1, at: at - stays } } else { Place { slab, at } };
+            let place = if at > stays {
+                LeafPosition { slab: slab + 1, at: at - stays }
+            } else {
+                LeafPosition { slab, at }
+            };
             self.put_in_slab(place, element);
         } else {
             let (moved, there) = (before.div_ceil(2), self.fill(slab - 1));
             self.move_to_previous(slab, moved);
             let place = if at < moved {
-                Place { slab: slab - 1, at: there + at }
+                LeafPosition { slab: slab - 1, at: there + at }
             } else {
-                Place { slab, at: at - moved }
+                LeafPosition { slab, at: at - moved }
             };
             self.put_in_slab(place, element);
         }
@@ -220,7 +223,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
     }
 
     /// Packs all anew so that each slab has as much room as the others, with the element at its place; whether there is enough.
-    fn pack_and_insert(&mut self, place: Place, element: &T) -> bool {
+    fn pack_and_insert(&mut self, place: LeafPosition, element: &T) -> bool {
         let count = self.count();
         // So full that it would have to be packed anew each few times.
         if count + self.shape.room() / 64 >= self.shape.room() {
@@ -269,7 +272,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
     }
 
     /// Takes out the element at a place, which there is.
-    pub fn remove(&mut self, Place { slab, at }: Place) {
+    pub fn remove(&mut self, LeafPosition { slab, at }: LeafPosition) {
         let slot = self.slot(slab);
         let (from, end) = (self.element_at(slot, at), self.element_at(slot, self.shape.per_slab));
         self.bytes.copy_within(from + Self::SIZE..end, from);

@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::vec::Vec;
 
 use self::change::{Leaf, measure};
-use super::format::{Batch, Format, Gone, Place, Put, Seek};
+use super::format::{Batch, Format, Gone, LeafPosition, Put, Seek};
 use super::layers::partition;
 use crate::heap::{Error, Handle, Plain, Session, View};
 
@@ -254,7 +254,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
     }
 
     #[inline(always)]
-    fn find<S: Seek<T>>(self, leaf: View<'_>, seek: &S, _: &mut ()) -> (Place, bool) {
+    fn find<S: Seek<T>>(self, leaf: View<'_>, seek: &S, _: &mut ()) -> (LeafPosition, bool) {
         // All lines of the sublayer at once, and then all of the slab: what is searched waits for memory twice.
         leaf.prefetch(0, self.firsts_at() + self.slabs * Self::SIZE);
         let slab = self.slab_of(leaf, seek);
@@ -264,7 +264,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
         let at = Self::partition(leaf, start, fill, seek);
         let is_equal =
             at > 0 && leaf.get(start + (at - 1) * Self::SIZE).is_some_and(|last| seek.is_equal(&last));
-        (Place { slab, at }, is_equal)
+        (LeafPosition { slab, at }, is_equal)
     }
 
     fn sublayer(self) -> Option<Range<usize>> {
@@ -281,7 +281,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
         start..start + self.fill(leaf, slab) * Self::SIZE
     }
 
-    fn element_bytes(self, leaf: View<'_>, place: Place) -> Range<usize> {
+    fn element_bytes(self, leaf: View<'_>, place: LeafPosition) -> Range<usize> {
         let at = self.slab_at(self.slot(leaf, place.slab)) + place.at.min(self.per_slab - 1) * Self::SIZE;
         at..at + Self::SIZE
     }
@@ -297,19 +297,19 @@ impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
         (0..self.used(leaf)).map(|slab| self.fill(leaf, slab)).sum()
     }
 
-    fn place(self, leaf: View<'_>, mut index: usize) -> Place {
+    fn place(self, leaf: View<'_>, mut index: usize) -> LeafPosition {
         let used = self.used(leaf);
         for slab in 0..used {
             let fill = self.fill(leaf, slab);
             if index < fill || slab + 1 == used {
-                return Place { slab, at: index.min(fill) };
+                return LeafPosition { slab, at: index.min(fill) };
             }
             index -= fill;
         }
-        Place::FIRST
+        LeafPosition::FIRST
     }
 
-    fn index(self, leaf: View<'_>, place: Place) -> usize {
+    fn index(self, leaf: View<'_>, place: LeafPosition) -> usize {
         (0..place.slab.min(self.used(leaf))).map(|slab| self.fill(leaf, slab)).sum::<usize>() + place.at
     }
 
@@ -334,7 +334,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
     }
 
     #[inline(always)]
-    fn peek(self, leaf: View<'_>, place: Place) -> Option<T> {
+    fn peek(self, leaf: View<'_>, place: LeafPosition) -> Option<T> {
         if place.slab >= self.used(leaf) || place.at >= self.fill(leaf, place.slab) {
             return None;
         }
@@ -342,31 +342,37 @@ impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
     }
 
     #[inline(always)]
-    fn look<R>(self, leaf: View<'_>, place: Place, _: &mut (), look: impl FnOnce(&T) -> R) -> Option<R> {
+    fn look<R>(
+        self,
+        leaf: View<'_>,
+        place: LeafPosition,
+        _: &mut (),
+        look: impl FnOnce(&T) -> R,
+    ) -> Option<R> {
         Format::<T>::peek(self, leaf, place).map(|element| look(&element))
     }
 
-    fn copy_one(self, leaf: View<'_>, place: Place, to: &mut Vec<T>) -> bool {
+    fn copy_one(self, leaf: View<'_>, place: LeafPosition, to: &mut Vec<T>) -> bool {
         self.peek(leaf, place).map(|element| to.push(element)).is_some()
     }
 
     #[inline(always)]
-    fn insert(self, leaf: &mut [u8], place: Place, element: &T) -> Put {
+    fn insert(self, leaf: &mut [u8], place: LeafPosition, element: &T) -> Put {
         self.change(leaf).insert(place, element)
     }
 
-    fn set(self, leaf: &mut [u8], place: Place, element: &T) -> Option<(i32, Option<Handle>)> {
+    fn set(self, leaf: &mut [u8], place: LeafPosition, element: &T) -> Option<(i32, Option<Handle>)> {
         self.change(leaf).set(place, element);
         Some((0, None))
     }
 
     #[inline(always)]
-    fn remove(self, leaf: &mut [u8], place: Place) -> Gone {
+    fn remove(self, leaf: &mut [u8], place: LeafPosition) -> Gone {
         self.change(leaf).remove(place);
         Gone { weight: 1, long: None }
     }
 
-    fn peek_in(self, leaf: &[u8], Place { slab, at }: Place) -> Option<T> {
+    fn peek_in(self, leaf: &[u8], LeafPosition { slab, at }: LeafPosition) -> Option<T> {
         let slot = usize::from(*leaf.get(self.slots_at() + slab)?).min(self.slabs - 1);
         Self::copied(leaf, self.slab_at(slot) + at * Self::SIZE)
     }

@@ -8,7 +8,7 @@ use std::vec::Vec;
 use super::{BatchOf, Key, Making, Slabs};
 use crate::collections::slablist::element::Element;
 use crate::collections::slablist::format::{Batch, Format};
-use crate::collections::slablist::layers::{LeafRef, Spot};
+use crate::collections::slablist::layers::{LeafIndex, LeafRef};
 use crate::heap::{Error, Handle, Session};
 
 /// Leaves have a block each up to this length; else they have so many bytes.
@@ -92,7 +92,7 @@ impl<E: ?Sized + Element> Slabs<E> {
     pub(super) fn spread(
         &mut self,
         session: &Session<'_>,
-        spot: Spot,
+        spot: LeafIndex,
         old: usize,
         parts: &[u64],
     ) -> Result<usize, Error> {
@@ -156,7 +156,7 @@ impl<E: ?Sized + Element> Slabs<E> {
     }
 
     /// What some leaves of a group weigh together.
-    pub(super) fn weigh(&self, spot: Spot, leaves: usize) -> usize {
+    pub(super) fn weigh(&self, spot: LeafIndex, leaves: usize) -> usize {
         self.layers.rest_of_group(spot)[..leaves].iter().map(|leaf| leaf.weight as usize).sum()
     }
 }

@@ -15,8 +15,8 @@ pub use self::coming::Coming;
 use self::leaves::{alike, format_of, leaf_bytes, most_bytes};
 use self::parts::{Numbered, Sought};
 use super::element::Element;
-use super::format::{Batch, Format, Memo, Place, Put, Seek};
-use super::layers::{Layers, LeafRef, Spot};
+use super::format::{Batch, Format, LeafPosition, Memo, Put, Seek};
+use super::layers::{Layers, LeafIndex, LeafRef};
 use super::options::{Packing, Stats};
 use crate::heap::{Error, Handle, Session, View};
 
@@ -35,15 +35,15 @@ pub type BatchOf<E> = <<E as Element>::Format as Format<E>>::Batch;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// Of the leaf.
-    pub spot: Spot,
+    pub spot: LeafIndex,
     /// In the leaf.
-    pub place: Place,
+    pub place: LeafPosition,
 }
 
 /// The place of the element before one, in the same slab.
 #[inline(always)]
-fn before(place: Place) -> Place {
-    Place { at: place.at.wrapping_sub(1), ..place }
+fn before(place: LeafPosition) -> LeafPosition {
+    LeafPosition { at: place.at.wrapping_sub(1), ..place }
 }
 
 /// How leaves are made.
@@ -65,7 +65,7 @@ pub struct Slabs<E: ?Sized + Element> {
     making: Making,
     len: u64,
     weight: u64,
-    /// The last element, if it is known and cheap to keep. As long as it is, all that comes behind it comes by `Place::END`, so that it stays right.
+    /// The last element, if it is known and cheap to keep. As long as it is, all that comes behind it comes by `LeafPosition::END`, so that it stays right.
     last: Option<Key<E>>,
     /// Elements that went since the last look at what could be packed.
     gone: u32,
@@ -128,7 +128,7 @@ impl<E: ?Sized + Element> Slabs<E> {
 
     /// Where the leaf is in which something is looked for.
     #[inline(always)]
-    fn leaf_with<S: Seek<E>>(&self, session: &Session<'_>, seek: &S) -> Result<Spot, Error> {
+    fn leaf_with<S: Seek<E>>(&self, session: &Session<'_>, seek: &S) -> Result<LeafIndex, Error> {
         let mut failed = None;
         let spot = self.layers.find(|key| E::Format::key_is_before(session, key, seek, &mut failed));
         failed.map_or(Ok(spot), Err)
@@ -140,8 +140,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         &self,
         session: &Session<'_>,
         seek: &S,
-        mut read: impl FnMut(View<'_>, Place, bool) -> R,
-    ) -> Result<(R, Spot), Error> {
+        mut read: impl FnMut(View<'_>, LeafPosition, bool) -> R,
+    ) -> Result<(R, LeafIndex), Error> {
         let spot = self.leaf_with(session, seek)?;
         let look = |leaf: View<'_>| {
             let (place, is_equal) = self.format.find(leaf, seek, &mut Default::default());
@@ -235,7 +235,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         session: &Session<'_>,
         seek: &S,
         mut find: impl FnMut(View<'_>, &mut MemoOf<E>) -> R,
-    ) -> Result<(Spot, R), Error> {
+    ) -> Result<(LeafIndex, R), Error> {
         let spot = self.leaf_with(session, seek)?;
         let handle = self.layers.get(spot).handle;
         let mut memo = MemoOf::<E>::default();
@@ -301,7 +301,7 @@ impl<E: ?Sized + Element> Slabs<E> {
 
     /// Behind all elements.
     pub fn end(&self) -> Option<Position> {
-        self.layers.last().map(|spot| Position { spot, place: Place::END })
+        self.layers.last().map(|spot| Position { spot, place: LeafPosition::END })
     }
 
     /// The position of the element with this number; behind the last one if there are as many.
@@ -363,10 +363,10 @@ impl<E: ?Sized + Element> Slabs<E> {
         self.layers.add(spot, 1, more);
         self.len += 1;
         self.weight = self.weight.wrapping_add_signed(more.into());
-        if place == Place::FIRST {
+        if place == LeafPosition::FIRST {
             self.layers.set_first(spot, E::Format::key(element));
         }
-        if place == Place::END {
+        if place == LeafPosition::END {
             self.last = E::Format::cheap_key(element);
         }
         Ok(true)
@@ -410,7 +410,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         };
         self.layers.add(spot, 0, more);
         self.weight = self.weight.wrapping_add_signed(more.into());
-        if place == Place::FIRST {
+        if place == LeafPosition::FIRST {
             self.layers.set_first(spot, E::Format::key(element));
         }
         self.last = None;
@@ -419,7 +419,7 @@ impl<E: ?Sized + Element> Slabs<E> {
 
     /// Finds out what the last element is, if that is cheap, and somebody looked for a place in the last leaf.
     #[inline]
-    fn learn_last(&mut self, session: &Session<'_>, spot: Spot) -> Result<(), Error> {
+    fn learn_last(&mut self, session: &Session<'_>, spot: LeafIndex) -> Result<(), Error> {
         if E::Format::HAS_LONG || self.last.is_some() || Some(spot) != self.layers.last() {
             return Ok(());
         }
@@ -440,7 +440,11 @@ impl<E: ?Sized + Element> Slabs<E> {
         let (gone, weight, first) = session.change_in_place(leaf.handle, |bytes| {
             let element = format.peek_in(bytes, place);
             let gone = format.remove(bytes, place);
-            (element, gone.weight, if place == Place::FIRST { Some(format.first(bytes)) } else { None })
+            (
+                element,
+                gone.weight,
+                if place == LeafPosition::FIRST { Some(format.first(bytes)) } else { None },
+            )
         })?;
         self.removed(session, spot, weight, first);
         gone.ok_or(Error::Damaged)
@@ -466,7 +470,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         } else {
             let (weight, first) = session.change_in_place(leaf.handle, |bytes| {
                 let gone = format.remove(bytes, place);
-                (gone.weight, if place == Place::FIRST { Some(format.first(bytes)) } else { None })
+                (gone.weight, if place == LeafPosition::FIRST { Some(format.first(bytes)) } else { None })
             })?;
             self.removed(session, spot, weight, first);
         }
@@ -476,7 +480,7 @@ impl<E: ?Sized + Element> Slabs<E> {
 
     /// An element went from a leaf that has others, and perhaps begins with another one now.
     #[inline(always)]
-    fn removed(&mut self, session: &Session<'_>, spot: Spot, weight: u32, first: Option<Key<E>>) {
+    fn removed(&mut self, session: &Session<'_>, spot: LeafIndex, weight: u32, first: Option<Key<E>>) {
         self.layers.add(spot, -1, -(weight as i32));
         self.len -= 1;
         self.weight -= u64::from(weight);

@@ -9,8 +9,8 @@ use std::vec::Vec;
 use super::leaves::{alike, format_of, leaf_bytes};
 use super::{BatchOf, Position, Slabs};
 use crate::collections::slablist::element::Element;
-use crate::collections::slablist::format::{Batch, Format, Place};
-use crate::collections::slablist::layers::{LeafRef, Spot};
+use crate::collections::slablist::format::{Batch, Format, LeafPosition};
+use crate::collections::slablist::layers::{LeafIndex, LeafRef};
 use crate::collections::slablist::options::Packing;
 use crate::heap::{Error, Session};
 
@@ -28,7 +28,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         turn: u32,
     ) -> Result<(), Error> {
         let spot = at.spot;
-        // It is looked for anew, perhaps in the last leaf, whose end is not known to be `Place::END` then.
+        // It is looked for anew, perhaps in the last leaf, whose end is not known to be `LeafPosition::END` then.
         self.last = None;
         if !self.is_long(session) {
             return self.lengthen(session, spot);
@@ -41,13 +41,13 @@ impl<E: ?Sized + Element> Slabs<E> {
             if Some(spot) == self.layers.last() {
                 let place = at.place;
                 let handle = self.layers.get(spot).handle;
-                let is_behind = place == Place::END
+                let is_behind = place == LeafPosition::END
                     || session.view(handle, |leaf| self.format.index(leaf, place))? >= count as usize;
                 if is_behind {
                     return self.split_off(session, spot, count as usize - 1);
                 }
             }
-            if Some(spot) == self.layers.first() && at.place == Place::FIRST {
+            if Some(spot) == self.layers.first() && at.place == LeafPosition::FIRST {
                 return self.split_off(session, spot, 0);
             }
         }
@@ -63,7 +63,7 @@ impl<E: ?Sized + Element> Slabs<E> {
     }
 
     /// The only leaf, which is short, becomes twice as long.
-    pub(super) fn lengthen(&mut self, session: &Session<'_>, spot: Spot) -> Result<(), Error> {
+    pub(super) fn lengthen(&mut self, session: &Session<'_>, spot: LeafIndex) -> Result<(), Error> {
         let old = (self.format, self.bytes);
         let mut bytes = (self.format.bytes() * 2).next_power_of_two();
         while self.format.room() <= old.0.room() && !self.is_long(session) {
@@ -93,7 +93,12 @@ impl<E: ?Sized + Element> Slabs<E> {
     }
 
     /// A new leaf gets the first element of the first leaf, before it, or the last of the last, behind it.
-    pub(super) fn split_off(&mut self, session: &Session<'_>, spot: Spot, index: usize) -> Result<(), Error> {
+    pub(super) fn split_off(
+        &mut self,
+        session: &Session<'_>,
+        spot: LeafIndex,
+        index: usize,
+    ) -> Result<(), Error> {
         let (leaf, format) = (self.layers.get(spot), self.format);
         let mut element = BatchOf::<E>::default();
         let place = session.view(leaf.handle, |view| {
@@ -128,7 +133,7 @@ impl<E: ?Sized + Element> Slabs<E> {
     }
 
     /// Leaves around one that have room together, as few as will do: the first, how many, and whether one more is needed.
-    pub(super) fn window(&self, spot: Spot, need: usize) -> (Spot, usize, bool) {
+    pub(super) fn window(&self, spot: LeafIndex, need: usize) -> (LeafIndex, usize, bool) {
         let (before, after) = self.layers.around(spot);
         let (mut left, mut right) = (0, 1);
         let room = self.format.room();
@@ -153,7 +158,7 @@ impl<E: ?Sized + Element> Slabs<E> {
 
     /// Packs the leaves around one into one fewer, if they fit and it is worth it; or all, if the list is one that is packed at once.
     #[cold]
-    pub(super) fn pack_around(&mut self, session: &Session<'_>, spot: Spot) -> Result<(), Error> {
+    pub(super) fn pack_around(&mut self, session: &Session<'_>, spot: LeafIndex) -> Result<(), Error> {
         let room = self.format.room();
         if self.making.packing == Packing::Never {
             return Ok(());

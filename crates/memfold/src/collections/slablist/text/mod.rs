@@ -28,7 +28,7 @@ use std::vec::Vec;
 pub use self::batch::Strings;
 use self::change::Leaf;
 use super::element::Element;
-use super::format::{Format, Gone, Memo, Place, Put, Seek, Wanted};
+use super::format::{Format, Gone, LeafPosition, Memo, Put, Seek, Wanted};
 use crate::heap::{Error, Handle, Session, View};
 
 /// Bytes before slots.
@@ -333,26 +333,26 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
         key == other
     }
 
-    fn find<S: Seek<E>>(self, leaf: View<'_>, seek: &S, memo: &mut Found) -> (Place, bool) {
+    fn find<S: Seek<E>>(self, leaf: View<'_>, seek: &S, memo: &mut Found) -> (LeafPosition, bool) {
         (memo.wanted, memo.damaged) = (None, false);
         let found = match seek.natural() {
             Some(wanted) if self.natural => self.find_natural(leaf, wanted, seek, memo),
             _ => self.find_other(leaf, seek, memo),
         };
         let (at, is_equal) = found.unwrap_or((0, false));
-        (Place { slab: 0, at }, is_equal)
+        (LeafPosition { slab: 0, at }, is_equal)
     }
 
     fn count(self, leaf: View<'_>) -> usize {
         self.len(leaf)
     }
 
-    fn place(self, leaf: View<'_>, index: usize) -> Place {
-        Place { slab: 0, at: index.min(self.len(leaf)) }
+    fn place(self, leaf: View<'_>, index: usize) -> LeafPosition {
+        LeafPosition { slab: 0, at: index.min(self.len(leaf)) }
     }
 
-    fn index(self, leaf: View<'_>, place: Place) -> usize {
-        if place == Place::END { self.len(leaf) } else { place.at }
+    fn index(self, leaf: View<'_>, place: LeafPosition) -> usize {
+        if place == LeafPosition::END { self.len(leaf) } else { place.at }
     }
 
     fn parts(self, leaf: View<'_>) -> usize {
@@ -371,14 +371,14 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
         Some(count)
     }
 
-    fn peek(self, _: View<'_>, _: Place) -> Option<E::Owned> {
+    fn peek(self, _: View<'_>, _: LeafPosition) -> Option<E::Owned> {
         None
     }
 
     fn look<R>(
         self,
         leaf: View<'_>,
-        place: Place,
+        place: LeafPosition,
         memo: &mut Found,
         look: impl FnOnce(&E) -> R,
     ) -> Option<R> {
@@ -393,7 +393,7 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
         to.copy_leaf(leaf, self.bytes, self.len(leaf));
     }
 
-    fn copy_one(self, leaf: View<'_>, place: Place, to: &mut Strings) -> bool {
+    fn copy_one(self, leaf: View<'_>, place: LeafPosition, to: &mut Strings) -> bool {
         let is = place.at < self.len(leaf);
         if is {
             to.copy(leaf, Self::slot(leaf, place.at));
@@ -401,22 +401,22 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
         is
     }
 
-    fn insert(self, leaf: &mut [u8], place: Place, element: Held<'_>) -> Put {
+    fn insert(self, leaf: &mut [u8], place: LeafPosition, element: Held<'_>) -> Put {
         let mut leaf = self.change(leaf);
-        let at = if place == Place::END { leaf.count() } else { place.at };
+        let at = if place == LeafPosition::END { leaf.count() } else { place.at };
         let weight = (element.bytes() + SLOT) as i32;
         if leaf.insert(at, element) { Put::Done(weight) } else { Put::Full }
     }
 
-    fn set(self, leaf: &mut [u8], place: Place, element: Held<'_>) -> Option<(i32, Option<Handle>)> {
+    fn set(self, leaf: &mut [u8], place: LeafPosition, element: Held<'_>) -> Option<(i32, Option<Handle>)> {
         self.change(leaf).set(place.at, element)
     }
 
-    fn remove(self, leaf: &mut [u8], place: Place) -> Gone {
+    fn remove(self, leaf: &mut [u8], place: LeafPosition) -> Gone {
         self.change(leaf).remove(place.at)
     }
 
-    fn peek_in(self, _: &[u8], _: Place) -> Option<E::Owned> {
+    fn peek_in(self, _: &[u8], _: LeafPosition) -> Option<E::Owned> {
         None
     }
 

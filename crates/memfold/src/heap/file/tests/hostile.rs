@@ -15,9 +15,9 @@ use super::super::format::{
 };
 use super::*;
 use crate::heap::Limit;
+use crate::heap::block::handle::Parts;
 use crate::heap::core::{Shape, locked};
-use crate::heap::grouping::ASCENDING;
-use crate::heap::handle::Parts;
+use crate::heap::stored::grouping::ASCENDING;
 
 fn options() -> Options {
     Options::new().block_size(1024).limit(Limit::Blocks(3)).codec("copy")
@@ -96,7 +96,7 @@ fn use_up(mut heap: Heap) {
         let frames = heap.core();
         let Ok(pin) = session.pin(handle) else { continue };
         let block = frames.blocks.get(handle.block()).unwrap();
-        let crate::heap::blocks::Place::Resident(frame) = block.state().place() else {
+        let crate::heap::block::table::Residency::Resident(frame) = block.state().residency() else {
             panic!("it is pinned")
         };
         let at = pin.as_ptr().addr() - frames.frames.get(frame).unwrap().base().addr().get();

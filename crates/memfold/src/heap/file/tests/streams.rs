@@ -148,7 +148,7 @@ fn what_is_written_to_may_fail_each_time() {
             }
         }
         drop(heap);
-        assert_eq!(tier.map_or(0, |tier| crate::heap::away::Tier::spilled_bytes(&*tier)), 0);
+        assert_eq!(tier.map_or(0, |tier| crate::heap::stored::tier::Tier::spilled_bytes(&*tier)), 0);
     }
 }
 
@@ -176,7 +176,8 @@ fn what_is_read_from_may_fail_each_time() {
                     Ok(Err(other)) => panic!("{other}"),
                     Err(_) => assert_eq!(how, How::Panics),
                 }
-                let spilled = tier.as_ref().map_or(0, |tier| crate::heap::away::Tier::spilled_bytes(&**tier));
+                let spilled =
+                    tier.as_ref().map_or(0, |tier| crate::heap::stored::tier::Tier::spilled_bytes(&**tier));
                 assert_eq!(users(&tier), before);
                 assert_eq!(spilled, 0, "a heap that was not made left something on its tier");
             }

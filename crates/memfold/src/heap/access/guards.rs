@@ -1,0 +1,154 @@
+//! What a program holds while it looks at a node or writes it.
+
+use std::boxed::Box;
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::slice;
+
+use crate::heap::alloc::allocator::Access;
+use crate::heap::block::handle::Handle;
+use crate::heap::error::Error;
+use crate::heap::large::Held;
+use crate::heap::residency::frames::{Frame, Stripe};
+
+/// A node that stays where it is.
+///
+/// Pointers to it are good as long as this lives. It is no lock: other threads may write to the node or free it.
+pub struct Pin<'s> {
+    pub(crate) bytes: NonNull<u8>,
+    pub(crate) len: usize,
+    pub(crate) handle: Handle,
+    pub(crate) hold: Hold<'s>,
+}
+
+/// What keeps a pinned node where it is.
+pub enum Hold<'s> {
+    /// A pin of its block, with the number of guards that use it.
+    Slot { slot: usize, access: Access<'s>, guards: &'s Cell<u32> },
+    /// It is a large node, in one piece.
+    Large(Held<'s>),
+}
+
+impl fmt::Debug for Pin<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pin").field("handle", &self.handle).field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl Pin<'_> {
+    /// The node's first byte.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.bytes.as_ptr()
+    }
+
+    /// The same, to write: the node counts as changed from now on.
+    pub fn as_mut_ptr(&mut self) -> Result<*mut u8, Error> {
+        let Access { core, me, .. } = match &self.hold {
+            Hold::Slot { access, .. } => *access,
+            Hold::Large(held) => {
+                held.will_change()?;
+                return Ok(self.bytes.as_ptr());
+            }
+        };
+        if core.plain().is_some() {
+            return Ok(self.bytes.as_ptr());
+        }
+        let claim = core.claim(me, self.handle.block(), self.handle.incarnation())?;
+        core.changed(claim.number, claim.frame);
+        Ok(self.bytes.as_ptr())
+    }
+
+    /// Bytes of the node.
+    #[expect(clippy::len_without_is_empty, reason = "no node is empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The node.
+    ///
+    /// # Safety
+    /// Nobody writes to the node, resizes or frees it as long as the bytes are used.
+    pub unsafe fn bytes(&self) -> &[u8] {
+        // SAFETY: the node's bytes; the block can't leave, and the caller promises the rest.
+        unsafe { slice::from_raw_parts(self.bytes.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        if let Hold::Slot { slot, access, guards } = self {
+            guards.set(guards.get() - 1);
+            if guards.get() == 0 {
+                access.participant.unpin(*slot);
+            }
+        }
+    }
+}
+
+/// A node that is being written.
+pub struct NodeMut<'s> {
+    bytes: NonNull<u8>,
+    len: usize,
+    /// For its drop alone.
+    _held: HeldFor<'s>,
+    session: PhantomData<&'s mut [u8]>,
+}
+
+/// What keeps all others from a node.
+enum HeldFor<'s> {
+    Stripe(Stripe<'s>),
+    /// It is a large node. For the drop of it alone.
+    Large {
+        _held: Box<Held<'s>>,
+    },
+}
+
+impl fmt::Debug for NodeMut<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeMut").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+impl<'s> NodeMut<'s> {
+    /// One whose stripe is held.
+    #[inline(always)]
+    pub(crate) fn new(frame: &'s Frame, place: u16, bytes: NonNull<u8>, len: usize) -> Self {
+        NodeMut { bytes, len, _held: HeldFor::Stripe(frame.stripe(place)), session: PhantomData }
+    }
+
+    /// A large one, in one piece.
+    pub(crate) fn large(held: Held<'s>, bytes: NonNull<u8>, len: usize) -> Self {
+        let _held = HeldFor::Large { _held: Box::new(held) };
+        NodeMut { bytes, len, _held, session: PhantomData }
+    }
+}
+
+impl Deref for NodeMut<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the node's bytes, which are this guard's alone while it holds the stripe; the block can't leave.
+        unsafe { slice::from_raw_parts(self.bytes.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for NodeMut<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; readers who look nevertheless throw away what they see.
+        unsafe { slice::from_raw_parts_mut(self.bytes.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for HeldFor<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let HeldFor::Stripe(stripe) = self {
+            stripe.release();
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! What a program does with nodes: sessions, and reading and writing through them.
+//!
+//! ```text
+//!   session ── cache: blocks used lately ──> translation: handle -> address, valid for one tenancy of the frame
+//!      ├── reads, writes    copies of one moment, and writes in place
+//!      ├── guards, view     borrowing a node where it lies
+//!      ├── peek             looking into a block that stays compressed
+//!      └── typed            nodes that hold a value of a type
+//! ```
+
+pub mod bytes;
+pub mod cache;
+pub mod guards;
+pub mod peek;
+pub mod probed;
+pub mod reads;
+pub mod session;
+pub mod translation;
+pub mod typed;
+pub mod view;
+pub mod writes;

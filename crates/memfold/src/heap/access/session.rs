@@ -1,0 +1,452 @@
+//! What a thread does with a heap.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crate::heap::Heap;
+use crate::heap::access::bytes::Bytes;
+use crate::heap::access::cache::TranslationCache;
+use crate::heap::access::guards::{Hold, Pin};
+use crate::heap::access::peek::Peeks;
+use crate::heap::access::translation::{Freed, NodeBytes, Translation};
+use crate::heap::alloc::allocator::{Access, Allocator};
+use crate::heap::alloc::free::PATIENCE;
+use crate::heap::block::handle::Handle;
+use crate::heap::core::Core;
+use crate::heap::error::Error;
+use crate::heap::residency::frames::{Frame, Stripe, pause};
+use crate::heap::sync::participants::SLOTS;
+
+/// What opens more sessions of a heap.
+#[cfg(feature = "rayon")]
+#[derive(Clone, Copy)]
+pub(crate) struct Opener<'h>(&'h Core);
+
+#[cfg(feature = "rayon")]
+impl<'h> Opener<'h> {
+    pub(crate) fn open(self) -> Result<Session<'h>, Error> {
+        Session::of(self.0)
+    }
+}
+
+/// Access to a heap for one thread at a time. Threads have one each.
+///
+/// Reading copies: what a session reads is its own, whole and of one moment, whatever other threads do. Writing goes to the
+/// node in place, through a guard that keeps all others from the node.
+pub struct Session<'h> {
+    access: Access<'h>,
+    /// The heap's.
+    clock: &'h AtomicU32,
+    allocator: RefCell<Allocator<'h>>,
+    /// How the blocks that were used lately were found.
+    translations: TranslationCache<'h>,
+    /// Guards of each pin.
+    guards: [Cell<u32>; SLOTS],
+    /// A node is being changed in place.
+    changing: Cell<bool>,
+    pub(crate) peeks: Peeks,
+    #[cfg(test)]
+    pub(crate) faults: crate::heap::faults::Faults,
+    /// A session is one thread's.
+    _one: PhantomData<Cell<()>>,
+}
+
+impl fmt::Debug for Session<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").finish_non_exhaustive()
+    }
+}
+
+impl<'h> Session<'h> {
+    pub(crate) fn new(heap: &'h Heap) -> Result<Self, Error> {
+        Self::of(heap.core())
+    }
+
+    /// One more of the same heap, for another thread.
+    #[cfg(feature = "rayon")]
+    pub(crate) fn opener(&self) -> Opener<'h> {
+        Opener(self.core())
+    }
+
+    fn of(core: &'h Core) -> Result<Self, Error> {
+        if !core.make_waiting_room() {
+            return Err(Error::OutOfMemory);
+        }
+        let (number, participant) = core.participants.take()?;
+        let access = Access { core, participant, me: number as u16, fences: core.participants.fences };
+        Ok(Session {
+            access,
+            clock: &core.clock,
+            allocator: RefCell::new(Allocator::new(access)),
+            translations: TranslationCache::new(core),
+            guards: Default::default(),
+            changing: Cell::new(false),
+            peeks: Peeks::default(),
+            #[cfg(test)]
+            faults: Default::default(),
+            _one: PhantomData,
+        })
+    }
+
+    /// The session as one of a heap that lives just as long as the session is borrowed: for what borrows both, one lifetime will do.
+    pub(crate) fn borrowed(&self) -> &Session<'_> {
+        // SAFETY: what a session keeps of the heap it has from the heap, never from its callers; so all that it is made to keep while it goes by the
+        // shorter lifetime lives as long as the heap, too.
+        unsafe { &*ptr::from_ref(self).cast() }
+    }
+
+    /// Whether a guard of this session leads to a node's bytes just now.
+    pub(crate) fn has_guards(&self) -> bool {
+        self.changing.get() || self.guards.iter().any(|guards| guards.get() > 0)
+    }
+
+    /// Nodes can't be changed in place otherwise as long as the guard lives.
+    #[inline]
+    pub(crate) fn change_alone(&self) -> Result<Changing<'_>, Error> {
+        if self.changing.replace(true) { Err(Error::Busy) } else { Ok(Changing(&self.changing)) }
+    }
+
+    #[inline]
+    pub(crate) fn core(&self) -> &'h Core {
+        self.access.core
+    }
+
+    #[inline(always)]
+    pub(crate) fn access(&self) -> Access<'h> {
+        self.access
+    }
+
+    /// The way that may lead to the handle's block.
+    #[inline(always)]
+    fn translation(&self, handle: Handle) -> &Translation<'h> {
+        // SAFETY: a session is one thread's, and nothing changes ways while one is used: `translate` is called afterwards, and no code of a program's before that.
+        unsafe { self.translations.get(handle) }
+    }
+
+    /// Finds the way to the handle's block, which is brought back if need be.
+    pub(crate) fn translate(&self, handle: Handle) -> Result<&Translation<'h>, Error> {
+        let translation = self.core().translation_of(self.access.me, handle)?;
+        if !translation.leads_to(handle) {
+            return Err(Error::Stale);
+        }
+        // SAFETY: as in `way`; no way is in use.
+        unsafe { self.translations.put(self.core(), handle, translation) };
+        Ok(self.translation(handle))
+    }
+
+    /// Lets `read` look at a node, more than once if others change it meanwhile: what comes last counts.
+    ///
+    /// What is called for each node calls `look_once` first, and all of this only if that fails: so the usual way calls nothing, and keeps all in
+    /// registers.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn look<R>(&self, handle: Handle, mut read: impl FnMut(Bytes) -> R) -> Result<R, Error> {
+        if let Some(plain) = self.core().plain() {
+            return plain.look(handle, read);
+        }
+        match self.look_times(handle, u32::MAX, &mut read)? {
+            Some(result) => Ok(result),
+            None => Err(Error::Busy),
+        }
+    }
+
+    /// As `look`, but `read` looks no more than `most` times; `None` if something had changed each time. What it looks at itself may make the node's block go.
+    pub(crate) fn look_times<R>(
+        &self,
+        handle: Handle,
+        most: u32,
+        read: &mut impl FnMut(Bytes) -> R,
+    ) -> Result<Option<R>, Error> {
+        let (mut turn, mut looked) = (0, 0);
+        while looked < most {
+            let mut look = |bytes| {
+                looked += 1;
+                Some(read(bytes))
+            };
+            let translation = self.translation(handle);
+            let (seen, frame) = (Seen::of(translation, handle), translation.frame);
+            if let Some(spot) = translation.find(handle)
+                && let Some(result) = seen.look(|| look(Bytes::in_frame(spot)))
+            {
+                self.access.touch(frame);
+                return Ok(Some(result));
+            }
+            self.look_for(handle, &mut turn)?;
+        }
+        Ok(None)
+    }
+
+    /// As `look`, if the node can be looked at just now, lies at a multiple of eight bytes, and the use of its block is noted already.
+    #[inline(always)]
+    pub(crate) fn look_once<R>(&self, handle: Handle, read: impl FnOnce(Bytes) -> Option<R>) -> Option<R> {
+        let translation = self.translation(handle);
+        if translation.frame.last() != self.clock.load(Relaxed) {
+            return None;
+        }
+        let seen = Seen::of(translation, handle);
+        let spot = translation.find_words(handle)?;
+        seen.look(|| read(Bytes::in_words(spot)))
+    }
+
+    /// Finds out why a node could not be looked at, and finds the way to it.
+    #[cold]
+    #[inline(never)]
+    fn look_for(&self, handle: Handle, turn: &mut u32) -> Result<(), Error> {
+        let translation = self.translate(handle)?;
+        let stripe = translation.frame.stripe(handle.place());
+        if let Some(sequence) = stripe.sequence()
+            && translation.find(handle).is_none()
+        {
+            let error = self.core().why_not(translation, handle);
+            if stripe.is_still(sequence) && translation.is_good() {
+                return Err(error);
+            }
+        }
+        if *turn > PATIENCE {
+            return Err(Error::Busy);
+        }
+        pause(turn);
+        Ok(())
+    }
+
+    /// The way to the handle's block, if the session may change it while it is busy and the way is good, and its use is noted already.
+    #[inline(always)]
+    fn own_way(&self, handle: Handle) -> Option<&Translation<'h>> {
+        let translation = self.translation(handle);
+        // What a place's check is, is known before the session is busy: in a tenancy in which it owns the block, nobody else makes nodes there.
+        let is_own = translation.names_place(handle)
+            && translation.is_own()
+            && translation.frame.last() == self.clock.load(Relaxed);
+        if is_own { Some(translation) } else { None }
+    }
+
+    /// Lets `change` change a node of a block that the session owns; `None` if it doesn't, or something else is not as it mostly is.
+    #[inline(always)]
+    pub(crate) fn change<R>(
+        &self,
+        handle: Handle,
+        change: impl FnOnce(&Translation<'h>, NodeBytes, u32) -> Option<R>,
+    ) -> Option<R> {
+        let translation = self.own_way(handle)?;
+        let Access { participant, fences, .. } = self.access;
+        participant.enter(fences);
+        let found = if translation.is_good() { translation.find_free(handle) } else { None };
+        let result = match found {
+            Some((spot, sequence)) => change(translation, spot, sequence),
+            None => None,
+        };
+        participant.leave();
+        result
+    }
+
+    #[inline(always)]
+    pub(crate) fn alloc_node(&self, len: usize) -> Result<Handle, Error> {
+        #[cfg(test)]
+        self.faults.strike(false)?;
+        let mut allocator = self.allocator.borrow_mut();
+        if allocator.does(len) {
+            return allocator.alloc(len);
+        }
+        drop(allocator);
+        self.alloc_other(len)
+    }
+
+    /// The length of nodes that have a block each, which they fill.
+    pub fn longest(&self) -> usize {
+        self.core().longest_alone()
+    }
+
+    /// A node that doesn't go into a block with others.
+    #[cold]
+    #[inline(never)]
+    fn alloc_other(&self, len: usize) -> Result<Handle, Error> {
+        match self.core().plain() {
+            Some(plain) => plain.alloc(len),
+            None => {
+                let alone = len == self.longest();
+                let node = if alone { self.allocator.borrow_mut().alloc_alone(len)? } else { None };
+                node.map_or_else(|| self.alloc_large(len), Ok)
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn free_node(&self, handle: Handle) -> Result<(), Error> {
+        #[cfg(test)]
+        self.faults.strike(true)?;
+        // A block that gets empty is given back, which takes its lock.
+        match self.own_way(handle) {
+            Some(translation) if translation.is_short() => {
+                match self.free_by(translation, |translation| translation.free_short(handle, false)) {
+                    Some(Freed::Done) => Ok(()),
+                    freed => self.freed(handle, freed),
+                }
+            }
+            Some(_) => self.free_long(handle),
+            None => self.free_hard(handle),
+        }
+    }
+
+    /// Frees a node that has a header, or is not short. Out of line, so that freeing short ones calls nothing. The way is looked up again: one that
+    /// is handed over would have to stay as it is until this returns.
+    #[inline(never)]
+    fn free_long(&self, handle: Handle) -> Result<(), Error> {
+        let own = self.own_way(handle);
+        match own
+            .and_then(|translation| self.free_by(translation, |translation| translation.free(handle, false)))
+        {
+            Some(Freed::Done) => Ok(()),
+            freed => self.freed(handle, freed),
+        }
+    }
+
+    /// Lets `free` free a node of a block that the session owns, if all is as it was when the way was found.
+    #[inline(always)]
+    fn free_by(
+        &self,
+        translation: &Translation<'h>,
+        free: impl FnOnce(&Translation<'h>) -> Option<Freed>,
+    ) -> Option<Freed> {
+        let Access { participant, fences, .. } = self.access;
+        participant.enter(fences);
+        let freed = if translation.is_good() { free(translation) } else { None };
+        participant.leave();
+        freed
+    }
+
+    /// After a node was freed, or could not be just so.
+    #[cold]
+    #[inline(never)]
+    fn freed(&self, handle: Handle, freed: Option<Freed>) -> Result<(), Error> {
+        match freed {
+            Some(Freed::Done) => Ok(()),
+            Some(Freed::ToList) => {
+                self.core().list_freed(handle.block(), handle.incarnation());
+                Ok(())
+            }
+            Some(Freed::Damaged) => Err(Error::Damaged),
+            None => self.free_hard(handle),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_hard(&self, handle: Handle) -> Result<(), Error> {
+        if let Some(plain) = self.core().plain() {
+            return plain.free(handle);
+        }
+        if Core::is_large(handle) {
+            return self.free_large(handle);
+        }
+        let translation = self.translation(handle);
+        let known =
+            translation.leads_to(handle) && translation.is_good() && self.access.is_noted(translation.frame);
+        // It is the session's own since the way was found, for it is changed now.
+        let grown = !translation.is_own() && translation.frame.dirty.load(Relaxed);
+        if !known || grown {
+            match self.translate(handle) {
+                // Who frees it looks once more.
+                Err(Error::Lost) => {}
+                translation => self.access.touch(translation?.frame),
+            }
+            let own = self.own_way(handle);
+            let freed = own.and_then(|translation| {
+                self.free_by(translation, |translation| translation.free(handle, false))
+            });
+            if freed.is_some() {
+                return self.freed(handle, freed);
+            }
+        }
+        self.core().free(self.access.me, handle)
+    }
+
+    pub(crate) fn alloc_node_near(&self, len: usize, near: Handle) -> Result<Handle, Error> {
+        // A stale neighbour is an error, whatever lies there now.
+        self.size(near)?;
+        let beside =
+            if self.is_large(near) { None } else { self.allocator.borrow_mut().alloc_near(len, near)? };
+        match beside {
+            Some(handle) => Ok(handle),
+            None => self.alloc_node(len),
+        }
+    }
+
+    /// Keeps a node where it is as long as the guard lives, for pointers into it.
+    pub fn pin(&self, handle: Handle) -> Result<Pin<'_>, Error> {
+        if self.is_large(handle) {
+            let (held, bytes, len) = self.hold_large(handle, false)?;
+            return Ok(Pin { bytes, len, handle, hold: Hold::Large(held) });
+        }
+        let (participant, block) = (self.access.participant, handle.block());
+        let pinned = |slot: &usize| self.guards[*slot].get() > 0 && participant.pinned(*slot) == block;
+        let slot = (0..SLOTS).find(pinned);
+        let slot = match slot.or_else(|| (0..SLOTS).find(|&slot| self.guards[slot].get() == 0)) {
+            Some(slot) => slot,
+            None => return Err(Error::Pinned),
+        };
+        if self.guards[slot].get() == 0 {
+            participant.pin(slot, block, self.access.fences);
+        }
+        self.guards[slot].set(self.guards[slot].get() + 1);
+        // From here on the guard takes the pin off.
+        let guards = &self.guards[slot];
+        let hold = Hold::Slot { slot, access: self.access, guards };
+        let mut pin = Pin { bytes: NonNull::dangling(), len: 0, handle, hold };
+        let spot = self.look(handle, Bytes::spot)?;
+        (pin.bytes, pin.len) = (spot.bytes, spot.len);
+        Ok(pin)
+    }
+}
+
+/// What must be as it was after a node has been looked at. It is none of the session's: who looks may use the session too, and ways come and go by that.
+struct Seen<'c> {
+    frame: &'c Frame,
+    tenancy: u64,
+    stripe: Stripe<'c>,
+    sequence: u32,
+}
+
+impl<'c> Seen<'c> {
+    #[inline(always)]
+    fn of(translation: &Translation<'c>, handle: Handle) -> Self {
+        let stripe = translation.frame.stripe(handle.place());
+        Seen {
+            frame: translation.frame,
+            tenancy: translation.tenancy(),
+            stripe,
+            sequence: stripe.sequence_or_past(),
+        }
+    }
+
+    /// Lets `look` look; `None` if somebody changed something meanwhile.
+    #[inline(always)]
+    fn look<R>(self, look: impl FnOnce() -> Option<R>) -> Option<R> {
+        let result = look()?;
+        if self.stripe.is_still(self.sequence) && self.frame.is_tenancy(self.tenancy) {
+            Some(result)
+        } else {
+            None
+        }
+    }
+}
+
+/// See [`Session::change_alone`].
+pub struct Changing<'s>(&'s Cell<bool>);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.free_waiting();
+        self.allocator.get_mut().disown_all();
+        self.core().counts.work_bytes.fetch_sub(self.peeks.bytes() as u64, Relaxed);
+        self.access.core.participants.give(self.access.participant);
+    }
+}

@@ -1,0 +1,286 @@
+//! How a session gets to the nodes of a block that it used before.
+//!
+//! A way is what was found out about a block in a tenancy of its frame (`residency/frames`): good as long as the tenancy is the same, which is looked at
+//! after everything else. So reading a node is a few comparisons and writes nothing: one of them says whether a handle's block, incarnation, place
+//! and check are as they should be. Where nodes lie comes out of the block's own bytes, which a C program may have spoiled: what leads outside
+//! of the block is refused.
+//!
+//! ```text
+//!   frame   | live bits, or nothing | node | node | ..           its marks lie elsewhere: starts, checks
+//!                                   ^ nodes: a node lies at nodes + place * stride
+//! ```
+
+mod free;
+mod make;
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::*};
+
+pub use self::free::Freed;
+use crate::heap::block::handle::Handle;
+use crate::heap::block::layout::mixed::{self, HEADER};
+use crate::heap::block::table::Block;
+use crate::heap::core::Core;
+use crate::heap::residency::frames::Frame;
+
+/// The session may change the block without its lock, and the store has no copy of it: both hold for the rest of the tenancy.
+const OWN: u64 = 1 << 56;
+/// Nodes have headers that say how long they are.
+const HEADERS: u64 = 2 << 56;
+/// Which may begin at odd addresses.
+const ODD: u64 = 4 << 56;
+/// Nodes lie at multiples of eight bytes.
+const WORDS: u64 = 8 << 56;
+/// And all have one size, a small number of words.
+const SHORT: u64 = 16 << 56;
+/// Bytes of those at most.
+const SHORT_BYTES: usize = 64;
+/// Bytes from one place to the next, 24 bits from here on.
+const STRIDE_AT: u32 = 32;
+
+/// The bits of a handle's place.
+const PLACE: u64 = (1 << Handle::BLOCK_AT) - 1;
+/// The bits of a handle without its check.
+const UNCHECKED: u64 = u64::MAX >> 8;
+
+/// See the module. Two lines of the processor's cache, of which reading needs the first.
+#[derive(Clone, Copy)]
+#[repr(C, align(128))]
+pub struct Translation<'c> {
+    /// As `last`, if all checks are 0 and nodes lie at multiples of eight bytes; else 0.
+    simple: u64,
+    pub frame: &'c Frame,
+    /// A bit for each place.
+    starts: NonNull<AtomicU64>,
+    /// Place 0.
+    nodes: NonNull<u8>,
+    /// Flags │ bytes from one place to the next │ bytes of each node, if all have one size, else of all places. In one word, because what limits
+    /// how many reads of nodes wait for memory at once is the number of their loads.
+    shape: u64,
+    tenancy: u64,
+    /// The bits of the handle of the block's last place, with check 0. No handle has what is here at first.
+    last: u64,
+    pub block: &'c Block,
+
+    /// A byte for each place, if there are any.
+    checks: Option<NonNull<AtomicU8>>,
+    /// When it is worth while to list the block anew, by its room. Where nodes have headers, each time that another two to this power of bytes have been
+    /// freed; else when a node is freed and so many were live.
+    part: u32,
+}
+
+const _: () = assert!(
+    size_of::<Translation<'static>>() == 128 && std::mem::offset_of!(Translation<'static>, checks) == 64
+);
+
+// SAFETY: pointers into a frame, which lives as long as the heap and is read by atomic operations, whichever thread does it; the session
+// that a way belongs to is used by one thread at a time.
+unsafe impl Send for Translation<'_> {}
+
+/// A live node.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeBytes {
+    pub bytes: NonNull<u8>,
+    pub len: usize,
+}
+
+impl<'c> Translation<'c> {
+    /// To nowhere.
+    pub fn none(core: &'c Core) -> Self {
+        let (frame, block) = core.nowhere();
+        Translation {
+            simple: 0,
+            frame,
+            starts: NonNull::dangling(),
+            nodes: NonNull::dangling(),
+            shape: 0,
+            tenancy: 0,
+            last: u64::MAX,
+            block,
+            checks: None,
+            part: 0,
+        }
+    }
+
+    /// Whether this is the way to the handle's block.
+    #[inline(always)]
+    pub fn leads_to(&self, handle: Handle) -> bool {
+        (handle.to_bits() & UNCHECKED) >> Handle::BLOCK_AT == self.last >> Handle::BLOCK_AT
+    }
+
+    /// Whether this is the way to the handle's block, a node can be at its place, and its check is that of the place.
+    #[inline(always)]
+    pub fn names_place(&self, handle: Handle) -> bool {
+        self.names_simply(handle) || {
+            cold();
+            self.names_place_hard(handle)
+        }
+    }
+
+    /// As `names_place`, if nodes lie at multiples of eight bytes.
+    #[inline(always)]
+    fn names_word(&self, handle: Handle) -> bool {
+        self.names_simply(handle) || {
+            cold();
+            self.shape & WORDS != 0 && self.names_place_hard(handle)
+        }
+    }
+
+    #[inline(always)]
+    fn names_simply(&self, handle: Handle) -> bool {
+        is_below(handle.to_bits(), self.simple)
+    }
+
+    #[inline(always)]
+    fn names_place_hard(&self, handle: Handle) -> bool {
+        self.reaches(handle) && self.check(handle.place()) == handle.check()
+    }
+
+    /// Whether this is the way to the handle's block, and it has the handle's place.
+    #[inline(always)]
+    fn reaches(&self, handle: Handle) -> bool {
+        is_below(handle.to_bits() & UNCHECKED, self.last)
+    }
+
+    /// Whether all that is known of the block is true now; what was read before is read before this.
+    #[inline(always)]
+    pub fn is_good(&self) -> bool {
+        self.frame.is_tenancy(self.tenancy)
+    }
+
+    /// The tenancy of the frame in which all that is known of the block is true.
+    #[inline(always)]
+    pub fn tenancy(&self) -> u64 {
+        self.tenancy
+    }
+
+    /// Whether the session may change the block without its lock while it is busy, and need tell nobody that it does.
+    #[inline(always)]
+    pub fn is_own(&self) -> bool {
+        self.shape & OWN != 0
+    }
+
+    /// Whether all nodes of the block have one size.
+    #[inline(always)]
+    fn is_equal(&self) -> bool {
+        self.shape & HEADERS == 0
+    }
+
+    /// Bytes of each node, if all have one size, else of all places.
+    #[inline(always)]
+    fn len(&self) -> usize {
+        self.shape as u32 as usize
+    }
+
+    /// Bytes from one place to the next.
+    #[inline(always)]
+    fn stride(&self) -> usize {
+        (self.shape >> STRIDE_AT & 0xff_ffff) as usize
+    }
+
+    /// Bytes from place 0 to another.
+    #[inline(always)]
+    fn offset(&self, place: u16) -> usize {
+        usize::from(place) * self.stride()
+    }
+
+    /// Memory at so many bytes from place 0.
+    #[inline(always)]
+    fn at(&self, offset: usize) -> NonNull<u8> {
+        // SAFETY: every caller stays within the block: places are those that handles reach.
+        unsafe { self.nodes.add(offset) }
+    }
+
+    /// The word with the bit that says whether a node starts at a place, and the bit.
+    #[inline(always)]
+    fn start(&self, place: u16) -> (&'c AtomicU64, u64) {
+        // SAFETY: there is a bit for each place that a handle reaches.
+        (unsafe { self.starts.add(usize::from(place) / 64).as_ref() }, 1 << (place % 64))
+    }
+
+    /// The check of a place.
+    #[inline(always)]
+    fn check(&self, place: u16) -> u8 {
+        // SAFETY: there is a byte for each place that a handle reaches.
+        self.checks.map_or(0, |checks| unsafe { checks.add(place.into()).as_ref() }.load(Relaxed))
+    }
+
+    /// As `find`, a node whose stripe nobody holds, and the stripe's sequence; the way names the place.
+    #[inline(always)]
+    pub fn find_free(&self, handle: Handle) -> Option<(NodeBytes, u32)> {
+        let sequence = self.frame.stripe(handle.place()).sequence()?;
+        Some((self.find_named(handle)?, sequence))
+    }
+
+    /// A header that may begin at an odd address.
+    #[cold]
+    fn odd_header(&self, at: usize) -> u16 {
+        // SAFETY: both within the block.
+        let byte = |i: usize| unsafe { self.at(at + i).cast::<AtomicU8>().as_ref() }.load(Relaxed);
+        u16::from_le_bytes([byte(0), byte(1)])
+    }
+
+    /// The live node of a handle that this way leads to, if there is one as far as can be seen: true only if the way is good afterwards, and the node's stripe was free.
+    #[inline(always)]
+    pub fn find(&self, handle: Handle) -> Option<NodeBytes> {
+        if self.names_place(handle) { self.find_named(handle) } else { None }
+    }
+
+    /// As `find`, if nodes lie at multiples of eight bytes.
+    #[inline(always)]
+    pub fn find_words(&self, handle: Handle) -> Option<NodeBytes> {
+        if self.names_word(handle) { self.find_named(handle) } else { None }
+    }
+
+    /// As `find`, for a handle of which the way names the place.
+    #[inline(always)]
+    fn find_named(&self, handle: Handle) -> Option<NodeBytes> {
+        let (word, bit) = self.start(handle.place());
+        if word.load(Relaxed) & bit == 0 {
+            return None;
+        }
+        let at = self.offset(handle.place());
+        if self.is_equal() { Some(self.equal_node(at)) } else { self.mixed_node(at) }
+    }
+
+    /// The node that lies at so many bytes from place 0, where all nodes have one size.
+    #[inline(always)]
+    fn equal_node(&self, at: usize) -> NodeBytes {
+        NodeBytes { bytes: self.at(at), len: self.len() }
+    }
+
+    /// The same where nodes have headers, if this one's is that of a node within the block.
+    #[inline(always)]
+    fn mixed_node(&self, at: usize) -> Option<NodeBytes> {
+        if at < HEADER {
+            return None;
+        }
+        let header = if self.shape & ODD == 0 {
+            // SAFETY: within the block, at an even address since nodes lie at even ones.
+            unsafe { self.at(at - HEADER).cast::<AtomicU16>().as_ref() }.load(Relaxed).to_le()
+        } else {
+            self.odd_header(at - HEADER)
+        };
+        let len = mixed::node_len(header)?;
+        (at + len <= self.len()).then(|| NodeBytes { bytes: self.at(at), len })
+    }
+
+    /// Whether a node seems to start at the handle's place, with the handle's check.
+    pub fn places_have(&self, handle: Handle) -> bool {
+        self.names_place(handle) && {
+            let (word, bit) = self.start(handle.place());
+            word.load(Relaxed) & bit != 0
+        }
+    }
+}
+
+/// Whether bits are those of a place of the same block as `last`, and not behind it.
+#[inline(always)]
+fn is_below(bits: u64, last: u64) -> bool {
+    // If anything differs above the place, the difference is greater than the last place.
+    last.wrapping_sub(bits) <= last & PLACE
+}
+
+/// What calls this is done seldom.
+#[cold]
+fn cold() {}

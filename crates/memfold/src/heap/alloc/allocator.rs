@@ -1,0 +1,315 @@
+//! From which blocks a session allocates.
+//!
+//! One block of nodes of different sizes, a few more near nodes that others were put beside, and a block for each of
+//! a few sizes that come one after the other. While many sessions have few blocks between them, a session holds none:
+//! it takes one with room for each node, and gives it back ([`Core::may_hold`]).
+
+use std::sync::atomic::Ordering::*;
+use std::vec::Vec;
+
+use crate::heap::alloc::current::Current;
+use crate::heap::block::handle::Handle;
+use crate::heap::core::{Core, Shape};
+use crate::heap::error::Error;
+use crate::heap::residency::frames::Frame;
+use crate::heap::sync::fences::Fences;
+use crate::heap::sync::participants::Participant;
+
+/// Of so many nodes one after the other, or nearly, that have one size, the rest get blocks of their own.
+const SAME_SIZE: u32 = 32;
+/// Sizes for which a session has a block at hand.
+const KINDS: usize = 8;
+/// Blocks of nodes of different sizes at hand.
+const MIXED: usize = 5;
+
+/// A session's place in its heap.
+#[derive(Clone, Copy)]
+pub struct Access<'h> {
+    pub core: &'h Core,
+    pub participant: &'h Participant,
+    /// The number of the participant.
+    pub me: u16,
+    pub fences: Fences,
+}
+
+/// See the module.
+pub struct Allocator<'h> {
+    access: Access<'h>,
+    /// The first is that from which is allocated in general.
+    mixed: Vec<Current<'h>>,
+    /// The last is that which was used last.
+    equal: Vec<Current<'h>>,
+    /// A size, and how often more it was asked for than others.
+    lately: (usize, u32),
+    longest: usize,
+}
+
+impl<'h> Allocator<'h> {
+    /// Without blocks.
+    pub fn new(access: Access<'h>) -> Self {
+        // What is longer takes another way, and in the debugging twin everything does.
+        let longest = if access.core.plain().is_some() { 0 } else { access.core.shape.longest() };
+        Allocator { access, mixed: Vec::new(), equal: Vec::new(), lately: (0, 0), longest }
+    }
+
+    /// Whether a node of `len` bytes goes into a block with others.
+    #[inline(always)]
+    pub fn does(&self, len: usize) -> bool {
+        len.wrapping_sub(1) < self.longest
+    }
+
+    /// A node of `len` bytes, which goes into a block with others.
+    #[inline(always)]
+    pub fn alloc(&mut self, len: usize) -> Result<Handle, Error> {
+        let (size, count) = self.lately;
+        if size == len && count >= SAME_SIZE {
+            if let Some(current) = self.equal.last_mut()
+                && current.len() == Some(len)
+                && let Some(handle) = self.access.alloc_in(current, len)
+            {
+                return Ok(handle);
+            }
+            if let Some(handle) = self.alloc_equal(len)? {
+                return Ok(handle);
+            }
+        } else {
+            self.lately = match count {
+                _ if size == len => (size, count + 1),
+                0 => (len, 1),
+                count => (size, count - 1),
+            };
+        }
+        if let Some(current) = self.mixed.first_mut()
+            && let Some(handle) = self.access.alloc_in(current, len)
+        {
+            return Ok(handle);
+        }
+        self.alloc_mixed(len)
+    }
+
+    #[cold]
+    fn alloc_mixed(&mut self, len: usize) -> Result<Handle, Error> {
+        let Access { core, me, .. } = self.access;
+        if len == core.longest_alone()
+            && let Some(handle) = self.alloc_equal(len)?
+        {
+            return Ok(handle);
+        }
+        if let Some(current) = self.mixed.first_mut() {
+            if let Some(handle) = self.access.alloc_hard(current, len)? {
+                return Ok(handle);
+            }
+            let full = self.mixed.remove(0);
+            core.disown(me, &full);
+        }
+        // How long extents are is estimated.
+        for _ in 0..2 {
+            let Some(number) = core.find_room(0, len) else { break };
+            let Some(current) = core.adopt(me, number, 0) else { continue };
+            if let Some((current, handle)) = self.try_adopted(current, len)? {
+                self.set_main(current);
+                return Ok(handle);
+            }
+        }
+        let current = core.new_block(me, 0)?;
+        let (current, handle) = self.try_adopted(current, len)?.ok_or(Error::Size(len))?;
+        self.set_main(current);
+        Ok(handle)
+    }
+
+    /// The longest node that has a block for itself; `None` if there are no more kinds of blocks.
+    pub fn alloc_alone(&mut self, len: usize) -> Result<Option<Handle>, Error> {
+        self.alloc_equal(len)
+    }
+
+    fn set_main(&mut self, current: Current<'h>) {
+        if !self.access.core.may_hold(self.access.me) {
+            return self.access.core.disown(self.access.me, &current);
+        }
+        self.mixed.insert(0, current);
+        self.leave_oldest();
+    }
+
+    fn leave_oldest(&mut self) {
+        if self.mixed.len() > MIXED
+            && let Some(oldest) = self.mixed.pop()
+        {
+            self.access.core.disown(self.access.me, &oldest);
+        }
+    }
+
+    /// A node in a block for this size; `None` if the size gets none.
+    #[cold]
+    fn alloc_equal(&mut self, len: usize) -> Result<Option<Handle>, Error> {
+        let Access { core, me, .. } = self.access;
+        if let Some(at) = self.equal.iter().position(|current| current.len() == Some(len)) {
+            let mut current = self.equal.remove(at);
+            match self.access.alloc_hard(&mut current, len) {
+                Ok(None) => core.disown(me, &current),
+                other => {
+                    self.equal.push(current);
+                    return other;
+                }
+            }
+        }
+        let Some(kind) = core.equal_kind(len) else { return Ok(None) };
+        let left = core.find_room(kind, len).and_then(|number| core.adopt(me, number, kind));
+        let mut made = match left {
+            Some(current) => self.try_adopted(current, len)?,
+            None => None,
+        };
+        if made.is_none() {
+            made = self.try_adopted(core.new_block(me, kind)?, len)?;
+        }
+        let Some((current, node)) = made else { return Ok(None) };
+        if !core.may_hold(me) {
+            core.disown(me, &current);
+            return Ok(Some(node));
+        }
+        if self.equal.len() == KINDS {
+            let oldest = self.equal.remove(0);
+            core.disown(me, &oldest);
+        }
+        self.equal.push(current);
+        Ok(Some(node))
+    }
+
+    /// A node in a block that the session allocates from as of now; if there is none, it does so no longer.
+    fn try_adopted(
+        &mut self,
+        mut current: Current<'h>,
+        len: usize,
+    ) -> Result<Option<(Current<'h>, Handle)>, Error> {
+        match self.access.alloc_hard(&mut current, len) {
+            Ok(Some(node)) => Ok(Some((current, node))),
+            other => {
+                self.access.core.disown(self.access.me, &current);
+                other.map(|_| None)
+            }
+        }
+    }
+
+    /// A node of `len` bytes in this block, if there is room and no other session allocates from it.
+    pub fn alloc_near(&mut self, len: usize, near: Handle) -> Result<Option<Handle>, Error> {
+        let Access { core, me, .. } = self.access;
+        if !self.does(len) {
+            return Ok(None);
+        }
+        let number = near.block();
+        let known = self.mixed.iter_mut().chain(&mut self.equal).find(|current| current.number == number);
+        if let Some(current) = known {
+            let fits = current.len().is_none_or(|of_all| of_all == len);
+            return if fits { self.access.alloc_hard(current, len) } else { Ok(None) };
+        }
+        let Some(block) = core.blocks.get(number) else { return Ok(None) };
+        let kind = block.kind.load(Relaxed);
+        let has_room = match core.shape_of(kind) {
+            Some(Shape::Mixed(shape)) => {
+                let stride = shape.stride(len) as u32;
+                block.longest.load(Relaxed).max(block.pending.load(Relaxed) / 2) >= stride
+            }
+            Some(Shape::Equal(shape)) => {
+                shape.len as usize == len && (block.live.load(Relaxed) as usize) < shape.nodes()
+            }
+            None => false,
+        };
+        let adopted = if has_room { core.adopt(me, number, kind) } else { None };
+        let Some(mut current) = adopted else { return Ok(None) };
+        let node = self.access.alloc_hard(&mut current, len);
+        if kind != 0 || !matches!(node, Ok(Some(_))) {
+            core.disown(me, &current);
+            return node;
+        }
+        if self.mixed.is_empty() || !core.may_hold(me) {
+            self.set_main(current);
+        } else {
+            self.mixed.insert(1, current);
+            self.leave_oldest();
+        }
+        node
+    }
+
+    /// The session changed the size of a node of this block, or is done.
+    pub fn disown_all(&mut self) {
+        for current in self.mixed.drain(..).chain(self.equal.drain(..)) {
+            self.access.core.disown(self.access.me, &current);
+        }
+    }
+}
+
+impl<'h> Access<'h> {
+    /// Whether it is noted that a block was used. In a paranoid heap it never is.
+    #[inline(always)]
+    pub fn is_noted(self, frame: &Frame) -> bool {
+        frame.last() == self.core.clock.load(Relaxed)
+    }
+
+    /// Notes that a block was used. A paranoid heap evicts whatever it can after each operation.
+    pub fn touch(self, frame: &Frame) {
+        if self.core.options.paranoid {
+            // What can't be evicted stays.
+            let _ = self.core.evict_all(self.me);
+        } else {
+            frame.touch(self.core.clock.load(Relaxed));
+        }
+    }
+
+    /// A node in a block of which all is known; `None` if it is not, there is no room, or the block is damaged.
+    #[inline(always)]
+    fn alloc_in(self, current: &mut Current<'h>, len: usize) -> Option<Handle> {
+        self.participant.enter(self.fences);
+        let good = current.is_good() && self.is_noted(current.frame());
+        let node = if good { current.alloc(len).ok().flatten() } else { None };
+        self.participant.leave();
+        node
+    }
+
+    /// A node in a block of which not all may be known; `None` if there is no room, or the session can't have the
+    /// block for itself, or it can't be brought back now.
+    #[cold]
+    fn alloc_hard(self, current: &mut Current<'h>, len: usize) -> Result<Option<Handle>, Error> {
+        match self.try_hard(current, len) {
+            Err(Error::Damaged | Error::Lost) => {
+                // What can't be brought back, or contradicts itself, is left alone from now on.
+                current.block.retired.store(true, Relaxed);
+                Ok(None)
+            }
+            // It may be used again when its tier answers.
+            Err(Error::Away) => Ok(None),
+            node => node,
+        }
+    }
+
+    fn try_hard(self, current: &mut Current<'h>, len: usize) -> Result<Option<Handle>, Error> {
+        loop {
+            if current.block.retired.load(Relaxed) {
+                return Ok(None);
+            }
+            self.participant.enter(self.fences);
+            let node = match current.is_good() {
+                false => Err(Error::Stale),
+                true => match current.alloc(len) {
+                    Ok(None) => match current.look_again(self.core) {
+                        Ok(true) => current.alloc(len),
+                        other => other.map(|_| None),
+                    },
+                    node => node,
+                },
+            };
+            self.participant.leave();
+            let node = match node {
+                Err(Error::Stale) => current.alloc_shared(self.core, self.me, len),
+                node => node,
+            };
+            match node {
+                Err(Error::Stale) if current.renew(self.core, self.me)? => {}
+                Err(Error::Stale) => return Ok(None),
+                Ok(Some(handle)) => {
+                    self.touch(current.frame());
+                    return Ok(Some(handle));
+                }
+                other => return other,
+            }
+        }
+    }
+}

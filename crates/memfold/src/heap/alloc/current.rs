@@ -1,0 +1,225 @@
+//! A block that a session allocates from.
+//!
+//! No other session allocates from it, so what the session found free is its own: listed extents, or the numbers of nodes of one size. That, and all else
+//! that is noted here, holds as long as the tenancy of the block's frame is the same: when the block left, or somebody else changed it, it is
+//! found out anew. What is freed meanwhile is not used until the session looks again, which begins a new generation (`block/marks.rs`).
+
+use std::sync::atomic::Ordering::*;
+
+use crate::heap::block::handle::{Handle, Parts};
+use crate::heap::block::layout::equal;
+use crate::heap::block::layout::image::Image;
+use crate::heap::block::layout::mixed::{Extents, Mixed};
+use crate::heap::block::marks::Marks;
+use crate::heap::block::table::{Block, add, subtract};
+use crate::heap::core::{Core, Shape};
+use crate::heap::error::Error;
+use crate::heap::residency::frames::Frame;
+
+/// Freed bytes make it worth while to list a block anew if they are this part of it.
+pub const PART: u32 = 8;
+
+/// A tenancy that no frame ever has.
+const NEVER: u64 = u64::MAX;
+
+/// See the module.
+pub struct Current<'c> {
+    pub number: u32,
+    pub incarnation: u8,
+    pub block: &'c Block,
+    frame: &'c Frame,
+    /// What follows is known as of this one,
+    tenancy: u64,
+    /// or, if the block is shared (`sync/claim.rs`), as of this one: it is good for who has the block's lock.
+    shared: u64,
+    image: Image,
+    shape: Shape,
+    marks: Marks,
+    /// Of the block, and whether it has checks.
+    generation: u8,
+    marked: bool,
+    /// Of nodes of different sizes: free extents.
+    extents: Extents,
+    /// Of nodes of one size: the word of live bits that was looked at last, and those that were free then and are not used yet.
+    word: usize,
+    free: u64,
+}
+
+impl<'c> Current<'c> {
+    /// A block that the session is the allocator of; nothing is known of it yet.
+    pub fn new(core: &'c Core, number: u32, block: &'c Block) -> Option<Self> {
+        let kind = block.kind.load(Relaxed);
+        let shape = core.shape_of(kind)?;
+        let (frame, _) = core.nowhere();
+        Some(Current {
+            number,
+            incarnation: block.incarnation.load(Relaxed),
+
+            block,
+            frame,
+            tenancy: NEVER,
+            shared: NEVER,
+            image: Image::NOTHING,
+            shape,
+            marks: Marks::NONE,
+            generation: 0,
+            marked: false,
+            extents: Extents::new(),
+            word: 0,
+            free: 0,
+        })
+    }
+
+    /// Bytes of the nodes, if all have one size.
+    pub fn len(&self) -> Option<usize> {
+        match self.shape {
+            Shape::Mixed(_) => None,
+            Shape::Equal(shape) => Some(shape.len as usize),
+        }
+    }
+
+    /// The frame, while all that is known is true.
+    pub fn frame(&self) -> &'c Frame {
+        self.frame
+    }
+
+    /// Whether all that is known is true; looked at while the session is busy.
+    #[inline(always)]
+    pub fn is_good(&self) -> bool {
+        self.frame.is_tenancy(self.tenancy)
+    }
+
+    /// Restores the block if need be, and finds out again what is not known any more; false if the session can't
+    /// allocate from it.
+    pub fn renew(&mut self, core: &'c Core, me: u16) -> Result<bool, Error> {
+        let claim = match core.claim(me, self.number, self.incarnation) {
+            Ok(claim) => claim,
+            Err(Error::Stale) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        self.frame = claim.frame;
+        (self.tenancy, self.shared) = (NEVER, NEVER);
+        core.changed(self.number, self.frame);
+        let at = claim.at;
+        self.image = core.image(self.frame, self.shape);
+        self.marked = self.block.marked.load(Relaxed);
+        self.marks = core.marks(at, self.block, self.shape);
+        if !self.begin(core.options.paranoid)? {
+            return Ok(false);
+        }
+        if self.generation != 0 && !self.marked {
+            if !core.frames.provide(at, matches!(self.shape, Shape::Mixed(_)), true) {
+                return Err(Error::OutOfMemory);
+            }
+            self.marks = core.frames.marks(at, self.shape, true);
+            self.marks.clear_checks()?;
+            self.block.marked.store(true, Release);
+            self.marked = true;
+            // TranslationCache to the block don't know of the checks.
+            self.frame.change();
+        }
+        let is_its_own = self.frame.owner.load(Relaxed) == me;
+        let known = if is_its_own { &mut self.tenancy } else { &mut self.shared };
+        *known = self.frame.tenancy().unwrap_or(NEVER);
+        Ok(true)
+    }
+
+    /// A node of `len` bytes in a shared block, under a claim, if there is room. `Err(Stale)` if the block
+    /// is not shared, or what was known of it is out of date.
+    pub fn alloc_shared(&mut self, core: &Core, me: u16, len: usize) -> Result<Option<Handle>, Error> {
+        if !self.frame.is_tenancy(self.shared) {
+            return Err(Error::Stale);
+        }
+        let _claim = core.claim(me, self.number, self.incarnation)?;
+        if !self.frame.is_tenancy(self.shared) {
+            return Err(Error::Stale);
+        }
+        core.changed(self.number, self.frame);
+        match self.alloc(len)? {
+            None if self.look_again(core)? => self.alloc(len),
+            node => Ok(node),
+        }
+    }
+
+    /// Finds out what is free, in a new generation if something was freed; false if there can be none. For who has the right to change the block.
+    fn begin(&mut self, paranoid: bool) -> Result<bool, Error> {
+        self.generation = self.block.generation.load(Relaxed);
+        if self.block.pending.load(Relaxed) > 0 {
+            if paranoid && self.generation == u8::MAX {
+                self.block.retired.store(true, Relaxed);
+                return Ok(false);
+            }
+            self.generation = self.generation.wrapping_add(1);
+            self.block.generation.store(self.generation, Relaxed);
+            self.block.pending.store(0, Relaxed);
+        }
+        match self.shape {
+            Shape::Mixed(shape) => {
+                let longest = Mixed::new(self.image, shape).list(&mut self.extents)?;
+                self.block.longest.store(longest as u32, Relaxed);
+            }
+            Shape::Equal(shape) => (self.word, self.free) = (0, shape.block(self.image).free(0)?),
+        }
+        Ok(true)
+    }
+
+    /// Looks again for what is free, if enough was freed; whether it did. `Err(Stale)` if that takes a claim. While the session is
+    /// busy, and what is known is true.
+    pub fn look_again(&mut self, core: &Core) -> Result<bool, Error> {
+        let part = match self.shape {
+            Shape::Mixed(_) => core.options.block_size as u32 / PART,
+            Shape::Equal(shape) => (shape.nodes() as u32 / PART).max(1),
+        };
+        if self.block.pending.load(Relaxed) < part {
+            return Ok(false);
+        }
+        if !self.marked || core.options.paranoid || self.generation == u8::MAX {
+            return Err(Error::Stale);
+        }
+        self.begin(false)
+    }
+
+    /// A node of `len` bytes, if there is room. While the session is busy, and what is known is true.
+    #[inline(always)]
+    pub fn alloc(&mut self, len: usize) -> Result<Option<Handle>, Error> {
+        let place = match self.shape {
+            Shape::Equal(shape) => {
+                if self.free == 0 && !self.next_word(shape)? {
+                    return Ok(None);
+                }
+                let number = (self.word * 64) as u16 + self.free.trailing_zeros() as u16;
+                self.free &= self.free - 1;
+                shape.block(self.image).take(number)?;
+                number
+            }
+            Shape::Mixed(shape) => {
+                let Some(at) = Mixed::new(self.image, shape).alloc(&mut self.extents, len)? else {
+                    return Ok(None);
+                };
+                let place = shape.unit(at);
+                self.marks.set_start(place, true)?;
+                add(&self.block.bytes, len as u32);
+                subtract(&self.block.free, shape.stride(len) as u32);
+                place
+            }
+        };
+        if self.marked {
+            self.marks.set_check(place, self.generation)?;
+        }
+        add(&self.block.live, 1);
+        let Current { generation: check, incarnation, number: block, .. } = *self;
+        Ok(Some(Handle::new(Parts { check, incarnation, block, place })))
+    }
+
+    /// Goes on to a word of live bits with free nodes.
+    fn next_word(&mut self, shape: equal::Shape) -> Result<bool, Error> {
+        while self.word + 1 < shape.words() {
+            self.word += 1;
+            self.free = shape.block(self.image).free(self.word)?;
+            if self.free != 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

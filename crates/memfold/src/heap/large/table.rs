@@ -1,0 +1,139 @@
+//! The table of large nodes, by the numbers in their handles.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::vec::Vec;
+
+use super::{FIRST, Large, State};
+use crate::heap::block::handle::{Handle, Parts};
+use crate::heap::core::{Core, locked};
+use crate::heap::error::Error;
+use crate::heap::file;
+
+#[derive(Default)]
+pub struct Entry {
+    pub(super) node: Option<Arc<Large>>,
+    pub(super) generation: u16,
+}
+
+impl Entry {
+    /// The handle of the node at this index.
+    fn handle(&self, index: u32) -> Handle {
+        let [check, incarnation] = self.generation.to_be_bytes();
+        let block = FIRST + (index >> 16);
+        Handle::new(Parts { check, incarnation, block, place: index as u16 })
+    }
+}
+
+/// Large nodes by their indices.
+#[derive(Default)]
+pub struct Table {
+    entries: Vec<Entry>,
+    pub(super) free: Vec<u32>,
+    /// Nodes that nothing leads to, and their bytes: see `alloc/deferred.rs`.
+    pub waiting: VecDeque<(Handle, usize)>,
+}
+
+impl Table {
+    pub(super) fn put(&mut self, large: Arc<Large>) -> Result<Handle, Error> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => self.push(Entry::default())?,
+        };
+        let entry = self.entries.get_mut(index as usize).ok_or(Error::Damaged)?;
+        entry.node = Some(large);
+        Ok(entry.handle(index))
+    }
+
+    /// Adds an entry: its index, an error when all are in use.
+    fn push(&mut self, entry: Entry) -> Result<u32, Error> {
+        // A file says how many there are, in 32 bits, too.
+        let index = u32::try_from(self.entries.len()).ok().filter(|&index| index < u32::MAX);
+        let index = index.ok_or(Error::Limit)?;
+        // Whatever becomes of the node, there is room for its index from now on.
+        self.entries.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
+        let free = self.entries.len() + 1 - self.free.len();
+        self.free.try_reserve(free).map_err(|_| Error::OutOfMemory)?;
+        self.entries.push(entry);
+        Ok(index)
+    }
+
+    pub(super) fn entry(&mut self, handle: Handle) -> Option<(u32, &mut Entry)> {
+        let index = (handle.block() - FIRST) << 16 | u32::from(handle.place());
+        let generation = u16::from_be_bytes([handle.check(), handle.incarnation()]);
+        let entry = self.entries.get_mut(index as usize).filter(|entry| entry.generation == generation)?;
+        Some((index, entry))
+    }
+
+    /// All large nodes.
+    pub fn all(&self) -> Vec<Arc<Large>> {
+        self.entries.iter().filter_map(|entry| entry.node.clone()).collect()
+    }
+
+    /// Every entry in order, as a file keeps it: its generation, and the node's bytes and parts if there is one.
+    pub fn saved(&self) -> impl Iterator<Item = (u16, usize, Vec<Option<Handle>>)> + '_ {
+        self.entries.iter().map(|entry| match &entry.node {
+            Some(large) => {
+                let state = locked(&large.0);
+                (entry.generation, state.len, state.parts.clone())
+            }
+            None => (entry.generation, 0, Vec::new()),
+        })
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The handles of nodes that have a part of which something is true.
+    pub fn with_part(&self, mut is_so: impl FnMut(&Handle) -> bool) -> Vec<Handle> {
+        let mut found = Vec::new();
+        for (index, entry) in (0..).zip(&self.entries) {
+            let Some(large) = &entry.node else { continue };
+            if locked(&large.0).parts.iter().flatten().any(&mut is_so) {
+                found.push(entry.handle(index));
+            }
+        }
+        found
+    }
+
+    /// The handle of the first node of which a part is none (see [`file::Parts`]), where blocks have so many nodes.
+    pub fn with_gone_part(&self, core: &Core, nodes: u64) -> Result<Option<Handle>, Error> {
+        let mut seen = file::Parts::new(core);
+        for (index, entry) in (0..).zip(&self.entries) {
+            let Some(large) = &entry.node else { continue };
+            for part in locked(&large.0).parts.iter().flatten() {
+                if !seen.add(*part, nodes)? {
+                    return Ok(Some(entry.handle(index)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Adds an entry as it was saved: with a node if `len` is not 0, which has as many parts as its length makes.
+    pub fn restore(
+        &mut self,
+        generation: u16,
+        len: usize,
+        parts: Vec<Option<Handle>>,
+        paranoid: bool,
+    ) -> Result<(), Error> {
+        let large = Large(Mutex::new(State { len, parts, ..State::default() }));
+        let node = (len > 0).then(|| Arc::new(large));
+        // The handles of one that was in use before all of its generations were gone.
+        let is_free = node.is_none() && !(paranoid && generation == 0);
+        let index = self.push(Entry { node, generation })?;
+        if is_free {
+            self.free.push(index);
+        }
+        Ok(())
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> u64 {
+        (self.entries.capacity() * size_of::<Entry>()
+            + self.waiting.capacity() * size_of::<(Handle, usize)>()) as u64
+    }
+}

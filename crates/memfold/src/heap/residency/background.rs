@@ -1,0 +1,198 @@
+//! What a heap does beside its sessions, in a thread of its own: evicting ahead of need, and loading ahead of use.
+//!
+//! A block that has to make room is compressed by whoever needs the room, unless the thread has done that before: it keeps a few frames free. And when a
+//! block was brought back, those may be brought too that are likely to be next: its neighbours, or those to which the node leads that
+//! was asked for. The thread claims blocks as sessions do: it takes nothing that is pinned or written just now.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::*;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::vec::Vec;
+
+use crate::heap::block::handle::Handle;
+use crate::heap::block::table::Residency;
+use crate::heap::core::{Core, locked};
+use crate::heap::options::Ahead;
+use crate::heap::residency::headroom;
+
+/// Free frames that are wanted: one of so many that there may be, and no more than this.
+const RESERVE: u32 = 8;
+const MOST_RESERVE: u32 = 4;
+/// Nodes that wait to be looked at; what comes above that is forgotten: it is no longer ahead.
+const MOST_WAITING: usize = 64;
+
+/// What the thread is to do.
+#[derive(Default)]
+struct Work {
+    faults: VecDeque<Handle>,
+    make_room: bool,
+    stop: bool,
+}
+
+/// What the heap and its thread share.
+#[derive(Default)]
+pub struct Board {
+    work: Mutex<Work>,
+    wake: Condvar,
+    /// Held while the thread works.
+    working: Mutex<()>,
+}
+
+/// The thread; it ends when this is dropped.
+pub struct Background {
+    core: Arc<Core>,
+    thread: Option<JoinHandle<()>>,
+    /// Who started it; a forked child has no such thread.
+    process: u32,
+}
+
+impl Background {
+    /// Starts the thread; an error if the system has none left.
+    pub fn start(core: &Arc<Core>) -> std::io::Result<Self> {
+        let shared = Arc::clone(core);
+        let thread =
+            thread::Builder::new().name("memfold-heap".into()).spawn(move || shared.work_in_background())?;
+        Ok(Background { core: Arc::clone(core), thread: Some(thread), process: std::process::id() })
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            std::mem::forget(self.thread.take());
+            return;
+        }
+        locked(&self.core.board.work).stop = true;
+        self.core.board.wake.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It ends, if not by a panic of its own.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Board {
+    /// Keeps the thread from its work.
+    pub fn pause(&self) -> MutexGuard<'_, ()> {
+        locked(&self.working)
+    }
+}
+
+impl Core {
+    /// A node's block was brought back because it was asked for.
+    pub fn tell_fault(&self, handle: Handle) {
+        if self.options.ahead != Ahead::Off {
+            let mut work = locked(&self.board.work);
+            if work.faults.len() < MOST_WAITING {
+                work.faults.push_back(handle);
+                self.board.wake.notify_one();
+            }
+        }
+    }
+
+    /// A free frame was taken, and so many are left.
+    pub fn tell_taken(&self, left: usize, allowed: u32) {
+        if self.options.background && left < reserve(allowed) {
+            locked(&self.board.work).make_room = true;
+            self.board.wake.notify_one();
+        }
+    }
+
+    fn work_in_background(&self) {
+        loop {
+            let (fault, make_room) = {
+                let mut work = locked(&self.board.work);
+                while work.faults.is_empty() && !work.make_room && !work.stop {
+                    if !self.options.background || !self.limit().follows_free() {
+                        work = self.board.wake.wait(work).unwrap_or_else(PoisonError::into_inner);
+                        continue;
+                    }
+                    let waited = self.board.wake.wait_timeout(work, headroom::BACKGROUND);
+                    let (back, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                    work = back;
+                    if timeout.timed_out() {
+                        break;
+                    }
+                }
+                if work.stop {
+                    return;
+                }
+                (work.faults.pop_front(), std::mem::take(&mut work.make_room))
+            };
+            let _working = locked(&self.board.working);
+            self.give_back();
+            if make_room {
+                self.make_room();
+            }
+            if let Some(handle) = fault {
+                self.load_ahead(handle);
+            }
+        }
+    }
+
+    /// Where memory has become short, gives back what the heap has more than it may, though nobody asks it for a
+    /// frame.
+    fn give_back(&self) {
+        if self.limit().follows_free() {
+            self.follow_free();
+            let kept = self.frames_kept(self.frames_allowed());
+            drop(self.shrink(0, locked(&self.pool), kept));
+        }
+    }
+
+    /// Evicts until enough frames are free.
+    fn make_room(&self) {
+        let allowed = self.frames_allowed();
+        loop {
+            let pool = locked(&self.pool);
+            let enough = pool.made < allowed || pool.free.len() >= reserve(allowed);
+            // What can't be done now is done by who needs it.
+            if enough || !self.evict_to_free(pool) {
+                return;
+            }
+        }
+    }
+
+    /// Brings blocks that are likely to be used after this node's.
+    fn load_ahead(&self, handle: Handle) {
+        let numbers: Vec<u32> = match &self.options.ahead {
+            Ahead::Off => Vec::new(),
+            Ahead::Neighbours(count) => {
+                (1..=*count).filter_map(|next| handle.block().checked_add(next)).collect()
+            }
+            Ahead::Links(offsets) => {
+                offsets.iter().filter_map(|&offset| self.link(handle, offset)).map(Handle::block).collect()
+            }
+        };
+        // They must not drive out what they are read with.
+        let most = (self.frames_allowed() / 4) as usize;
+        for number in numbers.into_iter().take(most) {
+            let Some(block) = self.blocks.get(number) else { continue };
+            let Some(_lock) = block.try_lock() else { continue };
+            if block.state().residency() == Residency::Absent && self.resident(0, number, block).is_ok() {
+                self.counts.ahead.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    /// The handle that stands in a node, if the node is in a frame and that looks like one.
+    fn link(&self, handle: Handle, offset: u32) -> Option<Handle> {
+        let block = self.blocks.get(handle.block())?;
+        let state = block.state();
+        let (Residency::Resident(_), stripe_place) = (state.residency(), handle.place()) else { return None };
+        let translation =
+            self.translation_of(0, handle).ok().filter(|translation| translation.leads_to(handle))?;
+        let stripe = translation.frame.stripe(stripe_place);
+        let sequence = stripe.sequence()?;
+        let mut bits = [0; 8];
+        let copied = crate::heap::access::bytes::Bytes::in_frame(translation.find(handle)?)
+            .copy_to(offset as usize, &mut bits);
+        let good = stripe.is_still(sequence) && translation.is_good();
+        Handle::from_bits(u64::from_ne_bytes(bits)).filter(|_| copied && good)
+    }
+}
+
+fn reserve(allowed: u32) -> usize {
+    (allowed / RESERVE).min(MOST_RESERVE) as usize
+}

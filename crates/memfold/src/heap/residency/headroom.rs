@@ -1,0 +1,272 @@
+//! How many frames a heap may have whose limit follows what memory is free: [`Limit::Free`] and [`Limit::All`].
+//!
+//! ```text
+//!   free memory  |<-- reserve -->|<-------------- may be frames -------------->|
+//!                |..floor|                Free: half of this, All: all of it, and of little memory an eighth at least
+//! ```
+//!
+//! What counts as free is said by each of the bounds that there are (`memfold_cgroup::rooms`): the machine, and
+//! each limited cgroup above the process. The strictest one decides. Frames that are there already are taken for
+//! free, so the result does not depend on how many there are.
+//!
+//! **Who looks.** A thread that is about to take a frame, if nobody has looked for [`REST`]. A heap that takes
+//! none does not grow, and does not look; its background thread, if it has one, looks every [`BACKGROUND`], so
+//! that it gives memory back to others.
+//!
+//! **Between looks** compressed blocks and tables come and go. What they take more than at the last look is taken
+//! from the frames, and no block is made that could reach into the floor: the limit of a container is never the
+//! one that stops the heap.
+//!
+//! **Several heaps of a process** share what is free, or lacking, by what each has already. All of them are
+//! looked at as one: else each would take half, of what others have left.
+//!
+//! Where it is not known what is free, the limit is [`Limit::Share`] from then on.
+
+use std::boxed::Box;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::{LazyLock, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+use std::vec::Vec;
+
+use memfold_cgroup::Room;
+
+use crate::heap::core::{Core, locked};
+use crate::heap::error::Error;
+use crate::heap::options::Limit;
+use crate::heap::residency::budget::LEAST_RESIDENT;
+use crate::store::Goal;
+
+/// Time between looks: of a heap alone, of one among several, who grow into what is free step by step, and of a
+/// thread in the background.
+const REST: Duration = Duration::from_millis(20);
+const REST_OF_SEVERAL: Duration = Duration::from_millis(2);
+pub const BACKGROUND: Duration = Duration::from_secs(1);
+/// But a look takes no more than one part in so many of the time.
+const COST: u32 = 64;
+
+/// This part of all memory is never for frames, within these bytes, but no more than a quarter.
+const RESERVE: u64 = 16;
+const LEAST_RESERVE: u64 = 16 << 20;
+const MOST_RESERVE: u64 = 1 << 30;
+/// This part of the reserve is not for compressed blocks either, up to so many bytes.
+const FLOOR: u64 = 4;
+const MOST_FLOOR: u64 = 32 << 20;
+/// Frames may have this part of what is free in any case.
+const LEAST_PART: u64 = 8;
+/// So many frames are there in any case: what is there has to stay readable.
+const LEAST_FRAMES: u32 = 2;
+/// There are more frames only when there may be this part more: to compress, and take back at once, what is free
+/// now and then is no gain.
+const STEP: u32 = 16;
+/// A heap without frames counts as one with so many bytes of them when what is free is divided.
+const LEAST_WEIGHT: u64 = 1 << 20;
+
+type Look = dyn Fn() -> Option<Vec<Room>> + Send + Sync;
+
+/// What is known of the memory that heaps share: of the process, and in tests of one that is made up.
+pub struct Machine {
+    rooms: Box<Look>,
+    /// Heaps that follow what is free, and bytes of their frames when each has looked last.
+    heaps: AtomicU64,
+    frame_bytes: AtomicU64,
+}
+
+impl Machine {
+    pub fn new(rooms: Box<Look>) -> Self {
+        Machine { rooms, heaps: AtomicU64::new(0), frame_bytes: AtomicU64::new(0) }
+    }
+
+    fn current() -> &'static Self {
+        static PROCESS: LazyLock<Machine> = LazyLock::new(|| Machine::new(Box::new(memfold_cgroup::rooms)));
+        #[cfg(test)]
+        if let Some(made_up) = crate::heap::tests::free::machine() {
+            return made_up;
+        }
+        &PROCESS
+    }
+}
+
+/// What the last look at free memory has shown.
+pub struct Headroom {
+    machine: &'static Machine,
+    /// When the next look is due, in microseconds of [`now`].
+    due: AtomicU64,
+    /// So many frames may there be,
+    frames: AtomicU32,
+    /// when everything else takes so many bytes.
+    beside: AtomicU64,
+    /// The most bytes for all of it before somebody has looked again.
+    most: AtomicU64,
+    /// Bytes of frames that are counted for this heap in `machine`; who has the lock looks.
+    counted: Mutex<Option<u64>>,
+}
+
+/// Microseconds since the first heap was made.
+fn now() -> u64 {
+    static BEGIN: OnceLock<Instant> = OnceLock::new();
+    BEGIN.get_or_init(Instant::now).elapsed().as_micros() as u64
+}
+
+fn reserve(total: u64) -> u64 {
+    (total / RESERVE).clamp(LEAST_RESERVE, MOST_RESERVE).min(total / 4)
+}
+
+/// Bytes that frames of all heaps may have by one bound, which have `frames` now.
+fn frame_bytes(limit: Limit, room: &Room, frames: u64) -> u64 {
+    let sum = room.available + frames;
+    let left = sum.saturating_sub(reserve(room.total));
+    let part = if limit == Limit::All { left } else { left / 2 };
+    part.max(sum / LEAST_PART)
+}
+
+/// Bytes that may still be taken by one bound.
+fn left(room: &Room) -> u64 {
+    room.available.saturating_sub((reserve(room.total) / FLOOR).min(MOST_FLOOR))
+}
+
+impl Headroom {
+    pub fn new() -> Self {
+        Headroom {
+            machine: Machine::current(),
+            due: AtomicU64::new(0),
+            frames: AtomicU32::new(0),
+            beside: AtomicU64::new(0),
+            most: AtomicU64::new(0),
+            counted: Mutex::new(None),
+        }
+    }
+
+    /// The limit is another one: what is known is of no use.
+    pub fn forget(&self) {
+        self.due.store(0, Relaxed);
+        self.count(&mut locked(&self.counted), None);
+    }
+
+    /// The next look is due.
+    #[cfg(test)]
+    pub fn expire(&self) {
+        self.due.store(0, Relaxed);
+    }
+
+    /// From now on so many bytes of frames are counted for this heap; none if it does not follow what is free.
+    fn count(&self, counted: &mut Option<u64>, bytes: Option<u64>) {
+        let before = std::mem::replace(counted, bytes);
+        let machine = self.machine;
+        machine.heaps.fetch_add(u64::from(bytes.is_some()).wrapping_sub(before.is_some().into()), Relaxed);
+        machine.frame_bytes.fetch_add(bytes.unwrap_or(0).wrapping_sub(before.unwrap_or(0)), Relaxed);
+    }
+}
+
+impl Drop for Headroom {
+    fn drop(&mut self) {
+        self.count(&mut locked(&self.counted), None);
+    }
+}
+
+impl Core {
+    /// How many frames there may be by the last look at what is free.
+    pub fn frames_of_free(&self) -> u32 {
+        let grown = self.bytes_without_frames().saturating_sub(self.headroom.beside.load(Relaxed));
+        let fewer = u32::try_from(grown / self.frames.most_bytes() as u64).unwrap_or(u32::MAX);
+        self.headroom.frames.load(Relaxed).saturating_sub(fewer).max(self.least_of_free())
+    }
+
+    /// So many frames there may be however little is free: fewer only where large blocks, and two more of them to
+    /// compress, would reach into the floor.
+    fn least_of_free(&self) -> u32 {
+        let bytes = self.headroom.most.load(Relaxed).saturating_sub(self.bytes_without_frames());
+        let fit = bytes / self.frames.most_bytes() as u64;
+        fit.saturating_sub(2).clamp(LEAST_FRAMES.into(), LEAST_RESIDENT.into()) as u32
+    }
+
+    /// Looks at what is free, if the limit follows it and nobody has for a while.
+    pub fn follow_free(&self) {
+        if self.limit().follows_free() && now() >= self.headroom.due.load(Relaxed) {
+            // Else another thread looks.
+            if let Ok(mut counted) = self.headroom.counted.try_lock() {
+                self.look_at_free(&mut counted);
+            }
+        }
+    }
+
+    /// For who has the lock of `counted`.
+    #[cold]
+    fn look_at_free(&self, counted: &mut Option<u64>) {
+        let head = &self.headroom;
+        let (begin, limit) = (Instant::now(), self.limit());
+        if !limit.follows_free() {
+            return;
+        }
+        let Some(rooms) = (head.machine.rooms)() else {
+            self.limit.store(Limit::Share.to_bits(), Relaxed);
+            head.count(counted, None);
+            return;
+        };
+        let (own, beside, made) = (self.frames.bytes(), self.bytes_without_frames(), locked(&self.pool).made);
+        head.count(counted, Some(own));
+        let heaps = head.machine.heaps.load(Relaxed).max(1);
+        let all = head.machine.frame_bytes.load(Relaxed).max(own);
+
+        let wanted = rooms.iter().map(|room| frame_bytes(limit, room, all)).min().unwrap_or(0);
+        // This heap's part of what is free, or lacking.
+        let (weight, weights) = (own + LEAST_WEIGHT, all + heaps * LEAST_WEIGHT);
+        let change = i128::from(wanted) - i128::from(all);
+        let change = change * i128::from(weight) / i128::from(weights) / self.frames.most_bytes() as i128;
+        let next = (i128::from(made) + change).clamp(0, u32::MAX.into()) as u32;
+
+        let before = self.frames_of_free();
+        let is_step = next < before || next - before > before / STEP;
+        head.frames.store(if is_step { next } else { before }, Relaxed);
+        head.beside.store(beside, Relaxed);
+        let left = rooms.iter().map(left).min().unwrap_or(0);
+        head.most.store(own + beside + left, Relaxed);
+        let rest = if heaps == 1 { REST } else { REST_OF_SEVERAL }.max(begin.elapsed() * COST);
+        head.due.store(now() + rest.as_micros() as u64, Relaxed);
+    }
+
+    /// Whether a further block, and what it takes in the store, can't reach into the floor.
+    fn has_room(&self) -> bool {
+        let block = self.frames.most_bytes() as u64;
+        self.frames.bytes() + self.bytes_without_frames() + 2 * block <= self.headroom.most.load(Relaxed)
+    }
+
+    /// An error if memory is so short that there may be no further block, now that somebody has looked.
+    pub fn is_free(&self) -> Result<(), Error> {
+        self.follow_free();
+        if self.has_room() {
+            return Ok(());
+        }
+        self.look_at_free(&mut locked(&self.headroom.counted));
+        // It may be another limit now.
+        if self.has_room() || !self.limit().follows_free() { Ok(()) } else { Err(Error::Limit) }
+    }
+
+    /// As `may_grow`, for a session: before a further block is refused, the store gives back what it has free,
+    /// and, where that follows what is free, frames go one after the other.
+    pub fn make_way(&self, me: u16) -> Result<(), Error> {
+        let mut is_closed = false;
+        loop {
+            let refused = match self.may_grow() {
+                Err(error @ Error::Limit) => error,
+                result => return result,
+            };
+            if !std::mem::replace(&mut is_closed, true) {
+                let closed = self.store.store().maintain_to(Goal::DENSE, &self.blocks, usize::MAX);
+                if closed.released_bytes > 0 {
+                    continue;
+                }
+            }
+            if !self.limit().follows_free() || self.options.paranoid {
+                return Err(refused);
+            }
+            let pool = locked(&self.pool);
+            let made = pool.made;
+            if made <= self.least_of_free() {
+                return Err(refused);
+            }
+            if self.shrink(me, pool, made - made.div_ceil(LEAST_RESIDENT)).made == made {
+                return Err(refused);
+            }
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Which blocks are resident, that is uncompressed in a frame, and how many may be.
+//!
+//! ```text
+//!   pager       faults blocks in and evicts them
+//!   policy      chooses which resident block to evict
+//!   budget      how many frames there may be; headroom: where the limit follows free memory
+//!   background  evicts ahead of need and loads ahead of use, in a thread of the heap's own
+//!   frames      the memory
+//! ```
+//!
+//! The invariant of this room: a block is evicted only under its lock, after its tenancy has ended, and only if no
+//! guard holds one of its stripes and no session has pinned it.
+
+pub mod background;
+pub mod budget;
+pub mod frames;
+pub mod headroom;
+pub mod pager;
+pub mod policy;

@@ -1,0 +1,364 @@
+//! Blocks into frames and out of them.
+
+use std::cmp::Reverse;
+use std::sync::MutexGuard;
+use std::sync::atomic::{Ordering::*, fence};
+use std::vec;
+use std::vec::Vec;
+
+use crate::heap::block::table::{Block, Residency};
+use crate::heap::core::{Core, Pool, Shape, locked};
+use crate::heap::error::Error;
+use crate::heap::residency::frames::{Frame, Frames, pause};
+use crate::probe;
+
+/// What came of an attempt to evict.
+enum Evicted {
+    /// The frame is free.
+    Done,
+    /// Somebody is at the block just now.
+    Busy,
+    /// A session has pinned it.
+    Pinned,
+}
+
+/// A block whose tenancy is over, and its lock.
+struct Leaving<'a> {
+    number: u32,
+    frame: &'a Frame,
+    owner: u32,
+    block: &'a Block,
+    _lock: MutexGuard<'a, ()>,
+}
+
+/// What came of trying all frames.
+enum Round {
+    /// This one is free, and the caller's.
+    Frame(u32),
+    /// The policy knows of none.
+    Nothing,
+    Busy,
+    Pinned,
+}
+
+/// Rounds over all frames, and chances for other threads, before a heap without a free frame gives up.
+const ROUNDS: u32 = 20_000;
+/// Blocks that go at once at most where other sessions have to be told, and one in how many of those that are there.
+const AT_ONCE: u32 = 16;
+const PART_AT_ONCE: u32 = 8;
+
+impl Core {
+    /// A frame without a block, which is the caller's. Evicts if need be.
+    pub fn take_frame(&self, me: u16) -> Result<u32, Error> {
+        self.follow_free();
+        let allowed = self.frames_allowed();
+        let mut pool = locked(&self.pool);
+        if let Some(frame) = pool.free.pop() {
+            self.tell_taken(pool.free.len(), allowed);
+            return Ok(frame);
+        }
+        if pool.made < allowed {
+            return self.make_frame(&mut pool);
+        }
+        // What is allowed has become less.
+        pool = self.shrink(me, pool, self.frames_kept(allowed));
+        let mut turn = 0;
+        for _ in 0..ROUNDS {
+            if let Some(frame) = pool.free.pop() {
+                return Ok(frame);
+            }
+            let round = self.evict_one(me, pool);
+            pool = locked(&self.pool);
+            match round? {
+                Round::Frame(frame) => return Ok(frame),
+                // Other threads are about to fill all that there are: one more than allowed is better than waiting for each other.
+                Round::Nothing if pool.chosen.is_empty() => return self.make_frame(&mut pool),
+                Round::Pinned => return Err(Error::Pinned),
+                Round::Nothing | Round::Busy => {}
+            }
+            drop(pool);
+            pause(&mut turn);
+            pool = locked(&self.pool);
+        }
+        Err(Error::Pinned)
+    }
+
+    /// Evicts until no more frames have memory than may stay, or no further block can go now.
+    pub fn shrink<'a>(&'a self, me: u16, mut pool: MutexGuard<'a, Pool>, kept: u32) -> MutexGuard<'a, Pool> {
+        while pool.made > kept {
+            if let Some(frame) = pool.free.pop() {
+                self.give_frame_to(&mut pool, frame, kept);
+                continue;
+            }
+            let round = self.evict_one(me, pool);
+            pool = locked(&self.pool);
+            match round {
+                Ok(Round::Frame(frame)) => self.give_frame_to(&mut pool, frame, kept),
+                _ => break,
+            }
+        }
+        pool
+    }
+
+    /// Whether a block can come without another one going.
+    pub fn has_free_frame(&self) -> bool {
+        let allowed = self.frames_allowed();
+        let pool = locked(&self.pool);
+        !pool.free.is_empty() || pool.made < allowed
+    }
+
+    /// One more frame.
+    fn make_frame(&self, pool: &mut Pool) -> Result<u32, Error> {
+        let frame = match pool.empty.pop() {
+            Some(Reverse(frame)) => frame,
+            None => self.frames.make().ok_or(Error::OutOfMemory)?,
+        };
+        pool.made += 1;
+        Ok(frame)
+    }
+
+    /// Tries frames until one is free. Those whose blocks stay are left chosen meanwhile, so that each is tried once.
+    fn evict_one<'a>(&'a self, me: u16, mut pool: MutexGuard<'a, Pool>) -> Result<Round, Error> {
+        // To tell other sessions interrupts their threads: then several blocks go at once.
+        let most = match self.participants.has_others(me.into()) {
+            true if self.options.paranoid => AT_ONCE,
+            true => (pool.made / PART_AT_ONCE).clamp(1, AT_ONCE),
+            false => 1,
+        };
+        let mut rejected = vec![];
+        let mut round = Ok(Round::Nothing);
+        loop {
+            let chosen: Vec<u32> = (0..most).map_while(|_| pool.choose(&self.frames)).collect();
+            if chosen.is_empty() {
+                break;
+            }
+            drop(pool);
+            let evicted = self.evict(me, &chosen);
+            pool = locked(&self.pool);
+            for (frame, evicted) in chosen.into_iter().zip(evicted) {
+                let is_freed = matches!(round, Ok(Round::Frame(_)));
+                match evicted {
+                    Ok(Evicted::Done) => {
+                        pool.has_gone(frame);
+                        if is_freed {
+                            pool.free.push(frame);
+                        } else {
+                            round = Ok(Round::Frame(frame));
+                        }
+                        continue;
+                    }
+                    _ if is_freed => {}
+                    Ok(kept) => {
+                        let all_pinned = matches!(kept, Evicted::Pinned)
+                            && matches!(round, Ok(Round::Nothing | Round::Pinned));
+                        round = round.map(|_| if all_pinned { Round::Pinned } else { Round::Busy });
+                    }
+                    Err(error) => round = Err(error),
+                }
+                rejected.push(frame);
+            }
+            if matches!(round, Ok(Round::Frame(_)) | Err(_)) {
+                break;
+            }
+            if let Some(frame) = pool.free.pop() {
+                round = Ok(Round::Frame(frame));
+                break;
+            }
+        }
+        for frame in rejected {
+            if pool.unchoose(frame) {
+                pool.policy.came(frame, &self.frames);
+            }
+        }
+        round
+    }
+
+    /// When a block comes. In a paranoid heap that is always before now: the first use is noticed, and all is evicted after it.
+    pub fn now(&self) -> u32 {
+        self.clock.load(Relaxed).wrapping_sub(self.options.paranoid.into())
+    }
+
+    /// Gives a frame back without a block.
+    pub fn give_frame(&self, frame: u32) {
+        let kept = self.frames_kept(self.frames_allowed());
+        self.give_frame_to(&mut locked(&self.pool), frame, kept);
+    }
+
+    /// The frame is free, or, if there are more than may stay, gives its memory back.
+    fn give_frame_to(&self, pool: &mut Pool, frame: u32, kept: u32) {
+        probe!(heap_frame_give, frame, pool.made <= kept);
+        if pool.made > kept {
+            self.frames.shrink(frame);
+            pool.empty.push(Reverse(frame));
+            pool.made -= 1;
+        } else {
+            pool.free.push(frame);
+        }
+    }
+
+    /// The block is in the frame: it may be evicted from now on.
+    pub fn came(&self, frame: u32) {
+        locked(&self.pool).policy.came(frame, &self.frames);
+    }
+
+    /// Makes blocks absent and their frames free: what came of each.
+    fn evict(&self, me: u16, frames: &[u32]) -> Vec<Result<Evicted, Error>> {
+        // Nobody waits for a block's lock while it has one of these, nor while its session is busy.
+        let leaving: Vec<_> = frames.iter().map(|&frame| self.begin_to_leave(frame)).collect();
+        if leaving.iter().any(Option::is_some) {
+            self.participants.heavy_fence(me.into());
+        }
+        let leave = |leaving: Option<Leaving<'_>>| leaving.map_or(Ok(Evicted::Busy), |it| self.leave(me, it));
+        leaving.into_iter().map(leave).collect()
+    }
+
+    /// Ends the tenancy of a frame, whose block nobody is at just now.
+    fn begin_to_leave(&self, number: u32) -> Option<Leaving<'_>> {
+        let frame = self.frames.get(number)?;
+        let owner = frame.block.load(Acquire);
+        let block = self.blocks.get(owner).filter(|_| owner != 0)?;
+        let lock = block.try_lock()?;
+        if block.state().residency() != Residency::Resident(number) || frame.is_held() {
+            return None;
+        }
+        frame.end();
+        Some(Leaving { number, frame, owner, block, _lock: lock })
+    }
+
+    /// Makes a block absent, of whose end of tenancy others have been told.
+    fn leave(&self, me: u16, leaving: Leaving<'_>) -> Result<Evicted, Error> {
+        let Leaving { number, frame, owner, block, .. } = leaving;
+        self.wait_for_owner(me, frame);
+        let had_changed = frame.dirty.load(Relaxed) || !block.has_copy();
+        let kept = if self.participants.is_pinned(owner) {
+            Ok(Evicted::Pinned)
+        } else if frame.is_held() {
+            Ok(Evicted::Busy)
+        } else if had_changed {
+            self.keep(owner, number, block, frame).map(|()| Evicted::Done)
+        } else {
+            Ok(Evicted::Done)
+        };
+        if matches!(kept, Ok(Evicted::Done)) {
+            block.set_absent();
+            frame.block.store(0, Relaxed);
+            self.note_evicted(block, had_changed);
+            probe!(heap_evict, owner, number);
+        } else {
+            frame.change();
+        }
+        kept
+    }
+
+    /// Ends the tenancy of a frame, and waits until nobody changes its block any more; for who has the block's lock.
+    pub fn end(&self, me: u16, frame: &Frame) {
+        frame.end();
+        self.participants.heavy_fence(me.into());
+        self.wait_for_owner(me, frame);
+    }
+
+    /// Waits until the session that may change a frame's block has left; it has been told that the tenancy is over.
+    fn wait_for_owner(&self, me: u16, frame: &Frame) {
+        let owner = frame.owner.load(Relaxed);
+        if owner != 0 && owner != me {
+            self.participants.wait_for(owner.into());
+        }
+    }
+
+    /// The block's frame, into which it is brought if it is not there; for who has its lock.
+    pub fn resident(&self, me: u16, number: u32, block: &Block) -> Result<(u32, &Frame), Error> {
+        match block.state().residency() {
+            Residency::Vacant => return Err(Error::Stale),
+            Residency::Resident(frame) => return Ok((frame, self.frames.get(frame).ok_or(Error::Damaged)?)),
+            Residency::Absent if !block.has_copy() => return Err(Error::Lost),
+            Residency::Absent => {}
+        }
+        let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
+        probe!(heap_fault_begin, number);
+        self.note_came(Some(block));
+        let (taken, frame) = self.frame_for(me, shape, block.marked.load(Relaxed))?;
+        // What readers of the block that was in this frame look at comes after they could see that it left.
+        fence(Release);
+        self.frames.is_first_use(taken);
+        if let Err(error) = self.fill(number, block, taken, frame, shape) {
+            probe!(heap_fault, number, 0, taken);
+            self.give_frame(taken);
+            if block.unverified.load(Relaxed) {
+                self.refuse(number, block);
+            }
+            return Err(error);
+        }
+        block.unverified.store(false, Relaxed);
+        self.clock.fetch_add(1, Relaxed);
+        frame.begin(number, me, false, self.now());
+        block.set_resident(taken);
+        self.came(taken);
+        self.counts.faults.fetch_add(1, Relaxed);
+        probe!(heap_fault, number, self.stored_len(block).map_or(0, |(_, len)| len), taken);
+        Ok((taken, frame))
+    }
+
+    /// A frame without a block, which is the caller's, with memory for a block of this shape, and for its checks if it is to have some.
+    pub fn frame_for(&self, me: u16, shape: Shape, checks: bool) -> Result<(u32, &Frame), Error> {
+        let taken = self.take_frame(me)?;
+        let frame = self.frames.get(taken).ok_or(Error::Damaged)?;
+        if self.frames.provide(taken, matches!(shape, Shape::Mixed(_)), checks) {
+            probe!(heap_frame_take, taken, checks);
+            return Ok((taken, frame));
+        }
+        self.give_frame(taken);
+        Err(Error::OutOfMemory)
+    }
+
+    /// Makes one more frame free; false if that can't be done now.
+    pub fn evict_to_free(&self, pool: MutexGuard<'_, Pool>) -> bool {
+        let round = self.evict_one(0, pool);
+        if let Ok(Round::Frame(frame)) = round {
+            self.give_frame(frame);
+        }
+        matches!(round, Ok(Round::Frame(_)))
+    }
+
+    /// Evicts all that can be evicted.
+    pub fn evict_all(&self, me: u16) -> Result<(), Error> {
+        let mut freed = vec![];
+        let result = loop {
+            match self.evict_one(me, locked(&self.pool)) {
+                Ok(Round::Frame(frame)) => freed.push(frame),
+                Ok(_) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        locked(&self.pool).free.append(&mut freed);
+        result
+    }
+}
+
+impl Pool {
+    fn choose(&mut self, frames: &Frames) -> Option<u32> {
+        let frame = self.policy.choose(frames)?;
+        self.chosen.push(frame);
+        Some(frame)
+    }
+
+    fn unchoose(&mut self, frame: u32) -> bool {
+        let found = self.chosen.iter().position(|&chosen| chosen == frame);
+        found.map(|at| self.chosen.swap_remove(at)).is_some()
+    }
+
+    /// The block that was in this chosen frame is evicted; the frame is nobody's.
+    fn has_gone(&mut self, frame: u32) {
+        // The block for which it was chosen was vacated meanwhile, and it was another one that went.
+        if !self.unchoose(frame) {
+            self.policy.left(frame);
+            self.free.retain(|&other| other != frame);
+        }
+    }
+
+    /// The block of this frame is no more.
+    pub fn vacated(&mut self, frame: u32) {
+        if !self.unchoose(frame) {
+            self.policy.left(frame);
+        }
+    }
+}

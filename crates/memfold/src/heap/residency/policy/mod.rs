@@ -1,0 +1,107 @@
+//! Which block to evict.
+//!
+//! A policy knows frames by their numbers, and is asked only when one has to be made free. It learns of uses then, from the
+//! frames themselves: a session notes the heap's **clock** in a frame when it comes to another block than the
+//! one it used before, and the clock moves on when a block is brought back. So a read costs no more than a comparison, and
+//! uses between two faults are not told apart, which no decision needs.
+
+mod fifo;
+mod lfu;
+mod lru;
+mod order;
+mod second_chance;
+mod sieve;
+
+use std::boxed::Box;
+use std::fmt;
+use std::str::FromStr;
+use std::vec::Vec;
+
+/// What the frames say of themselves.
+pub trait Uses {
+    /// When the frame was last used, by the clock.
+    fn last(&self, frame: u32) -> u32;
+    /// At how many times of the clock it was used since its block came.
+    fn count(&self, frame: u32) -> u32;
+}
+
+/// See the module.
+pub trait Policy: Send {
+    /// A block came into the frame.
+    fn came(&mut self, frame: u32, uses: &dyn Uses);
+    /// The block left the frame without having been chosen: it was freed.
+    fn left(&mut self, frame: u32);
+    /// The frame whose block is to go: it is forgotten, and comes again if its block can't go.
+    fn choose(&mut self, uses: &dyn Uses) -> Option<u32>;
+    /// The frames that it knows of.
+    fn frames(&self) -> Vec<u32>;
+}
+
+/// The policies by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum PolicyKind {
+    /// First in, first out.
+    Fifo,
+    /// First in, first out, but what was used in between goes round again (compll's FINUFO).
+    SecondChance,
+    /// The least recently used one (compll's choice).
+    Lru,
+    /// The least frequently used one since it came, with dynamic aging.
+    Lfu,
+    /// SIEVE: a hand goes from old to new and takes the first that was not used since it came by; what comes, comes in as new, and
+    /// what was used stays where it is (Zhang et al., NSDI 2024).
+    #[default]
+    Sieve,
+}
+
+impl PolicyKind {
+    /// All of them.
+    pub const ALL: [PolicyKind; 5] =
+        [PolicyKind::Fifo, PolicyKind::SecondChance, PolicyKind::Lru, PolicyKind::Lfu, PolicyKind::Sieve];
+
+    /// What it is called on command lines.
+    pub fn name(self) -> &'static str {
+        match self {
+            PolicyKind::Fifo => "fifo",
+            PolicyKind::SecondChance => "second-chance",
+            PolicyKind::Lru => "lru",
+            PolicyKind::Lfu => "lfu",
+            PolicyKind::Sieve => "sieve",
+        }
+    }
+
+    /// A policy that knows of no frame.
+    pub(crate) fn make(self) -> Box<dyn Policy> {
+        match self {
+            PolicyKind::Fifo => Box::<fifo::Fifo>::default(),
+            PolicyKind::SecondChance => Box::<second_chance::SecondChance>::default(),
+            PolicyKind::Lru => Box::<lru::Lru>::default(),
+            PolicyKind::Lfu => Box::<lfu::Lfu>::default(),
+            PolicyKind::Sieve => Box::<sieve::Sieve>::default(),
+        }
+    }
+}
+
+/// No policy has that name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnknownPolicy;
+
+impl fmt::Display for UnknownPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no policy has that name; there are fifo, second-chance, lru, lfu and sieve")
+    }
+}
+
+impl std::error::Error for UnknownPolicy {}
+
+impl FromStr for PolicyKind {
+    type Err = UnknownPolicy;
+
+    fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
+        PolicyKind::ALL.into_iter().find(|kind| kind.name() == name).ok_or(UnknownPolicy)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+//! What is kept of a block that is not in a frame.
+//!
+//! A block without checks is compressed from its frame, and decompressed into it. One with checks is put together with them first, and taken apart again: in a
+//! frame its marks lie elsewhere (`residency/frames/memory.rs`), and in the store and in files behind its image (`block/marks.rs`).
+
+use std::sync::atomic::Ordering::*;
+use std::vec::Vec;
+
+use crate::heap::block::layout::ascending::Packed;
+use crate::heap::block::layout::fields::Fields;
+use crate::heap::block::layout::image::Damaged;
+use crate::heap::block::layout::mixed::Mixed;
+use crate::heap::block::table::{Block, Copy};
+use crate::heap::core::{Core, Shape};
+use crate::heap::error::Error;
+use crate::heap::residency::frames::Frame;
+use crate::heap::stored::grouping::{AS_IT_IS, ASCENDING, grouped_len};
+use crate::heap::stored::workspace::{Hands, room};
+use crate::probe;
+use crate::store::Workspace;
+use memfold_codec::CodecId;
+
+/// Copies are put into the store and taken out so often before it is asked whether it wants to be compacted, and bytes that are moved then.
+const UPKEEP: u64 = 64;
+const UPKEEP_BYTES: usize = 1 << 20;
+
+impl Core {
+    /// Bytes of what is kept of a block: with its marks, if it has checks.
+    pub fn stored_len(&self, block: &Block) -> Result<(Shape, usize), Error> {
+        let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
+        Ok((shape, self.kept_len(shape, block.marked.load(Relaxed))))
+    }
+
+    /// The same of a block of this shape, `marked` if it has checks.
+    pub fn kept_len(&self, shape: Shape, marked: bool) -> usize {
+        let size = self.options.block_size;
+        if marked { shape.form(size).end() } else { shape.image(size) }
+    }
+
+    /// Puts a copy of a block into the store, which is in the frame of that number; for who has ended its tenancy, or has the heap alone.
+    pub fn keep(&self, owner: u32, number: u32, block: &Block, frame: &Frame) -> Result<(), Error> {
+        let (shape, len) = self.stored_len(block)?;
+        if let Shape::Mixed(mixed) = shape
+            && block.pending.load(Relaxed) > 0
+        {
+            // A damaged block is kept as it is.
+            let _ = Mixed::new(self.image(frame, shape), mixed).clear();
+        }
+        self.note_node(owner, number, block, shape);
+        probe!(heap_compress_begin, owner, len);
+        let copy = self.with_work(|work, Hands { spare, fields, joined, .. }| {
+            let bytes = if block.marked.load(Relaxed) {
+                let to = room(joined, len)?;
+                // SAFETY: the tenancy has ended, so nobody writes.
+                unsafe { self.join(number, block, frame, shape, to) }?;
+                to
+            } else {
+                // SAFETY: the block's bytes in the frame; nobody writes, as above.
+                unsafe { std::slice::from_raw_parts(frame.base().as_ptr(), len) }
+            };
+            self.put(owner, block, bytes, work, spare, fields)
+        })??;
+        block.set_copy(copy);
+        let grouped = match block.grouping.load(Relaxed) {
+            AS_IT_IS => 0,
+            ASCENDING => 2,
+            _ => 1,
+        };
+        probe!(heap_compress, owner, len, grouped);
+        frame.dirty.store(false, Relaxed);
+        self.spill_end.fetch_max(owner, Relaxed);
+        self.upkeep();
+        self.spill_some();
+        Ok(())
+    }
+
+    /// Puts together what is kept of a block, with its checks if it has some: `to` is as long, or longer.
+    ///
+    /// # Safety
+    /// Nobody writes to the block meanwhile.
+    pub unsafe fn join(
+        &self,
+        number: u32,
+        block: &Block,
+        frame: &Frame,
+        shape: Shape,
+        to: &mut [u8],
+    ) -> Result<(), Damaged> {
+        let (image, marks) = (self.image(frame, shape), self.marks(number, block, shape));
+        let form = shape.form(self.options.block_size);
+        to.fill(0);
+        let parts =
+            [(0..image.len(), image), (form.starts(), marks.starts()), (form.checks(), marks.checks())];
+        // Of what a block has not, there are no bytes.
+        for (range, part) in parts.into_iter().filter(|(_, part)| part.len() > 0) {
+            // SAFETY: as the caller says.
+            unsafe { part.copy_to(to.get_mut(range).ok_or(Damaged)?) }?;
+        }
+        Ok(())
+    }
+
+    /// The other way round: puts a block with its checks into a frame that has memory for them.
+    fn put_apart(
+        &self,
+        number: u32,
+        block: &Block,
+        frame: &Frame,
+        shape: Shape,
+        from: &[u8],
+    ) -> Result<(), Damaged> {
+        let (image, marks) = (self.image(frame, shape), self.marks(number, block, shape));
+        let form = shape.form(self.options.block_size);
+        image.copy_from(from.get(..image.len()).ok_or(Damaged)?)?;
+        if marks.starts().len() > 0 {
+            marks.starts().copy_from(from.get(form.starts()).ok_or(Damaged)?)?;
+        }
+        marks.checks().copy_from(from.get(form.checks()).ok_or(Damaged)?)
+    }
+
+    /// From time to time, lets the store close the holes that blobs left which are gone.
+    pub fn upkeep(&self) {
+        if self.counts.moves.fetch_add(1, Relaxed) % UPKEEP == UPKEEP - 1 {
+            self.store.store().maintain(&self.blocks, UPKEEP_BYTES);
+        }
+    }
+
+    /// Decompresses a block's copy to the beginning of `to`; for who has its lock.
+    pub fn load(&self, number: u32, block: &Block, to: &mut [u8]) -> Result<(), Error> {
+        let (shape, len) = self.stored_len(block)?;
+        let to = to.get_mut(..len).ok_or(Error::Damaged)?;
+        self.with_work(|work, Hands { spare, fields, sealed, .. }| {
+            self.load_by(number, block, shape, to, (work, spare, fields, sealed))
+        })?
+    }
+
+    fn load_by(
+        &self,
+        number: u32,
+        block: &Block,
+        shape: Shape,
+        to: &mut [u8],
+        hands: (&mut Workspace<'_>, &mut [u8], &mut Fields, &mut Vec<u8>),
+    ) -> Result<(), Error> {
+        let len = to.len();
+        probe!(heap_decompress_begin, number, len);
+        let loaded = self.decompress(number, block, shape, to, hands);
+        probe!(heap_decompress, number, len, if loaded.is_ok() { 1 } else { 2 });
+        loaded
+    }
+
+    fn decompress(
+        &self,
+        number: u32,
+        block: &Block,
+        shape: Shape,
+        to: &mut [u8],
+        (work, spare, fields, sealed): (&mut Workspace<'_>, &mut [u8], &mut Fields, &mut Vec<u8>),
+    ) -> Result<(), Error> {
+        let grouping = block.grouping.load(Relaxed);
+        if grouping == ASCENDING {
+            let unpack = |copy| match self.payload(number, copy, sealed)? {
+                (Some(CodecId::COPY), bytes) => {
+                    Packed::new(bytes, to.len()).and_then(|packed| packed.unpack(to)).ok_or(Error::Damaged)
+                }
+                _ => Err(Error::Damaged),
+            };
+            return block.with_copy(unpack).ok_or(Error::Damaged)?;
+        }
+        let mut load = |to: &mut [u8]| {
+            let load = |copy| {
+                let (id, payload) = self.payload(number, copy, sealed)?;
+                self.store.open_own(number.into(), id, payload, to, &mut work.decode)?;
+                Ok(())
+            };
+            block.with_copy(load).ok_or(Error::Damaged)?
+        };
+        if grouping == AS_IT_IS {
+            return load(to);
+        }
+        let grouped = spare.get_mut(..grouped_len(grouping, shape, to.len())).ok_or(Error::Damaged)?;
+        load(grouped)?;
+        self.ungroup(number, block, grouped, to, fields)
+    }
+
+    /// What is kept of a block: how it is compressed, and its payload. For who has its lock, as long as the copy is pinned.
+    pub fn payload<'b>(
+        &'b self,
+        number: u32,
+        copy: Copy,
+        sealed: &'b mut Vec<u8>,
+    ) -> Result<(Option<CodecId>, &'b [u8]), Error> {
+        match copy {
+            // SAFETY: the copy is pinned, and who frees it has the block's lock.
+            Copy::Stored(copy) => Ok(unsafe { self.store.get(copy, number.into()) }?),
+            Copy::Spilled(at) => self.bring_copy(number, at, room(sealed, self.copy_room(number)?)?),
+        }
+    }
+
+    /// Brings a block's copy into a frame, whose number is `at`, marks included; for who has its lock, and the frame for himself.
+    pub fn fill(
+        &self,
+        number: u32,
+        block: &Block,
+        at: u32,
+        frame: &Frame,
+        shape: Shape,
+    ) -> Result<(), Error> {
+        let (_, len) = self.stored_len(block)?;
+        if block.marked.load(Relaxed) {
+            self.with_work(|work, Hands { spare, fields, joined, sealed }| {
+                let joined = room(joined, len)?;
+                self.load_by(number, block, shape, joined, (work, spare, fields, sealed))?;
+                self.put_apart(at, block, frame, shape, joined).map_err(Error::from)
+            })??;
+        } else {
+            // SAFETY: the frame's memory; it is this thread's until the state says that the block is there.
+            let bytes =
+                unsafe { std::slice::from_raw_parts_mut(frame.base().as_ptr(), self.frames.stride()) };
+            self.load(number, block, bytes)?;
+            self.find_starts(at, block, frame, shape)?;
+        }
+        if block.unverified.load(Relaxed) {
+            let (image, marks) = (self.image(frame, shape), self.marks(at, block, shape));
+            self.verify(block, shape, image, marks)?;
+        }
+        Ok(())
+    }
+
+    /// Notes where the nodes of a block begin.
+    fn find_starts(&self, number: u32, block: &Block, frame: &Frame, shape: Shape) -> Result<(), Damaged> {
+        let Shape::Mixed(mixed) = shape else { return Ok(()) };
+        let (image, marks) = (self.image(frame, shape), self.marks(number, block, shape));
+        marks.clear_starts()?;
+        for extent in Mixed::new(image, mixed).extents() {
+            let extent = extent?;
+            if extent.node.is_some() {
+                marks.set_start(mixed.unit(extent.place), true)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,15 @@
+//! Copies of blocks that are not in frames: their compressed form, in the store or on a tier.
+//!
+//! ```text
+//!   copies     frame -> copy (compress) and back; grouping: columns first where that pays
+//!   tier       copies that went on to a file or a server; lost: what did not come back from there
+//!   workspace  memory to compress in
+//!   own        a codec of the program's own
+//! ```
+
+pub mod copies;
+pub mod grouping;
+pub mod lost;
+pub mod own;
+pub mod tier;
+pub mod workspace;

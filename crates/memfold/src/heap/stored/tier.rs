@@ -1,0 +1,236 @@
+//! Copies of blocks that went on to a tier, where memory is limited and all is compressed that can be.
+//!
+//! ```text
+//!   frame ── kept.rs ──> store ── spill_some: what was evicted long ago ──> tier
+//!     ^                    │                                                │
+//!     └────────────────────┴──────────────── decompress ────────────────────┘
+//! ```
+//!
+//! When everything but frames takes more than 3/4 of the limit, a hand goes round over the blocks' numbers. A block that comes back keeps its copy on the
+//! tier until it is changed.
+//!
+//! Invariants: a copy is put, and its blob freed, by who has the block's lock; a block has a copy in one place.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+
+use crate::heap::block::table::{Block, Copy, Residency};
+use crate::heap::core::Core;
+use crate::heap::error::Error;
+use crate::heap::stored::grouping::most_grouped;
+use memfold_codec::CodecId;
+
+/// Blocks that are spilled at once at most, and blocks that are looked at for it.
+const AT_ONCE: u32 = 16;
+const LOOKS: u32 = 1024;
+/// Of those that are compressed this part stays, that which was evicted last.
+const STAYS: u32 = 4;
+
+/// Why a copy did not come back from a tier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(not(any(feature = "spill", test)), expect(dead_code, reason = "only tiers say that"))]
+pub enum NotBack {
+    /// The tier does not have it any more, or something else in its place.
+    Lost,
+    /// It does not answer.
+    Away,
+}
+
+/// A tier for copies of blocks.
+pub trait Tier: Send + Sync {
+    /// Takes a copy; its number. `None` if there is no room for it now.
+    fn put(&self, owner: u64, codec: u8, payload: &[u8]) -> Option<u32>;
+    /// Copies it to the room, which is longer than it by [`Tier::overhead`] at least: its codec, and where it is.
+    fn get(&self, owner: u64, number: u32, room: &mut [u8]) -> Result<(u8, std::ops::Range<usize>), NotBack>;
+    /// It is not needed any more.
+    fn free(&self, number: u32);
+    /// Asks anew from now on for what was read ahead.
+    fn forget_ahead(&self);
+    /// Bytes of room that a copy takes besides itself.
+    fn overhead(&self) -> usize;
+    /// Memory that it takes.
+    fn memory_bytes(&self) -> u64;
+    /// Bytes of copies that it has.
+    fn spilled_bytes(&self) -> u64;
+    /// How it is.
+    fn health(&self) -> TierHealth;
+}
+
+/// How the tier is that a heap spills to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TierHealth {
+    /// There is none.
+    #[default]
+    None,
+    /// It takes blocks.
+    Open,
+    /// It has no room for now.
+    Full,
+    /// It does not answer, and may come back.
+    Away,
+    /// It must not be used any more, as it would not keep what it is given; what it has can be read.
+    Unfit,
+}
+
+/// The tier of a heap, if it has one.
+#[derive(Clone, Default)]
+pub struct Away(pub Option<Arc<dyn Tier>>);
+
+impl fmt::Debug for Away {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "a tier" } else { "none" })
+    }
+}
+
+impl Core {
+    /// How the tier is.
+    pub fn tier_health(&self) -> TierHealth {
+        self.options.away.0.as_ref().map_or(TierHealth::None, |tier| tier.health())
+    }
+
+    /// Makes memory free by spilling, if there is a tier and it is time for that.
+    pub fn spill_some(&self) {
+        let Some(tier) = &self.options.away.0 else { return };
+        let over = if self.options.paranoid { Some(i64::MAX) } else { self.over() };
+        let Some(mut over) = over.filter(|over| *over > 0) else { return };
+        let now = self.counts.evictions.load(Relaxed) as u32;
+        let end = self.spill_end.load(Relaxed);
+        let stay = self.counts.blocks.load(Relaxed) / STAYS;
+        let (mut done, mut freed) = (0, 0);
+        let looks = LOOKS.min(2 * end);
+        for look in 0..looks {
+            if done == AT_ONCE || over <= 0 {
+                break;
+            }
+            let number = self.spill_at.fetch_add(1, Relaxed) % end.max(1) + 1;
+            let Some(block) = self.blocks.get(number) else { continue };
+            let is_young = now.wrapping_sub(block.evicted.load(Relaxed)) < stay;
+            if is_young && look < looks / 2 {
+                continue;
+            }
+            let Some(_lock) = block.try_lock() else { continue };
+            if block.state().residency() != Residency::Absent {
+                continue;
+            }
+            match self.spill(tier.as_ref(), number, block) {
+                Some(0) => {}
+                Some(bytes) => {
+                    done += 1;
+                    freed += bytes;
+                    over -= bytes as i64;
+                }
+                // It takes nothing now.
+                None => break,
+            }
+        }
+        if freed > 0 {
+            self.store.store().maintain(&self.blocks, 2 * freed);
+        }
+    }
+
+    /// Spills a block's copy, for who has its lock: the bytes that are free now, 0 if it has none in the store.
+    /// `None` if the tier takes nothing.
+    fn spill(&self, tier: &dyn Tier, number: u32, block: &Block) -> Option<usize> {
+        let taken = block.with_copy(|copy| {
+            let Copy::Stored(copy) = copy else { return Some(None) };
+            // SAFETY: the copy is pinned, and who frees it has the block's lock.
+            let Ok((id, payload)) = (unsafe { self.store.get(copy, number.into()) }) else {
+                return Some(None);
+            };
+            // There would be no room to bring it back to.
+            if self.longest_payload(block).is_none_or(|longest| payload.len() > longest) {
+                return Some(None);
+            }
+            let put = tier.put(number.into(), id.map_or(0, |id| id.0), payload)?;
+            Some(Some((put, copy, payload.len())))
+        });
+        // One that is given up has no copy.
+        let Some((put, copy, bytes)) = taken.unwrap_or(Some(None))? else { return Some(0) };
+        if block.set_spilled(copy, put) {
+            let _ = self.store.store().free(copy, number.into(), &self.blocks);
+            Some(bytes)
+        } else {
+            // The store has moved it since it was no longer pinned.
+            tier.free(put);
+            Some(0)
+        }
+    }
+
+    /// Brings a copy from the tier to `room`: how it is compressed, and its payload.
+    pub fn bring_copy<'r>(
+        &self,
+        block: u32,
+        number: u32,
+        room: &'r mut [u8],
+    ) -> Result<(Option<CodecId>, &'r [u8]), Error> {
+        let tier = self.options.away.0.as_ref().ok_or(Error::Damaged)?;
+        let (codec, at) = tier.get(block.into(), number, room).map_err(|why| match why {
+            NotBack::Lost => Error::Lost,
+            NotBack::Away => Error::Away,
+        })?;
+        Ok(((codec != 0).then_some(CodecId(codec)), room.get(at).ok_or(Error::Damaged)?))
+    }
+
+    /// Bytes of room to bring a block's copy to.
+    pub fn copy_room(&self, block: u32) -> Result<usize, Error> {
+        let block = self.blocks.get(block).ok_or(Error::Damaged)?;
+        let longest = self.longest_payload(block).ok_or(Error::Damaged)?;
+        Ok(longest + self.options.away.0.as_ref().map_or(0, |tier| tier.overhead()))
+    }
+
+    /// Bytes of the longest payload that a block can have.
+    fn longest_payload(&self, block: &Block) -> Option<usize> {
+        let (shape, len) = self.stored_len(block).ok()?;
+        Some(most_grouped(shape, len))
+    }
+}
+
+#[cfg(feature = "spill")]
+impl Tier for memfold_spill::Spilled {
+    fn put(&self, owner: u64, codec: u8, payload: &[u8]) -> Option<u32> {
+        self.put(owner, codec, payload).ok().map(|number| number as u32)
+    }
+
+    fn get(&self, owner: u64, number: u32, room: &mut [u8]) -> Result<(u8, std::ops::Range<usize>), NotBack> {
+        let begin = room.as_ptr() as usize;
+        match self.get(number.into(), owner, room) {
+            Ok((codec, payload)) => {
+                let at = payload.as_ptr() as usize - begin;
+                Ok((codec, at..at + payload.len()))
+            }
+            Err(memfold_spill::Trouble::Lost) => Err(NotBack::Lost),
+            Err(_) => Err(NotBack::Away),
+        }
+    }
+
+    fn free(&self, number: u32) {
+        self.free(number.into());
+    }
+
+    fn forget_ahead(&self) {
+        self.forget_ahead();
+    }
+
+    fn overhead(&self) -> usize {
+        Self::OVERHEAD
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.memory_bytes()
+    }
+
+    fn spilled_bytes(&self) -> u64 {
+        self.needed_bytes()
+    }
+
+    fn health(&self) -> TierHealth {
+        use memfold_spill::Health;
+        match self.health() {
+            Health::Open => TierHealth::Open,
+            Health::Full => TierHealth::Full,
+            Health::Away(_) => TierHealth::Away,
+            Health::Unfit(_) => TierHealth::Unfit,
+        }
+    }
+}

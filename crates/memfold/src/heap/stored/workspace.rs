@@ -1,0 +1,145 @@
+//! Memory to compress and decompress in.
+//!
+//! Codecs keep in it what is costly to set up, so it is made once and handed from thread to thread. Who finds none free waits for one that works. It needs nothing that such a one has: what is
+//! done with it takes no block's lock, nor more memory of this kind. Only when many find none, more is made: as much as there are CPUs at most.
+
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::thread::available_parallelism;
+use std::vec::Vec;
+
+use crate::heap::block::layout::fields::Fields;
+use crate::heap::core::{Core, locked};
+use crate::heap::error::Error;
+use crate::store::{OwnedWorkspace, Workspace};
+use std::sync::atomic::Ordering::*;
+
+/// A workspace, and what there is beside it.
+pub struct Work {
+    space: OwnedWorkspace,
+    fields: Fields,
+    joined: Vec<u8>,
+    sealed: Vec<u8>,
+}
+
+/// What there is to work with beside the workspace.
+pub struct Hands<'w> {
+    /// As long as what is kept of a block at most.
+    pub spare: &'w mut [u8],
+    pub fields: &'w mut Fields,
+    /// A block with its marks, which lie apart in a frame.
+    pub joined: &'w mut Vec<u8>,
+    /// What comes from the tier.
+    pub sealed: &'w mut Vec<u8>,
+}
+
+/// Room for so many bytes.
+pub fn room(joined: &mut Vec<u8>, len: usize) -> Result<&mut [u8], Error> {
+    joined.try_reserve_exact(len.saturating_sub(joined.len())).map_err(|_| Error::OutOfMemory)?;
+    joined.resize(len.max(joined.len()), 0);
+    Ok(&mut joined[..len])
+}
+
+impl Core {
+    /// Bytes that one compression works in.
+    pub fn work_len(&self) -> usize {
+        self.store.workspace_bytes(self.most_kept)
+    }
+
+    fn make_work(&self) -> Result<Work, Error> {
+        let space = OwnedWorkspace::new(&self.store, self.most_kept).ok_or(Error::OutOfMemory)?;
+        self.counts.work_bytes.fetch_add(self.work_len() as u64, Relaxed);
+        Ok(Work { space, fields: Fields::default(), joined: Vec::new(), sealed: Vec::new() })
+    }
+
+    /// Memory to work in, made or handed over.
+    fn take_work(&self) -> Result<Lent<'_>, Error> {
+        static CPUS: OnceLock<usize> = OnceLock::new();
+        let lent = |work| Ok(Lent { works: &self.works, work: Some(work), is_whole: false });
+        let mut stock = locked(&self.works.stock);
+        if stock.free.is_empty() {
+            stock.wanted += WANTED;
+        }
+        loop {
+            if let Some(work) = stock.free.pop() {
+                stock.wanted = stock.wanted.saturating_sub(1);
+                return lent(work);
+            }
+            let most = || *CPUS.get_or_init(|| available_parallelism().map_or(1, usize::from));
+            if stock.made == 0 || stock.wanted >= ENOUGH && stock.made < most() {
+                stock.made += 1;
+                stock.wanted = 0;
+                drop(stock);
+                let made = self.make_work();
+                if let Ok(work) = made {
+                    return lent(work);
+                }
+                stock = locked(&self.works.stock);
+                stock.made -= 1;
+                if stock.made == 0 {
+                    return made.and_then(lent);
+                }
+                if !stock.free.is_empty() {
+                    continue;
+                }
+            }
+            stock = self.works.returned.wait(stock).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Runs `f` with memory to compress in.
+    pub fn with_work<R>(&self, f: impl FnOnce(&mut Workspace<'_>, Hands<'_>) -> R) -> Result<R, Error> {
+        let mut lent = self.take_work()?;
+        let Some(work) = &mut lent.work else { return Err(Error::Damaged) };
+        let spare = std::mem::take(&mut work.space.block);
+        let before = work.fields.bytes() + work.joined.capacity() + work.sealed.capacity();
+        let Work { space, fields, joined, sealed } = &mut *work;
+        let result = f(space, Hands { spare, fields, joined, sealed });
+        work.space.block = spare;
+        let after = work.fields.bytes() + work.joined.capacity() + work.sealed.capacity();
+        self.counts.work_bytes.fetch_add((after - before) as u64, Relaxed);
+        lent.is_whole = true;
+        Ok(result)
+    }
+}
+
+/// What there is to work in.
+#[derive(Default)]
+pub struct Works {
+    stock: Mutex<Stock>,
+    /// Something came back.
+    returned: Condvar,
+}
+
+/// Of those who come, one in so many may find none free without more being made.
+const WANTED: u32 = 8;
+/// So much is wanted before more is made: then the last ones mostly waited.
+const ENOUGH: u32 = 64;
+
+#[derive(Default)]
+struct Stock {
+    free: Vec<Work>,
+    /// Those that are lent, too.
+    made: usize,
+    /// More for each that found none free, less for each that got one.
+    wanted: u32,
+}
+
+/// Memory to work in, until this is dropped.
+struct Lent<'c> {
+    works: &'c Works,
+    work: Option<Work>,
+    /// It was used to the end: else it is not used again.
+    is_whole: bool,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        let mut stock = locked(&self.works.stock);
+        match self.work.take().filter(|_| self.is_whole) {
+            Some(work) => stock.free.push(work),
+            None => stock.made -= 1,
+        }
+        drop(stock);
+        self.works.returned.notify_one();
+    }
+}

@@ -1,0 +1,35 @@
+//! Sessions and guards that were forgotten (`mem::forget`), not dropped.
+//!
+//! What a session has - a participant, pins, blocks to allocate from - and the nodes of its guards stay taken then.
+//! Whoever has the heap alone knows that no session and no guard lives, since all borrow it: so what is still
+//! taken is given back. The memory of a session itself is lost.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::heap::block::table::Residency;
+use crate::heap::core::{Core, locked};
+
+impl Core {
+    /// Gives back what was forgotten. The caller has the heap for itself, without a session.
+    pub fn end_forgotten(&self) {
+        if !self.participants.give_all() {
+            return;
+        }
+        (0..self.frames.count()).filter_map(|frame| self.frames.get(frame)).for_each(|frame| frame.let_go());
+        locked(&self.large).all().iter().for_each(|large| large.let_go());
+        let end = locked(&self.rooms).numbers().0;
+        for number in 1..end {
+            let Some(block) = self.blocks.get(number) else { continue };
+            let lock = block.lock();
+            if block.state().residency() == Residency::Vacant || block.allocator.load(Relaxed) == 0 {
+                continue;
+            }
+            self.set_allocator(block, 0);
+            if block.live.load(Relaxed) > 0 {
+                self.list_by_room(number, block);
+            } else {
+                self.vacate(0, number, block, lock);
+            }
+        }
+    }
+}
