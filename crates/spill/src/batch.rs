@@ -31,7 +31,7 @@ enum Way {
 
 /// Where a block stands in its batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct BlockRange {
     /// Bytes from the batch's beginning.
     pub offset: u32,
     /// Bytes of all of the sealed block.
@@ -130,11 +130,11 @@ fn sealed_len(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The places of the blocks of a batch, or of a part of one that begins with a block at `offset`.
-pub fn blocks(bytes: &[u8], offset: u32) -> impl Iterator<Item = Place> {
+pub fn blocks(bytes: &[u8], offset: u32) -> impl Iterator<Item = BlockRange> {
     let mut at = 0;
     core::iter::from_fn(move || {
         let len = sealed_len(bytes.get(at..)?)?;
-        let place = Place { offset: offset + at as u32, len: len as u32 };
+        let place = BlockRange { offset: offset + at as u32, len: len as u32 };
         at += len;
         Some(place)
     })
@@ -177,7 +177,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Seals a copy of a block behind the others. `None` if there is no room for it.
-    pub fn add(&mut self, sealer: &Sealer, owner: u64, tag: u8, payload: &[u8]) -> Option<Place> {
+    pub fn add(&mut self, sealer: &Sealer, owner: u64, tag: u8, payload: &[u8]) -> Option<BlockRange> {
         let len = payload.len() + Self::OVERHEAD;
         let to = self.bytes.get_mut(self.used..)?.get_mut(..len)?;
         let offset = self.used as u32;
@@ -189,7 +189,7 @@ impl<'a> Batch<'a> {
         let seal = sealer.seal(self.number, offset, &mut to[4..len - SEAL]);
         to[len - SEAL..].copy_from_slice(&seal);
         self.used += len;
-        Some(Place { offset, len: len as u32 })
+        Some(BlockRange { offset, len: len as u32 })
     }
 
     /// What stands there.
@@ -207,7 +207,7 @@ mod tests {
         [Sealer::encrypting(&[7; 32]), Sealer::checking(7)]
     }
 
-    fn filled(sealer: &Sealer, number: u64, room: &mut [u8]) -> Vec<Place> {
+    fn filled(sealer: &Sealer, number: u64, room: &mut [u8]) -> Vec<BlockRange> {
         let mut batch = Batch::new(number, room);
         let mut places = Vec::new();
         for owner in 0_u64.. {

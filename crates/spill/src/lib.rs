@@ -25,7 +25,7 @@ mod spilled;
 #[cfg(feature = "tiers")]
 mod tiers;
 
-pub use batch::{BLOCK_HEAD, Batch, Block, Place, Sealer, Unopened, blocks};
+pub use batch::{BLOCK_HEAD, Batch, Block, BlockRange, Sealer, Unopened, blocks};
 #[cfg(feature = "tiers")]
 pub use engine::{Counters, Engine, Health, News};
 #[cfg(feature = "tiers")]

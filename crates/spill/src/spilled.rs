@@ -18,6 +18,7 @@
 //! - A forked child has nothing of it, and takes no lock: its parent's threads may have held it.
 
 mod ahead;
+mod moves;
 mod state;
 
 use std::io;
@@ -382,103 +383,6 @@ impl Spilled {
     /// Deletes what waits for it.
     fn settle(&self, state: &mut State) {
         state.deletes.drain(..).for_each(|number| self.engine.delete(number));
-    }
-
-    /// The tier is open again: what it has refused goes on its way anew, as far as there is room for it.
-    fn take_refused(&self, state: &mut State) {
-        while self.engine.health() == Health::Open
-            && let Some(index) = state.refused.pop()
-        {
-            let Some(kept) = &state.batches[index as usize] else { continue };
-            let memory = kept.memory.clone();
-            // It is in memory still, and so is what it becomes.
-            if !self.move_out(state, index, &memory, true) {
-                state.refused.push(index);
-                return;
-            }
-        }
-    }
-
-    /// Moves the blocks of a batch that are needed, of which these are the bytes, to the one that is filled. Whether all of them were.
-    fn move_out(&self, state: &mut State, index: u32, bytes: &[u8], is_refused: bool) -> bool {
-        let Some(kept) = state.batches[index as usize].as_mut() else { return true };
-        let (number, blocks) = (kept.number, std::mem::take(&mut kept.blocks));
-        let mut room = Vec::new();
-        let mut rest = Vec::new();
-        let mut is_stuck = false;
-        for block in blocks {
-            let entry = state.blocks[block as usize];
-            if entry.batch != index {
-                continue;
-            }
-            let sealed = bytes.get(entry.offset as usize..).and_then(|rest| rest.get(..entry.len as usize));
-            room.clear();
-            room.extend_from_slice(sealed.unwrap_or_default());
-            let moved = match self.sealer.open_first(number, entry.offset, &mut room) {
-                Ok((opened, _)) => {
-                    let mut seal = || {
-                        state.seal(&self.sealer, self.batch_bytes, opened.owner, opened.tag, opened.payload)
-                    };
-                    seal().or_else(|| {
-                        // One more than usual may be in memory: this one goes for it.
-                        let may = state.unacknowledged < UNACKNOWLEDGED + usize::from(is_refused);
-                        may.then(|| self.send_now(state))?;
-                        state.seal(&self.sealer, self.batch_bytes, opened.owner, opened.tag, opened.payload)
-                    })
-                }
-                // Who wants it will find out.
-                Err(_) => {
-                    is_stuck = true;
-                    None
-                }
-            };
-            match moved {
-                Some((batch, offset, len)) => {
-                    state.place(block, Entry { batch, offset, len, ..entry });
-                    state.leave(entry);
-                }
-                None => rest.push(block),
-            }
-        }
-        let all = rest.is_empty();
-        if let Some(kept) = state.batches[index as usize].as_mut() {
-            kept.blocks = rest;
-            kept.is_stuck |= is_stuck;
-        }
-        all
-    }
-
-    /// Empties some of the sparsest batches, if much of what is away is not needed.
-    fn empty_sparse<'a>(&'a self, mut state: MutexGuard<'a, State>) {
-        let room = self.engine.room();
-        for _ in 0..EMPTIED {
-            // Half of it, or an eighth when there is hardly any room.
-            let part = if room.used > room.most / 8 * 7 { 8 } else { 1 };
-            let spare = (UNACKNOWLEDGED * self.batch_bytes) as u64;
-            if state.away_bytes <= state.needed_bytes + state.needed_bytes / part + spare {
-                return;
-            }
-            let away = state.batches.iter().enumerate().filter_map(|(index, kept)| {
-                let kept = kept.as_ref().filter(|kept| kept.stage == Stage::Away && !kept.is_stuck)?;
-                Some((u64::from(kept.needed_bytes) * 1024 / u64::from(kept.bytes.max(1)), index, kept))
-            });
-            let Some((_, index, kept)) = away.min_by_key(|(share, ..)| *share) else { return };
-            let (number, index) = (kept.number, index as u32);
-            let mut bytes = vec![0; kept.bytes as usize];
-            drop(state);
-            // Nobody waits for a tier to save room on it.
-            let read = self.engine.try_get(number, 0, &mut bytes);
-            state = locked(&self.inner.state);
-            // It may have gone meanwhile, and all others with it.
-            let kept = state.batches.get_mut(index as usize).and_then(Option::as_mut);
-            let Some(kept) = kept.filter(|kept| kept.number == number) else { break };
-            // It would be the sparsest for ever.
-            kept.is_stuck |= read == Err(Trouble::Lost);
-            if read.is_err() || !self.move_out(&mut state, index, &bytes, false) {
-                break;
-            }
-        }
-        self.settle(&mut state);
     }
 }
 

@@ -7,6 +7,7 @@
 //! free before it may be taken for dropped.
 
 mod connection;
+mod extents;
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -15,6 +16,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use self::connection::{Connection, Failure, MAXIMUM, MINIMUM};
+use self::extents::{Kept, byte_of, units};
 use super::claim::{self, Claim};
 use super::space::Space;
 use super::target::shown;
@@ -54,23 +56,8 @@ struct Pool {
     most: usize,
 }
 
-struct Kept {
-    space: Space,
-    /// First unit and bytes.
-    batches: HashMap<u64, (u64, u32)>,
-}
-
-/// Where a unit begins, behind the claim.
-fn byte_of(unit: u64) -> u64 {
-    (unit + 1) * UNIT
-}
-
 fn anothers() -> Trouble {
     Trouble::Unfit("another run of memfold uses this export: each needs one of its own".into())
-}
-
-fn units(bytes: u32) -> u64 {
-    u64::from(bytes).div_ceil(UNIT).max(1)
 }
 
 impl NbdTier {
@@ -454,15 +441,5 @@ impl Tier for NbdTier {
 impl Drop for NbdTier {
     fn drop(&mut self) {
         self.leave();
-    }
-}
-
-impl Kept {
-    fn forget(&mut self, batches: &[u64]) {
-        for batch in batches {
-            if let Some((first, bytes)) = self.batches.remove(batch) {
-                self.space.give_back(first, units(bytes));
-            }
-        }
     }
 }

@@ -1,0 +1,34 @@
+//! Where the batches of an export lie: behind the claim, from unit to unit.
+
+use std::collections::HashMap;
+
+use super::UNIT;
+use crate::tiers::space::Space;
+
+/// The space of an export, and the batches in it.
+pub struct Kept {
+    pub space: Space,
+    /// First unit and bytes.
+    pub batches: HashMap<u64, (u64, u32)>,
+}
+
+/// Where a unit begins, behind the claim.
+pub fn byte_of(unit: u64) -> u64 {
+    (unit + 1) * UNIT
+}
+
+/// Units that so many bytes take.
+pub fn units(bytes: u32) -> u64 {
+    u64::from(bytes).div_ceil(UNIT).max(1)
+}
+
+impl Kept {
+    /// The batches are not there any more.
+    pub fn forget(&mut self, batches: &[u64]) {
+        for batch in batches {
+            if let Some((first, bytes)) = self.batches.remove(batch) {
+                self.space.give_back(first, units(bytes));
+            }
+        }
+    }
+}
