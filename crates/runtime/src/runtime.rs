@@ -6,6 +6,7 @@ use memfold::store::{Ref, Tiered};
 use memfold_shared::page::{Shared, Slot, state};
 
 use crate::faults::Faults;
+use crate::faults::delivery::Delivery;
 use crate::kernel::Kernel;
 use crate::kernel::sys;
 use crate::kernel::uffd::Uffd;
@@ -65,6 +66,11 @@ impl Runtime {
     /// The userfaultfd; only once paging has begun.
     pub fn uffd(&self) -> Uffd {
         self.kernel.uffd()
+    }
+
+    /// How faults are delivered: all that serves them knows of it.
+    pub fn delivery(&self) -> impl Delivery {
+        self.uffd()
     }
 
     /// The shared counters page.

@@ -1,12 +1,17 @@
-//! Bringing pages back: who hears of a fault, how it is served, and how long the program waits.
+//! Bringing pages back.
+//!
+//! ```text
+//!   a thread touches a page ──> delivery: notices it ──> serving: finds the page, puts it in place ──> delivery: the thread goes on
+//!                                                        stall: how long the program waited
+//! ```
 
-pub mod fault;
-pub mod follow;
+pub mod delivery;
+pub mod serving;
 pub mod stall;
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
-use follow::Follow;
+use delivery::follow::Follow;
 use stall::Stall;
 
 /// Faults that are being served.

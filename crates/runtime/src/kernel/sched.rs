@@ -78,3 +78,30 @@ pub fn shorten_slice() {
         let _ = unsafe { syscall(nr::SCHED_SETATTR, [0, &raw const how as usize, 0, 0, 0, 0]) };
     }
 }
+
+/// To which CPU a thread is bound.
+pub struct Binding {
+    /// The one that is its own.
+    pub own: usize,
+    bound: usize,
+}
+
+impl Binding {
+    /// To none yet.
+    pub fn new(own: usize) -> Self {
+        Binding { own, bound: usize::MAX }
+    }
+
+    /// Binds the calling thread to a CPU.
+    pub fn bind(&mut self, cpu: usize) {
+        if cpu == self.bound {
+            return;
+        }
+        let mut set = [0u64; 16];
+        if let Some(word) = set.get_mut(cpu / 64) {
+            *word = 1 << (cpu % 64);
+            bind_to(&set);
+            self.bound = cpu;
+        }
+    }
+}

@@ -10,7 +10,7 @@ use crate::memory::lock::Guard;
 use crate::pages::journal::Record;
 use crate::pages::order::Order;
 use crate::pages::standby;
-use crate::pages::table::{BLOCK, Block, END, Entry, PAGES, State, index_in_block, page_number};
+use crate::pages::table::{BLOCK, Block, END, PAGES, State, index_in_block, page_number};
 use crate::runtime::Runtime;
 
 impl Runtime {
@@ -96,7 +96,7 @@ impl Runtime {
     /// Forgets what is kept of a page: its contents are void, or it is present.
     pub fn drop_page(&self, block: &Block, page: usize) {
         let entry = &block.entries[index_in_block(page)];
-        let state = self.take_over(entry);
+        let state = entry.take();
         match state {
             State::Empty => return,
             State::Standby(id) => self.pages.standby.forget(id),
@@ -111,17 +111,6 @@ impl Runtime {
             }
         }
         block.evicted.fetch_sub(1, Relaxed);
-    }
-
-    /// Empties an entry. A thread that has pinned its blob may still read it:
-    /// whoever wants to free the blob settles the readers first.
-    fn take_over(&self, entry: &Entry) -> State {
-        loop {
-            let state = entry.load();
-            if state == State::Empty || entry.replace(state, State::Empty) {
-                return state;
-            }
-        }
     }
 
     /// Gives entries of a moved range to the new addresses.
@@ -139,7 +128,7 @@ impl Runtime {
                     continue;
                 }
                 let entry = &block.entries[index_in_block(page)];
-                let state = self.take_over(entry);
+                let state = entry.take();
                 match state {
                     State::Empty => continue,
                     State::Pinned(_) => self.stored.settle_readers(),
@@ -163,7 +152,7 @@ impl Runtime {
                     }
                     other => other,
                 };
-                new_block.entries[index_in_block(new_page)].store(new_state);
+                new_block.entries[index_in_block(new_page)].put(new_state);
                 new_block.evicted.fetch_add(1, Relaxed);
             }
         });

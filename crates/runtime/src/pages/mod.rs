@@ -2,6 +2,7 @@
 
 pub mod changes;
 pub mod clean;
+pub mod entry;
 pub mod inbox;
 pub mod journal;
 pub mod keep;

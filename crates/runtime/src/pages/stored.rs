@@ -8,7 +8,6 @@ use memfold::store::{Memory, Owners, Ref, Tiered};
 use crate::kernel::sched;
 use crate::kernel::sys::{self, PAGE, advice};
 use crate::memory::arena::Arena;
-use crate::pages::table::State;
 use crate::process::threads::WORKERS;
 use crate::runtime::RUNTIME;
 
@@ -119,8 +118,7 @@ impl Owners for Entries {
         let address = (owner as usize).wrapping_mul(PAGE);
         match RUNTIME.pages.table.entry(address) {
             Some(entry) if !RUNTIME.spill.keeps_still(owner) => {
-                entry.replace(State::Stored(from), State::Stored(to))
-                    || RUNTIME.relocate_kept(address, from, to)
+                entry.relocate(from, to) || RUNTIME.relocate_kept(address, from, to)
             }
             _ => false,
         }

@@ -6,29 +6,21 @@
 //! entry   0                      the page is resident, or was never touched
 //!         bit 62 | slot          on standby, at the same offset in that slot
 //!         bit 61                 compressed: a page of zeros, nothing stored
-//!         bit 61 | Spot          spilled: at that place of that batch (see `spill/`)
+//!         bit 61 | SpillLocation   spilled: at that place of that batch (see `spill/`)
 //!         Ref (60 bits)          compressed: in the store
 //!         bit 63 | Ref           the same, and a thread reads it: it must not move
 //! ```
 //!
-//! Invariants:
-//! - an entry is changed under the order lock (see `order.rs`), with three
-//!   exceptions that are single compare-exchanges: the store moves a blob
-//!   (`Ref` to another `Ref`), a reader sets the pin bit, and what was
-//!   acknowledged is spilled (`Ref` to `Spot`).
-//! - a page whose entry is not 0 is not present in its mapping.
-//! - Blocks are never unmapped, so a stale pointer to one is harmless.
+//! Blocks are never unmapped, so a stale pointer to one is harmless. How entries change is in `entry.rs`.
 
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-use memfold::store::Ref;
-
 use crate::kernel::sys::PAGE;
 use crate::memory::arena::Arena;
 use crate::pages::clean::Clean;
+pub use crate::pages::entry::{Entry, State};
 use crate::reclaim::incompressible::Marks;
-use crate::spill::Spot;
 
 /// Bytes of a block.
 pub const BLOCK: usize = 2 << 20;
@@ -39,80 +31,6 @@ const FAN: usize = 8192;
 const HOTTEST: u32 = 5;
 /// First address that the table does not know.
 pub const END: usize = FAN * FAN * BLOCK;
-
-/// What an entry says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// Resident or never touched.
-    Empty,
-    /// On standby in this slot.
-    Standby(u32),
-    /// A page of zeros.
-    Zero,
-    /// In the store.
-    Stored(Ref),
-    /// In the store, being read.
-    Pinned(Ref),
-    /// On a tier.
-    Spilled(Spot),
-}
-
-const PIN: u64 = 1 << 63;
-const STANDBY: u64 = 1 << 62;
-const ZERO: u64 = 1 << 61;
-
-impl State {
-    /// As a number: 0 is `Empty`.
-    pub fn to_bits(self) -> u64 {
-        match self {
-            State::Empty => 0,
-            State::Standby(slot) => STANDBY | u64::from(slot),
-            State::Zero => ZERO,
-            State::Stored(found) => found.to_bits(),
-            State::Pinned(found) => PIN | found.to_bits(),
-            State::Spilled(spot) => ZERO | spot.to_bits(),
-        }
-    }
-
-    /// What such a number says.
-    pub fn from_bits(raw: u64) -> Self {
-        if raw == 0 {
-            return State::Empty;
-        }
-        if raw & STANDBY != 0 {
-            return State::Standby(raw as u32);
-        }
-        if raw & ZERO != 0 {
-            return Spot::from_bits(raw & !ZERO).map_or(State::Zero, State::Spilled);
-        }
-        match Ref::from_bits(raw & !PIN) {
-            Some(found) if raw & PIN != 0 => State::Pinned(found),
-            Some(found) => State::Stored(found),
-            None => State::Empty,
-        }
-    }
-}
-
-/// One page's entry.
-#[repr(transparent)]
-pub struct Entry(AtomicU64);
-
-impl Entry {
-    /// Reads it.
-    pub fn load(&self) -> State {
-        State::from_bits(self.0.load(Acquire))
-    }
-
-    /// Writes it; only under the order lock.
-    pub fn store(&self, state: State) {
-        self.0.store(state.to_bits(), Release);
-    }
-
-    /// Changes it from `from` to `to` if it still is `from`.
-    pub fn replace(&self, from: State, to: State) -> bool {
-        self.0.compare_exchange(from.to_bits(), to.to_bits(), AcqRel, Relaxed).is_ok()
-    }
-}
 
 /// The entries of 2 MiB of addresses.
 #[repr(C, align(64))]

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::*;
 
 use memfold_shared::page::state;
 
-use crate::faults::fault::Handler;
+use crate::faults::serving::Server;
 use crate::kernel::maps;
 use crate::kernel::sched;
 use crate::kernel::sys::{self, Fd, PAGE, advice};
@@ -117,7 +117,7 @@ impl Runtime {
     /// Brings back what is evicted now, as far as it does not move meanwhile. By the keeper; the runtime goes on.
     pub(crate) fn bring_back_once(&'static self) {
         // SAFETY: only the keeper has the last number, here and in `bring_all_back`, after which it ends.
-        let Some(mut handler) = (unsafe { Handler::new(self, WORKERS - 1) }) else { return };
+        let Some(mut handler) = (unsafe { Server::new(self, WORKERS - 1) }) else { return };
         handler.is_keepers = true;
         self.pages.table.for_each_block(0, END, |base, block| {
             if block.evicted.load(Relaxed) == 0 {
@@ -131,7 +131,7 @@ impl Runtime {
 
     fn bring_all_back(&'static self) {
         // SAFETY: nobody else has the last number, and a process stops once.
-        let Some(mut handler) = (unsafe { Handler::new(self, WORKERS - 1) }) else {
+        let Some(mut handler) = (unsafe { Server::new(self, WORKERS - 1) }) else {
             self.fail("no memory is left to bring evicted pages back");
         };
         handler.is_keepers = true;

@@ -25,16 +25,16 @@ pub enum Descriptors {
 /// Where a thread of the runtime lives: its stack and control block. Each
 /// thread has its own place, which it leaves to the one that does the same in
 /// a forked child: a child needs no memory for its threads.
-pub struct Place {
+pub struct ThreadSlot {
     memory: AtomicUsize,
     /// Who lives there, or lived there last.
     tid: AtomicU32,
 }
 
-impl Place {
+impl ThreadSlot {
     /// Without memory.
     pub const fn new() -> Self {
-        Place { memory: AtomicUsize::new(0), tid: AtomicU32::new(0) }
+        ThreadSlot { memory: AtomicUsize::new(0), tid: AtomicU32::new(0) }
     }
 
     /// Takes the memory; once.
@@ -71,7 +71,7 @@ impl Place {
     }
 }
 
-impl Default for Place {
+impl Default for ThreadSlot {
     fn default() -> Self {
         Self::new()
     }
@@ -94,7 +94,7 @@ pub const OWN_FLAGS: usize = VM | SIGHAND | THREAD | SYSVSEM | SETTLS | UNTRACED
 /// may live in its place.
 pub fn spawn(
     arena: &Arena,
-    place: &Place,
+    place: &ThreadSlot,
     descriptors: Descriptors,
     entry: extern "C" fn(usize) -> !,
     argument: usize,

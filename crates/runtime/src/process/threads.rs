@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 
 use crate::memory::bell::Bell;
 use crate::memory::lock::Lock;
-use crate::process::thread::Place;
+use crate::process::thread::ThreadSlot;
 
 /// Threads that read from the store at most: handlers, compressors and fetchers.
 pub const WORKERS: usize = 12;
@@ -31,13 +31,13 @@ pub struct Threads {
     /// The keeper sleeps here.
     pub keeper: Bell,
     /// Where the keeper lives.
-    pub keeper_place: Place,
+    pub keeper_place: ThreadSlot,
     /// Where the keeper keeps its list of mappings.
     pub keeper_memory: AtomicUsize,
     /// Where the keeper compresses samples.
     pub sample_memory: AtomicUsize,
     /// Where handlers and compressors live, by their numbers.
-    pub worker_places: [Place; WORKERS],
+    pub worker_places: [ThreadSlot; WORKERS],
     /// What they work in: see `worker.rs`.
     pub worker_memory: [AtomicUsize; WORKERS],
     /// Compressors and handlers that live.
@@ -63,10 +63,10 @@ impl Threads {
     pub const fn new() -> Self {
         Threads {
             keeper: Bell::new(),
-            keeper_place: Place::new(),
+            keeper_place: ThreadSlot::new(),
             keeper_memory: AtomicUsize::new(0),
             sample_memory: AtomicUsize::new(0),
-            worker_places: [const { Place::new() }; WORKERS],
+            worker_places: [const { ThreadSlot::new() }; WORKERS],
             worker_memory: [const { AtomicUsize::new(0) }; WORKERS],
             compressors: AtomicU32::new(0),
             handlers: AtomicU32::new(0),

@@ -118,14 +118,14 @@ impl Runtime {
         }
         let owner = page_number(page);
         self.stored.set_reading(worker.number, true);
-        if !entry.replace(state, State::Pinned(name)) {
+        if !entry.pin(name) {
             self.stored.set_reading(worker.number, false);
             return;
         }
         if !self.is_block_at(page, block) {
             // It was taken out meanwhile, and stands for other addresses by now.
             self.stored.set_reading(worker.number, false);
-            entry.replace(State::Pinned(name), state);
+            entry.unpin(name);
             self.uffd().wake_all();
             return;
         }
@@ -133,9 +133,8 @@ impl Runtime {
         let denser = unsafe { self.store().densify(name, owner, PAGE, &mut worker.space) };
         self.stored.set_reading(worker.number, false);
         let Ok(denser) = denser else { self.fail_corrupt() };
-        let unpinned = State::Stored(denser.unwrap_or(name));
         // An event may have emptied the entry, and then has freed the old blob.
-        let swapped = entry.replace(State::Pinned(name), unpinned);
+        let swapped = entry.densify(name, denser.unwrap_or(name));
         if swapped && denser.is_some() {
             block.set_own(index, self.forks.generation.load(Relaxed));
         }

@@ -219,7 +219,7 @@ impl Runtime {
         };
         for number in 0..done {
             self.forget_blob(page + number * PAGE);
-            block.entries[first + number].store(State::Empty);
+            block.entries[first + number].rescue();
             block.evicted.fetch_sub(1, Relaxed);
             self.pages.standby.forget(page_id(slot, index + number));
         }

@@ -22,7 +22,7 @@ const NONE: u32 = u32::MAX;
 
 /// Where a spilled block is, in 59 bits of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Spot {
+pub struct SpillLocation {
     /// Its batch's index in the table.
     pub batch: u32,
     /// Bytes from the batch's beginning, less than 2^18.
@@ -34,7 +34,7 @@ pub struct Spot {
 const OFFSET_BITS: u32 = 18;
 const LEN_BITS: u32 = 13;
 
-impl Spot {
+impl SpillLocation {
     /// As a number, not 0.
     pub fn to_bits(self) -> u64 {
         u64::from(self.batch) << (OFFSET_BITS + LEN_BITS)
@@ -44,7 +44,7 @@ impl Spot {
 
     /// `None` if the number is none of a spot.
     pub fn from_bits(bits: u64) -> Option<Self> {
-        let spot = Spot {
+        let spot = SpillLocation {
             batch: (bits >> (OFFSET_BITS + LEN_BITS)) as u32,
             offset: (bits >> LEN_BITS) as u32 & ((1 << OFFSET_BITS) - 1),
             len: bits as u32 & ((1 << LEN_BITS) - 1),
@@ -277,13 +277,13 @@ mod tests {
     #[test]
     fn spots_are_kept_in_entries() {
         for spot in [
-            Spot { batch: 0, offset: 0, len: 28 },
-            Spot { batch: (1 << 28) - 1, offset: (1 << 18) - 1, len: (1 << 13) - 1 },
+            SpillLocation { batch: 0, offset: 0, len: 28 },
+            SpillLocation { batch: (1 << 28) - 1, offset: (1 << 18) - 1, len: (1 << 13) - 1 },
         ] {
             assert!(spot.to_bits() < 1 << 59);
-            assert_eq!(Spot::from_bits(spot.to_bits()), Some(spot));
+            assert_eq!(SpillLocation::from_bits(spot.to_bits()), Some(spot));
         }
-        assert_eq!(Spot::from_bits(5 << 13), None);
+        assert_eq!(SpillLocation::from_bits(5 << 13), None);
     }
 
     #[test]

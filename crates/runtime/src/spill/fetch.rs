@@ -14,10 +14,11 @@ use super::direct::{Ended, MOST_AT_ONCE, Reading};
 use super::out::codec_of;
 use super::posts::{Unheard, fill, free_post, post_silently, ring};
 use super::queue::{AGAIN_NS, Left};
-use super::{FETCHERS, Spot};
-use crate::faults::fault::Handler;
+use super::{FETCHERS, SpillLocation};
+use crate::faults::delivery::Delivery;
+use crate::faults::serving::Server;
 use crate::interpose::rights::credentials;
-use crate::kernel::sched;
+use crate::kernel::sched::{self, Binding};
 use crate::kernel::sys::{self, PAGE};
 use crate::memory::patience::Patience;
 use crate::pages::order::Fault;
@@ -34,7 +35,7 @@ pub struct Asked {
     /// The batch's number.
     number: u64,
     /// The first block, and how many that follow each other.
-    first: Spot,
+    first: SpillLocation,
     pub count: usize,
 }
 
@@ -50,7 +51,7 @@ enum Way {
 #[derive(Clone, Copy)]
 pub struct Fetched {
     /// Where they are, from the first page on; none for pages between them that were not spilled.
-    spots: [Option<Spot>; RUN],
+    spots: [Option<SpillLocation>; RUN],
     /// How many pages.
     pub count: usize,
     /// The batch's number when it was asked for.
@@ -60,10 +61,10 @@ pub struct Fetched {
 /// Entry of a fetcher thread; the argument is its number among the workers.
 pub extern "C" fn fetcher(argument: usize) -> ! {
     // SAFETY: this is the only thread of this number.
-    let Some(mut handler) = (unsafe { Handler::new(&RUNTIME, argument & 0xff) }) else {
+    let Some(mut server) = (unsafe { Server::new(&RUNTIME, argument & 0xff) }) else {
         RUNTIME.fail("no memory is left for a thread that fetches");
     };
-    handler.cpu = argument >> 8;
+    let mut binding = Binding::new(argument >> 8);
     sched::shorten_slice();
     loop {
         if RUNTIME.threads.quit_handlers.load(Acquire) {
@@ -72,19 +73,19 @@ pub extern "C" fn fetcher(argument: usize) -> ! {
         }
         let seen = RUNTIME.spill.asked.now();
         credentials::adopt();
-        handler.bind(RUNTIME.faults.follow.cpu_near(handler.cpu));
+        binding.bind(RUNTIME.faults.follow.cpu_near(binding.own));
         let (next, forgotten) = {
             let mut queue = RUNTIME.spill.queue.lock();
             (queue.pop(), queue.take_forgotten())
         };
         if forgotten {
-            RUNTIME.uffd().wake_all();
+            RUNTIME.delivery().resume_all();
         }
         match next {
             Some(left) => {
-                handler.serve_spilled(left);
+                server.serve_spilled(left);
                 RUNTIME.spill.fetching.fetch_sub(1, Relaxed);
-                handler.serve_deferred();
+                server.serve_deferred();
             }
             None => RUNTIME.spill.asked.wait(seen, 1_000_000_000),
         }
@@ -130,11 +131,11 @@ impl Runtime {
 
     fn spots_from(&self, block: &Block, page: usize, most: usize) -> Option<Fetched> {
         let mut fetched = Fetched { spots: [None; RUN], count: 0, number: 0 };
-        let mut before: Option<Spot> = None;
+        let mut before: Option<SpillLocation> = None;
         for index in 0..most {
             let State::Spilled(spot) = block.entries[page / PAGE % PAGES + index].load() else { continue };
             // What lies between them in the batch is read too, but no more than this.
-            let follows = |before: Spot| before.batch == spot.batch && before.end() <= spot.offset;
+            let follows = |before: SpillLocation| before.batch == spot.batch && before.end() <= spot.offset;
             let first = fetched.spots[0].unwrap_or(spot);
             if before.is_some_and(|before| !follows(before)) || spot.end() - first.offset > MOST_AT_ONCE {
                 break;
@@ -250,7 +251,7 @@ impl Runtime {
     }
 
     /// Whether a spot lies where this process may read.
-    fn may_read(&self, spot: Spot) -> bool {
+    fn may_read(&self, spot: SpillLocation) -> bool {
         self.spill.direct.is_open() && self.spill.batches.unit(spot.batch).is_some()
     }
 
@@ -307,7 +308,13 @@ impl Runtime {
     }
 
     /// A block did not come: ends the process if it is still needed.
-    fn give_up(&self, page: usize, first: Spot, number: u64, answer: Option<u32>) -> Option<Fetched> {
+    fn give_up(
+        &self,
+        page: usize,
+        first: SpillLocation,
+        number: u64,
+        answer: Option<u32>,
+    ) -> Option<Fetched> {
         // The page may have gone meanwhile, and its batch with it; then something else may stand in its place.
         let is_wanted =
             self.pages.table.entry(page).is_some_and(|entry| entry.load() == State::Spilled(first))
@@ -365,7 +372,7 @@ impl Runtime {
     }
 }
 
-impl Handler {
+impl Server {
     /// Leaves a fault on a spilled page to the fetchers. What is a sequence only the handler sees.
     pub(crate) fn leave(&mut self, fault: Fault, begin: u64, run: usize) {
         match self.runtime.leave_to_fetchers(fault, begin, run) {
@@ -375,7 +382,7 @@ impl Handler {
             }
             None => {
                 // It is not spilled any more: the thread touches it again.
-                self.runtime.uffd().wake(fault.page, PAGE);
+                self.runtime.delivery().resume_at(fault.page);
                 sched::yield_now();
             }
         }
@@ -393,7 +400,7 @@ impl Handler {
             }
             drop(order);
             // If it could not be put in place, the thread touches it again.
-            self.runtime.uffd().wake(fault.page, PAGE);
+            self.runtime.delivery().resume_at(fault.page);
             sched::yield_now();
         } else {
             self.runtime.faults.serving.fetch_add(1, SeqCst);
@@ -447,7 +454,7 @@ impl Handler {
         }
         self.runtime.stored.set_reading(self.worker.number, false);
         if self.place(fault, &found[..count], Some(fetched.number), true).0
-            == crate::faults::fault::Placed::Done
+            == crate::faults::serving::Placed::Done
         {
             self.note_served(fault, begin);
             if let Some(area) = self.runtime.spill.area() {
@@ -455,7 +462,7 @@ impl Handler {
             }
         } else {
             // Something has come in between: the thread touches it again.
-            self.runtime.uffd().wake(fault.page, PAGE);
+            self.runtime.delivery().resume_at(fault.page);
         }
     }
 }

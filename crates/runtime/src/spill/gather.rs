@@ -80,7 +80,7 @@ impl Runtime {
                 continue;
             }
             self.stored.set_reading(worker.number, true);
-            if !entry.replace(state, State::Pinned(name)) {
+            if !entry.pin(name) {
                 self.stored.set_reading(worker.number, false);
                 continue;
             }
@@ -88,7 +88,7 @@ impl Runtime {
             if !self.is_block_at(address, block) {
                 // It was taken out meanwhile, and stands for other addresses by now.
                 self.stored.set_reading(worker.number, false);
-                entry.replace(State::Pinned(name), State::Stored(name));
+                entry.unpin(name);
                 self.uffd().wake_all();
                 break;
             }
@@ -97,7 +97,7 @@ impl Runtime {
             let tag = codec.map_or(SAME, |codec| codec.0);
             let sealed = self.spill.sealer().and_then(|sealer| batch.add(sealer, page, tag, payload));
             self.stored.set_reading(worker.number, false);
-            entry.replace(State::Pinned(name), State::Stored(name));
+            entry.unpin(name);
             let Some(place) = sealed else {
                 left = Some(address);
                 break;

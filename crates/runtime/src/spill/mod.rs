@@ -32,7 +32,7 @@ use core::ffi::CStr;
 use core::fmt::Write;
 use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-pub use batches::{Batches, Spot};
+pub use batches::{Batches, SpillLocation};
 use direct::Direct;
 pub use fetch::fetcher;
 use memfold_shared::spill::{self as area, Area, For, kind, seal};
@@ -237,7 +237,7 @@ impl Runtime {
     }
 
     /// The blocks of a spot are not needed any more.
-    pub fn release_spot(&self, spot: Spot) {
+    pub fn release_spot(&self, spot: SpillLocation) {
         self.spill.pages.fetch_sub(1, Relaxed);
         self.spill.batches.release(spot.batch);
     }

@@ -17,7 +17,7 @@ use memfold_spill::Batch;
 
 use super::posts::{fill, free_post, post_question};
 use super::sparse::Sparse;
-use super::{Batches, Spot};
+use super::{Batches, SpillLocation};
 use crate::kernel::sys::{self, PAGE};
 use crate::memory::arena::Arena;
 use crate::pages::table::State;
@@ -50,8 +50,8 @@ pub struct Item {
 
 impl Item {
     /// Where it is in that batch.
-    pub fn spot(&self, batch: u32) -> Spot {
-        Spot { batch, offset: self.offset, len: self.len }
+    pub fn spot(&self, batch: u32) -> SpillLocation {
+        SpillLocation { batch, offset: self.offset, len: self.len }
     }
 }
 
@@ -302,7 +302,7 @@ impl Runtime {
             // Counted first: the page may be wanted, and have come back, at once.
             self.spill.batches.need(batch);
             self.spill.pages.fetch_add(1, Relaxed);
-            if entry.replace(State::Stored(name), State::Spilled(spot)) {
+            if entry.spill(name, spot) {
                 self.free(name, item.page);
                 spilled += 1;
             } else {

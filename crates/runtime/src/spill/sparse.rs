@@ -19,7 +19,7 @@ use memfold_shared::page;
 use memfold_shared::spill::{self as area, Area, For, POSTS, Word, answer, kind, scarce};
 use memfold_spill::{Batch, blocks};
 
-use super::Spot;
+use super::SpillLocation;
 use super::batches::Held;
 use super::out::{BLOCKS, Item};
 use super::posts::{fill, free_post, post_question};
@@ -155,7 +155,7 @@ impl Runtime {
             let Some(entry) = self.pages.table.entry(item.page as usize * PAGE) else { continue };
             if entry.load() == was {
                 self.spill.batches.need(batch);
-                entry.store(State::Spilled(spot));
+                entry.respill(spot);
                 self.spill.batches.release(old.batch);
             }
         }
@@ -188,7 +188,7 @@ impl Runtime {
             sealed.copy_from_slice(&read[place.offset as usize..][..len]);
             // What does not open stays where it is: who wants it will find out.
             let Ok((block, _)) = sealer.open_first(batch.number, place.offset, sealed) else { break };
-            let spot = Spot { batch: batch.index, offset: place.offset, len: place.len };
+            let spot = SpillLocation { batch: batch.index, offset: place.offset, len: place.len };
             let page = block.owner;
             // One that was moved by the program has another address by now, and stays too.
             let entry =

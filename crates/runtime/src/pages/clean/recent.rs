@@ -157,7 +157,7 @@ impl Runtime {
                 let Some(name) = self.take_blob(page) else {
                     self.fail("a clean page was evicted whose blob is gone")
                 };
-                block.entries[index_in_block(page)].store(State::Stored(name));
+                block.entries[index_in_block(page)].evict_clean(name);
                 block.evicted.fetch_add(1, Relaxed);
             }
             moved += done;

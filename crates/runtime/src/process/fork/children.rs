@@ -118,7 +118,7 @@ impl Runtime {
                     // SAFETY: the entry says that the page is on standby: it stays so under the order lock.
                     into.copy_from_slice(unsafe { core::slice::from_raw_parts(from, PAGE) });
                 }
-                State::Stored(name) if !is_still && !entry.replace(state, State::Pinned(name)) => continue,
+                State::Stored(name) if !is_still && !entry.pin(name) => continue,
                 State::Stored(name) | State::Pinned(name) => {
                     let owner = page_number(page);
                     // SAFETY: pinned, by this thread or another one that does not free it without the order
@@ -127,7 +127,7 @@ impl Runtime {
                         self.fail_corrupt();
                     }
                     if state == State::Stored(name) && !is_still {
-                        entry.replace(State::Pinned(name), state);
+                        entry.unpin(name);
                     }
                 }
                 State::Spilled(_) => {

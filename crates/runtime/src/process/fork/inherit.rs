@@ -181,7 +181,7 @@ impl Runtime {
         if sys::pwrite(memory, contents, page as u64) != Ok(PAGE) {
             self.fail("a forked process can't write an evicted page back");
         }
-        entry.store(State::Empty);
+        entry.rescue();
         match state {
             State::Stored(name) | State::Pinned(name) => {
                 self.free(name, crate::pages::table::page_number(page))

@@ -210,7 +210,7 @@ impl Runtime {
                 }
                 continue;
             };
-            if entry.is_some_and(|entry| entry.replace(State::Standby(id), state)) {
+            if entry.is_some_and(|entry| entry.compress(id, state)) {
                 self.pages.standby.forget(id);
                 compressed += 1;
                 if let (State::Stored(_), Some(block)) =
@@ -264,7 +264,7 @@ impl Runtime {
         if self.shared().flags.load(Relaxed) & page::flags::PARANOID != 0 {
             self.compare(worker, name, owner, self.pages.standby.page_address(id));
         }
-        entry.store(State::Stored(name));
+        entry.reuse(name);
         self.pages.standby.forget(id);
         self.slot().counters.pages_clean.fetch_add(1, Relaxed);
         true

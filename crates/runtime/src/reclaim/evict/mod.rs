@@ -276,7 +276,7 @@ impl Runtime {
                 }
                 self.blob_to_standby(page);
                 held.owners[index].store(page_number(page), Relaxed);
-                block.entries[index].store(State::Standby(page_id(range.slot, index)));
+                block.entries[index].evict(page_id(range.slot, index));
                 live += 1;
             }
         }

@@ -16,7 +16,7 @@
 
 use core::sync::atomic::Ordering::*;
 
-use super::Keeper;
+use super::ReclaimThread;
 use super::ahead::Part;
 use crate::interpose::desk;
 use crate::interpose::mappings::ranges;
@@ -59,7 +59,7 @@ fn is_worth(sharers: u64, evicted: u64, stored: u64) -> bool {
     sharers.saturating_mul(stored).saturating_mul(5) <= evicted.saturating_mul(4)
 }
 
-impl Keeper {
+impl ReclaimThread {
     /// Lists the mappings whose pages may be taken away.
     pub(super) fn list(&mut self) {
         let runtime = self.runtime;

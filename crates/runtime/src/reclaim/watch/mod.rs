@@ -65,7 +65,7 @@ pub fn room(limit: u64) -> u64 {
 }
 
 /// What the keeper thread has for itself.
-struct Keeper {
+struct ReclaimThread {
     runtime: &'static Runtime,
     statm: Fd,
     maps: Fd,
@@ -144,7 +144,7 @@ pub extern "C" fn keeper(_: usize) -> ! {
     let place = RUNTIME.threads.keeper_memory.load(Relaxed) as *mut (usize, usize);
     // SAFETY: memory of the arena, made for the one keeper of this process; pairs of numbers may be zero.
     let candidates = unsafe { core::slice::from_raw_parts_mut(place, CANDIDATES) };
-    match Keeper::new(candidates) {
+    match ReclaimThread::new(candidates) {
         Ok(mut keeper) => {
             RUNTIME.kernel.pagemap.store(keeper.pagemap.fd().0, Relaxed);
             // Before the forking thread goes on: it may fork again at once, and must wait for this one.
@@ -166,10 +166,10 @@ pub extern "C" fn keeper(_: usize) -> ! {
     }
 }
 
-impl Keeper {
+impl ReclaimThread {
     /// All of this is the keeper's own view: that of the process is empty once its first thread has ended.
     fn new(candidates: &'static mut [(usize, usize)]) -> Result<Self> {
-        Ok(Keeper {
+        Ok(ReclaimThread {
             runtime: &RUNTIME,
             // Before other files are opened: see `procfs.rs`.
             statm: procfs::open_statm()?,

@@ -4,9 +4,9 @@ use core::sync::atomic::Ordering::*;
 
 use memfold_shared::page::state;
 
-use super::Keeper;
-use crate::faults::fault::handler;
-use crate::faults::follow::HANDLERS;
+use super::ReclaimThread;
+use crate::faults::delivery::follow::HANDLERS;
+use crate::faults::delivery::handlers::handler;
 use crate::kernel::sched;
 use crate::kernel::sys::{self, Result};
 use crate::kernel::uffd::Probe;
@@ -22,7 +22,7 @@ const COMPRESSORS: usize = 2;
 const PROTECT_SHARE: u64 = 32;
 const PROTECT_LONGEST_NS: u64 = 1_000_000_000;
 
-impl Keeper {
+impl ReclaimThread {
     /// In a forked child: serves what the parent had evicted.
     pub fn take_up(&mut self) {
         let runtime = self.runtime;

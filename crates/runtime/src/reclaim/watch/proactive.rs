@@ -21,7 +21,7 @@ use core::sync::atomic::Ordering::*;
 use memfold_shared::near::SMALLEST_PROACTIVE as SMALLEST;
 use memfold_shared::page::Shared;
 
-use super::Keeper;
+use super::ReclaimThread;
 use crate::kernel::sys;
 use crate::pages::table::BLOCK;
 
@@ -166,7 +166,7 @@ pub(super) fn is_wanted(shared: &Shared) -> bool {
     shared.stall_ppm.load(Relaxed) != 0
 }
 
-impl Keeper {
+impl ReclaimThread {
     /// Looks how much may be taken away although there is room.
     pub(super) fn look_ahead_of_need(&mut self, now: u64, own: u64, tree: u64) {
         let runtime = self.runtime;

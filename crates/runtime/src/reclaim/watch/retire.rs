@@ -14,7 +14,7 @@ use memfold_shared::near::TASK_LEVELS;
 use memfold_shared::page::Slot;
 use memfold_shared::page::{flags, state};
 
-use super::Keeper;
+use super::ReclaimThread;
 use crate::interpose::mappings::ranges;
 use crate::kernel::maps;
 use crate::kernel::sys::{self, Errno, Fd};
@@ -39,7 +39,7 @@ const AGAIN_NS: u64 = 10_000_000;
 /// A second compressor that could not be started is not tried again for so long, ns.
 const REFUSED_NS: u64 = 100_000_000;
 
-impl Keeper {
+impl ReclaimThread {
     /// Starts the second compressor if the first falls behind.
     pub(super) fn call_helper(&mut self, now: u64) {
         let runtime = self.runtime;

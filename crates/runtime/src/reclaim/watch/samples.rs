@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::*;
 
 use memfold::store::Workspace;
 
-use super::Keeper;
+use super::ReclaimThread;
 use crate::kernel::pagemap::Present;
 use crate::kernel::sys::{self, Fd, PAGE};
 use crate::pages::table::{Block, PAGES, index_in_block, page_number};
@@ -134,7 +134,7 @@ fn first_part(present: &Bits, marked: &Bits, first: usize, end: usize) -> Option
     Some((from, to))
 }
 
-impl Keeper {
+impl ReclaimThread {
     /// Whether all pages of a range, of which so many are there, are marked and it is not time to look at them.
     pub(super) fn all_marked(&self, start: usize, end: usize, present: usize) -> bool {
         self.runtime.pages.table.block(start).filter(|block| block.marks.any()).is_some_and(|block| {

@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering::*;
 
 use memfold_shared::near;
 
-use super::Keeper;
+use super::ReclaimThread;
 use crate::kernel::sys::PAGE;
 
 /// Where the limit can't be held it keeps this part of its store too, at most.
@@ -70,7 +70,7 @@ impl Spare {
     }
 }
 
-impl Keeper {
+impl ReclaimThread {
     /// Looks at what the process has.
     pub(super) fn look_at_spare(&mut self, own: u64, limit: u64) {
         let (runtime, slot) = (self.runtime, self.runtime.slot());

@@ -1,14 +1,14 @@
 //! When much that was taken away though there was room is wanted again, what lies around a touched page comes back with it. The
 //! thread that touched it is not kept waiting for that.
 
-use super::{Handler, Placed};
+use super::{Placed, Server};
 use crate::kernel::sys::PAGE;
 use crate::kernel::uffd::Touch;
 use crate::pages::order::Fault;
 use crate::pages::table::{PAGES, State};
 use crate::reclaim::worker::RUN;
 
-impl Handler {
+impl Server {
     /// Brings back what was taken away of the `RUN` pages among which the touched one is.
     pub(super) fn bring_back_around(&mut self, touched: usize) {
         let mut page = touched & !(RUN * PAGE - 1);

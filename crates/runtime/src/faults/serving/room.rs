@@ -3,7 +3,8 @@
 
 use core::sync::atomic::Ordering::*;
 
-use super::{Handler, Placed};
+use super::{Placed, Server};
+use crate::faults::delivery::Delivery;
 use crate::interpose::rights::credentials;
 use crate::kernel::sys::{self, Errno, PAGE};
 use crate::kernel::uffd::Touch;
@@ -18,7 +19,7 @@ const IDLE_NS: u64 = 2_000_000;
 /// Pages of which copies are let be made at once.
 const COPIES: usize = 16;
 
-impl Handler {
+impl Server {
     /// Waits while the process is too far over its share of the limit. Fresh
     /// memory waits longer, whether others have waited in vain or not.
     pub(crate) fn wait_for_room(&mut self, growth: bool) {
@@ -142,11 +143,11 @@ impl Handler {
         let mut order = runtime.lock_order();
         if order.forking {
             drop(order);
-            return runtime.uffd().wake(fault.page, PAGE);
+            return runtime.delivery().resume_at(fault.page);
         }
         for (start, bytes) in ranges.into_iter().skip(usize::from(!roomy)) {
             runtime.forget_blobs(start, start + bytes);
-            match runtime.uffd().protect(start, bytes, false) {
+            match runtime.delivery().allow_writes(start, bytes) {
                 Ok(()) => {
                     drop(order);
                     runtime.reclaim.copied.fetch_add(bytes as u64, Relaxed);
@@ -163,7 +164,7 @@ impl Handler {
             }
         }
         drop(order);
-        runtime.uffd().wake(fault.page, PAGE);
+        runtime.delivery().resume_at(fault.page);
     }
 
     /// Lets a thread write to a clean page of the process's own.
@@ -172,12 +173,12 @@ impl Handler {
         let mut order = runtime.lock_order();
         if !order.forking {
             runtime.forget_blob(fault.page);
-            if runtime.uffd().protect(fault.page, PAGE, false) == Err(Errno::AGAIN) {
+            if runtime.delivery().allow_writes(fault.page, PAGE) == Err(Errno::AGAIN) {
                 runtime.drain(&mut order);
             }
         }
         drop(order);
         // If the page is still protected, the thread faults again.
-        runtime.uffd().wake(fault.page, PAGE);
+        runtime.delivery().resume_at(fault.page);
     }
 }

@@ -7,16 +7,16 @@
 use core::sync::atomic::Ordering::*;
 
 use memfold::probe;
-use memfold::store::Ref;
 
-use super::{Handler, Placed};
-use crate::interpose::mappings::ranges;
+use super::run::{Placing, Run};
+use super::{Placed, Server};
+use crate::faults::delivery::Delivery;
 use crate::kernel::pagemap::Pagemap;
 use crate::kernel::sys::{Errno, Fd, PAGE};
 use crate::kernel::uffd::Touch;
 use crate::memory::lock::Guard;
 use crate::pages::order::{Fault, Order};
-use crate::pages::table::{PAGES, State, index_in_block, page_number};
+use crate::pages::table::{PAGES, State, page_number};
 use crate::reclaim::worker::RUN;
 
 /// Pages from this one to the end of its block.
@@ -24,7 +24,7 @@ fn left_in_block(page: usize) -> usize {
     PAGES - page / PAGE % PAGES
 }
 
-impl Handler {
+impl Server {
     /// How many of `count` pages may be given contents: up to the first guard page. The kernel would copy over a
     /// guard (and before 6.13 there are none). Under the order lock: nobody moves pages meanwhile.
     fn before_guard(&self, page: usize, count: usize) -> usize {
@@ -56,7 +56,7 @@ impl Handler {
             let from = runtime.pages.standby.page_address(id) as *const u8;
             let mut is_clean = fault.touch == Touch::Read && runtime.is_clean_on_standby(page);
             // SAFETY: the entry says that the program's page is the one on standby.
-            match unsafe { runtime.uffd().copy_as(page, from, PAGE, is_clean) } {
+            match unsafe { runtime.delivery().place(page, from, PAGE, is_clean) } {
                 Ok(_) => {}
                 Err(Errno::EXIST) => is_clean = false,
                 // This mapping is not registered for that.
@@ -72,7 +72,7 @@ impl Handler {
             } else {
                 runtime.forget_blob(page);
             }
-            entry.store(State::Empty);
+            entry.rescue();
             block.evicted.fetch_sub(1, Relaxed);
             runtime.pages.standby.forget(id);
             runtime.pages.standby.slot(id >> 9).rescued.fetch_add(1, Relaxed);
@@ -85,7 +85,7 @@ impl Handler {
         runtime.slot().counters.pages_rescued.fetch_add(done as u64, Relaxed);
         probe!(runtime_rescue, fault.page, done);
         runtime.reclaim.change_debt((done * PAGE) as i64);
-        runtime.uffd().wake(fault.page, done * PAGE);
+        runtime.delivery().resume(fault.page, done * PAGE);
         if asked {
             self.streams.expect_next(fault.page, done);
         }
@@ -120,7 +120,7 @@ impl Handler {
         let into = &mut self.worker.pages[index * PAGE..(index + 1) * PAGE];
         match state {
             State::Zero => into.fill(0),
-            State::Stored(name) if entry.replace(state, State::Pinned(name)) => {
+            State::Stored(name) if entry.pin(name) => {
                 // SAFETY: pinned, and this worker says that it reads.
                 let loaded =
                     unsafe { runtime.store().load(name, page_number(page), into, &mut self.worker.decode) };
@@ -143,137 +143,99 @@ impl Handler {
     ) -> (Placed, usize) {
         let runtime = self.runtime;
         let mut order = runtime.lock_order();
-        // The pages whose entries still say what they said, from the first on.
-        let block = runtime.pages.table.block(fault.page);
-        let still = |index: usize| {
-            let page = fault.page + index * PAGE;
-            let now = block.map_or(State::Empty, |b| b.entries[page / PAGE % PAGES].load());
-            match (found[index], now) {
-                (State::Stored(name), State::Pinned(other)) => name == other,
-                (State::Zero, State::Zero) => true,
-                // The same place of another batch would be another block.
-                (State::Spilled(spot), State::Spilled(other)) => {
-                    spot == other && batch.is_some() && batch == runtime.spill.batches.number(spot.batch)
-                }
-                _ => false,
-            }
+        let run = Run {
+            page: fault.page,
+            found,
+            batch,
+            block: runtime.pages.table.block(fault.page),
+            forks: runtime.forks.generation.load(Relaxed),
         };
-        let mut intact = (0..found.len()).take_while(|i| still(*i)).count();
-        if intact > 1 {
-            intact = self.before_guard(fault.page, intact).max(1);
-        }
-        let mut done = 0;
-        let mut answer = Placed::Retry;
+        let mut placing = Placing { answer: Placed::Retry, done: 0, keeps: false };
         if order.forking {
-            (intact, answer) = (0, self.fault_again(fault));
+            placing.answer = self.fault_again(fault);
+        } else {
+            let intact = self.intact(&run);
+            let may_keep = asked && intact > 0 && fault.touch == Touch::Read && runtime.keeps_clean();
+            let kept = if may_keep { run.kept_clean(runtime, intact) } else { None };
+            placing.keeps = kept.is_some();
+            self.copy_in(&mut order, &run, kept.map_or(intact, |kept| kept), &mut placing);
         }
-        // Pages whose blobs relatives share are kept clean (`clean`).
-        let forks = runtime.forks.generation.load(Relaxed);
-        let is_inherited = |index: usize| {
-            let at = index_in_block(fault.page) + index;
-            matches!(found[index], State::Stored(_)) && block.is_some_and(|b| b.is_inherited(at, forks))
-        };
-        let mut keeps =
-            asked && intact > 0 && fault.touch == Touch::Read && runtime.keeps_clean() && is_inherited(0);
-        if keeps {
-            // Every page that is protected has a blob.
-            intact = (0..intact).take_while(|index| is_inherited(*index)).count();
-            let end = fault.page + intact * PAGE;
-            keeps = runtime.pages.keep_out.first_in(fault.page, end).is_none()
-                && ranges::first_kept(fault.page, end).is_none();
-        }
-        while done < intact {
-            let (page, bytes) = (fault.page + done * PAGE, (intact - done) * PAGE);
-            let from = self.worker.pages[done * PAGE..].as_ptr();
-            // SAFETY: the entries say that these are the program's pages, decompressed.
-            match unsafe { runtime.uffd().copy_as(page, from, bytes, keeps) } {
-                Ok(copied) => {
-                    done += copied / PAGE;
-                    answer = Placed::Done;
-                }
-                // This mapping was registered before the process forked.
-                Err(Errno::INVAL) if keeps && done == 0 => keeps = false,
-                Err(Errno::NOENT) if bytes > PAGE && done == 0 => {
-                    // The run leaves the mapping: only the page that was asked for.
-                    // SAFETY: as above.
-                    match unsafe { runtime.uffd().copy_as(page, from, PAGE, keeps) } {
-                        Ok(_) => (done, answer) = (1, Placed::Done),
-                        Err(error) => answer = self.refused(&mut order, page, error),
-                    }
-                    break;
-                }
-                Err(Errno::EXIST) if done == 0 => {
-                    // In a forked child a page may be present although its entry
-                    // says otherwise (see `journal.rs`): the page is the truth.
-                    (done, answer, keeps) = (1, Placed::Done, false);
-                    break;
-                }
-                Err(error) => {
-                    if done == 0 {
-                        answer = self.refused(&mut order, page, error);
-                    }
-                    break;
-                }
-            }
-        }
-        let mut freed: [Option<(Ref, u64)>; RUN] = [None; RUN];
-        let (mut zeros, mut fetched) = (0, 0);
-        if let Some(block) = block {
-            for (index, state) in found.iter().enumerate() {
-                let entry = &block.entries[(fault.page / PAGE + index) % PAGES];
-                match *state {
-                    State::Stored(name)
-                        if index < done && entry.replace(State::Pinned(name), State::Empty) =>
-                    {
-                        block.evicted.fetch_sub(1, Relaxed);
-                        let page = fault.page + index * PAGE;
-                        if !(keeps && is_inherited(index) && runtime.keep_blob(page, block, name)) {
-                            freed[index] = Some((name, page_number(page)));
-                        }
-                    }
-                    State::Zero if index < done && entry.replace(State::Zero, State::Empty) => {
-                        block.evicted.fetch_sub(1, Relaxed);
-                        zeros += 1;
-                    }
-                    State::Spilled(spot)
-                        if index < done && entry.replace(State::Spilled(spot), State::Empty) =>
-                    {
-                        block.evicted.fetch_sub(1, Relaxed);
-                        runtime.release_spot(spot);
-                        fetched += 1;
-                    }
-                    State::Stored(name) if index >= done => {
-                        entry.replace(State::Pinned(name), State::Stored(name));
-                    }
-                    _ => {}
-                }
-            }
-        }
+        let settled = run.settle_entries(runtime, &placing);
+        let Placing { answer, done, keeps } = placing;
         if keeps && done > 0 {
             runtime.exchange_clean(&mut order, fault.page, done);
         }
         drop(order);
-        runtime.pages.zero_pages.fetch_sub(zeros, Relaxed);
-        freed.iter().flatten().for_each(|(name, owner)| runtime.free(*name, *owner));
+        runtime.pages.zero_pages.fetch_sub(settled.zeros, Relaxed);
+        settled.freed.iter().flatten().for_each(|(name, owner)| runtime.free(*name, *owner));
         // All of them: threads that saw one of our pins wait too.
-        runtime.uffd().wake(fault.page, found.len() * PAGE);
+        runtime.delivery().resume(fault.page, found.len() * PAGE);
         if done > 0 {
-            let counters = &runtime.slot().counters;
-            let faulted = u64::from(asked);
-            counters.pages_fetched.fetch_add(fetched, Relaxed);
-            counters.pages_faulted.fetch_add(faulted, Relaxed);
-            counters.pages_prefetched.fetch_add(done as u64 - faulted, Relaxed);
-            probe!(runtime_restore, fault.page, done);
-            if fetched > 0 {
-                probe!(runtime_fetch, fault.page, fetched);
-            }
-            runtime.reclaim.change_debt((done * PAGE) as i64);
+            self.note_placed(fault.page, done, settled.fetched, asked);
             // Of what was spilled the handler has noted it.
             if asked && batch.is_none() {
                 self.streams.expect_next(fault.page, done);
             }
         }
         (answer, done)
+    }
+
+    /// How many of the pages, from the first on, are as they were found, without a guard between.
+    fn intact(&self, run: &Run<'_>) -> usize {
+        let intact = (0..run.found.len()).take_while(|index| run.is_still(self.runtime, *index)).count();
+        if intact > 1 { self.before_guard(run.page, intact).max(1) } else { intact }
+    }
+
+    /// Copies the first `intact` of the worker's pages to the program's.
+    fn copy_in(&self, order: &mut Guard<'_, Order>, run: &Run<'_>, intact: usize, placing: &mut Placing) {
+        while placing.done < intact {
+            let (page, bytes) = (run.page + placing.done * PAGE, (intact - placing.done) * PAGE);
+            let from = self.worker.pages[placing.done * PAGE..].as_ptr();
+            // SAFETY: the entries say that these are the program's pages, decompressed.
+            match unsafe { self.runtime.delivery().place(page, from, bytes, placing.keeps) } {
+                Ok(copied) => {
+                    placing.done += copied / PAGE;
+                    placing.answer = Placed::Done;
+                }
+                // This mapping was registered before the process forked.
+                Err(Errno::INVAL) if placing.keeps && placing.done == 0 => placing.keeps = false,
+                Err(Errno::NOENT) if bytes > PAGE && placing.done == 0 => {
+                    // The run leaves the mapping: only the page that was asked for.
+                    // SAFETY: as above.
+                    match unsafe { self.runtime.delivery().place(page, from, PAGE, placing.keeps) } {
+                        Ok(_) => (placing.done, placing.answer) = (1, Placed::Done),
+                        Err(error) => placing.answer = self.refused(order, page, error),
+                    }
+                    break;
+                }
+                Err(Errno::EXIST) if placing.done == 0 => {
+                    // In a forked child a page may be present although its entry
+                    // says otherwise (see `journal.rs`): the page is the truth.
+                    *placing = Placing { answer: Placed::Done, done: 1, keeps: false };
+                    break;
+                }
+                Err(error) => {
+                    if placing.done == 0 {
+                        placing.answer = self.refused(order, page, error);
+                    }
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Counts pages that were put in place.
+    fn note_placed(&self, page: usize, done: usize, fetched: u64, asked: bool) {
+        let counters = &self.runtime.slot().counters;
+        let faulted = u64::from(asked);
+        counters.pages_fetched.fetch_add(fetched, Relaxed);
+        counters.pages_faulted.fetch_add(faulted, Relaxed);
+        counters.pages_prefetched.fetch_add(done as u64 - faulted, Relaxed);
+        probe!(runtime_restore, page, done);
+        if fetched > 0 {
+            probe!(runtime_fetch, page, fetched);
+        }
+        self.runtime.reclaim.change_debt((done * PAGE) as i64);
     }
 
     /// Gives fresh pages, a run of them to a stream of touches. To who reads,
@@ -296,7 +258,7 @@ impl Handler {
         let count = self.before_guard(fault.page, count);
         if count == 0 {
             // Made a guard page meanwhile: the thread sees for itself.
-            runtime.uffd().wake(fault.page, PAGE);
+            runtime.delivery().resume_at(fault.page);
             return Placed::Done;
         }
         if fault.touch == Touch::Write {
@@ -309,9 +271,9 @@ impl Handler {
             // SAFETY: nothing is kept of these pages, under the lock: they are fresh or discarded.
             let given = unsafe {
                 if fault.touch == Touch::Write {
-                    runtime.uffd().copy(fault.page, self.worker.pages.as_ptr(), pages * PAGE)
+                    runtime.delivery().place(fault.page, self.worker.pages.as_ptr(), pages * PAGE, false)
                 } else {
-                    runtime.uffd().zero(fault.page, pages * PAGE)
+                    runtime.delivery().place_zeros(fault.page, pages * PAGE)
                 }
             };
             match given {
@@ -328,7 +290,7 @@ impl Handler {
         if fault.touch == Touch::Write {
             runtime.reclaim.change_debt((done * PAGE) as i64);
         }
-        runtime.uffd().wake(fault.page, done * PAGE);
+        runtime.delivery().resume(fault.page, done * PAGE);
         self.streams.expect_next(fault.page, done);
         Placed::Done
     }
@@ -336,7 +298,7 @@ impl Handler {
     /// A fork began after the fault was read: the table may be out of date now, and only the journal knows.
     #[cold]
     fn fault_again(&self, fault: Fault) -> Placed {
-        self.runtime.uffd().wake(fault.page, PAGE);
+        self.runtime.delivery().resume_at(fault.page);
         Placed::Done
     }
 
@@ -355,7 +317,7 @@ impl Handler {
             }
             // There is a page already, or no mapping any more: the thread sees for itself.
             _ => {
-                runtime.uffd().wake(page, PAGE);
+                runtime.delivery().resume_at(page);
                 Placed::Done
             }
         }

@@ -1,0 +1,160 @@
+//! Serving faults: what is done about a touch of a page that is not resident.
+//!
+//! How the touch was noticed, and how the thread goes on afterwards, is not known here: that is [`Delivery`]
+//! (`../delivery`). A [`Server`] finds the page's entry, and does what it says:
+//!
+//! | entry | what is done |
+//! | --- | --- |
+//! | empty | never touched, or discarded: zeros |
+//! | standby | copied back from the standby slot |
+//! | zero | zeros |
+//! | stored | decompressed outside of the lock, put in place under it |
+//! | pinned | somebody else is at it, and lets the thread go on when done |
+//! | spilled | left to a thread that waits for the supervisor: see `spill/fetch.rs` |
+//!
+//! A write to a page that is protected (see `copies.rs`) only waits for room.
+//!
+//! While faults are sequential, a growing run of pages (1 to 32) is brought back at once.
+
+mod during_fork;
+mod hurry;
+mod place;
+mod room;
+mod run;
+mod streams;
+
+use core::sync::atomic::Ordering::*;
+
+use memfold::probe;
+
+use crate::kernel::sched;
+use crate::kernel::sys::{self};
+use crate::kernel::uffd::Touch;
+use crate::pages::order::Fault;
+use crate::pages::table::{State, page_number};
+use crate::reclaim::worker::Worker;
+use crate::runtime::Runtime;
+use streams::Streams;
+
+/// A touch takes so much longer than is seen of it, ns: until a handler has read of it, and until the thread runs again.
+const UNSEEN_NS: u64 = 15_000;
+
+/// What follows from trying to put pages in place.
+#[derive(PartialEq, Eq)]
+pub(crate) enum Placed {
+    /// The thread goes on.
+    Done,
+    /// Events came in between: look again.
+    Retry,
+}
+
+/// What a thread needs to serve faults.
+pub struct Server {
+    pub(crate) runtime: &'static Runtime,
+    pub(crate) worker: Worker,
+    pub(crate) streams: Streams,
+    /// It works for the keeper, which restores everything: no faults of others wait for it, and it waits neither
+    /// for a fetcher nor for room, since only the keeper makes room.
+    pub(crate) is_keepers: bool,
+    /// There is something in its memory that is still to be put in place.
+    pub(crate) holds_page: bool,
+}
+
+impl Server {
+    /// One with memory to work in; `None` if there is none.
+    ///
+    /// # Safety
+    /// As for [`Worker::new`].
+    pub unsafe fn new(runtime: &'static Runtime, number: usize) -> Option<Self> {
+        Some(Server {
+            runtime,
+            // SAFETY: passed on to the caller.
+            worker: unsafe { Worker::new(runtime, number) }?,
+            streams: Streams::default(),
+            is_keepers: false,
+            holds_page: false,
+        })
+    }
+
+    /// Serves a fault, for which somebody waits.
+    pub fn serve(&mut self, fault: Fault) {
+        let begin = sys::now_ns();
+        self.runtime.faults.stall.enter(begin);
+        let was_away = self.serve_from(fault, begin);
+        if was_away && self.runtime.reclaim.is_in_a_hurry() {
+            self.bring_back_around(fault.page);
+        }
+        let stalled = self.runtime.faults.stall.leave(sys::now_ns());
+        self.runtime.slot().counters.stalled_ns.fetch_add(stalled, Relaxed);
+        let unseen = if was_away { UNSEEN_NS } else { 0 };
+        self.runtime.reclaim.patience_ns.fetch_sub((stalled + unseen) as i64, Relaxed);
+    }
+
+    /// Returns whether the page had been taken away.
+    pub(crate) fn serve_from(&mut self, fault: Fault, begin: u64) -> bool {
+        if fault.touch == Touch::Protected {
+            self.let_copy(fault);
+            return false;
+        }
+        let run = self.streams.run_length(fault.page);
+        probe!(runtime_fault_begin, fault.page, fault.touch == Touch::Write);
+        loop {
+            let state = self.runtime.pages.table.entry(fault.page).map_or(State::Empty, |entry| entry.load());
+            let placed = match state {
+                State::Pinned(_) => return true,
+                State::Spilled(_) if self.is_keepers => {
+                    if let Some(fetched) = self.runtime.fetch(&mut self.worker, fault.page, run, None) {
+                        self.place_fetched(fault, &fetched, begin);
+                        return true;
+                    }
+                    Placed::Retry
+                }
+                State::Spilled(_) => {
+                    self.leave(fault, begin, run);
+                    return true;
+                }
+                State::Standby(_) => self.rescue(fault, run, true).0,
+                State::Stored(_) | State::Zero => {
+                    if !self.exchanges(fault) {
+                        self.wait_for_room(false);
+                    }
+                    let placed = self.restore(fault, run, true).0;
+                    if placed == Placed::Done {
+                        self.runtime.keep_awake(begin);
+                        self.note_served(fault, begin);
+                    }
+                    placed
+                }
+                State::Empty => {
+                    self.wait_for_room(true);
+                    self.give_zeros(fault, run)
+                }
+            };
+            if placed == Placed::Done {
+                probe!(runtime_fault, fault.page, fault.touch == Touch::Write);
+                return state != State::Empty;
+            }
+            sched::yield_now();
+        }
+    }
+
+    /// Whether what is restored is exchanged for other pages, and needs no room.
+    fn exchanges(&self, fault: Fault) -> bool {
+        let runtime = self.runtime;
+        fault.touch == Touch::Read
+            && runtime.keeps_clean()
+            && runtime.can_exchange_clean(&runtime.lock_order())
+    }
+
+    /// A page was brought back that was compressed.
+    pub(crate) fn note_served(&self, fault: Fault, begin: u64) {
+        let now = sys::now_ns();
+        let took = now.saturating_sub(begin);
+        self.runtime.faults.served_ns.store(now, Relaxed);
+        self.runtime.shared().note_fault(took);
+        if let Some(trail) = self.runtime.shared().trail() {
+            trail.fault(self.runtime.slot().pid.load(Relaxed), page_number(fault.page), took);
+        }
+        self.runtime.slot().counters.fault_ns.fetch_add(took, Relaxed);
+    }
+}

@@ -1,0 +1,117 @@
+//! A run of pages that were decompressed, and what becomes of their entries when they are placed.
+
+use core::sync::atomic::Ordering::*;
+
+use memfold::store::Ref;
+
+use super::Placed;
+use crate::interpose::mappings::ranges;
+use crate::kernel::sys::PAGE;
+use crate::pages::table::{Block, State, index_in_block, page_number};
+use crate::reclaim::worker::RUN;
+use crate::runtime::Runtime;
+
+/// Pages in a row that were decompressed.
+pub struct Run<'f> {
+    /// The first.
+    pub page: usize,
+    /// What their entries said.
+    pub found: &'f [State],
+    /// What they were spilled with.
+    pub batch: Option<u64>,
+    /// Where their entries are.
+    pub block: Option<&'static Block>,
+    /// Forks so far.
+    pub forks: u32,
+}
+
+/// How far placing them has come.
+pub struct Placing {
+    /// What follows for the thread that waits.
+    pub answer: Placed,
+    /// Pages that are placed.
+    pub done: usize,
+    /// They stay protected, and their blobs are kept.
+    pub keeps: bool,
+}
+
+/// What became of their entries.
+pub struct Settled {
+    /// Blobs that are nobody's any more, and whose they were.
+    pub freed: [Option<(Ref, u64)>; RUN],
+    /// Pages of zeros.
+    pub zeros: i64,
+    /// Pages that had been spilled.
+    pub fetched: u64,
+}
+
+impl Run<'_> {
+    /// Whether the entry of a page still says what it said. Under the order lock, as all that follows.
+    pub fn is_still(&self, runtime: &Runtime, index: usize) -> bool {
+        let page = self.page + index * PAGE;
+        let now = self.block.map_or(State::Empty, |block| block.entries[index_in_block(page)].load());
+        match (self.found[index], now) {
+            (State::Stored(name), State::Pinned(other)) => name == other,
+            (State::Zero, State::Zero) => true,
+            // The same place of another batch would be another block.
+            (State::Spilled(spot), State::Spilled(other)) => {
+                let batch = self.batch.is_some() && self.batch == runtime.spill.batches.number(spot.batch);
+                spot == other && batch
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether relatives share the blob of a page.
+    pub fn is_inherited(&self, index: usize) -> bool {
+        let at = index_in_block(self.page) + index;
+        matches!(self.found[index], State::Stored(_))
+            && self.block.is_some_and(|block| block.is_inherited(at, self.forks))
+    }
+
+    /// How many of the first `intact` pages are kept clean (see `clean`): those whose blobs relatives share. `None` if
+    /// the first is not one, or what lies there may not be protected.
+    pub fn kept_clean(&self, runtime: &Runtime, intact: usize) -> Option<usize> {
+        // Every page that is protected has a blob.
+        let count = (0..intact).take_while(|index| self.is_inherited(*index)).count();
+        let end = self.page + count * PAGE;
+        let may = count > 0
+            && runtime.pages.keep_out.first_in(self.page, end).is_none()
+            && ranges::first_kept(self.page, end).is_none();
+        may.then_some(count)
+    }
+
+    /// Empties the entries of the pages that were placed, and takes the pins back of the others.
+    pub fn settle_entries(&self, runtime: &Runtime, placing: &Placing) -> Settled {
+        let mut settled = Settled { freed: [None; RUN], zeros: 0, fetched: 0 };
+        let Some(block) = self.block else { return settled };
+        let first = index_in_block(self.page);
+        for (index, state) in self.found.iter().enumerate() {
+            let (entry, is_done) = (&block.entries[first + index], index < placing.done);
+            match *state {
+                State::Stored(name) if is_done && entry.restore(State::Pinned(name)) => {
+                    block.evicted.fetch_sub(1, Relaxed);
+                    let page = self.page + index * PAGE;
+                    let keeps = placing.keeps && self.is_inherited(index);
+                    if !(keeps && runtime.keep_blob(page, block, name)) {
+                        settled.freed[index] = Some((name, page_number(page)));
+                    }
+                }
+                State::Zero if is_done && entry.restore(State::Zero) => {
+                    block.evicted.fetch_sub(1, Relaxed);
+                    settled.zeros += 1;
+                }
+                State::Spilled(spot) if is_done && entry.restore(State::Spilled(spot)) => {
+                    block.evicted.fetch_sub(1, Relaxed);
+                    runtime.release_spot(spot);
+                    settled.fetched += 1;
+                }
+                State::Stored(name) if !is_done => {
+                    entry.unpin(name);
+                }
+                _ => {}
+            }
+        }
+        settled
+    }
+}
