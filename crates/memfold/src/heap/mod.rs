@@ -24,18 +24,24 @@
 //! # Parts
 //!
 //! ```text
-//!   Handle ──> Blocks (blocks.rs) ──> Frame (frames.rs): uncompressed      node found by its layout (layout/)
-//!                   └──> Store (../store): compressed                   ^ pager.rs moves blocks between them,
-//!                                                                          policy/ says which go
+//!   program ── access: sessions, guards ── translation of a handle to an address
+//!                 │                              │
+//!              alloc: which block          block: table ──> frame (residency): uncompressed
+//!              gets a new node                 │  ^
+//!                                              │  └ sync: who may change it
+//!                                              └──> copy (stored): compressed, in the store or on a tier
+//!
+//!   large: nodes longer than a block     file: saved heaps     twin: every node an allocation, for debugging
 //! ```
 //!
-//! What holds:
-//! - A block is in a frame, in the store, or both and equal. Who changes where it is has its lock.
-//! - Who changes a block has the right to: its owner, or who has claimed it (`sync/claim.rs`).
-//! - A reader takes no lock and writes nothing. It reads, looks whether the frame's tenancy and the node's stripe are as they were, and reads
-//!   again if not.
-//! - A block leaves its frame only when nobody holds one of its stripes, and no session has pinned it.
-//! - Locks are taken in this order: a block, then one of another block by trying only, then rooms or pool, then the store's.
+//! Invariants:
+//! - A block is in a frame, or has a copy, or both, and then they are equal. Its lock is held to change where it is.
+//! - To change a block takes the right to: as its owner, or by a claim (`sync/claim.rs`).
+//! - A reader takes no lock and writes nothing. It reads, checks that the frame's tenancy and the node's stripe have not
+//!   changed, and reads again if they have.
+//! - A block is evicted only while no guard holds one of its stripes and no session has pinned it.
+//! - Lock order: a block; then another block, by trying only; then the free space or the pool of frames; then the
+//!   store's locks.
 
 mod access;
 mod alloc;
@@ -112,8 +118,7 @@ impl Heap {
         self.core.set_limit(limit)
     }
 
-    /// Access for this thread. A heap has up to 65,535 sessions at a time; one more is [`Error::OutOfMemory`], as
-    /// it is where the system has no memory for it. A session that is forgotten (`mem::forget`) keeps its place
+    /// Access for this thread. A heap has up to 65,535 sessions at a time; one more is [`Error::Sessions`]. A session that is forgotten (`mem::forget`) keeps its place
     /// until [`Heap::check`] or [`Heap::save_to`].
     pub fn session(&self) -> Result<Session<'_>, Error> {
         Session::new(self)
