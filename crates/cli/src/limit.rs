@@ -42,3 +42,8 @@ pub fn limit(args: &LimitArgs) -> Result<i32, Failure> {
     print(&text)?;
     Ok(0)
 }
+
+/// By how much a limit may be passed.
+pub fn tolerance(limit: u64) -> u64 {
+    limit / 20 + (8 << 20)
+}

@@ -9,6 +9,7 @@ use nix::sys::time::TimeValLike;
 use serde::Serialize;
 
 use crate::held::Held;
+use crate::limit::tolerance;
 use crate::settings::Settings;
 use crate::size::Human;
 use crate::spill::Figures;
@@ -290,11 +291,6 @@ impl Stats {
         }
         line + &format!(", {:.1} s in all", self.wall_seconds)
     }
-}
-
-/// By how much a limit may be passed.
-pub fn tolerance(limit: u64) -> u64 {
-    limit / 20 + (8 << 20)
 }
 
 /// Counters of processes that have ended and of those that have not.

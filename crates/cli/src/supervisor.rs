@@ -376,7 +376,7 @@ impl<'a> Supervisor<'a> {
     /// The limit is passed: what of the largest process is not managed. The kernel walks its page tables for
     /// that, so it is looked for seldom, and not at all where that would take seconds.
     fn look_for_held(&mut self, now: Instant, resident: u64) {
-        let tolerated = self.limit + crate::stats::tolerance(self.limit);
+        let tolerated = self.limit + crate::limit::tolerance(self.limit);
         if resident <= tolerated || now.duration_since(self.looked) < LOOK {
             return;
         }

@@ -59,6 +59,7 @@ mod same;
 mod scratch;
 #[cfg(feature = "std")]
 mod scratch_buf;
+mod staged;
 mod step;
 mod steps;
 mod stride;

@@ -12,8 +12,8 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
-use crate::libs::staged;
 use crate::lz4::{Lz4, MAX_INPUT};
+use crate::staged::staged;
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
 
 // SAFETY: the signatures are those of lz4hc.h 1.10, as in lz4.rs.

@@ -9,14 +9,12 @@ use memfold::heap::{Heap, Limit, Options};
 
 use crate::bound::{Seat, Shared};
 use crate::callbacks::{Callbacks, Pair, compll_compress_callback, compll_decompress_callback};
-use crate::compll::member::{Member, Quota};
+use crate::compll::member::{MOST, Member, Quota};
 use crate::entry::attempt;
 use crate::error::{Code, Failure};
 
 /// Frames that pins leave: for a block that comes, and for one that is allocated from.
 const LEFT: usize = 2;
-/// Blocks that a thread keeps at most,
-pub const MOST: usize = 8;
 /// and at least if there is one thread, whatever uncomp_count says: programs keep pointers across a few calls.
 const LEAST: usize = 4;
 /// With however many threads, `W(a)->x += R(b)->y` works.

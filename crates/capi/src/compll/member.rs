@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use memfold::heap::{Error, Handle, Pin, Session};
 
 use crate::bound::{Bound, Seat};
-use crate::compll::instance::MOST;
+
+/// Blocks that a thread keeps at most,
+pub const MOST: usize = 8;
 
 /// What a thread may have just now.
 #[derive(Clone, Copy)]

@@ -10,6 +10,7 @@ pub mod args;
 mod cells;
 pub mod columns;
 mod look;
+mod paint;
 mod prometheus;
 mod screen;
 mod serve;

@@ -23,6 +23,7 @@ use ratatui::widgets::{Sparkline, Widget};
 use super::cells;
 use super::columns::{COLUMNS, Is};
 use super::look::{Group, Row};
+use super::paint::put;
 use super::state::{Shown, State};
 use super::words;
 use crate::size::Human;
@@ -248,13 +249,4 @@ impl View {
         lines.push((words::keys(columns), DIM));
         lines
     }
-}
-
-/// Writes a text at a place, as far as there is room in the area; where it ends.
-pub fn put(buffer: &mut Buffer, area: Rect, x: u16, y: u16, text: &str, style: Style) -> u16 {
-    let area = area.intersection(buffer.area);
-    if y < area.y || y >= area.bottom() || x < area.x || x >= area.right() {
-        return x;
-    }
-    buffer.set_stringn(x, y, text, (area.right() - x).into(), style).0
 }

@@ -8,8 +8,8 @@ use ratatui::style::{Modifier, Style};
 
 use super::columns::{BELOW, COLUMNS, KEYS};
 use super::look::Look;
+use super::paint::put;
 use super::state::Question;
-use super::view::put;
 use crate::size::Human;
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);

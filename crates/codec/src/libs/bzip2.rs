@@ -9,7 +9,7 @@ use libbz2_rs_sys::{
 };
 
 use super::arena::Arena;
-use super::staged;
+use crate::staged::staged;
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
 
 pub(crate) static BZIP2: Bzip2 = Bzip2;

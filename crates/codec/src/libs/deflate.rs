@@ -22,8 +22,8 @@ use libdeflate_sys::{
     libdeflate_deflate_decompress_ex, libdeflate_options,
 };
 
-use super::staged;
 use crate::scratch::Kept;
+use crate::staged::staged;
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
 
 /// The codec `deflate:LEVEL`.

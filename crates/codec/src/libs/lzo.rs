@@ -4,7 +4,7 @@
 use lzokay::compress::{Dict, compress_no_alloc, compress_worst_size};
 use lzokay::decompress::decompress;
 
-use super::staged;
+use crate::staged::staged;
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
 
 pub(crate) static LZO: Lzo = Lzo;

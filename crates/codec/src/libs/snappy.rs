@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::thread_local;
 
-use super::staged;
+use crate::staged::staged;
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
 
 pub(crate) static SNAPPY: Snappy = Snappy;

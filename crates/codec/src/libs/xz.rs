@@ -12,7 +12,7 @@ use liblzma_sys::{
 };
 
 use super::arena::Arena;
-use super::staged;
+use crate::staged::staged;
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
 
 /// The codec `xz:LEVEL`.

@@ -14,7 +14,7 @@ use self::decode::{join, look_up, rebuild, restore, unpack};
 use self::encode::{code, common, literals, misses, pack, split, suppress};
 use self::search::{changes, search, symbols};
 use self::vote::{places, samples};
-use super::encode::Effort;
+use super::effort::Effort;
 use super::format::WIDE_GRANULE;
 use super::kernels::{BitRow, ByteRow, Flags, Kernels, LiteralBits, Literals, Misses, Places, VIEW};
 use super::scratch::{Choice, Compressor, Decompressor};

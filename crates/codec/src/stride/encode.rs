@@ -3,6 +3,7 @@
 //! A coded segment is made in the scratch and copied to where it belongs if it
 //! fits there; so the threshold never changes what is made.
 
+use super::effort::Effort;
 use super::format::{
     CODED, COMMON, FILL, FILL_LEN, LAST, NARROW, PACKED, RAW, SEGMENT, STATIC, STATIC_TABLE, WIDE, granule,
     words_back,
@@ -13,24 +14,6 @@ use super::scalar;
 use super::scratch::{Choice, Compressor, OUT};
 use super::vote::{Distances, Sampling, Voter};
 use crate::{Compressed, same_filled};
-
-/// How hard to try.
-#[derive(Debug)]
-pub(super) struct Effort {
-    /// How many distances a segment may have, at most 16.
-    pub distances: usize,
-    /// Where the vote looks for them.
-    pub sampling: Sampling,
-    /// Whether each segment has a table of symbols of its own.
-    pub own_table: bool,
-    /// Whether granules are wide; then symbols are not guessed.
-    pub wide: bool,
-    /// One literal in so many is counted to find the common ones.
-    pub count_every: usize,
-    /// Literals are packed if that saves more than one in so many of them and the
-    /// table. With 8 it pays at all; unpacking takes time.
-    pub packing_saves: usize,
-}
 
 /// What a segment becomes.
 enum Segment {

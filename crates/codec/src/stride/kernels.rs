@@ -5,26 +5,9 @@
 //! scalar version says what each loop computes; the others must compute the
 //! same, byte for byte, and tests hold them to it.
 
-use super::format::{GRANULES, SEGMENT, WORDS};
-use super::scratch::{Choice, Decompressor, SLACK};
-
-/// A row of bytes that vectors may overrun.
-pub(super) type Row<const N: usize> = [u8; N];
-/// Room for the literals of a segment.
-pub(super) type Literals = Row<{ SEGMENT + SLACK }>;
-/// A bit for each literal of a segment.
-pub(super) type LiteralBits = Row<{ SEGMENT / 8 + SLACK }>;
-
-/// Room for the places of a segment that vote.
-pub(super) type Places = [u16; SEGMENT + SLACK];
-/// Room for the symbols that were guessed wrong.
-pub(super) type Misses = [u16; WORDS + SLACK / 2];
-/// A byte for each of them.
-pub(super) type ByteRow = [u8; WORDS + SLACK];
-/// A bit for each of them, with room for 64 more.
-pub(super) type Flags = [u8; WORDS / 8 + 16];
-/// A row of bits that is stored with its zero bytes suppressed.
-pub(super) type BitRow = [u8; 64];
+use super::format::{GRANULES, WORDS};
+pub(super) use super::rows::{BitRow, ByteRow, Flags, LiteralBits, Literals, Misses, Places};
+use super::scratch::{Choice, Decompressor};
 
 /// The bytes that [`Kernels::samples`] looks at: one before, 64, two behind.
 pub(super) const VIEW: usize = 67;

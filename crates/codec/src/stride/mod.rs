@@ -30,10 +30,12 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod decode;
+mod effort;
 mod encode;
 mod format;
 mod kernels;
 mod rank;
+mod rows;
 mod scalar;
 mod scratch;
 mod tables;
@@ -41,7 +43,7 @@ mod tables;
 mod tests;
 mod vote;
 
-use encode::Effort;
+use effort::Effort;
 use format::SEGMENT;
 use vote::Sampling;
 

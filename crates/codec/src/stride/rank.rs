@@ -1,6 +1,6 @@
 //! The most frequent symbols and literals of a segment.
 
-use super::encode::Effort;
+use super::effort::Effort;
 use super::format::{COMMON, ESCAPE};
 use super::kernels::Kernels;
 

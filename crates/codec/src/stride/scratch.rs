@@ -7,10 +7,8 @@
 use core::ptr::NonNull;
 
 use super::format::{GRANULES, MAX_DISTANCES, SEGMENT, WORDS};
-use super::kernels::{BitRow, ByteRow, Misses, Places};
-
-/// What one vector may reach past the end of a row.
-pub(super) const SLACK: usize = 64;
+pub(super) use super::rows::SLACK;
+use super::rows::{BitRow, ByteRow, Misses, Places};
 
 /// The most bytes that a coded segment can take before anyone looks at
 /// whether it is worth it: 4 + distances 32 + changes 18 + indices 64 + table 18

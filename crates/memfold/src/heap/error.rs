@@ -76,7 +76,7 @@ impl fmt::Display for Error {
             Error::Sessions => write!(
                 f,
                 "the heap has {} sessions, as many as it can: drop some",
-                crate::heap::sync::participants::MOST_PARTICIPANTS
+                super::MOST_SESSIONS
             ),
             Error::OutOfMemory => f.write_str("the system has no more memory"),
             Error::Damaged => f.write_str(

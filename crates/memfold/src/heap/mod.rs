@@ -86,6 +86,9 @@ pub use stored::tier::TierHealth;
 /// The longest node.
 pub const MAX_NODE: usize = u32::MAX as usize;
 
+/// Sessions that a heap can have at a time.
+const MOST_SESSIONS: u32 = u16::MAX as u32;
+
 /// See the module.
 pub struct Heap {
     /// Dropped first: it uses what follows.

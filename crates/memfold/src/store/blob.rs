@@ -33,8 +33,6 @@ pub(super) type Words = [AtomicU64; 2];
 pub(super) const HEADER: usize = size_of::<Words>();
 /// Owners are smaller than this: a block's number, or an address.
 pub const OWNER_LIMIT: u64 = 1 << 48;
-/// Pads are smaller than this.
-pub(super) const PAD_LIMIT: usize = 1 << 16;
 
 pub(super) const INDEX_BITS: u32 = 33;
 const GENERATION_BITS: u32 = 16;

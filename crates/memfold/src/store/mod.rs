@@ -55,7 +55,7 @@ mod tiers;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
-use blob::{Header, PAD_LIMIT};
+use blob::Header;
 pub use blob::{OWNER_LIMIT, Ref};
 #[cfg(feature = "std")]
 pub(crate) use cache::will_read_all;
@@ -69,6 +69,7 @@ pub use memory::Memory;
 pub use owned::OwnedWorkspace;
 pub use pacer::{DEADLINE_NS, Pace, Pacer};
 pub use size::MAX_PAYLOAD;
+use size::PAD_LIMIT;
 pub use stats::Stats;
 pub use tiers::{Tier, Tiered, Workspace};
 

@@ -15,7 +15,8 @@
 //! of `n` blobs in one class of `g`, waste is about `8 n g` bytes and slack some kilobytes for each of `512 / g` classes,
 //! the sum is least where `g * g * n` is [`WORTH`].
 
-use super::blob::PAD_LIMIT;
+/// Slots are longer than their blobs by less than this: headers note by how much.
+pub(super) const PAD_LIMIT: usize = 1 << 16;
 
 /// Steps of 16 bytes up to this size of a slot.
 const FINE_LIMIT: usize = 8192;

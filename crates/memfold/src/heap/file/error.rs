@@ -100,7 +100,7 @@ impl fmt::Display for LoadError {
             LoadError::Newer(version) => write!(
                 f,
                 "the heap was saved by a later memfold, in version {version} of the format: this one reads up to {}",
-                super::format::VERSION
+                super::VERSION
             ),
             LoadError::Damaged(what) => write!(f, "the heap's file is damaged: {what}"),
             LoadError::Codec { name, own: false } => {

@@ -21,11 +21,10 @@ use twox_hash::XxHash3_64;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::VERSION;
 use super::error::LoadError;
 
 pub const MAGIC: [u8; 8] = *b"\x89mfheap\n";
-/// Of the format that is written, and the highest that is read.
-pub const VERSION: u32 = 1;
 /// Bytes of the start.
 pub const START: usize = 16;
 /// Bytes before a chunk's body, and after.

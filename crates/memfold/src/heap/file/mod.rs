@@ -46,6 +46,9 @@ pub use bounds::Parts;
 pub use error::{LoadError, SaveError};
 pub use verify::check_starts;
 
+/// Version of the format that is written, and the highest that is read.
+const VERSION: u32 = 1;
+
 impl Heap {
     /// 64 bits of the program's own, which are saved with the heap: a handle mostly ([`Handle::to_bits`](super::Handle::to_bits)), from which the program
     /// finds everything else. 0 at first.

@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::heap::MOST_SESSIONS;
 use crate::heap::block::segments::Segments;
 use crate::heap::error::Error;
 use crate::heap::residency::frames::pause;
@@ -14,8 +15,6 @@ use crate::heap::sync::fences::Fences;
 
 /// Blocks that one session can pin at a time.
 pub const SLOTS: usize = 16;
-/// Sessions that a heap can have at a time.
-pub const MOST_PARTICIPANTS: u32 = u16::MAX as u32;
 
 /// What one session shows. Its number is the place in [`Participants`], from 1.
 #[derive(Debug, Default)]
@@ -93,7 +92,7 @@ impl Participants {
         let is_free =
             |number: &u32| self.get(*number).is_some_and(|participant| !participant.taken.load(Acquire));
         let number = (1..=count).find(is_free).unwrap_or(count + 1);
-        if number > MOST_PARTICIPANTS {
+        if number > MOST_SESSIONS {
             return Err(Error::Sessions);
         }
         let participant =

@@ -147,7 +147,7 @@ fn as_many_sessions_as_one_forgets() {
 #[test]
 fn as_many_sessions_as_there_can_be() {
     let mut heap = Heap::new(Options::new()).unwrap();
-    let all = crate::heap::sync::participants::MOST_PARTICIPANTS as usize;
+    let all = super::super::MOST_SESSIONS as usize;
     for _ in 0..all {
         let mut session = heap.session().unwrap();
         session.put_bytes(&[7; 100]).unwrap();

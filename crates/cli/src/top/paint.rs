@@ -1,0 +1,14 @@
+//! Writing to the screen.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+/// Writes a text at a place, as far as there is room in the area; where it ends.
+pub fn put(buffer: &mut Buffer, area: Rect, x: u16, y: u16, text: &str, style: Style) -> u16 {
+    let area = area.intersection(buffer.area);
+    if y < area.y || y >= area.bottom() || x < area.x || x >= area.right() {
+        return x;
+    }
+    buffer.set_stringn(x, y, text, (area.right() - x).into(), style).0
+}
