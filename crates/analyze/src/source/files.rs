@@ -15,35 +15,50 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens all. The last page of a file, if it is not whole, is left out.
-    pub fn open(paths: &[impl AsRef<Path>]) -> Result<Self, Error> {
-        let (mut files, mut mappings, mut start) = (Vec::new(), Vec::new(), 0);
-        for path in paths.iter().map(AsRef::as_ref) {
-            let fail = Error::file(path);
-            // A pipe would be waited for.
-            let meta = std::fs::metadata(path).map_err(&fail)?;
-            if !meta.is_file() && !meta.file_type().is_block_device() {
-                let what = if meta.is_dir() { "a directory" } else { "no file that can be read twice" };
-                let error = std::io::Error::other(format!("it is {what}; give files of pages, or a core"));
-                return Err(fail(error));
+    /// Opens all that can be opened, and says what is with the others, by their places in the list. The last
+    /// page of a file, if it is not whole, is left out.
+    pub fn open(paths: &[impl AsRef<Path>]) -> (Self, Vec<(usize, Error)>) {
+        let (mut all, mut failed, mut start) = (Self::none(), Vec::new(), 0);
+        for (place, path) in paths.iter().map(AsRef::as_ref).enumerate() {
+            match open(path, paths.len() > 1) {
+                Ok((file, pages)) => {
+                    let runs = vec![Run { address: start, pages }];
+                    all.mappings.push(Mapping { name: path.display().to_string(), start, runs });
+                    start += pages * PAGE as u64;
+                    all.files.push(file);
+                }
+                Err(error) => failed.push((place, error)),
             }
-            if paths.len() > 1 && core::is_core(path)? {
-                let alone = "is a core, which can only be analysed by itself: give no other file beside it";
-                return Err(Error::Core(path.to_owned(), alone.into()));
-            }
-            let mut file = File::open(path).map_err(&fail)?;
-            refuse_compressed(path, &file)?;
-            let len = std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).map_err(&fail)?;
-            let pages = len / PAGE as u64;
-            if pages == 0 {
-                return Err(Error::NoPages(path.to_owned()));
-            }
-            let runs = vec![Run { address: start, pages }];
-            mappings.push(Mapping { name: path.display().to_string(), start, runs });
-            start += pages * PAGE as u64;
-            files.push(file);
         }
-        Ok(Files { files, mappings })
+        (all, failed)
+    }
+
+    /// Without a file.
+    pub fn none() -> Self {
+        Files { files: Vec::new(), mappings: Vec::new() }
+    }
+}
+
+/// A file and how many pages it has.
+fn open(path: &Path, has_others: bool) -> Result<(File, u64), Error> {
+    let fail = Error::file(path);
+    // A pipe would be waited for.
+    let meta = std::fs::metadata(path).map_err(&fail)?;
+    if !meta.is_file() && !meta.file_type().is_block_device() {
+        let what = if meta.is_dir() { "a directory" } else { "no file that can be read twice" };
+        let error = std::io::Error::other(format!("it is {what}; give files of pages, or a core"));
+        return Err(fail(error));
+    }
+    if has_others && core::is_core(path)? {
+        let alone = "is a core, which can only be analysed by itself: give no other file beside it";
+        return Err(Error::Core(path.to_owned(), alone.into()));
+    }
+    let mut file = File::open(path).map_err(&fail)?;
+    refuse_compressed(path, &file)?;
+    let len = std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).map_err(&fail)?;
+    match len / PAGE as u64 {
+        0 => Err(Error::NoPages(path.to_owned())),
+        pages => Ok((file, pages)),
     }
 }
 
