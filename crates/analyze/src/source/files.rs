@@ -23,7 +23,11 @@ impl Files {
             match open(path, paths.len() > 1) {
                 Ok((file, pages)) => {
                     let runs = vec![Run { address: start, pages }];
-                    all.mappings.push(Mapping { name: path.display().to_string(), start, runs });
+                    all.mappings.push(Mapping {
+                        name: path.as_os_str().as_encoded_bytes().into(),
+                        start,
+                        runs,
+                    });
                     start += pages * PAGE as u64;
                     all.files.push(file);
                 }

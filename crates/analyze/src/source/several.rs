@@ -56,7 +56,7 @@ impl Processes {
             mappings.extend(process.mappings().iter().map(|mapping| {
                 Mapping {
                     name: if pids.len() > 1 {
-                        format!("{pid} {}", mapping.name)
+                        [format!("{pid} ").as_bytes(), &mapping.name].concat()
                     } else {
                         mapping.name.clone()
                     },

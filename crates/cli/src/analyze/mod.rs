@@ -183,7 +183,7 @@ impl Subject {
             Subject::Processes(pids) => {
                 let named = |pid: &i32| {
                     let name = procfs::name(*pid).unwrap_or_default();
-                    format!("{pid} ({})", shown(name.as_bytes()))
+                    format!("{pid} ({})", shown(&name))
                 };
                 pids.iter().map(named).collect()
             }

@@ -63,7 +63,7 @@ fn scanned<'s>(
 ) -> Result<Input<'s>, Failure> {
     let given = args.paths.first().map_or(Path::new("."), PathBuf::as_path);
     let failed = |error: &dyn std::fmt::Display| {
-        Failure::new(format!("cannot read the directory '{}': {error}", given.display()))
+        Failure::new(format!("cannot read the directory '{}': {error}", memfold_escape::path(given)))
     };
     let path = given.canonicalize().map_err(|error| failed(&error))?;
     let options = options(args)?;
@@ -90,7 +90,7 @@ pub fn options(args: &DuArgs) -> Result<scan::Options, Failure> {
     let mut patterns: Vec<_> = args.exclude.iter().map(|pattern| pattern.as_bytes().to_vec()).collect();
     for path in &args.exclude_from {
         let text = fs::read(path).map_err(|error| {
-            Failure::new(format!("cannot read the patterns in '{}': {error}", path.display()))
+            Failure::new(format!("cannot read the patterns in '{}': {error}", memfold_escape::path(path)))
         })?;
         let lines = text.split(|byte| *byte == b'\n').map(|line| {
             // Of files that were written elsewhere.
@@ -119,7 +119,7 @@ fn import<'s>(
     shown: &mut Shown,
 ) -> Result<Input<'s>, Failure> {
     let failed = |error: &dyn std::fmt::Display| {
-        Failure::new(format!("cannot read the tree in '{}': {error}", path.display()))
+        Failure::new(format!("cannot read the tree in '{}': {error}", memfold_escape::path(path)))
     };
     let from: Box<dyn Read> = if path.as_os_str() == "-" {
         let mut begins = Vec::new();

@@ -24,7 +24,7 @@ fn look() -> Look {
     let tree = |supervisor: i32, limit: u64| Group {
         supervisor,
         user: nix::unistd::Uid::effective().as_raw(),
-        command: format!("program\n{}", "with many words ".repeat(9)),
+        command: format!("program\n{}", "with many words ".repeat(9)).into(),
         limit_bytes: limit,
         stall_target: None,
         idle_seconds: None,
