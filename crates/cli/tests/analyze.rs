@@ -199,6 +199,14 @@ fn compressed_cores_are_told_from_pages() {
         (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz"),
         (&[4, 0x22, 0x4d, 0x18], "lz4"),
         (b"BZh", "bzip2"),
+        // Behind frames that say nothing.
+        (b"\x50\x2a\x4d\x18\x03\0\0\0abc\x5f\x2a\x4d\x18\0\0\0\0\x28\xb5\x2f\xfd", "zstd"),
+        (b"\x50\x2a\x4d\x18\x03\0\0\0abc\x04\x22\x4d\x18", "lz4"),
+        (&[2, 0x21, 0x4c, 0x18], "lz4"),
+        (b"\x5d\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\0", "lzma"),
+        (b"PK\x03\x04", "zip"),
+        (b"LZIP\x01", "lzip"),
+        (b"7z\xbc\xaf\x27\x1c", "7-Zip"),
     ] {
         let name = file(by, begins);
         finish(analyze(&[&name])).is_refusal(125, &[by, "decompress it first"]);

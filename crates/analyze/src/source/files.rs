@@ -4,6 +4,8 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
+use memfold_packed::{FRAME_HEAD, HEAD, Packed, packed, skippable};
+
 use super::{Source, core};
 use crate::index::{Mapping, Run};
 use crate::{Error, PAGE};
@@ -66,24 +68,21 @@ fn open(path: &Path, has_others: bool) -> Result<(File, u64), Error> {
     }
 }
 
-/// A core that was compressed is no file of pages: nothing would be learnt of it. Pages of memory do not
-/// begin so, as good as never.
+/// A core that was compressed is no file of pages: nothing would be learnt of it.
 fn refuse_compressed(path: &Path, file: &File) -> Result<(), Error> {
-    const BEGINS: [(&[u8], &str, &str); 5] = [
-        (&[0x28, 0xb5, 0x2f, 0xfd], "zstd", "zstd -d"),
-        (&[0x1f, 0x8b, 8], "gzip", "gunzip -k"),
-        (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz", "unxz -k"),
-        (&[0x04, 0x22, 0x4d, 0x18], "lz4", "lz4 -d"),
-        (b"BZh", "bzip2", "bunzip2 -k"),
-    ];
-    let mut head = [0; 6];
-    let len = file.read_at(&mut head, 0).map_err(Error::file(path))?;
-    match BEGINS.into_iter().find(|(begins, ..)| head[..len].starts_with(begins)) {
-        None => Ok(()),
-        Some((_, by, with)) => Err(Error::Core(
-            path.to_owned(),
-            format!("is compressed by {by}: decompress it first, as with '{with} FILE'"),
-        )),
+    let (mut head, mut at) = ([0; HEAD], 0_u64);
+    loop {
+        let len = file.read_at(&mut head, at).map_err(Error::file(path))?;
+        let head = &head[..len];
+        if let Some(Packed { by, with }) = packed(head) {
+            let what = format!("is compressed by {by}: decompress it first, as with '{with} FILE > core'");
+            return Err(Error::Core(path.to_owned(), what));
+        }
+        // It may come behind frames that say nothing.
+        match skippable(head) {
+            Some(len) => at += FRAME_HEAD as u64 + len,
+            None => return Ok(()),
+        }
     }
 }
 

@@ -28,6 +28,13 @@ fn damage_is_told_with_its_place_and_what_to_do() {
     let table: &[(&[u8], u64, &str)] = &[
         (b"", 0, "did what should write the export fail?"),
         (b"\x1f\x8b\x08\0", 0, "zcat FILE | memfold du -f -"),
+        (b"\x50\x2a\x4d\x18\x03\0\0\0abc\x04\x22\x4d\x18", 0, "lz4cat FILE | memfold du -f -"),
+        (b"\x50\x2a\x4d\x18\x03\0\0\0abc", 0, "ends in the middle"),
+        (b"\x02\x21\x4c\x18", 0, "lz4cat FILE"),
+        (b"\x5d\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\0", 0, "compressed by lzma"),
+        (b"PK\x03\x04", 0, "unzip -p FILE | memfold du"),
+        // A window of 2 GiB.
+        (b"\x28\xb5\x2f\xfd\0\xa8\x01\0\0", 0, "zstdcat --long=31 FILE | memfold du"),
         (b"\xbfncduEX1\0\0", 0, "ncdu -f FILE -o FILE.json"),
         (b"hello", 0, "[ as the first byte"),
         (b"\0", 0, "[ as the first byte"),
