@@ -225,23 +225,29 @@ fn names_of_devices() {
     let _ = fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).unwrap();
     let name = String::from_utf8_lossy(EVIL).into_owned();
-    let device = serde_json::json!({
+    let mut device = serde_json::json!({
         "name": name, "size_bytes": 1, "limit_bytes": 1, "fast_codec": name, "dense_codec": name, "door": name, "address": name,
         "refused_writes": 3,
     });
     let server = std::thread::spawn(move || {
-        for _ in 0..2 {
+        for time in 0..3 {
             let (mut stream, _) = listener.accept().unwrap();
+            if time == 2 {
+                device["refused_writes"] = 0.into();
+                device["nearly_full"] = true.into();
+            }
             stream.write_all(device.to_string().as_bytes()).unwrap();
         }
     });
     let said = |words: &[&str]| Command::new(MEMFOLD).args(words).arg(&name).output().unwrap();
     let (text, json) = (said(&["disk", "status"]), said(&["disk", "status", "--json"]));
+    let nearly = said(&["disk", "status"]);
     fs::remove_file(&socket).unwrap();
     server.join().unwrap();
     is_harmless("disk status", &text.stdout);
     is_harmless("disk status --json", &json.stdout);
     assert!(String::from_utf8_lossy(&text.stdout).contains("is full: 3 writes were refused"));
+    assert!(String::from_utf8_lossy(&nearly.stdout).contains("is nearly full: 90 %"));
     let page: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(page[0]["name"], name.as_str());
 }

@@ -39,6 +39,17 @@ pub struct About {
     pub address: Option<PathBuf>,
 }
 
+impl About {
+    /// As messages call it: its name, and where it is.
+    pub fn shown(&self) -> String {
+        let name = memfold_escape::shown(self.name.as_bytes());
+        match &self.address {
+            Some(address) => format!("{name} ({})", memfold_escape::path(address)),
+            None => name,
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct Status<'d> {
     version: &'static str,

@@ -38,11 +38,12 @@ pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, OsString)]) -
     let mounted =
         Mounted::new(&disk, &directory, threads, user, group).map_err(|error| cannot(&directory, &error))?;
     let failed = |error: std::io::Error| Failure::new(format!("no thread can be started: {error}"));
-    let _keeper = Keeper::start(&disk).map_err(failed)?;
     let file = directory.join(NAME);
     let name = args.name.clone().unwrap_or_else(|| format!("disk-{}", std::process::id()));
     let address = Some(place_of(&directory).join(NAME));
-    let _server = Server::start(&disk, About { name, door: "fuse", address })
+    let about = About { name, door: "fuse", address };
+    let _keeper = Keeper::start(&disk, &about).map_err(failed)?;
+    let _server = Server::start(&disk, about)
         .inspect_err(|error| say(&format!("'memfold disk status' will not show this device: {error}")));
     unmount_on_signals(&directory).map_err(failed)?;
     say(&format!("{} is there", memfold_escape::path(&file)));
@@ -129,9 +130,10 @@ fn unmount_on_signals(directory: &Path) -> std::io::Result<()> {
             match unmounted {
                 Ok(()) => return,
                 Err(error) => say(&format!(
-                    "{} cannot be unmounted: {error}; end who uses it (umount, swapoff, losetup -d), or 'kill -KILL {}', which loses what it holds",
+                    "{} cannot be unmounted: {error}; end who uses it (umount, swapoff, losetup -d), and then this once more ('kill {pid}'): it \
+                     does not try again by itself. 'kill -KILL {pid}' loses what it holds",
                     memfold_escape::path(&directory),
-                    std::process::id()
+                    pid = std::process::id()
                 )),
             }
         }

@@ -94,11 +94,19 @@ fn table(columns: &[Is], mut rows: Vec<Vec<String>>, args: &StatusArgs) -> Strin
     text
 }
 
-/// A line for each device that had no room for a write.
+/// A line for each device that had no room for a write, or will soon have none.
 fn full(devices: &[Value]) -> impl Iterator<Item = String> {
     let refused = |device: &Value| device["refused_writes"].as_u64().filter(|count| *count > 0);
     devices.iter().filter_map(move |device| {
-        let (name, count) = (shown(device["name"].as_str().unwrap_or("-").as_bytes()), refused(device)?);
+        let name = shown(device["name"].as_str().unwrap_or("-").as_bytes());
+        let Some(count) = refused(device) else {
+            return (device["nearly_full"] == true).then(|| {
+                format!(
+                    "{name} is nearly full: 90 % of its limit are taken, and at the limit writes are refused. Trim what is not needed \
+                     (fstrim, mount -o discard), or use a larger --limit"
+                )
+            });
+        };
         let writes = if count == 1 { "write was" } else { "writes were" };
         Some(format!(
             "{name} is full: {count} {writes} refused, and what was to be written is lost. Trim what is not needed (fstrim, mount -o \
