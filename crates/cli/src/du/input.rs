@@ -66,6 +66,7 @@ fn scanned<'s>(
         Failure::new(format!("cannot read the directory '{}': {error}", memfold_escape::path(given)))
     };
     let path = given.canonicalize().map_err(|error| failed(&error))?;
+    is_directory(given)?;
     let options = options(args)?;
     let progress = Progress::default();
     let tick = |progress: &Progress| {
@@ -77,6 +78,18 @@ fn scanned<'s>(
         error => Failure::new(error.to_string()),
     })?;
     Ok(Input::Scanned(Box::new(tree)))
+}
+
+/// An error that says what to do with a file that is given in the place of a directory.
+pub fn is_directory(given: &Path) -> Result<(), Failure> {
+    match fs::metadata(given) {
+        Ok(found) if !found.is_dir() => Err(Failure::new(format!(
+            "'{}' is no directory: give the one that it is in, or, if a tree was written to it (-o, --save), -f before it",
+            memfold_escape::path(given)
+        ))),
+        // What else is wrong is said where it is read.
+        _ => Ok(()),
+    }
 }
 
 /// How many threads read directories.

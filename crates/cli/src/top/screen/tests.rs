@@ -95,7 +95,11 @@ fn trees_of_others_are_changed_after_a_question_only() {
     for key in ['+', '-', 'l'] {
         assert_eq!(press(&mut state, KeyCode::Char(key)), Act::Nothing);
         let lines = drawn(&mut state, 80, 24, false).join("\n");
-        assert!(lines.contains("the tree of 2 is user 12345's: change its limit?"), "{lines}");
+        assert!(
+            lines.contains("the tree of 2 is user 12345's: change its limit?")
+                && lines.contains("until top ends"),
+            "{lines}"
+        );
         // The same key once more is no answer.
         assert_eq!(press(&mut state, KeyCode::Char(key)), Act::Nothing);
         assert!(state.question.is_none() && state.prompt.is_none(), "{key}");
