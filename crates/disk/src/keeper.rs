@@ -198,8 +198,8 @@ impl Disk {
         self.has_limit() && self.held() >= self.budget().limit() / 100 * NEARLY_FULL
     }
 
-    /// Whether the device may get full before all of it is written. As long as a backing device has room, there is
-    /// room here.
+    /// Whether the device may get full before all of it is written. As long as a backing device has room,
+    /// there is room here.
     pub(crate) fn has_limit(&self) -> bool {
         self.backing.is_none() && self.budget().limit() < self.size()
     }

@@ -43,8 +43,8 @@ pub fn packed(head: &[u8]) -> Option<Packed> {
     known.map(|(_, packed)| packed).or_else(|| is_lzma(head).then_some(LZMA))
 }
 
-/// A file of lzma alone has no name in it: the parameters that all have, a dictionary's size, and the size of what
-/// is in it.
+/// A file of lzma alone has no name in it: the parameters that all have, a dictionary's size, and the size of
+/// what is in it.
 fn is_lzma(head: &[u8]) -> bool {
     let Some((parameters, sizes)) = head.split_at_checked(1) else { return false };
     let (Some(dictionary), Some(len)) = (sizes.first_chunk::<4>(), sizes.get(4..12)) else { return false };
