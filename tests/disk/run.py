@@ -589,6 +589,8 @@ def limit(place):
     if f"{device.device} is full: {status['refused_writes']} write" not in run(place.options.memfold, "disk", "status"):
         raise Wrong("the table has no word of what was refused")
     until(lambda: "the limit of 64 MiB is reached" in device.log.read_text(), "the device says that it is full")
+    if f"{device.device} (" not in device.log.read_text():
+        raise Wrong(f"it does not say which device is full: {device.log.read_text()}")
     run("qemu-io", "-f", "raw", "-c", "discard 0 8M", "-c", f"write -s {source} 0 6M", uri)
     resident = int(Path(f"/proc/{device.pid}/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
     if resident > 64 + 24:
@@ -821,6 +823,16 @@ def mounted(place):
     device.terminate()
     if device.wait(10) or os.path.ismount(file.parent):
         raise Wrong("it did not end when nobody used it any more")
+    if "'kill " not in device.log.read_text():
+        raise Wrong(f"it does not say that it has to be ended once more: {device.log.read_text()}")
+    # The limit is what there is.
+    file, device = place.file("--size", "1G", "--limit", "64M")
+    before = os.statvfs(file.parent)
+    with open(file, "r+b") as disk:
+        disk.write(noise_of(24, 3))
+    after = os.statvfs(file.parent)
+    if before.f_blocks * before.f_frsize != 64 * MIB or not 22 * MIB < (before.f_bfree - after.f_bfree) * before.f_frsize < 30 * MIB:
+        raise Wrong(f"statfs does not know the limit: {before}, {after}")
     # A path is bytes.
     odd = Path(os.fsdecode(bytes(place.path) + b"/o\xffd d"))
     (odd / "on").mkdir(parents=True)

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use memfold_escape::path;
+
 /// Why something cannot be analysed.
 #[derive(Debug)]
 pub enum Error {
@@ -22,8 +24,8 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn file(path: &Path) -> impl Fn(io::Error) -> Error {
-        move |error| Error::File(path.to_owned(), error)
+    pub(crate) fn file(at: &Path) -> impl Fn(io::Error) -> Error {
+        move |error| Error::File(at.to_owned(), error)
     }
 }
 
@@ -36,10 +38,10 @@ impl fmt::Display for Error {
                 "process {pid} has no private memory resident: it has ended, is part of the kernel, or all of it is swapped out or compressed already"
             ),
             Error::Vanished(pid) => write!(f, "process {pid} ended while it was looked at"),
-            Error::File(path, error) => write!(f, "cannot read '{}': {error}", path.display()),
-            Error::Core(path, what) => write!(f, "'{}' {what}", path.display()),
-            Error::NoPages(path) => {
-                write!(f, "'{}' has not one whole page of 4096 bytes: nothing to analyse", path.display())
+            Error::File(at, error) => write!(f, "cannot read '{}': {error}", path(at)),
+            Error::Core(at, what) => write!(f, "'{}' {what}", path(at)),
+            Error::NoPages(at) => {
+                write!(f, "'{}' has not one whole page of 4096 bytes: nothing to analyse", path(at))
             }
         }
     }

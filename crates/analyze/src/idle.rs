@@ -97,50 +97,78 @@ impl WorkingSet {
     }
 }
 
-/// Watches these processes for that long. `progress` is told how much of the time has passed, and says whether
-/// to go on.
-/// Addresses are those of [`several`].
-pub fn watch(
-    pids: &[i32],
-    time: Duration,
-    mut progress: impl FnMut(f64) -> bool,
-) -> Result<Option<WorkingSet>, Error> {
+/// What was seen of several processes.
+#[derive(Debug)]
+pub struct Watched {
+    /// Those that could not be watched to the end, by their places in the list.
+    pub failed: Vec<(usize, Error)>,
+    /// When it was looked, and what each had then: resident and used bytes.
+    looks: Vec<(f64, Vec<(u64, u64)>)>,
+    by_mapping: HashMap<u64, (u64, u64)>,
+}
+
+impl Watched {
+    /// What those use together whose places count.
+    pub fn set(&self, counts: impl Fn(usize) -> bool) -> WorkingSet {
+        let mut set = WorkingSet { resident_bytes: 0, points: Vec::new(), by_mapping: HashMap::new() };
+        for (seconds, each) in &self.looks {
+            let those = each.iter().enumerate().filter(|(place, _)| counts(*place));
+            let sum = those.fold((0, 0), |sum, (_, it)| (sum.0 + it.0, sum.1 + it.1));
+            set.resident_bytes = sum.0;
+            // What was used and is there no more makes it smaller; it was used all the same.
+            let used = set.used_bytes().max(sum.1).min(sum.0);
+            set.points.push((*seconds, used));
+        }
+        let those = self.by_mapping.iter().filter(|(address, _)| counts(several::place(**address)));
+        set.by_mapping = those.map(|(address, bytes)| (*address, *bytes)).collect();
+        set
+    }
+}
+
+/// Watches these processes for that long, or until none of them can be watched any more. `progress` is told
+/// how much of the time has passed. Addresses are those of [`several`].
+pub fn watch(pids: &[i32], time: Duration, mut progress: impl FnMut(f64)) -> Watched {
+    let (mut failed, mut looks, mut by_mapping) = (Vec::new(), Vec::new(), HashMap::new());
     let fail = |pid: i32, error: io::Error| match error.raw_os_error() {
         Some(number) if number == Errno::ESRCH as i32 => Error::Vanished(pid),
         _ => Error::Process(pid, error),
     };
-    for &pid in pids {
-        fs::write(format!("/proc/{pid}/clear_refs"), "1").map_err(|error| fail(pid, error))?;
-    }
+    let mut watch: Vec<(usize, i32)> = pids.iter().copied().enumerate().collect();
+    let mut each = |watch: &mut Vec<(usize, i32)>, does: &mut dyn FnMut(usize, i32) -> Result<(), Error>| {
+        watch.retain(|&(place, pid)| does(place, pid).map_err(|error| failed.push((place, error))).is_ok());
+    };
+    each(&mut watch, &mut |_, pid| {
+        fs::write(format!("/proc/{pid}/clear_refs"), "1").map_err(|error| fail(pid, error))
+    });
     let begin = Instant::now();
-    let mut set = WorkingSet { resident_bytes: 0, points: Vec::new(), by_mapping: HashMap::new() };
     for look in (0..LOOKS).rev() {
         let at = time.div_f64(2_f64.powi(look));
-        while let Some(left) = at.checked_sub(begin.elapsed()).filter(|left| !left.is_zero()) {
+        while let Some(left) =
+            at.checked_sub(begin.elapsed()).filter(|left| !left.is_zero() && !watch.is_empty())
+        {
             sleep(left.min(Duration::from_millis(50)));
-            if !progress(begin.elapsed().as_secs_f64() / time.as_secs_f64()) {
-                return Ok(None);
-            }
+            progress(begin.elapsed().as_secs_f64() / time.as_secs_f64());
         }
         let seconds = begin.elapsed().as_secs_f64();
-        set.by_mapping.clear();
-        for (place, &pid) in pids.iter().enumerate() {
-            let text = match fs::read_to_string(format!("/proc/{pid}/smaps")) {
+        let mut sums = vec![(0, 0); pids.len()];
+        by_mapping.clear();
+        each(&mut watch, &mut |place, pid| {
+            // Names in it may have any bytes.
+            let text = match fs::read(format!("/proc/{pid}/smaps")) {
                 Ok(text) if !text.is_empty() => text,
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(pid, error)),
                 // It was there a moment ago.
                 _ => return Err(Error::Vanished(pid)),
             };
-            let found = private_of(&text).into_iter();
-            set.by_mapping.extend(found.map(|(start, bytes)| (several::address(place, start), bytes)));
-        }
-        let sum = set.by_mapping.values().fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
-        set.resident_bytes = sum.0;
-        // What was used and is there no more makes it smaller; it was used all the same.
-        let used = set.points.last().map_or(0, |it| it.1).max(sum.1).min(sum.0);
-        set.points.push((seconds, used));
+            let found = private_of(&String::from_utf8_lossy(&text));
+            sums[place] = found.values().fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+            let found = found.into_iter();
+            by_mapping.extend(found.map(|(start, bytes)| (several::address(place, start), bytes)));
+            Ok(())
+        });
+        looks.push((seconds, sums));
     }
-    Ok(Some(set))
+    Watched { failed, looks, by_mapping }
 }
 
 /// The private mappings of `smaps`: anonymous bytes, and those of them that were referenced.
@@ -287,9 +315,9 @@ Anonymous:           100 kB
                     sleep(Duration::from_millis(1));
                 }
             });
-            let set = watch(&[std::process::id() as i32], Duration::from_millis(400), |_| true);
+            let watched = watch(&[std::process::id() as i32], Duration::from_millis(400), |_| ());
             stop.store(true, Relaxed);
-            set.unwrap().unwrap()
+            watched.set(|_| true)
         });
         idle[0] = 2;
         assert!(set.resident_bytes >= 72 << 20, "{set:?}");
@@ -299,7 +327,25 @@ Anonymous:           100 kB
     }
 
     #[test]
-    fn one_that_is_not_there_is_an_error() {
-        assert!(watch(&[i32::MAX], Duration::from_millis(10), |_| true).is_err());
+    fn who_is_not_there_is_left_out() {
+        let watched = watch(&[i32::MAX], Duration::from_secs(3600), |_| ());
+        assert!(matches!(watched.failed[..], [(0, Error::Process(i32::MAX, _))]), "{watched:?}");
+        let own = std::process::id() as i32;
+        let watched = watch(&[i32::MAX, own], Duration::from_millis(10), |_| ());
+        assert_eq!(watched.failed.len(), 1);
+        let set = watched.set(|place| place == 1);
+        assert!(
+            set.resident_bytes > 0 && set.by_mapping.keys().all(|it| several::place(*it) == 1),
+            "{set:?}"
+        );
+        assert_eq!(watched.set(|place| place == 0).resident_bytes, 0);
+    }
+
+    #[test]
+    fn what_has_ended_counts_for_nothing() {
+        let looks = vec![(1.0, vec![(100, 80), (50, 10)]), (2.0, vec![(0, 0), (50, 20)])];
+        let watched = Watched { failed: Vec::new(), looks, by_mapping: HashMap::new() };
+        let set = watched.set(|place| place == 1);
+        assert_eq!((set.resident_bytes, set.points), (50, vec![(1.0, 10), (2.0, 20)]));
     }
 }

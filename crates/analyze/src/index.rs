@@ -20,8 +20,8 @@ pub struct Run {
 /// A part of a source with a name: a mapping, a segment of a core, a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapping {
-    /// Its name.
-    pub name: String,
+    /// Its name, which may have any bytes.
+    pub name: Vec<u8>,
     /// The address that it begins with.
     pub start: u64,
     /// The pages that are there.
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn numbers_go_through_all_runs() {
         let run = |address, pages| Run { address, pages };
-        let mapping = |start, runs| Mapping { name: String::new(), start, runs };
+        let mapping = |start, runs| Mapping { name: Vec::new(), start, runs };
         let index = Index::new(&[
             mapping(0, vec![run(0x1000, 3), run(0x8000, 2)]),
             mapping(0x10000, vec![]),

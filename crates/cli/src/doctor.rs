@@ -3,6 +3,8 @@
 //!
 //! Nothing is concluded from version numbers: what matters is tried.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
@@ -120,7 +122,7 @@ impl Findings {
             physical_bytes: cgroup::physical_memory(),
             cgroup: group.map(|group| CgroupFinding {
                 version: group.version,
-                directory: group.directory.display().to_string(),
+                directory: text(group.directory),
                 limit_bytes: group.limit,
             }),
             overcommit_memory: setting("/proc/sys/vm/overcommit_memory"),
@@ -134,7 +136,7 @@ impl Findings {
             },
             no_new_privs: status_field(&status, "NoNewPrivs:") == Some("1"),
             container: machine.container.is_some(),
-            preload_library: library.ok().map(|library| library.file.display().to_string()),
+            preload_library: library.ok().map(|library| text(library.file)),
             problems,
             notes: notes(max_map_count),
             kernel: machine.kernel,
@@ -235,4 +237,7 @@ fn huge_pages() -> Option<String> {
     let text = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").ok()?;
     let (_, rest) = text.split_once('[')?;
     rest.split_once(']').map(|(word, _)| word.to_owned())
+}
+fn text(path: PathBuf) -> String {
+    memfold_escape::text(path.as_os_str().as_encoded_bytes()).into_owned()
 }

@@ -31,7 +31,7 @@ pub fn limit(args: &LimitArgs) -> Result<i32, Failure> {
             let before = tree.set_limit(&new);
             format!(
                 "'{}' (supervisor {}) may have {} now, before {}; {} are resident\n",
-                memfold_escape::shown(tree.command().as_bytes()),
+                memfold_escape::shown(&tree.command()),
                 tree.supervisor,
                 Human(new.bytes),
                 Human(before),

@@ -41,7 +41,7 @@ impl Output {
         prepare(path).map_err(|e| {
             Failure::new(format!(
                 "cannot write the file '{}' of {option}: {e}; give one that you may write, in a directory that exists",
-                path.display()
+                memfold_escape::path(path)
             ))
         })
     }
@@ -55,7 +55,7 @@ impl Output {
             file.set_permissions(Permissions::from_mode(0o600)).map_err(|e| {
                 Failure::new(format!(
                     "cannot keep the file '{}' of {option} from others: {e}",
-                    path.display()
+                    memfold_escape::path(path)
                 ))
             })?;
         }

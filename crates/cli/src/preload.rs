@@ -73,7 +73,7 @@ pub fn find() -> Result<Library, Failure> {
         }
         match layout::of_copy(&directory, WRITTEN, EMBEDDED) {
             Ok(library) => return Ok(library),
-            Err(e) => refused += &format!("; {}: {e}", directory.display()),
+            Err(e) => refused += &format!("; {}: {e}", memfold_escape::path(directory)),
         }
     }
     if let Some(hint) = rlimits::hint(EMBEDDED.len() as u64) {

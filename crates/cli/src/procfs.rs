@@ -287,10 +287,10 @@ pub fn user(pid: i32) -> Option<u32> {
     std::fs::metadata(format!("/proc/{pid}")).ok().map(|meta| std::os::unix::fs::MetadataExt::uid(&meta))
 }
 
-/// Its short name.
-pub fn name(pid: i32) -> Option<String> {
+/// Its short name, which may have any bytes.
+pub fn name(pid: i32) -> Option<Vec<u8>> {
     let (buffer, length) = read::<64>(&format!("/proc/{pid}/comm"))?;
-    Some(String::from_utf8_lossy(&buffer[..length]).trim_end().to_owned())
+    Some(buffer[..length].trim_ascii_end().to_owned())
 }
 
 #[cfg(test)]

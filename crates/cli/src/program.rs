@@ -36,7 +36,7 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
 }
 
 fn find_in(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
-    let shown = name.to_string_lossy();
+    let shown = memfold_escape::path(name);
     if name.is_empty() {
         return Err(Failure::with(NOT_FOUND, "the name of the program is empty; give the program to run"));
     }
@@ -108,12 +108,12 @@ pub fn check(path: &Path, arguments: &[OsString]) -> Result<(), Failure> {
 fn check_to(asked: &Path, path: &Path, depth: u32) -> Result<(), Failure> {
     // Executable and not readable: the kernel alone can tell what it is.
     let Ok(mut file) = File::open(path) else { return Ok(()) };
-    let what =
-        elf::examine(&file).map_err(|e| Failure::new(format!("cannot read '{}': {e}", path.display())))?;
+    let what = elf::examine(&file)
+        .map_err(|e| Failure::new(format!("cannot read '{}': {e}", memfold_escape::path(path))))?;
     let about = if asked == path {
-        format!("'{}'", asked.display())
+        format!("'{}'", memfold_escape::path(asked))
     } else {
-        format!("'{}', which runs '{}',", asked.display(), path.display())
+        format!("'{}', which runs '{}',", memfold_escape::path(asked), memfold_escape::path(path))
     };
     match what {
         Elf::No if depth > 0 => match interpreters(&mut file) {
@@ -124,7 +124,7 @@ fn check_to(asked: &Path, path: &Path, depth: u32) -> Result<(), Failure> {
         Elf::Static if is_loader(path) => Ok(()),
         Elf::Static => Err(Failure::new(format!(
             "{about} is statically linked: the loader that would bring memfold into it never runs, so it cannot be managed; link it dynamically (without -static), or use the dynamically linked build of it; if it only starts another program, put memfold behind it ({name} ... memfold run -- PROGRAM)",
-            name = path.file_name().unwrap_or_default().to_string_lossy(),
+            name = memfold_escape::path(path.file_name().unwrap_or_default()),
         ))),
         Elf::Foreign(kind) => Err(Failure::new(format!(
             "{about} is a program for {kind}, and memfold here is for 64-bit {}: it cannot be managed; use a build of it for this machine",

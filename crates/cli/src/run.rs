@@ -107,7 +107,8 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     }
     drop(group);
 
-    let words: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let words: Vec<String> =
+        args.command.iter().map(|word| memfold_escape::text(word.as_encoded_bytes()).into_owned()).collect();
     let stats = Stats::new(page.page, &settings, &words, ending, &seen);
     write(stats_file, "statistics", stats.to_json().as_bytes());
     if let Some(records) = records {
@@ -132,7 +133,7 @@ fn look_out(page: &SharedPage, settings: &Settings, child: i32, known: &Arc<Know
 
 fn make_group() -> Option<Group> {
     let made = match cgroup::own() {
-        Some(own) => Group::new(&own).map_err(|e| format!("{}: {e}", own.directory.display())),
+        Some(own) => Group::new(&own).map_err(|e| format!("{}: {e}", memfold_escape::path(&own.directory))),
         None => Err("no memory cgroup is mounted".to_owned()),
     };
     made.map_err(|why| {

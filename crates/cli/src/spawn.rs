@@ -76,7 +76,7 @@ impl Waiting {
 
 /// Makes the process.
 pub fn prepare(start: &Start<'_>) -> Result<Waiting, Failure> {
-    let name = start.words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = start.words.first().map(memfold_escape::path).unwrap_or_default();
     let failed = |e: Errno| Failure::new(format!("cannot start a process for '{name}': {}", e.desc()));
     // Everything that allocates happens before the fork.
     let path = string(start.path.as_os_str())?;
@@ -137,5 +137,5 @@ fn environment(variables: &[(OsString, OsString)]) -> Result<Vec<CString>, Failu
 
 fn string(text: &OsStr) -> Result<CString, Failure> {
     CString::new(text.as_bytes())
-        .map_err(|_| Failure::new(format!("'{}' holds a zero byte", text.to_string_lossy())))
+        .map_err(|_| Failure::new(format!("'{}' holds a zero byte", memfold_escape::path(text))))
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::failure::Failure;
 
@@ -13,6 +13,11 @@ pub fn print(text: &str) -> Result<(), Failure> {
     out.write_all(memfold_escape::lines(text).as_bytes())
         .and_then(|()| out.flush())
         .map_err(|error| Failure::new(format!("cannot write to standard output: {error}")))
+}
+
+/// A name in JSON.
+pub fn name<S: Serializer>(name: &[u8], to: S) -> Result<S::Ok, S::Error> {
+    memfold_escape::text(name).serialize(to)
 }
 
 /// A JSON document that may be printed to a terminal, with a line end.

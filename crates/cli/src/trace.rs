@@ -4,6 +4,8 @@ use std::io::{Error, ErrorKind};
 
 use nix::errno::Errno;
 
+use memfold_escape::shown;
+
 use crate::failure::Failure;
 use crate::{machine, procfs};
 
@@ -17,7 +19,7 @@ pub fn refused(pid: i32, error: &Error, again: &str) -> Failure {
         _ if error.raw_os_error() == Some(Errno::ESRCH as i32) => return no_memory(pid),
         _ => return Failure::new(format!("cannot read the memory of process {pid}: {error}")),
     }
-    let name = procfs::name(pid).unwrap_or_default();
+    let name = shown(&procfs::name(pid).unwrap_or_default());
     let own = nix::unistd::geteuid();
     let user = procfs::user(pid).unwrap_or(own.as_raw());
     let scope = machine::setting("/proc/sys/kernel/yama/ptrace_scope").unwrap_or(0);

@@ -69,7 +69,7 @@ fn who_waits(pid: i32) -> Option<Waiting> {
 }
 
 fn tell(pid: i32, tracer: i32) {
-    let name = |pid| procfs::name(pid).unwrap_or_default();
+    let name = |pid| memfold_escape::shown(&procfs::name(pid).unwrap_or_default());
     say(&format!(
         "'{0}' (process {tracer}) has stopped every thread of '{1}' (process {pid}), those of memfold too, and reads \
          memory that only they can restore, so both wait forever: end it (kill {tracer}), and use a tool that does not \

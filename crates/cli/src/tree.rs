@@ -381,7 +381,7 @@ impl Tree {
                     }
                     _ => why_not_managed(pid),
                 };
-                let name = procfs::name(pid).unwrap_or_default();
+                let name = memfold_escape::shown(&procfs::name(pid).unwrap_or_default());
                 news.push(Unmanaged { pid, name, why });
             }
             if member.managed {
@@ -549,7 +549,7 @@ mod tests {
         let mut child = Command::new("sleep").arg("100").spawn().unwrap();
         let pid = child.id() as i32;
         let mut tree = Tree::new(page.page);
-        while procfs::anonymous(pid).unwrap_or(0) == 0 || procfs::name(pid).as_deref() != Some("sleep") {
+        while procfs::anonymous(pid).unwrap_or(0) == 0 || procfs::name(pid).as_deref() != Some(b"sleep") {
             std::thread::sleep(Duration::from_millis(1));
         }
         // It is being loaded: until it has all that it will have.

@@ -4,7 +4,9 @@
 //! only the number is known. A page stays mapped as long as somebody has its [`Tree`].
 
 use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, read_dir, read_link};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -138,17 +140,17 @@ fn version_of(file: &File) -> Option<u32> {
 }
 
 fn is_supervisor_by_name(pid: i32) -> bool {
-    procfs::name(pid).as_deref() == Some("memfold") && words(pid).get(1).is_some_and(|word| word == "run")
+    procfs::name(pid).as_deref() == Some(b"memfold") && words(pid).get(1).is_some_and(|word| word == "run")
 }
 
 /// Of the command line.
-fn words(pid: i32) -> Vec<String> {
+fn words(pid: i32) -> Vec<OsString> {
     let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     words
         .strip_suffix(b"\0")
         .unwrap_or(&words)
         .split(|byte| *byte == 0)
-        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .map(|word| OsStr::from_bytes(word).to_owned())
         .collect()
 }
 
@@ -200,16 +202,13 @@ pub fn of(pid: i32) -> Result<Tree, Failure> {
 }
 
 impl Tree {
-    /// What was started.
-    pub fn command(&self) -> String {
+    /// What was started: bytes, as they were given.
+    pub fn command(&self) -> Vec<u8> {
         let words = words(self.supervisor);
         match Cli::try_parse_from(&words).map(|cli| cli.command) {
-            Ok(Command::Run(run)) => {
-                let words: Vec<_> = run.command.iter().map(|word| word.to_string_lossy()).collect();
-                words.join(" ")
-            }
+            Ok(Command::Run(run)) => run.command.join(OsStr::new(" ")).into_vec(),
             // It ends just now.
-            _ => words.join(" "),
+            _ => words.join(OsStr::new(" ")).into_vec(),
         }
     }
 

@@ -124,6 +124,67 @@ fn several_processes_are_analysed_as_one() {
     finish(analyze(&[&one, "99999999999"])).is_refusal(125, &["99999999999 is no process id"]);
 }
 
+/// As with `ps` and `du`, what is gone keeps nobody from the rest.
+#[test]
+fn those_that_cannot_be_analysed_are_left_out() {
+    let program = Program::start();
+    let pid = program.pid();
+    let zombie = Killed(Command::new("true").spawn().unwrap());
+    let ended = zombie.0.id().to_string();
+    while !std::fs::read_to_string(format!("/proc/{ended}/stat")).unwrap().contains(") Z") {
+        std::thread::yield_now();
+    }
+    let single = json(&["--json", "--idle", "0.2", "--time", "1", &pid]);
+    for idle in ["0", "0.2"] {
+        let said = finish(analyze(&["--json", "--idle", idle, "--time", "1", "999999999", &pid, &ended]));
+        assert_eq!(said.status, 1, "{}", said.err);
+        said.only_ours_on_stderr();
+        assert!(said.err.contains("there is no process 999999999"), "{}", said.err);
+        assert!(said.err.contains(&format!("process {ended} ")), "{}", said.err);
+        let found: Value = serde_json::from_str(&said.out).unwrap();
+        assert_eq!(found["what"], single["what"]);
+        let bytes = |found: &Value| found["bytes"].as_f64().unwrap();
+        assert!((0.8..1.2).contains(&(bytes(&found) / bytes(&single))), "{found:#}");
+        assert_eq!(found["recommended"].is_object(), idle != "0", "{found:#}");
+    }
+    // One that ends while they are watched.
+    let other = Program::start();
+    let child = analyze(&["--idle", "6", "--time", "1", "--json", &other.pid(), &pid])
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(2000));
+    drop(other);
+    let said = common::said(child.wait_with_output().unwrap());
+    assert_eq!(said.status, 1, "{}", said.err);
+    assert!(said.err.contains("ended while it was looked at"), "{}", said.err);
+    let found: Value = serde_json::from_str(&said.out).unwrap();
+    let resident = found["working_set"]["resident_bytes"].as_f64().unwrap();
+    assert!((0.8..1.2).contains(&(resident / found["bytes"].as_f64().unwrap())), "{found:#}");
+
+    // Nothing is left.
+    let said = finish(analyze(&["--idle", "0.2", "999999999", &ended]));
+    assert_eq!((said.status, said.out.as_str(), said.err.lines().count()), (125, "", 2), "{}", said.err);
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("short"), [0; 100]).unwrap();
+    std::fs::write(path("pages"), text(50)).unwrap();
+    std::fs::write(path("gzip"), [&[0x1f, 0x8b, 8][..], &[7; 9000]].concat()).unwrap();
+    let (short, pages, gzip, none) = (path("short"), path("pages"), path("gzip"), path("none"));
+    let here = directory.path().to_str().unwrap();
+    let said = finish(analyze(&["--json", "--time", "1", &short, here, &pages, &gzip, &none]));
+    assert_eq!(said.status, 1, "{}", said.err);
+    for words in ["not one whole page", "a directory", "decompress it first", "/none'"] {
+        assert!(said.err.contains(words), "{}", said.err);
+    }
+    let found: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((&found["what"], &found["pages"]), (&pages.as_str().into(), &50.into()));
+    let said = finish(analyze(&[&short, &none]));
+    assert_eq!((said.status, said.out.as_str(), said.err.lines().count()), (125, "", 2), "{}", said.err);
+}
+
 #[test]
 fn compressed_cores_are_told_from_pages() {
     let directory = tempfile::tempdir().unwrap();
@@ -138,6 +199,14 @@ fn compressed_cores_are_told_from_pages() {
         (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz"),
         (&[4, 0x22, 0x4d, 0x18], "lz4"),
         (b"BZh", "bzip2"),
+        // Behind frames that say nothing.
+        (b"\x50\x2a\x4d\x18\x03\0\0\0abc\x5f\x2a\x4d\x18\0\0\0\0\x28\xb5\x2f\xfd", "zstd"),
+        (b"\x50\x2a\x4d\x18\x03\0\0\0abc\x04\x22\x4d\x18", "lz4"),
+        (&[2, 0x21, 0x4c, 0x18], "lz4"),
+        (b"\x5d\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\0", "lzma"),
+        (b"PK\x03\x04", "zip"),
+        (b"LZIP\x01", "lzip"),
+        (b"7z\xbc\xaf\x27\x1c", "7-Zip"),
     ] {
         let name = file(by, begins);
         finish(analyze(&[&name])).is_refusal(125, &[by, "decompress it first"]);
@@ -165,7 +234,8 @@ fn a_core_holds_the_same() {
     finish(analyze(&[name])).is_refusal(125, &["is no core that can be read"]);
     // Beside others.
     write_core(&path, &[(0x10000, &text(1))]);
-    finish(analyze(&[name, name])).is_refusal(125, &["only be analysed by itself"]);
+    let said = finish(analyze(&[name, name]));
+    assert!(said.status == 125 && said.err.contains("only be analysed by itself"), "{}", said.err);
 }
 
 /// What the kernel itself writes, where it writes cores beside the program.

@@ -33,10 +33,26 @@ fn is_harmless(what: &str, bytes: &[u8]) {
     assert!(!text.lines().any(|line| line.trim_start().starts_with("gnp")), "{what}: {text}");
 }
 
+/// What is no text in a name is there as bytes, not as a sign for something unknown.
+#[track_caller]
+fn tells_bytes(what: &str, bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    assert!(
+        !text.contains('\u{fffd}') && (text.contains("\\xff") || text.contains("\\xc2")),
+        "{what}: {text}"
+    );
+}
+
 #[track_caller]
 fn harmless(words: &[&OsStr]) {
     let output = Command::new(MEMFOLD).args(words).stdin(Stdio::null()).output().unwrap();
-    is_harmless(&format!("{words:?}"), &[&output.stdout[..], &output.stderr].concat());
+    let said = [&output.stdout[..], &output.stderr].concat();
+    is_harmless(&format!("{words:?}"), &said);
+    let has =
+        |bytes: &[u8]| words.iter().any(|word| word.as_bytes().windows(bytes.len()).any(|it| it == bytes));
+    if has(b"\xff") && !has("\u{fffd}".as_bytes()) {
+        tells_bytes(&format!("{words:?}"), &said);
+    }
 }
 
 macro_rules! words {
@@ -103,7 +119,12 @@ fn files_of_every_tool() {
     let run = |words: &[&OsStr], file: &str| {
         let output = Command::new(MEMFOLD).args(words).stdin(Stdio::null()).output().unwrap();
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-        is_harmless(file, &fs::read(out(file)).unwrap());
+        let made = fs::read(out(file)).unwrap();
+        is_harmless(file, &made);
+        // In an SVG a sign stands for what its text cannot have.
+        if file != "plot.svg" {
+            tells_bytes(file, &made);
+        }
     };
     run(words!["bench", "--passes", "1", "--codec", "lz4", "--plot", out("plot.svg"), name], "plot.svg");
     run(
@@ -118,6 +139,42 @@ fn files_of_every_tool() {
     words[6] = report.as_os_str();
     run(&words, "stats.json");
     run(&words, "report.html");
+}
+
+/// nbdkit says what it was given, too.
+#[test]
+fn what_nbdkit_says() {
+    let at = tempfile::tempdir().unwrap();
+    let bin = at.path().join("nbdkit");
+    fs::write(&bin, "#!/bin/sh\nprintf 'nbdkit: %b: odd gnp\\n' '\\033[2J\\0377' >&2\nexit 3\n").unwrap();
+    fs::set_permissions(&bin, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut path = at.path().as_os_str().to_owned();
+    path.push(":/bin:/usr/bin");
+    let mut command = Command::new(MEMFOLD);
+    command.args(["disk", "--size", "64M", "--limit", "32M", "--socket"]).arg(at.path().join("socket"));
+    // Any file is a plugin to this one.
+    command.env("PATH", path).env("MEMFOLD_NBDKIT_PLUGIN", &bin).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(output.stderr, b"nbdkit: \\u{1b}[2J\\xff: odd gnp\n", "{}", output.stderr.escape_ascii());
+}
+
+/// A table stands in columns whatever the names are.
+#[test]
+fn wide_names_in_tables() {
+    let at = tempfile::tempdir().unwrap();
+    let files = ["plain", "文件文件", "e\u{301}e\u{301}"].map(|name| at.path().join(name));
+    let text: Vec<u8> = (0..20_000_u32).flat_map(|number| number.to_le_bytes()).collect();
+    files.iter().for_each(|file| fs::write(file, &text).unwrap());
+    let mut command = Command::new(MEMFOLD);
+    command.args(["bench", "--passes", "1", "--codec", "lz4"]).args(&files).stdin(Stdio::null());
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let columns: Vec<usize> = text
+        .lines()
+        .filter_map(|line| Some(unicode_width::UnicodeWidthStr::width(line.split_once(" lz4")?.0)))
+        .collect();
+    assert!(columns.len() >= 3 && columns.iter().all(|column| *column == columns[0]), "{columns:?}: {text}");
 }
 
 /// A program that calls itself so, and is started so.
@@ -141,13 +198,17 @@ fn names_of_processes() {
         std::thread::sleep(Duration::from_millis(20));
     }
     is_harmless("top --json", &json());
-    is_harmless("top --prometheus", &looks(&["top", "--prometheus", &supervisor]));
+    tells_bytes("top --json", &json());
+    let exposition = looks(&["top", "--prometheus", &supervisor]);
+    is_harmless("top --prometheus", &exposition);
+    assert!(String::from_utf8_lossy(&exposition).contains("\\\\xff"), "{}", exposition.escape_ascii());
     is_harmless("limit, changed", &looks(&["limit", &supervisor, "80M"]));
     let page: serde_json::Value = serde_json::from_slice(&json()).unwrap();
     let pid = page["trees"][0]["processes"][0]["pid"].to_string();
     for more in [&[][..], &["--json"]] {
         let words = [&["analyze", "--quiet", "--time", "0.1", "--idle", "0", &pid], more].concat();
         is_harmless("analyze PID", &looks(&words));
+        tells_bytes("analyze PID", &looks(&words));
     }
 }
 
@@ -164,23 +225,29 @@ fn names_of_devices() {
     let _ = fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).unwrap();
     let name = String::from_utf8_lossy(EVIL).into_owned();
-    let device = serde_json::json!({
+    let mut device = serde_json::json!({
         "name": name, "size_bytes": 1, "limit_bytes": 1, "fast_codec": name, "dense_codec": name, "door": name, "address": name,
         "refused_writes": 3,
     });
     let server = std::thread::spawn(move || {
-        for _ in 0..2 {
+        for time in 0..3 {
             let (mut stream, _) = listener.accept().unwrap();
+            if time == 2 {
+                device["refused_writes"] = 0.into();
+                device["nearly_full"] = true.into();
+            }
             stream.write_all(device.to_string().as_bytes()).unwrap();
         }
     });
     let said = |words: &[&str]| Command::new(MEMFOLD).args(words).arg(&name).output().unwrap();
     let (text, json) = (said(&["disk", "status"]), said(&["disk", "status", "--json"]));
+    let nearly = said(&["disk", "status"]);
     fs::remove_file(&socket).unwrap();
     server.join().unwrap();
     is_harmless("disk status", &text.stdout);
     is_harmless("disk status --json", &json.stdout);
     assert!(String::from_utf8_lossy(&text.stdout).contains("is full: 3 writes were refused"));
+    assert!(String::from_utf8_lossy(&nearly.stdout).contains("is nearly full: 90 %"));
     let page: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(page[0]["name"], name.as_str());
 }

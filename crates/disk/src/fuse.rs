@@ -294,7 +294,12 @@ impl Filesystem for File {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        let (all, used) = (self.disk.size() / PAGE as u64, self.disk.logical_bytes() / PAGE as u64);
+        // With a limit that may be less than the data, what counts is memory.
+        let (all, used) = match self.disk.has_limit() {
+            true => (self.disk.budget().limit(), self.disk.held()),
+            false => (self.disk.size(), self.disk.logical_bytes()),
+        };
+        let (all, used) = (all / PAGE as u64, used.div_ceil(PAGE as u64));
         let free = all.saturating_sub(used);
         reply.statfs(all, free, free, 2, 0, PAGE as u32, 255, PAGE as u32);
     }

@@ -19,6 +19,7 @@ use crate::locked;
 use crate::merge::Merged;
 #[cfg(doc)]
 use crate::options::Options;
+use crate::status::About;
 
 /// How long it sleeps where nothing happens.
 const IDLE: Duration = Duration::from_millis(250);
@@ -29,6 +30,17 @@ const MOVES: usize = 2 << 20;
 
 /// If no write was refused for that long, the next one that is gets reported again.
 const LULL: Duration = Duration::from_secs(600);
+
+/// So many percent of the limit are taken when that is said, and so many have to be left before it is said
+/// again.
+const NEARLY_FULL: u64 = 90;
+const FAR: u64 = 80;
+
+/// Whether it was said that the device is nearly full.
+#[derive(Default)]
+struct NearlyFull {
+    is_told: bool,
+}
 
 #[derive(Default)]
 struct Stop {
@@ -69,14 +81,15 @@ struct Quiet {
 }
 
 impl Keeper {
-    /// Starts the thread; an error if the system has none left.
-    pub fn start(disk: &Arc<Disk>) -> std::io::Result<Self> {
+    /// Starts the thread, which speaks of the device by this; an error if the system has none left.
+    pub fn start(disk: &Arc<Disk>, about: &About) -> std::io::Result<Self> {
+        let who = about.shown();
         // From now on there may be threads.
         disk.backing.iter().for_each(Backing::start);
         let stop = Arc::new(Stop::default());
         let (disk, stopped) = (Arc::clone(disk), Arc::clone(&stop));
         let thread = thread::Builder::new().name("memfold-keeper".into()).spawn(move || {
-            disk.keep_going(&stopped);
+            disk.keep_going(&stopped, &who);
         })?;
         Ok(Keeper { stop, thread: Some(thread) })
     }
@@ -94,15 +107,17 @@ impl Drop for Keeper {
 }
 
 impl Disk {
-    fn keep_going(&self, stop: &Stop) {
+    fn keep_going(&self, stop: &Stop, who: &str) {
         let begun = Instant::now();
         let mut pacer = Pacer::new();
         let mut pass = Pass { begun, next: None, activity: u64::MAX, found: true, rested: false };
         let mut quiet = Quiet { activity: 0, since: begun, rested: true };
         let mut paced = u64::MAX;
         let mut refused = Refused::default();
+        let mut nearly = NearlyFull::default();
         loop {
-            self.tell_refused(&mut refused);
+            self.tell_refused(&mut refused, who);
+            self.tell_nearly_full(&mut nearly, who);
             // What was freed leaves holes; where nothing happened there are none.
             let activity = self.counts.activity.load(Relaxed);
             let mut sleep = IDLE;
@@ -134,7 +149,7 @@ impl Disk {
             };
             if *stopped {
                 drop(stopped);
-                return self.tell_refused(&mut refused);
+                return self.tell_refused(&mut refused, who);
             }
         }
     }
@@ -142,7 +157,7 @@ impl Disk {
     /// Says that the device is full: a file system on it may not say so, for it writes back when nobody
     /// waits for an answer. Not where the write is refused, for nobody knows how long it takes to say
     /// something.
-    fn tell_refused(&self, told: &mut Refused) {
+    fn tell_refused(&self, told: &mut Refused, who: &str) {
         let count = self.counts.refused.load(Relaxed);
         if count == std::mem::replace(&mut told.count, count) {
             return;
@@ -151,11 +166,49 @@ impl Disk {
         let before = told.last.replace(now);
         if before.is_none_or(|before| now.duration_since(before) >= LULL) {
             (self.options.told)(&format!(
-                "the limit of {} is reached: writes are refused, and what a file system on the device had not written yet is lost. Trim what \
+                "{who}: the limit of {} is reached: writes are refused, and what a file system on the device had not written yet is lost. Trim what \
                  is not needed (fstrim, mount -o discard), or use a larger limit",
                 Human(self.options.limit)
             ));
         }
+    }
+
+    /// Says once that the device will soon be full, for no door has a way to say it to who writes. What can be
+    /// given up at any time does not count, so it is seldom asked for more than one number.
+    fn tell_nearly_full(&self, told: &mut NearlyFull, who: &str) {
+        let limit = self.budget().limit();
+        let is_near = self.budget().used() >= limit / 100 * NEARLY_FULL && self.is_nearly_full();
+        if !is_near {
+            if self.budget().used() < limit / 100 * FAR {
+                told.is_told = false;
+            }
+            return;
+        }
+        if !std::mem::replace(&mut told.is_told, true) {
+            (self.options.told)(&format!(
+                "{who}: {NEARLY_FULL} % of the limit of {} are taken: when it is reached, writes are refused. Trim what is not needed (fstrim, \
+                 mount -o discard), or use a larger limit",
+                Human(limit)
+            ));
+        }
+    }
+
+    /// Whether what can't be given up takes most of the limit.
+    pub(crate) fn is_nearly_full(&self) -> bool {
+        self.has_limit() && self.held() >= self.budget().limit() / 100 * NEARLY_FULL
+    }
+
+    /// Whether the device may get full before all of it is written. As long as a backing device has room,
+    /// there is room here.
+    pub(crate) fn has_limit(&self) -> bool {
+        self.backing.is_none() && self.budget().limit() < self.size()
+    }
+
+    /// Bytes of memory that can't be given up without making something denser.
+    pub(crate) fn held(&self) -> u64 {
+        let (unused, store) = (self.count_works(), self.store.store().stats());
+        let loose = store.hole_bytes + store.slack_bytes + self.resident.bytes() + unused;
+        self.budget().used().saturating_sub(loose)
     }
 
     /// Gives back what it was worked in, once nothing has happened for a while. For swap it stays.

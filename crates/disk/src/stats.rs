@@ -74,6 +74,8 @@ pub struct Stats {
     pub promotions: u64,
     /// Writes that were refused at the limit.
     pub refused_writes: u64,
+    /// Nine tenths of the limit are taken by what can't be given up.
+    pub nearly_full: bool,
 }
 
 impl Disk {
@@ -116,6 +118,7 @@ impl Disk {
             merges: counts.merges.load(Relaxed),
             promotions: counts.promotions.load(Relaxed),
             refused_writes: counts.refused.load(Relaxed),
+            nearly_full: self.is_nearly_full(),
         }
     }
 }

@@ -35,8 +35,19 @@ pub struct About {
     /// How it is reached: `nbd` or `fuse`.
     pub door: &'static str,
     /// Where: a socket, a file. In JSON one that is no text is in `address_hex`, too.
-    #[serde(serialize_with = "lossy")]
+    #[serde(serialize_with = "text")]
     pub address: Option<PathBuf>,
+}
+
+impl About {
+    /// As messages call it: its name, and where it is.
+    pub fn shown(&self) -> String {
+        let name = memfold_escape::shown(self.name.as_bytes());
+        match &self.address {
+            Some(address) => format!("{name} ({})", memfold_escape::path(address)),
+            None => name,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -55,8 +66,8 @@ struct Status<'d> {
     stats: Stats,
 }
 
-fn lossy<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
-    path.as_ref().map(|path| path.to_string_lossy()).serialize(to)
+fn text<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+    path.as_ref().map(|path| memfold_escape::text(path.as_os_str().as_bytes())).serialize(to)
 }
 
 fn hex(path: &Path) -> Option<String> {
@@ -123,7 +134,10 @@ impl Server {
         DirBuilder::new().recursive(true).mode(mode).create(&place)?;
         let it = fs::symlink_metadata(&place)?;
         if it.uid() != user() || it.mode() & 0o022 != 0 {
-            return Err(io::Error::other(format!("{} belongs to somebody else", place.display())));
+            return Err(io::Error::other(format!(
+                "{} belongs to somebody else",
+                memfold_escape::path(&place)
+            )));
         }
         let path = place.join(format!("{}.sock", std::process::id()));
         // Of a process that is gone and had the same number.

@@ -8,29 +8,50 @@
 //! ```text
 //!   a name alone          shown(b"a\\b\n")    a\\b\n      a backslash is two, so that nobody can imitate an escape
 //!   a message of ours     line("no 'a\n'")    no 'a\n'    backslashes stay: names in it may be escaped already
+//!   a path in it          path(..)                        as a name alone
 //!   a table, a page       lines(..)                       the same, but its line breaks are ours
+//!   a field of JSON       text(b"\\\xff")     \\xff       only what is no text is escaped
 //!   JSON                  json(..)            \u202e      the same value, whoever reads it
 //! ```
 
 use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fmt::Write;
 
 /// A name as text that is shown as it stands.
 pub fn shown(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
-        for char in chunk.valid().chars() {
-            match char {
-                '\\' => text.push_str("\\\\"),
-                _ => push(&mut text, char),
-            }
-        }
+        each(chunk.valid(), |char, stands| match char {
+            '\\' => text.push_str("\\\\"),
+            _ => push(&mut text, char, stands),
+        });
         for byte in chunk.invalid() {
             // A string takes all that is written.
             let _ = write!(text, "\\x{byte:02x}");
         }
     }
     text
+}
+
+/// A path, or another word of the system's, for a message of ours.
+pub fn path(path: impl AsRef<OsStr>) -> String {
+    shown(path.as_ref().as_encoded_bytes())
+}
+
+/// A name where any text may stand, in JSON say: each byte that is no text stands as `\xff`, all else as it is.
+pub fn text(name: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = str::from_utf8(name) {
+        return text.into();
+    }
+    let mut text = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text.into()
 }
 
 /// A message in one line, with names from outside in it.
@@ -48,22 +69,20 @@ fn filtered(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
         return text.into();
     }
     let mut filtered = String::with_capacity(text.len());
-    for char in text.chars() {
-        match char {
-            // Numbers of ours keep together with their units by such a blank.
-            '\\' | '\u{a0}' => filtered.push(char),
-            _ if stays(char) => filtered.push(char),
-            _ => push(&mut filtered, char),
-        }
-    }
+    each(text, |char, stands| match char {
+        // Numbers of ours keep together with their units by such a blank.
+        '\\' | '\u{a0}' => filtered.push(char),
+        _ => push(&mut filtered, char, stands || stays(char)),
+    });
     filtered.into()
 }
 
 /// A text, with a sign in place of each character that would have to be escaped: for what has escapes of
 /// its own.
 pub fn replaced(text: &str) -> String {
-    let mut last = None;
-    text.chars().map(|char| if stands(char, last.replace(char)) { char } else { '\u{fffd}' }).collect()
+    let mut replaced = String::with_capacity(text.len());
+    each(text, |char, stands| replaced.push(if stands { char } else { '\u{fffd}' }));
+    replaced
 }
 
 /// A JSON document of the same value, in which such characters are written as JSON escapes them. There they
@@ -72,36 +91,53 @@ pub fn json(document: &str) -> Cow<'_, str> {
     if document.bytes().all(|byte| matches!(byte, b'\n' | b' '..=b'~')) {
         return document.into();
     }
-    let (mut text, mut last) = (String::with_capacity(document.len()), None);
-    for char in document.chars() {
-        if matches!(char, '\n' | '\t' | '\r') || stands(char, last) {
+    let mut text = String::with_capacity(document.len());
+    each(document, |char, stands| {
+        if matches!(char, '\n' | '\t' | '\r') || stands {
             text.push(char);
         } else {
             for unit in char.encode_utf16(&mut [0; 2]) {
                 let _ = write!(text, "\\u{unit:04x}");
             }
         }
-        last = Some(char);
-    }
+    });
     text.into()
 }
 
-fn push(text: &mut String, char: char) {
-    if stands(char, text.chars().next_back()) {
-        text.push(char);
-    } else {
-        text.extend(char.escape_debug());
+fn push(text: &mut String, char: char, stands: bool) {
+    match stands {
+        true => text.push(char),
+        // What is seen as nothing is a letter or a mark by its kind.
+        false if is_invisible(char) || is_selector(char) => text.extend(char.escape_unicode()),
+        false => text.extend(char.escape_debug()),
     }
 }
 
-/// Whether a character is shown as it is: it has columns of its own, or goes with the one before.
-fn stands(char: char, before: Option<char>) -> bool {
+/// Each character, and whether it is shown as it is.
+fn each(text: &str, mut does: impl FnMut(char, bool)) {
+    let (mut before, mut chars) = (None, text.chars().peekable());
+    while let Some(char) = chars.next() {
+        does(char, stands(char, before, chars.peek().copied()));
+        before = Some(char);
+    }
+}
+
+/// Whether a character is shown as it is: it has columns of its own, or goes with those beside it.
+fn stands(char: char, before: Option<char>, after: Option<char>) -> bool {
+    let of = |char: Option<char>, is: fn(char) -> bool| char.is_some_and(is);
     match char {
         ' '..='~' => true,
         _ if char.is_ascii() => false,
         // Between letters of scripts that join them, and in emoji. Elsewhere nobody would see that they are
         // there.
-        '\u{200c}' | '\u{200d}' => before.is_some_and(|before| !before.is_ascii()),
+        '\u{200c}' => of(before, joins) && of(after, joins),
+        '\u{200d}' => of(before, joins) || of(before, is_emoji) && of(after, is_emoji),
+        '\u{fe0e}' | '\u{fe0f}' => {
+            of(before, |it| is_emoji(it) && !is_selector(it))
+                || of(before, has_key) && after == Some('\u{20e3}')
+        }
+        _ if is_selector(char) => of(before, |before| varies(before) && !is_selector(before)),
+        _ if is_invisible(char) => false,
         _ if before.is_none() => char.escape_debug().len() == 1,
         _ => {
             // Behind another character, marks are not escaped.
@@ -110,6 +146,84 @@ fn stands(char: char, before: Option<char>) -> bool {
             str::from_utf8(&both[..len]).is_ok_and(|both| both.escape_debug().count() == 2)
         }
     }
+}
+
+/// Letters, marks and symbols of which nothing is seen, or a blank: fillers of Hangul, say.
+fn is_invisible(char: char) -> bool {
+    matches!(
+        char,
+        '\u{34f}'
+            | '\u{115f}'
+            | '\u{1160}'
+            | '\u{17b4}'
+            | '\u{17b5}'
+            | '\u{2800}'
+            | '\u{3164}'
+            | '\u{ffa0}'
+            | '\u{16fe4}'
+            | '\u{1d159}'
+    )
+}
+
+/// They choose another form of the character before them.
+fn is_selector(char: char) -> bool {
+    matches!(char, '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
+}
+
+/// Of scripts and symbols that have such forms: Mongolian, Myanmar, Phags-pa, mathematics, ideographs.
+fn varies(char: char) -> bool {
+    matches!(
+        char,
+        '\u{1000}'..='\u{109f}'
+            | '\u{1800}'..='\u{18af}'
+            | '\u{2190}'..='\u{2bff}'
+            | '\u{3000}'..='\u{9fff}'
+            | '\u{a840}'..='\u{aa7f}'
+            | '\u{f900}'..='\u{faff}'
+            | '\u{ff00}'..='\u{ff9f}'
+            | '\u{20000}'..='\u{3ffff}'
+    )
+}
+
+/// Of scripts whose letters are joined, or kept from it: from Arabic to Sinhala, and those of their kinds.
+fn joins(char: char) -> bool {
+    matches!(
+        char,
+        '\u{600}'..='\u{dff}'
+            | '\u{1000}'..='\u{109f}'
+            | '\u{1700}'..='\u{18af}'
+            | '\u{1a20}'..='\u{1c4f}'
+            | '\u{1cd0}'..='\u{1cff}'
+            | '\u{a800}'..='\u{a82f}'
+            | '\u{a840}'..='\u{a8ff}'
+            | '\u{a930}'..='\u{a9df}'
+            | '\u{aa00}'..='\u{aa7f}'
+            | '\u{aae0}'..='\u{aaff}'
+            | '\u{abc0}'..='\u{abff}'
+            | '\u{fb50}'..='\u{fdff}'
+            | '\u{fe70}'..='\u{fefc}'
+            | '\u{10a00}'..='\u{10fff}'
+            | '\u{11000}'..='\u{11fff}'
+            | '\u{1e900}'..='\u{1e95f}'
+    )
+}
+
+/// What emoji are made of, colours of skin and the selector among it.
+fn is_emoji(char: char) -> bool {
+    matches!(
+        char,
+        '©' | '®' | '‼' | '⁉' | '™' | 'ℹ' | '〰' | '〽' | '㊗' | '㊙' | '\u{fe0f}'
+            | '\u{2190}'..='\u{21ff}'
+            | '\u{2300}'..='\u{27ff}'
+            | '\u{2900}'..='\u{297f}'
+            | '\u{2b00}'..='\u{2bff}'
+            | '\u{1f000}'..='\u{1faff}'
+    )
+}
+
+/// With a selector and a frame, a key of a telephone.
+fn has_key(char: char) -> bool {
+    matches!(char, '0'..='9' | '#' | '*')
 }
 
 #[cfg(test)]
@@ -145,7 +259,29 @@ mod tests {
             assert_eq!(replaced(name), name);
             assert_eq!(json(name), name);
         }
+        for name in ["1\u{fe0f}\u{20e3}", "☎\u{fe0e}", "葛\u{e0100}", "ه\u{200d}", "🏳\u{fe0f}\u{200d}🌈"]
+        {
+            assert_eq!(shown(name.as_bytes()), name);
+        }
         // Where they join nothing they only hide.
+        for (name, escaped) in [
+            ("é\u{200d}é", "é\\u{200d}é"),
+            ("文\u{200c}件", "文\\u{200c}件"),
+            ("می\u{200c}", "می\\u{200c}"),
+            ("می\u{200d}\u{200d}", "می\u{200d}\\u{200d}"),
+            ("👨\u{200d}.jpg", "👨\\u{200d}.jpg"),
+            ("a\u{fe0f}b", "a\\u{fe0f}b"),
+            ("1\u{fe0f}", "1\\u{fe0f}"),
+            ("❤\u{fe0f}\u{fe0f}", "❤\u{fe0f}\\u{fe0f}"),
+            ("é\u{fe00}", "é\\u{fe00}"),
+            ("a\u{e0100}", "a\\u{e0100}"),
+            ("가\u{3164}\u{115f}\u{1160}\u{ffa0}", "가\\u{3164}\\u{115f}\\u{1160}\\u{ffa0}"),
+            ("a\u{34f}b\u{2800}\u{17b4}", "a\\u{34f}b\\u{2800}\\u{17b4}"),
+        ] {
+            assert_eq!(shown(name.as_bytes()), escaped);
+            assert_eq!(line(name), escaped);
+            assert!(json(name).is_ascii() || !json(name).contains(name), "{name}");
+        }
         assert_eq!(shown("a\u{200d}b".as_bytes()), "a\\u{200d}b");
         assert_eq!(shown("\u{200c}a".as_bytes()), "\\u{200c}a");
         assert_eq!(shown(b"\xff\xe2\x80\x8c"), "\\xff\\u{200c}");
@@ -158,6 +294,13 @@ mod tests {
         assert_eq!(lines("a\nb\r\u{85}ä\\"), "a\nb\\r\\u{85}ä\\");
         assert_eq!((&*line("5\u{a0}s"), &*shown("5\u{a0}s".as_bytes())), ("5\u{a0}s", "5\\u{a0}s"));
         assert_eq!(replaced("a\u{1b}[2J\u{202e}b"), "a\u{fffd}[2J\u{fffd}b");
+    }
+
+    #[test]
+    fn what_is_no_text_is_seen() {
+        assert_eq!(text(b"a\\b\n"), "a\\b\n");
+        assert_eq!(text(b"a\\b\n\xff\xc3"), "a\\b\n\\xff\\xc3");
+        assert_eq!(path("/a\n"), "/a\\n");
     }
 
     #[test]

@@ -171,10 +171,10 @@ unsafe extern "C" fn after_fork() -> c_int {
             // A fork loses locks of memory; and nbdkit's threads come later.
             memfold_disk::swap::prepare_process()?.iter().for_each(|missing| say(missing));
         }
-        let keeper = Keeper::start(disk()).map_err(|error| format!("no thread can be started: {error}"))?;
-        *locked(&KEEPER) = Some(keeper);
         let name = locked(&NAME).take().unwrap_or_else(|| format!("disk-{}", std::process::id()));
         let about = About { name, door: "nbd", address: locked(&ADDRESS).take() };
+        let keeper = Keeper::start(disk(), &about);
+        *locked(&KEEPER) = Some(keeper.map_err(|error| format!("no thread can be started: {error}"))?);
         match Server::start(disk(), about) {
             Ok(server) => *locked(&SERVER) = Some(server),
             Err(error) => say(&format!("'memfold disk status' will not show this device: {error}")),

@@ -111,7 +111,7 @@ impl Core {
     }
 }
 
-type Headers = (Vec<Segment>, HashMap<u64, String>);
+type Headers = (Vec<Segment>, HashMap<u64, Vec<u8>>);
 
 fn read<'data, H, R>(data: R) -> object::Result<Headers>
 where
@@ -140,7 +140,7 @@ where
 }
 
 /// Which addresses are of which files: the count, a unit, then for each its start, end and offset, then the names.
-fn file_names(note: &[u8], wide: bool, big: bool, names: &mut HashMap<u64, String>) {
+fn file_names(note: &[u8], wide: bool, big: bool, names: &mut HashMap<u64, Vec<u8>>) {
     let size = if wide { 8 } else { 4 };
     let word = |at: usize| -> Option<u64> {
         let bytes = note.get(at * size..(at + 1) * size)?;
@@ -151,7 +151,7 @@ fn file_names(note: &[u8], wide: bool, big: bool, names: &mut HashMap<u64, Strin
     let Some(texts) = note.get((2 + 3 * count) * size..) else { return };
     for (at, text) in texts.split(|byte| *byte == 0).take(count).enumerate() {
         if let Some(start) = word(2 + 3 * at) {
-            names.insert(start, String::from_utf8_lossy(text).into_owned());
+            names.insert(start, text.to_owned());
         }
     }
 }

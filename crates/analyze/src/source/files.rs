@@ -4,6 +4,8 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
+use memfold_packed::{FRAME_HEAD, HEAD, Packed, packed, skippable};
+
 use super::{Source, core};
 use crate::index::{Mapping, Run};
 use crate::{Error, PAGE};
@@ -15,56 +17,72 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens all. The last page of a file, if it is not whole, is left out.
-    pub fn open(paths: &[impl AsRef<Path>]) -> Result<Self, Error> {
-        let (mut files, mut mappings, mut start) = (Vec::new(), Vec::new(), 0);
-        for path in paths.iter().map(AsRef::as_ref) {
-            let fail = Error::file(path);
-            // A pipe would be waited for.
-            let meta = std::fs::metadata(path).map_err(&fail)?;
-            if !meta.is_file() && !meta.file_type().is_block_device() {
-                let what = if meta.is_dir() { "a directory" } else { "no file that can be read twice" };
-                let error = std::io::Error::other(format!("it is {what}; give files of pages, or a core"));
-                return Err(fail(error));
+    /// Opens all that can be opened, and says what is with the others, by their places in the list. The last
+    /// page of a file, if it is not whole, is left out.
+    pub fn open(paths: &[impl AsRef<Path>]) -> (Self, Vec<(usize, Error)>) {
+        let (mut all, mut failed, mut start) = (Self::none(), Vec::new(), 0);
+        for (place, path) in paths.iter().map(AsRef::as_ref).enumerate() {
+            match open(path, paths.len() > 1) {
+                Ok((file, pages)) => {
+                    let runs = vec![Run { address: start, pages }];
+                    all.mappings.push(Mapping {
+                        name: path.as_os_str().as_encoded_bytes().into(),
+                        start,
+                        runs,
+                    });
+                    start += pages * PAGE as u64;
+                    all.files.push(file);
+                }
+                Err(error) => failed.push((place, error)),
             }
-            if paths.len() > 1 && core::is_core(path)? {
-                let alone = "is a core, which can only be analysed by itself: give no other file beside it";
-                return Err(Error::Core(path.to_owned(), alone.into()));
-            }
-            let mut file = File::open(path).map_err(&fail)?;
-            refuse_compressed(path, &file)?;
-            let len = std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).map_err(&fail)?;
-            let pages = len / PAGE as u64;
-            if pages == 0 {
-                return Err(Error::NoPages(path.to_owned()));
-            }
-            let runs = vec![Run { address: start, pages }];
-            mappings.push(Mapping { name: path.display().to_string(), start, runs });
-            start += pages * PAGE as u64;
-            files.push(file);
         }
-        Ok(Files { files, mappings })
+        (all, failed)
+    }
+
+    /// Without a file.
+    pub fn none() -> Self {
+        Files { files: Vec::new(), mappings: Vec::new() }
     }
 }
 
-/// A core that was compressed is no file of pages: nothing would be learnt of it. Pages of memory do not
-/// begin so, as good as never.
+/// A file and how many pages it has.
+fn open(path: &Path, has_others: bool) -> Result<(File, u64), Error> {
+    let fail = Error::file(path);
+    // A pipe would be waited for.
+    let meta = std::fs::metadata(path).map_err(&fail)?;
+    if !meta.is_file() && !meta.file_type().is_block_device() {
+        let what = if meta.is_dir() { "a directory" } else { "no file that can be read twice" };
+        let error = std::io::Error::other(format!("it is {what}; give files of pages, or a core"));
+        return Err(fail(error));
+    }
+    if has_others && core::is_core(path)? {
+        let alone = "is a core, which can only be analysed by itself: give no other file beside it";
+        return Err(Error::Core(path.to_owned(), alone.into()));
+    }
+    let mut file = File::open(path).map_err(&fail)?;
+    refuse_compressed(path, &file)?;
+    let len = std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).map_err(&fail)?;
+    match len / PAGE as u64 {
+        0 => Err(Error::NoPages(path.to_owned())),
+        pages => Ok((file, pages)),
+    }
+}
+
+/// A core that was compressed is no file of pages: nothing would be learnt of it.
 fn refuse_compressed(path: &Path, file: &File) -> Result<(), Error> {
-    const BEGINS: [(&[u8], &str, &str); 5] = [
-        (&[0x28, 0xb5, 0x2f, 0xfd], "zstd", "zstd -d"),
-        (&[0x1f, 0x8b, 8], "gzip", "gunzip -k"),
-        (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz", "unxz -k"),
-        (&[0x04, 0x22, 0x4d, 0x18], "lz4", "lz4 -d"),
-        (b"BZh", "bzip2", "bunzip2 -k"),
-    ];
-    let mut head = [0; 6];
-    let len = file.read_at(&mut head, 0).map_err(Error::file(path))?;
-    match BEGINS.into_iter().find(|(begins, ..)| head[..len].starts_with(begins)) {
-        None => Ok(()),
-        Some((_, by, with)) => Err(Error::Core(
-            path.to_owned(),
-            format!("is compressed by {by}: decompress it first, as with '{with} FILE'"),
-        )),
+    let (mut head, mut at) = ([0; HEAD], 0_u64);
+    loop {
+        let len = file.read_at(&mut head, at).map_err(Error::file(path))?;
+        let head = &head[..len];
+        if let Some(Packed { by, with }) = packed(head) {
+            let what = format!("is compressed by {by}: decompress it first, as with '{with} FILE > core'");
+            return Err(Error::Core(path.to_owned(), what));
+        }
+        // It may come behind frames that say nothing.
+        match skippable(head) {
+            Some(len) => at += FRAME_HEAD as u64 + len,
+            None => return Ok(()),
+        }
     }
 }
 

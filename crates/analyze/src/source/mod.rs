@@ -24,12 +24,21 @@ pub trait Source {
     fn read(&self, address: u64, into: &mut [u8]) -> usize;
 }
 
-/// A file or several: an ELF core if there is one and it is one, pages as they are otherwise.
-pub fn open(paths: &[impl AsRef<Path>]) -> Result<Box<dyn Source>, Error> {
-    if let [path] = paths
-        && core::is_core(path.as_ref())?
-    {
-        return Ok(Box::new(Core::open(path.as_ref())?));
+/// A file or several: an ELF core if there is one and it is one, pages as they are otherwise. Those that cannot
+/// be analysed are left out; what is with them is said, by their places in the list.
+pub fn open(paths: &[impl AsRef<Path>]) -> (Box<dyn Source>, Vec<(usize, Error)>) {
+    let alone = match paths {
+        [path] => {
+            core::is_core(path.as_ref()).and_then(|it| it.then(|| Core::open(path.as_ref())).transpose())
+        }
+        _ => Ok(None),
+    };
+    match alone {
+        Ok(Some(core)) => (Box::new(core), Vec::new()),
+        Ok(None) => {
+            let (files, failed) = Files::open(paths);
+            (Box::new(files), failed)
+        }
+        Err(error) => (Box::new(Files::none()), vec![(0, error)]),
     }
-    Ok(Box::new(Files::open(paths)?))
 }

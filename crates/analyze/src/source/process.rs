@@ -33,7 +33,7 @@ pub struct Private {
     /// The address behind the last.
     pub end: u64,
     /// As the kernel names it; empty for plain memory.
-    pub name: String,
+    pub name: Vec<u8>,
 }
 
 /// Addresses of pages.
@@ -59,7 +59,7 @@ impl Memory {
     pub fn private(&self) -> io::Result<Vec<Private>> {
         let mut text = Vec::new();
         (&self.maps).read_to_end(&mut text)?;
-        Ok(String::from_utf8_lossy(&text).lines().filter_map(private).collect())
+        Ok(text.split(|byte| *byte == b'\n').filter_map(private).collect())
     }
 
     /// The first regions of resident anonymous pages from `start` on, and where to go on searching.
@@ -107,14 +107,14 @@ impl Memory {
 
 /// The range of a line of `maps`, if it can hold private anonymous pages: those of files that were written to
 /// are such pages too.
-fn private(line: &str) -> Option<Private> {
-    let (range, rest) = line.split_once(' ')?;
-    let (start, end) = range.split_once('-')?;
-    let permissions = rest.get(..4)?;
+fn private(line: &[u8]) -> Option<Private> {
+    let mut words = line.splitn(6, |byte| *byte == b' ');
+    let (start, end) = str::from_utf8(words.next()?).ok()?.split_once('-')?;
+    let permissions = words.next()?;
     // Names may hold blanks: what is left of the first five words.
-    let name = rest.splitn(5, ' ').nth(4).unwrap_or("").trim_start();
-    let special = name.starts_with("[v") || name.starts_with("/dev/");
-    if !permissions.ends_with('p') || special {
+    let name = words.nth(3).unwrap_or_default().trim_ascii_start();
+    let special = name.starts_with(b"[v") || name.starts_with(b"/dev/");
+    if !permissions.ends_with(b"p") || special {
         return None;
     }
     let address = |text| u64::from_str_radix(text, 16).ok();
@@ -222,19 +222,21 @@ mod tests {
     #[test]
     fn mappings_that_can_hold_private_pages() {
         let range = |start, end, name: &str| Some(Private { start, end, name: name.into() });
-        assert_eq!(private("1000-3000 rw-p 00000000 00:00 0 "), range(0x1000, 0x3000, ""));
+        assert_eq!(private(b"1000-3000 rw-p 00000000 00:00 0 "), range(0x1000, 0x3000, ""));
         assert_eq!(
-            private("1000-3000 rw-p 00000000 00:00 0          [heap]"),
+            private(b"1000-3000 rw-p 00000000 00:00 0          [heap]"),
             range(0x1000, 0x3000, "[heap]")
         );
         assert_eq!(
-            private("1000-3000 r--p 00002000 08:01 77   /usr/lib/a b.so"),
+            private(b"1000-3000 r--p 00002000 08:01 77   /usr/lib/a b.so"),
             range(0x1000, 0x3000, "/usr/lib/a b.so")
         );
-        assert_eq!(private("1000-3000 rw-s 00000000 00:01 9    /memfd:x (deleted)"), None);
-        assert_eq!(private("1000-3000 rw-p 00000000 00:05 9    /dev/nvidia0"), None);
-        assert_eq!(private("1000-3000 r--p 00000000 00:00 0    [vvar]"), None);
-        assert_eq!(private(""), None);
+        let odd = private(b"1000-3000 r--p 00002000 08:01 77   /\xff").unwrap();
+        assert_eq!(odd.name, b"/\xff");
+        assert_eq!(private(b"1000-3000 rw-s 00000000 00:01 9    /memfd:x (deleted)"), None);
+        assert_eq!(private(b"1000-3000 rw-p 00000000 00:05 9    /dev/nvidia0"), None);
+        assert_eq!(private(b"1000-3000 r--p 00000000 00:00 0    [vvar]"), None);
+        assert_eq!(private(b""), None);
     }
 
     #[test]

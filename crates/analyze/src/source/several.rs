@@ -7,6 +7,8 @@
 //!
 //! What they share since a fork counts in each of them.
 
+use std::collections::BTreeMap;
+
 use super::{Process, Source};
 use crate::Error;
 use crate::index::{Mapping, Run};
@@ -21,6 +23,11 @@ pub fn address(place: usize, address: u64) -> u64 {
     (place as u64) << SHIFT | address
 }
 
+/// Which process an address of the source is in.
+pub fn place(address: u64) -> usize {
+    (address >> SHIFT) as usize
+}
+
 /// The address in a process of one in the source.
 pub fn within(address: u64) -> u64 {
     address & ((1 << SHIFT) - 1)
@@ -28,20 +35,28 @@ pub fn within(address: u64) -> u64 {
 
 /// See the module.
 pub struct Processes {
-    processes: Vec<Process>,
+    /// By their places.
+    processes: BTreeMap<usize, Process>,
     mappings: Vec<Mapping>,
 }
 
 impl Processes {
-    /// Opens all.
-    pub fn open(pids: &[i32]) -> Result<Self, Error> {
-        let (mut processes, mut mappings) = (Vec::new(), Vec::new());
-        for (place, &pid) in pids.iter().enumerate() {
-            let process = Process::open(pid)?;
+    /// Opens those that can be opened of these, which are given with their places in ascending order, and says
+    /// what is with the others.
+    pub fn open(pids: &[(usize, i32)]) -> (Self, Vec<(usize, Error)>) {
+        let (mut processes, mut mappings, mut failed) = (BTreeMap::new(), Vec::new(), Vec::new());
+        for &(place, pid) in pids {
+            let process = match Process::open(pid) {
+                Ok(process) => process,
+                Err(error) => {
+                    failed.push((place, error));
+                    continue;
+                }
+            };
             mappings.extend(process.mappings().iter().map(|mapping| {
                 Mapping {
                     name: if pids.len() > 1 {
-                        format!("{pid} {}", mapping.name)
+                        [format!("{pid} ").as_bytes(), &mapping.name].concat()
                     } else {
                         mapping.name.clone()
                     },
@@ -53,9 +68,9 @@ impl Processes {
                         .collect(),
                 }
             }));
-            processes.push(process);
+            processes.insert(place, process);
         }
-        Ok(Processes { processes, mappings })
+        (Processes { processes, mappings }, failed)
     }
 }
 
@@ -65,6 +80,6 @@ impl Source for Processes {
     }
 
     fn read(&self, address: u64, into: &mut [u8]) -> usize {
-        self.processes[(address >> SHIFT) as usize].read(within(address), into)
+        self.processes.get(&place(address)).map_or(0, |process| process.read(within(address), into))
     }
 }

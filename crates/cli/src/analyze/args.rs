@@ -8,7 +8,8 @@ use clap::Args;
 /// What help says at its end.
 pub const HELP: &str = "\
 A number is a process (./123 is a file). Several are analysed as one; what they
-share since a fork counts in each. A file that begins like an ELF core
+share since a fork counts in each, and those that cannot be analysed are left
+out, with exit status 1. A file that begins like an ELF core
 is taken for one; other files are taken for pages, as 'memfold bench
 --capture' or a hypervisor writes them.
 

@@ -89,7 +89,8 @@ pub struct Ratio {
 #[derive(Debug, Clone, Serialize)]
 pub struct Part {
     /// Its name.
-    pub name: String,
+    #[serde(serialize_with = "crate::stdout::name")]
+    pub name: Vec<u8>,
     /// Its first address.
     pub start: u64,
     /// Private bytes that are resident.

@@ -8,6 +8,7 @@ mod page;
 mod picture;
 mod text;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,7 @@ use memfold_escape::shown;
 
 use self::args::AnalyzeArgs;
 use self::found::{Analysis, OddsRow, Part, Pattern, Ratio};
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::output::Output;
 use crate::size::{self, Human};
 use crate::stdout::{json, print};
@@ -49,6 +50,9 @@ const MARGINS: [f64; 6] = [0.005, 0.01, 0.02, 0.05, 0.1, 0.25];
 const LIMITS: [f64; 8] = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 /// Parts of memory that may be in use, where nobody knows.
 const IN_USE: [f64; 4] = [0.1, 0.25, 0.5, 0.75];
+
+/// The exit status if some of several could not be analysed, as that of `ls` and `du`.
+const SOME_FAILED: i32 = 1;
 
 /// What is looked at.
 enum Subject {
@@ -75,40 +79,51 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
     let begin = Instant::now();
     let bar = bar(args.quiet);
 
-    let (kind, what) = match &subject {
-        Subject::Processes(pids) => {
-            let named = |pid: &i32| {
-                let name = procfs::name(*pid).unwrap_or_default();
-                format!("{pid} ({})", shown(name.as_bytes()))
-            };
-            let word = if pids.len() > 1 { "processes" } else { "process" };
-            ("process", format!("{word} {}", pids.iter().map(named).collect::<Vec<_>>().join(", ")))
-        }
-        Subject::Files(paths) => {
-            let names: Vec<_> = paths.iter().map(|path| shown(path.as_encoded_bytes())).collect();
-            ("pages", names.join(", "))
-        }
-    };
+    // Before they end.
+    let names = subject.names();
+    let mut failed = BTreeMap::new();
     // Before pages are read, which is a use of them.
-    let set = match &subject {
+    let watched = match &subject {
         Subject::Processes(pids) if args.idle > 0.0 => {
             bar.set_message("seeing what is in use");
-            let progress = |share: f64| {
-                bar.set_position((share * 500.0) as u64);
-                true
-            };
-            idle::watch(pids, Duration::from_secs_f64(args.idle), progress).map_err(failure)?
+            let progress = |share: f64| bar.set_position((share * 500.0) as u64);
+            Some(idle::watch(pids, Duration::from_secs_f64(args.idle), progress))
         }
         _ => None,
     };
+    let watched = watched.map(|mut watched| {
+        failed.extend(watched.failed.drain(..).map(|(place, error)| (place, failure(error))));
+        watched
+    });
     bar.set_message("finding the pages");
-    let (source, kind): (Box<dyn Source>, _) = match &subject {
-        Subject::Processes(pids) => (Box::new(Processes::open(pids).map_err(failure)?), kind),
+    let (source, kind, unopened): (Box<dyn Source>, _, _) = match &subject {
+        Subject::Processes(pids) => {
+            let places = pids.iter().copied().enumerate();
+            let left: Vec<_> = places.filter(|(place, _)| !failed.contains_key(place)).collect();
+            let (processes, unopened) = Processes::open(&left);
+            (Box::new(processes), "process", unopened)
+        }
         Subject::Files(paths) => {
-            let is_core = matches!(&paths[..], [path] if source::is_core(path.as_ref()).map_err(failure)?);
-            (source::open(paths).map_err(failure)?, if is_core { "core" } else { kind })
+            let is_core = matches!(&paths[..], [path] if source::is_core(path.as_ref()).is_ok_and(|it| it));
+            let (files, unopened) = source::open(paths);
+            (files, if is_core { "core" } else { "pages" }, unopened)
         }
     };
+    failed.extend(unopened.into_iter().map(|(place, error)| (place, failure(error))));
+    let is_failed = |place: usize| failed.contains_key(&place);
+    // What is there to be analysed is; the others are told of.
+    let mut told = failed.values().cloned();
+    let last = if failed.len() == names.len() { told.next_back() } else { None };
+    bar.suspend(|| told.for_each(|failure| say(&failure.text)));
+    if let Some(last) = last {
+        bar.finish_and_clear();
+        return Err(last);
+    }
+    let set = watched.map(|watched| watched.set(|place| !is_failed(place)));
+    let left =
+        names.iter().enumerate().filter(|(place, _)| !is_failed(*place)).map(|(_, name)| name.as_str());
+    let what = subject.said(&left.collect::<Vec<_>>());
+
     let index = Index::new(source.mappings());
     let sampling = Instant::now();
     bar.set_message("compressing");
@@ -116,8 +131,11 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
     bar.finish_and_clear();
     if measure.pages.is_empty() {
         return Err(match subject {
-            Subject::Processes(pids) => failure(Error::Vanished(pids[0])),
-            Subject::Files(_) => Failure::new(format!("no page of {what} could be read")),
+            Subject::Processes(pids) if pids.len() == failed.len() + 1 => {
+                let only = pids.iter().enumerate().find(|(place, _)| !is_failed(*place));
+                failure(Error::Vanished(only.map_or(0, |(_, pid)| *pid)))
+            }
+            _ => Failure::new(format!("no page of {what} could be read")),
         });
     }
 
@@ -155,7 +173,33 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
             .write(page::write(&analysis).as_bytes())
             .map_err(|error| Failure::new(format!("the report could not be written: {error}")))?;
     }
-    Ok(0)
+    Ok(if failed.is_empty() { 0 } else { SOME_FAILED })
+}
+
+impl Subject {
+    /// What each is called.
+    fn names(&self) -> Vec<String> {
+        match self {
+            Subject::Processes(pids) => {
+                let named = |pid: &i32| {
+                    let name = procfs::name(*pid).unwrap_or_default();
+                    format!("{pid} ({})", shown(&name))
+                };
+                pids.iter().map(named).collect()
+            }
+            Subject::Files(paths) => paths.iter().map(|path| shown(path.as_encoded_bytes())).collect(),
+        }
+    }
+
+    /// These of them together.
+    fn said(&self, names: &[&str]) -> String {
+        let all = names.join(", ");
+        match (self, names.len()) {
+            (Subject::Processes(_), 1) => format!("process {all}"),
+            (Subject::Processes(_), _) => format!("processes {all}"),
+            (Subject::Files(_), _) => all,
+        }
+    }
 }
 
 /// A number is a process, everything else files.

@@ -184,7 +184,7 @@ fn mappings(body: &mut String, found: &Analysis) {
             let bytes = part.bytes as f64;
             let ratio = part.ratio.map_or(String::new(), |ratio| format!(", {ratio:.2} : 1"));
             Bar {
-                name: part.name.clone(),
+                name: memfold_escape::shown(&part.name),
                 parts: vec![(bytes * (1.0 - idle), 'a'), (bytes * idle, 'b')],
                 text: format!("{}{ratio}", human(part.bytes)),
             }

@@ -41,7 +41,7 @@ pub fn write(found: &Analysis) -> String {
                 "  {:>9}  {ratio:>6}  {idle:>10}  {:x} {}",
                 human(part.bytes),
                 part.start,
-                memfold_escape::shown(part.name.as_bytes())
+                memfold_escape::shown(&part.name)
             );
         }
         let more = found.mappings_in_all - found.mappings.len();

@@ -140,7 +140,7 @@ struct Sink<'a> {
 
 impl<'a> Sink<'a> {
     fn new(pid: i32, path: &Path, plan: &Plan, out: BufWriter<&'a mut File>) -> Self {
-        let file = path.display().to_string();
+        let file = memfold_escape::text(path.as_os_str().as_encoded_bytes()).into_owned();
         let captured = Captured { version: env!("CARGO_PKG_VERSION"), pid, file, ..Captured::default() };
         let seen = plan.drop_duplicates.then(HashSet::new);
         Self { out, captured, drop_zero: plan.drop_zero, seen }
@@ -173,5 +173,5 @@ fn hash(page: &[u8], seed: u64) -> u64 {
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("the pages could not be written to '{}': {error}", path.display()))
+    Failure::new(format!("the pages could not be written to '{}': {error}", memfold_escape::path(path)))
 }

@@ -95,11 +95,11 @@ pub fn check(path: &Path, block: usize) -> Result<(), Failure> {
         _ => File::open(path).map_err(|e| cannot_read(path, &e))?,
     };
     let meta = file.metadata().map_err(|e| cannot_read(path, &e))?;
-    let name = path.display();
+    let name = memfold_escape::path(path);
     if meta.is_dir() {
         return Err(Failure::new(format!(
             "'{name}' is a directory; give the files in it, for example {}",
-            path.join("*").display()
+            memfold_escape::path(path.join("*"))
         )));
     }
     if !meta.is_file() {
@@ -136,7 +136,7 @@ fn read_at_most(path: &Path, room: u64) -> Result<Vec<u8>, Failure> {
         return Err(Failure::new(format!(
             "'{}' has more than {}, and files are read as a whole: that is more than half of this machine's memory; take a piece of \
              it, for example by head -c 1G",
-            path.display(),
+            memfold_escape::path(path),
             Human(room)
         )));
     }
@@ -144,7 +144,7 @@ fn read_at_most(path: &Path, room: u64) -> Result<Vec<u8>, Failure> {
 }
 
 fn long_enough(path: &Path, len: u64, block: usize) -> Result<(), Failure> {
-    let name = path.display();
+    let name = memfold_escape::path(path);
     if len == 0 {
         return Err(Failure::new(format!("the file '{name}' is empty: there is nothing to compress")));
     }
@@ -159,18 +159,18 @@ fn long_enough(path: &Path, len: u64, block: usize) -> Result<(), Failure> {
 fn cannot_read(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!(
         "cannot read the file '{}': {error}; give files that are there and that you may read",
-        path.display()
+        memfold_escape::path(path)
     ))
 }
 
 /// What to call the files in few words: by their last names, if these differ.
 pub fn short_names(paths: &[PathBuf]) -> Vec<String> {
-    let last = |path: &PathBuf| path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    let last = |path: &PathBuf| shown(path.file_name().unwrap_or(path.as_os_str()).as_encoded_bytes());
     let mut names: Vec<_> = paths.iter().map(last).collect();
     if names.iter().collect::<HashSet<_>>().len() < names.len() {
-        names = paths.iter().map(|path| path.display().to_string()).collect();
+        names = paths.iter().map(memfold_escape::path).collect();
     }
-    names.iter().map(|name| shown(name.as_bytes())).collect()
+    names
 }
 
 #[cfg(test)]

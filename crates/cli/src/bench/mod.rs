@@ -94,7 +94,7 @@ fn prepare_plot(path: &Path) -> Result<Output, Failure> {
     {
         return Err(Failure::new(format!(
             "the file '{}' of --plot is there already and is no plot; give another name, for example --plot chart.svg",
-            path.display()
+            memfold_escape::path(path)
         )));
     }
     Output::prepare(path, "--plot")
@@ -133,7 +133,7 @@ fn measure_files(files: &[PathBuf], plan: &Plan) -> Result<Report, Failure> {
 fn measure_file(file: &Path, plan: &Plan, bar: &ProgressBar) -> Result<Vec<Row>, Failure> {
     let corpus = Corpus::read(file, plan)?;
     let blocks = corpus.blocks();
-    let name = file.display().to_string();
+    let name = memfold_escape::text(file.as_os_str().as_encoded_bytes()).into_owned();
     let longest = plan.block;
     let (mut rows, mut sizes) = (Vec::new(), Vec::new());
     for &contender in &plan.contenders {

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use unicode_width::UnicodeWidthStr;
+
 use crate::bench::plan::Plan;
 use crate::bench::rows::{Report, Row, Total};
 use crate::size::Human;
@@ -150,7 +152,7 @@ fn speed(speed: Option<f64>) -> String {
 
 fn lay_out(columns: &[Column], lines: &[Vec<String>]) -> String {
     let width = |i: usize| {
-        let cells = lines.iter().map(|line| line[i].chars().count());
+        let cells = lines.iter().map(|line| line[i].width());
         cells.chain([columns[i].title.len()]).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
@@ -163,8 +165,10 @@ fn lay_out(columns: &[Column], lines: &[Vec<String>]) -> String {
         }
         let mut out = String::new();
         for ((cell, column), width) in line.iter().zip(columns).zip(&widths) {
+            // By the columns that it takes, which are not as many as its characters.
+            let blanks = " ".repeat(width - cell.width());
             let _ =
-                if column.left { write!(out, "{cell:width$}  ") } else { write!(out, "{cell:>width$}  ") };
+                if column.left { write!(out, "{cell}{blanks}  ") } else { write!(out, "{blanks}{cell}  ") };
         }
         text += out.trim_end();
         text.push('\n');

@@ -55,7 +55,7 @@ pub fn cell(is: Is, device: &Value, style: Style) -> String {
         Is::Address => address(device).map(|path| shown(path.as_os_str().as_bytes())),
         Is::MountPoint => device["mount_points"].as_array().map(|places| {
             let places: Vec<_> = places.iter().filter_map(Value::as_str).collect();
-            places.iter().map(|place| shown(place.as_bytes())).collect::<Vec<_>>().join(",")
+            places.join(",")
         }),
     };
     let cell = cell.filter(|cell| !cell.is_empty()).unwrap_or(NONE.into());

@@ -38,17 +38,18 @@ pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, OsString)]) -
     let mounted =
         Mounted::new(&disk, &directory, threads, user, group).map_err(|error| cannot(&directory, &error))?;
     let failed = |error: std::io::Error| Failure::new(format!("no thread can be started: {error}"));
-    let _keeper = Keeper::start(&disk).map_err(failed)?;
     let file = directory.join(NAME);
     let name = args.name.clone().unwrap_or_else(|| format!("disk-{}", std::process::id()));
     let address = Some(place_of(&directory).join(NAME));
-    let _server = Server::start(&disk, About { name, door: "fuse", address })
+    let about = About { name, door: "fuse", address };
+    let _keeper = Keeper::start(&disk, &about).map_err(failed)?;
+    let _server = Server::start(&disk, about)
         .inspect_err(|error| say(&format!("'memfold disk status' will not show this device: {error}")));
     unmount_on_signals(&directory).map_err(failed)?;
-    say(&format!("{} is there", file.display()));
-    mounted
-        .run()
-        .map_err(|error| Failure::new(format!("the device at {} has ended: {error}", file.display())))?;
+    say(&format!("{} is there", memfold_escape::path(&file)));
+    mounted.run().map_err(|error| {
+        Failure::new(format!("the device at {} has ended: {error}", memfold_escape::path(&file)))
+    })?;
     Ok(0)
 }
 
@@ -63,13 +64,13 @@ fn cannot(directory: &Path, error: &std::io::Error) -> Failure {
         }
         _ => "'memfold disk --socket PATH' needs no FUSE",
     };
-    Failure::new(format!("cannot mount the device at {}: {error}; {hint}", directory.display()))
+    Failure::new(format!("cannot mount the device at {}: {error}; {hint}", memfold_escape::path(directory)))
 }
 
 /// An error if nothing can be mounted there, or a device is there already, or one that has ended: what is mounted
 /// over another hides it. The kernel would mount a directory over a file, too, and nobody could enter it.
 fn is_fit(directory: &Path) -> Result<(), Failure> {
-    let shown = directory.display();
+    let shown = memfold_escape::path(directory);
     let found = std::fs::metadata(directory);
     if found.as_ref().is_err_and(|error| error.raw_os_error() == Some(nix::libc::ENOTCONN)) {
         return Err(Failure::new(format!(
@@ -129,9 +130,10 @@ fn unmount_on_signals(directory: &Path) -> std::io::Result<()> {
             match unmounted {
                 Ok(()) => return,
                 Err(error) => say(&format!(
-                    "{} cannot be unmounted: {error}; end who uses it (umount, swapoff, losetup -d), or 'kill -KILL {}', which loses what it holds",
-                    directory.display(),
-                    std::process::id()
+                    "{} cannot be unmounted: {error}; end who uses it (umount, swapoff, losetup -d), and then this once more ('kill {pid}'): it \
+                     does not try again by itself. 'kill -KILL {pid}' loses what it holds",
+                    memfold_escape::path(&directory),
+                    pid = std::process::id()
                 )),
             }
         }
@@ -147,7 +149,7 @@ fn unmount(directory: &Path) -> Result<(), String> {
     let done = Command::new("fusermount3").arg("-u").arg("--").arg(directory).output();
     match done {
         Ok(done) if done.status.success() => Ok(()),
-        Ok(done) => Err(String::from_utf8_lossy(&done.stderr).trim().to_owned()),
+        Ok(done) => Err(memfold_escape::text(&done.stderr).trim().to_owned()),
         Err(error) => Err(format!("fusermount3: {error}")),
     }
 }

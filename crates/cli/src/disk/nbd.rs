@@ -1,15 +1,23 @@
 //! `memfold disk --socket`: nbdkit, with memfold's plugin.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use nix::fcntl::OFlag;
+use nix::libc::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
 use super::args::DiskArgs;
 use crate::failure::Failure;
+use crate::sys::{self, Fork};
 
+/// Bytes of a line that are written together, at most.
+const LINE: u64 = 1 << 16;
 /// File name of the plugin.
 const PLUGIN: &str = "nbdkit-memfold-plugin.so";
 
@@ -33,6 +41,7 @@ pub fn serve(args: &DiskArgs, socket: &Path, settings: &[(&str, OsString)]) -> R
     }
     // Options may stand behind, and parameters of filters must.
     command.args(&args.nbdkit);
+    escape_errors();
     let error = command.exec();
     Err(Failure::new(match error.kind() {
         std::io::ErrorKind::NotFound => {
@@ -42,13 +51,43 @@ pub fn serve(args: &DiskArgs, socket: &Path, settings: &[(&str, OsString)]) -> R
     }))
 }
 
+/// What nbdkit says on standard error, and what it says of names that it was given, goes through a process that
+/// escapes it as all else. That one ends when nobody can write there any more.
+fn escape_errors() {
+    let Ok((from, to)) = nix::unistd::pipe2(OFlag::O_CLOEXEC) else { return };
+    // Where it is closed, nothing is to be said.
+    if nix::fcntl::fcntl(std::io::stderr(), nix::fcntl::F_GETFD).is_err() {
+        return;
+    }
+    match sys::fork() {
+        Ok(Fork::Parent(_)) => drop(nix::unistd::dup2_stderr(to)),
+        Ok(Fork::Child) => {
+            drop(to);
+            // They are nbdkit's, and it may have something to say of them.
+            for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+                // SAFETY: a signal that is ignored calls nothing.
+                unsafe { nix::libc::signal(signal, nix::libc::SIG_IGN) };
+            }
+            let mut from = BufReader::new(File::from(from));
+            let mut line = Vec::new();
+            while from.by_ref().take(LINE).read_until(b'\n', &mut line).is_ok_and(|got| got > 0) {
+                let text = memfold_escape::text(&line);
+                let _ = std::io::stderr().write_all(memfold_escape::lines(&text).as_bytes());
+                line.clear();
+            }
+            std::process::exit(0)
+        }
+        Err(_) => {}
+    }
+}
+
 /// nbdkit leaves its socket behind, and does not begin where one is.
 fn clear_way(socket: &Path) -> Result<(), Failure> {
     let Ok(there) = std::fs::symlink_metadata(socket) else { return Ok(()) };
     if !there.file_type().is_socket() {
         return Err(Failure::new(format!(
             "{} is there and is no socket; name another path",
-            socket.display()
+            memfold_escape::path(socket)
         )));
     }
     match UnixStream::connect(socket) {
@@ -56,10 +95,13 @@ fn clear_way(socket: &Path) -> Result<(), Failure> {
             .map_err(|error| {
                 Failure::new(format!(
                     "cannot remove the socket {} that somebody left: {error}",
-                    socket.display()
+                    memfold_escape::path(socket)
                 ))
             }),
-        _ => Err(Failure::new(format!("somebody serves at {} already; name another path", socket.display()))),
+        _ => Err(Failure::new(format!(
+            "somebody serves at {} already; name another path",
+            memfold_escape::path(socket)
+        ))),
     }
 }
 
@@ -69,9 +111,10 @@ fn plugin() -> Result<PathBuf, Failure> {
         let path = super::absolute(&PathBuf::from(given));
         return match path.is_file() {
             true => Ok(path),
-            false => {
-                Err(Failure::new(format!("MEMFOLD_NBDKIT_PLUGIN names {}, which is no file", path.display())))
-            }
+            false => Err(Failure::new(format!(
+                "MEMFOLD_NBDKIT_PLUGIN names {}, which is no file",
+                memfold_escape::path(&path)
+            ))),
         };
     }
     let executable = std::env::current_exe().ok();

@@ -1,8 +1,9 @@
 //! `memfold disk status`.
 
 use memfold_disk::status::{address, ask, sockets};
-use memfold_escape::shown;
+use memfold_escape::{shown, text};
 use serde_json::Value;
+use unicode_width::UnicodeWidthStr;
 
 use super::args::StatusArgs;
 use super::cells::{Style, cell};
@@ -19,12 +20,13 @@ pub fn status(args: &StatusArgs) -> Result<i32, Failure> {
         match ask(&socket) {
             Ok(Some(text)) => match serde_json::from_str::<Value>(&text) {
                 Ok(device) => devices.push(device),
-                Err(error) => {
-                    say(&format!("{} does not speak as a device of memfold does: {error}", socket.display()))
-                }
+                Err(error) => say(&format!(
+                    "{} does not speak as a device of memfold does: {error}",
+                    memfold_escape::path(&socket)
+                )),
             },
             Ok(None) => {}
-            Err(error) => say(&format!("{} does not answer: {error}", socket.display())),
+            Err(error) => say(&format!("{} does not answer: {error}", memfold_escape::path(&socket))),
         }
     }
     devices.retain(|device| {
@@ -40,7 +42,9 @@ pub fn status(args: &StatusArgs) -> Result<i32, Failure> {
     let mount_points = MountPoints::look();
     for device in &mut devices {
         let places = address(device).map(|address| mount_points.of(&address)).unwrap_or_default();
-        device["mount_points"] = places.iter().map(|place| String::from_utf8_lossy(place)).collect();
+        // What is no JSON is shown as it stands.
+        let name = |place: &Vec<u8>| if args.json { text(place).into_owned() } else { shown(place) };
+        device["mount_points"] = places.iter().map(name).collect();
     }
     if args.json {
         print(&json(&devices))?;
@@ -73,13 +77,13 @@ fn table(columns: &[Is], mut rows: Vec<Vec<String>>, args: &StatusArgs) -> Strin
     if !args.noheadings {
         rows.insert(0, columns.iter().map(|is| is.column().name.to_owned()).collect());
     }
-    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let width = |at: usize| rows.iter().map(|row| row[at].width()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     let mut text = String::new();
     for row in &rows {
         let cells = row.iter().zip(&widths).zip(columns).map(|((cell, &width), is)| match is {
             _ if args.raw => cell.clone(),
-            is if is.is_text() => format!("{cell:<width$}"),
+            is if is.is_text() => cell.clone() + &" ".repeat(width - cell.width()),
             // Numbers to the right.
             _ => format!("{cell:>width$}"),
         });
@@ -90,11 +94,19 @@ fn table(columns: &[Is], mut rows: Vec<Vec<String>>, args: &StatusArgs) -> Strin
     text
 }
 
-/// A line for each device that had no room for a write.
+/// A line for each device that had no room for a write, or will soon have none.
 fn full(devices: &[Value]) -> impl Iterator<Item = String> {
     let refused = |device: &Value| device["refused_writes"].as_u64().filter(|count| *count > 0);
     devices.iter().filter_map(move |device| {
-        let (name, count) = (shown(device["name"].as_str().unwrap_or("-").as_bytes()), refused(device)?);
+        let name = shown(device["name"].as_str().unwrap_or("-").as_bytes());
+        let Some(count) = refused(device) else {
+            return (device["nearly_full"] == true).then(|| {
+                format!(
+                    "{name} is nearly full: 90 % of its limit are taken, and at the limit writes are refused. Trim what is not needed \
+                     (fstrim, mount -o discard), or use a larger --limit"
+                )
+            });
+        };
         let writes = if count == 1 { "write was" } else { "writes were" };
         Some(format!(
             "{name} is full: {count} {writes} refused, and what was to be written is lost. Trim what is not needed (fstrim, mount -o \

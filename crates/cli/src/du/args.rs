@@ -42,7 +42,7 @@ pub struct DuArgs {
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = "Memory")]
     pub limit: Option<String>,
     /// Threads that read directories
-    #[arg(long, short, value_name = "N", help_heading = "Scan")]
+    #[arg(long, short, value_name = "N", value_parser = count, allow_negative_numbers = true, help_heading = "Scan")]
     pub threads: Option<usize>,
     /// Keep owners, permissions and times, too
     #[arg(long, short, help_heading = "Scan")]
@@ -84,10 +84,10 @@ pub struct DuArgs {
     #[arg(long, help_heading = "Summaries")]
     pub json: bool,
     /// Print the N largest files, each once, and don't browse
-    #[arg(long, value_name = "N", help_heading = "Summaries")]
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, help_heading = "Summaries")]
     pub top: Option<usize>,
     /// Print directories down to N levels, and don't browse
-    #[arg(long, short = 'd', value_name = "N", help_heading = "Summaries")]
+    #[arg(long, short = 'd', value_name = "N", value_parser = levels, allow_negative_numbers = true, help_heading = "Summaries")]
     pub depth: Option<u32>,
     /// Apparent sizes, not what files take on the disk
     #[arg(long, overrides_with = "disk_usage", help_heading = "Looks")]
@@ -337,4 +337,18 @@ fn sort(text: &str) -> Result<Sort, String> {
         ));
     };
     Ok(Sort { column, descending: descending.unwrap_or(column != Column::Name) })
+}
+
+/// A number, or what to give instead.
+fn count(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "give a whole number from 0 on".into())
+}
+
+fn levels(text: &str) -> Result<u32, String> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse() {
+        // No tree is deeper.
+        Err(_) if digits => Ok(u32::MAX),
+        levels => levels.map_err(|_| "give a whole number from 0 on; 0 prints the directory itself".into()),
+    }
 }

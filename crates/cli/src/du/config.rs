@@ -50,7 +50,7 @@ fn read(path: &Path, home: Option<&Path>, options: &mut Vec<OsString>) -> Result
         Err(error) => {
             return Err(Failure::new(format!(
                 "cannot read the configuration in '{}': {error}; with --ignore-config memfold does without",
-                path.display()
+                memfold_escape::path(path)
             )));
         }
     };
@@ -69,7 +69,7 @@ fn read(path: &Path, home: Option<&Path>, options: &mut Vec<OsString>) -> Result
                 return Err(Failure::new(format!(
                     "line {} of '{}': {why}; correct it, put '@' before it if it may be left out, or give --ignore-config",
                     number + 1,
-                    path.display()
+                    memfold_escape::path(path)
                 )));
             }
         }

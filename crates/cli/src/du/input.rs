@@ -63,9 +63,10 @@ fn scanned<'s>(
 ) -> Result<Input<'s>, Failure> {
     let given = args.paths.first().map_or(Path::new("."), PathBuf::as_path);
     let failed = |error: &dyn std::fmt::Display| {
-        Failure::new(format!("cannot read the directory '{}': {error}", given.display()))
+        Failure::new(format!("cannot read the directory '{}': {error}", memfold_escape::path(given)))
     };
     let path = given.canonicalize().map_err(|error| failed(&error))?;
+    is_directory(given)?;
     let options = options(args)?;
     let progress = Progress::default();
     let tick = |progress: &Progress| {
@@ -79,6 +80,18 @@ fn scanned<'s>(
     Ok(Input::Scanned(Box::new(tree)))
 }
 
+/// An error that says what to do with a file that is given in the place of a directory.
+pub fn is_directory(given: &Path) -> Result<(), Failure> {
+    match fs::metadata(given) {
+        Ok(found) if !found.is_dir() => Err(Failure::new(format!(
+            "'{}' is no directory: give the one that it is in, or, if a tree was written to it (-o, --save), -f before it",
+            memfold_escape::path(given)
+        ))),
+        // What else is wrong is said where it is read.
+        _ => Ok(()),
+    }
+}
+
 /// How many threads read directories.
 pub fn threads(args: &DuArgs) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().min(THREADS));
@@ -90,7 +103,7 @@ pub fn options(args: &DuArgs) -> Result<scan::Options, Failure> {
     let mut patterns: Vec<_> = args.exclude.iter().map(|pattern| pattern.as_bytes().to_vec()).collect();
     for path in &args.exclude_from {
         let text = fs::read(path).map_err(|error| {
-            Failure::new(format!("cannot read the patterns in '{}': {error}", path.display()))
+            Failure::new(format!("cannot read the patterns in '{}': {error}", memfold_escape::path(path)))
         })?;
         let lines = text.split(|byte| *byte == b'\n').map(|line| {
             // Of files that were written elsewhere.
@@ -119,7 +132,7 @@ fn import<'s>(
     shown: &mut Shown,
 ) -> Result<Input<'s>, Failure> {
     let failed = |error: &dyn std::fmt::Display| {
-        Failure::new(format!("cannot read the tree in '{}': {error}", path.display()))
+        Failure::new(format!("cannot read the tree in '{}': {error}", memfold_escape::path(path)))
     };
     let from: Box<dyn Read> = if path.as_os_str() == "-" {
         let mut begins = Vec::new();

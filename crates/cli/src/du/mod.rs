@@ -58,11 +58,13 @@ pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
     }
     let mut args = config::apply(args, words)?;
     if args.paths.len() < 2 {
+        // Before the terminal is looked at.
+        args.paths.iter().filter(|_| args.import.is_none()).try_for_each(|path| input::is_directory(path))?;
         return one(&args);
     }
     if !args.json && args.top.is_none() && args.depth.is_none() {
         return Err(Failure::new(
-            "one directory at a time is browsed or written to a file; --depth N, --top N and --json take several",
+            "one directory at a time is browsed or written to a file: give the one that they are in, or several to --depth N, --top N or --json",
         ));
     }
     let mut status = 0;

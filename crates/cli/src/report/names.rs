@@ -36,7 +36,7 @@ fn scan(maps: impl BufRead, addresses: &[u64], mut found: impl FnMut(usize, &Nam
             break;
         }
         let line = line?;
-        let Some(mapping) = Mapping::parse(&String::from_utf8_lossy(&line)) else { continue };
+        let Some(mapping) = Mapping::parse(&memfold_escape::text(&line)) else { continue };
         while addresses.get(next).is_some_and(|address| *address < mapping.start) {
             next += 1;
         }

@@ -172,7 +172,10 @@ impl Process {
         if let Some(stat) = procfs::stat(pid) {
             self.parent = stat.parent;
         }
-        if let Some(command) = command(pid).or_else(|| procfs::name(pid)).filter(|text| !text.is_empty()) {
+        if let Some(command) = command(pid)
+            .or_else(|| Some(memfold_escape::text(&procfs::name(pid)?).into_owned()))
+            .filter(|text| !text.is_empty())
+        {
             self.command = command;
         }
     }
@@ -182,7 +185,7 @@ fn command(pid: i32) -> Option<String> {
     use std::io::Read;
     let mut line = Vec::new();
     std::fs::File::open(format!("/proc/{pid}/cmdline")).ok()?.take(LINE).read_to_end(&mut line).ok()?;
-    let text = String::from_utf8_lossy(&line);
+    let text = memfold_escape::text(&line);
     let words: Vec<String> =
         text.split('\0').map(|word| word.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     Some(words.join(" ").trim_end().chars().take(COMMAND).collect())

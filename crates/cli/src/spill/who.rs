@@ -58,7 +58,7 @@ mod tests {
         let pid = child.id();
         let wait_for = |name: &str| {
             loop {
-                let is_named = procfs::name(pid as i32).as_deref() == Some(name);
+                let is_named = procfs::name(pid as i32).as_deref() == Some(name.as_bytes());
                 // The name comes a moment before the image can be told.
                 let who = Who::of(pid).unwrap();
                 if is_named && who.image.is_some() {

@@ -70,7 +70,7 @@ pub fn text(row: &Row, is: Is) -> String {
         Is::Faults => or_not(rates.faults_per_second.map(|faults| format!("{faults:.0}"))),
         Is::Fault => or_not(rates.fault_us.map(time)),
         Is::Stall => or_not(rates.stall_share.map(|share| format!("{:.1} %", share * 100.0))),
-        Is::Command => memfold_escape::shown(row.command.as_bytes()),
+        Is::Command => memfold_escape::shown(&row.command),
     }
 }
 

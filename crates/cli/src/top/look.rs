@@ -23,7 +23,8 @@ pub struct Row {
     pub memory: Memory,
     #[serde(flatten)]
     pub rates: Rates,
-    pub command: String,
+    #[serde(serialize_with = "crate::stdout::name")]
+    pub command: Vec<u8>,
     #[serde(skip)]
     pub totals: Totals,
 }
@@ -69,7 +70,8 @@ pub struct Group {
     /// Whose it is.
     #[serde(skip)]
     pub user: u32,
-    pub command: String,
+    #[serde(serialize_with = "crate::stdout::name")]
+    pub command: Vec<u8>,
     pub limit_bytes: u64,
     pub stall_target: Option<f64>,
     pub idle_seconds: Option<f64>,

@@ -111,12 +111,12 @@ fn tree_help(name: &str) -> &'static str {
 }
 
 fn of_tree(tree: &Group) -> String {
-    labels(&[("supervisor", &tree.supervisor.to_string()), ("command", &tree.command)])
+    labels(&[("supervisor", &tree.supervisor.to_string()), ("command", &memfold_escape::text(&tree.command))])
 }
 
 fn of_process(tree: &Group, row: &Row) -> String {
     let (pid, supervisor) = (row.pid.to_string(), tree.supervisor.to_string());
-    labels(&[("pid", &pid), ("command", &row.command), ("supervisor", &supervisor)])
+    labels(&[("pid", &pid), ("command", &memfold_escape::text(&row.command)), ("supervisor", &supervisor)])
 }
 
 fn labels(labels: &[(&str, &str)]) -> String {

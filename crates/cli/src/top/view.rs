@@ -157,7 +157,7 @@ impl View {
         // On a narrow screen the command matters more than the gauge.
         let bar = (area.width / 4).min(24) * u16::from(area.width >= 60);
         let left = from.saturating_sub(if bar > 0 { bar + 2 } else { 1 });
-        let name = format!(" {} {}", tree.supervisor, shown(tree.command.as_bytes()));
+        let name = format!(" {} {}", tree.supervisor, shown(&tree.command));
         put(buffer, Rect { width: left.saturating_sub(area.x), ..area }, area.x, area.y, &name, BOLD);
         let share = resident as f64 / limit.max(1) as f64;
         let filled = (share * f64::from(bar)).round().clamp(0.0, f64::from(bar)) as usize;

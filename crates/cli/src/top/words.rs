@@ -88,7 +88,10 @@ fn user_name(user: u32) -> String {
 /// Before a tree of another user gets another limit.
 pub fn question(question: &Question) -> String {
     let Question { supervisor, user, .. } = question;
-    format!("the tree of {supervisor} is {}'s: change its limit? y, or any other key", user_name(*user))
+    format!(
+        "the tree of {supervisor} is {}'s: change its limit? y, which holds for this tree until top ends, or any other key",
+        user_name(*user)
+    )
 }
 
 /// The most important keys, as far as there is room.

@@ -198,7 +198,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
     let path = text(scratch.path());
     let bad = scratch.path().join("bad");
     fs::write(&bad, "[1,0,{},[{\"name\":\"/\"},").unwrap();
-    let cases: [(&[&str], &str); 14] = [
+    let cases: [(&[&str], &str); 19] = [
         (&["--json", "/nowhere"], "cannot read the directory '/nowhere'"),
         (&["--json", "--limit", "1X", path], "--limit 64M"),
         (&["--json", "-X", "/nowhere", path], "cannot read the patterns in '/nowhere'"),
@@ -214,6 +214,12 @@ fn what_is_wrong_is_said_with_what_to_do() {
         (&["-O", "-", "--depth", "2", path], "cannot be used with"),
         (&["-O", "-", "--top", "2", path], "cannot be used with"),
         (&["--sort", "colour", path], "apparent-size"),
+        (&["--depth", "-1", path], "'-1' for '--depth <N>': give a whole number from 0 on"),
+        (&["--top", "-3", path], "'-3' for '--top <N>': give a whole number from 0 on"),
+        // What is browsed, too.
+        (&[text(&bad)], "is no directory: give the one that it is in"),
+        (&["--depth", "1", text(&bad)], "is no directory: give the one that it is in"),
+        (&[path, path], "give the one that they are in"),
     ];
     for (args, what) in cases {
         let output = du(args);

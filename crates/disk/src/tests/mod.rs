@@ -8,6 +8,7 @@ mod threads;
 
 use std::sync::Arc;
 
+use crate::status::About;
 use crate::{Disk, Keeper, Options, PAGE};
 
 /// A random sequence (splitmix64).
@@ -80,8 +81,12 @@ pub fn options(size: u64) -> Options {
 
 pub fn kept(disk: Disk) -> (Arc<Disk>, Keeper) {
     let disk = Arc::new(disk);
-    let keeper = Keeper::start(&disk).unwrap();
+    let keeper = Keeper::start(&disk, &about()).unwrap();
     (disk, keeper)
 }
 
 const P: u64 = PAGE as u64;
+
+fn about() -> About {
+    About { name: "tested".into(), door: "fuse", address: Some("/a/disk".into()) }
+}

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::{P, Random, kept, options};
+use super::{P, Random, about, kept, options};
 use crate::{Disk, Error, Keeper, PAGE};
 
 pub fn noise(random: &mut Random) -> [u8; PAGE] {
@@ -327,11 +327,11 @@ fn a_device_that_is_full_says_so_once() {
     options.limit = 24 << 20;
     options.told = |text| SAID.lock().unwrap().push(text.to_owned());
     let disk = Arc::new(Disk::new(options).unwrap());
-    let keeper = Keeper::start(&disk).unwrap();
+    let keeper = Keeper::start(&disk, &about()).unwrap();
     let mut random = Random(2);
     let full = (0..).find(|&page| disk.write(page * P, &noise(&mut random)).is_err()).unwrap();
     let begun = Instant::now();
-    while SAID.lock().unwrap().is_empty() {
+    while !SAID.lock().unwrap().iter().any(|text| text.contains("is reached")) {
         assert!(begun.elapsed() < Duration::from_secs(20));
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -341,5 +341,39 @@ fn a_device_that_is_full_says_so_once() {
     }
     drop(keeper);
     let said = SAID.lock().unwrap();
-    assert!(said.len() == 1 && said[0].contains("24 MiB") && said[0].contains("fstrim"), "{said:?}");
+    let of = |words: &str| said.iter().filter(|text| text.contains(words)).collect::<Vec<_>>();
+    let full = of("24 MiB is reached");
+    assert!(
+        full.len() == 1 && full[0].contains("fstrim") && full[0].contains("tested (/a/disk): "),
+        "{said:?}"
+    );
+}
+
+/// Before it is full, while something can be done about it.
+#[test]
+fn a_device_that_is_nearly_full_says_so_once() {
+    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let mut options = options(1 << 30);
+    options.limit = 24 << 20;
+    options.told = |text| SAID.lock().unwrap().push(text.to_owned());
+    let disk = Arc::new(Disk::new(options).unwrap());
+    let keeper = Keeper::start(&disk, &about()).unwrap();
+    let mut random = Random(2);
+    let half = 12 << 20;
+    (0..half / P).for_each(|page| disk.write(page * P, &noise(&mut random)).unwrap());
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(SAID.lock().unwrap().is_empty() && !disk.stats().nearly_full);
+    let mut page = half / P;
+    while !disk.stats().nearly_full {
+        disk.write(page * P, &noise(&mut random)).unwrap();
+        page += 1;
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    drop(keeper);
+    let said = SAID.lock().unwrap();
+    assert!(
+        said.len() == 1 && said[0].starts_with("tested (/a/disk): 90 % of the limit of 24 MiB"),
+        "{said:?}"
+    );
+    assert_eq!(disk.stats().refused_writes, 0);
 }

@@ -20,6 +20,8 @@ pub enum Wrong {
     Version(u64),
     /// It is compressed by this, and that decompresses it.
     Compressed(&'static str, &'static str),
+    /// It is compressed by zstd with a window that is too large for here.
+    Window,
     /// It is ncdu's binary export.
     Binary,
     /// A number is larger than what it counts can be.
@@ -105,6 +107,9 @@ impl fmt::Display for Wrong {
                     "it is compressed by {by}: decompress it first, as in {with} FILE | memfold du -f -"
                 )
             }
+            Wrong::Window => f.write_str(
+                "it is compressed by zstd with a window of more than 128 MiB (--long=31): decompress it first, as in zstdcat --long=31 FILE | memfold du -f -",
+            ),
             Wrong::Binary => f.write_str(
                 "it is ncdu's binary export: make JSON of it first, with ncdu -f FILE -o FILE.json",
             ),

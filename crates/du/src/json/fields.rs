@@ -90,12 +90,16 @@ impl Fields {
             let (said, lexer) = (&mut self.said, &mut *lexer);
             match &self.word[..] {
                 _ if !is_short => lexer.skip()?,
-                b"name" if has_name => return lexer.wrong(Wrong::Expected("one \"name\" only")),
                 b"name" => {
                     has_name = true;
+                    // Of several fields of a name the last one counts, here as elsewhere.
+                    self.name.clear();
                     if !lexer.string(&mut self.name, LONGEST_PATH)? {
                         return lexer.wrong(Wrong::Name(self.name.clone(), "it is too long"));
                     }
+                    // No name has a zero byte; to ncdu it ends there.
+                    let len = self.name.iter().position(|byte| *byte == 0).unwrap_or(self.name.len());
+                    self.name.truncate(len);
                 }
                 b"asize" => said.size = size(lexer, "asize")?,
                 b"dsize" => said.disk = size(lexer, "dsize")?,
@@ -134,7 +138,6 @@ impl Fields {
         let why = match &self.name[..] {
             b"" => "it is empty",
             name if name.len() > LONGEST_NAME => "it has more than 32,768 bytes",
-            name if name.contains(&0) => "it has a zero byte",
             _ => return Ok(()),
         };
         lexer.wrong(Wrong::Name(self.name.clone(), why))
@@ -144,7 +147,6 @@ impl Fields {
     pub fn check_path(&self, lexer: &Lexer<'_>) -> Result<(), ReadError> {
         let why = match &self.name[..] {
             b"" => "it is empty",
-            name if name.contains(&0) => "it has a zero byte",
             _ => return Ok(()),
         };
         lexer.wrong(Wrong::Name(self.name.clone(), why))

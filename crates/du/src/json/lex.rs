@@ -5,6 +5,8 @@
 
 use std::io::{self, Cursor, ErrorKind, Read};
 
+use memfold_packed::{FRAME_HEAD, HEAD, Packed, packed, skippable};
+
 use super::{ReadError, Wrong};
 
 /// Bytes that are read at once.
@@ -12,17 +14,6 @@ const BUFFER: usize = 128 << 10;
 /// Levels of something unknown.
 const LEVELS: usize = 1000;
 
-const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-/// Begins a frame of zstd that says nothing, which may come before others; but for the lower half of its
-/// first byte.
-const SKIPPABLE: &[u8] = &[0x50, 0x2a, 0x4d, 0x18];
-/// How others begin that compress, and what decompresses them.
-const OTHERS: [(&[u8], &str, &str); 4] = [
-    (&[0x1f, 0x8b], "gzip", "zcat"),
-    (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz", "xzcat"),
-    (b"BZh", "bzip2", "bzcat"),
-    (&[0x04, 0x22, 0x4d, 0x18], "lz4", "lz4cat"),
-];
 const BINARY: &[u8] = b"\xbfncduEX1";
 
 /// What is read, and how far it is.
@@ -49,28 +40,40 @@ pub(super) fn fill(from: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> 
     Ok(len)
 }
 
+/// Sees to it that as much of the beginning is there as tells what it is.
+fn top_up(from: &mut dyn Read, head: &mut Vec<u8>) -> Result<(), ReadError> {
+    let begin = head.len();
+    head.resize(HEAD, 0);
+    let len = fill(from, &mut head[begin..]).map_err(ReadError::Io)?;
+    head.truncate(begin + len);
+    Ok(())
+}
+
 impl<'r> Lexer<'r> {
     /// Looks at how it begins; what is compressed by zstd is decompressed.
     pub fn new(mut from: impl Read + 'r) -> Result<Self, ReadError> {
-        let mut head = [0; BINARY.len()];
-        let len = fill(&mut from, &mut head).map_err(ReadError::Io)?;
-        let head = &head[..len];
+        let mut head = Vec::new();
+        top_up(&mut from, &mut head)?;
         let wrong = |wrong| Err(ReadError::Input { offset: 0, entry: Vec::new(), wrong });
         if head.is_empty() {
             return wrong(Wrong::Empty);
         }
-        if let Some((_, by, with)) = OTHERS.into_iter().find(|(begins, ..)| head.starts_with(begins)) {
-            return wrong(Wrong::Compressed(by, with));
+        // Only behind frames that say nothing it is seen by what it is compressed.
+        while let Some(len) = skippable(&head) {
+            let there = len.min((head.len() - FRAME_HEAD) as u64);
+            head.drain(..FRAME_HEAD + there as usize);
+            io::copy(&mut from.by_ref().take(len - there), &mut io::sink()).map_err(ReadError::Io)?;
+            top_up(&mut from, &mut head)?;
         }
-        if head == BINARY {
+        if head.starts_with(BINARY) {
             return wrong(Wrong::Binary);
         }
-        let is_skippable = head.len() >= 4 && head[0] & 0xf0 == SKIPPABLE[0] && head[1..4] == SKIPPABLE[1..];
-        let is_zstd = head.starts_with(ZSTD) || is_skippable;
-        let from = Cursor::new(head.to_vec()).chain(from);
-        let from: Box<dyn Read + 'r> = match is_zstd {
-            true => Box::new(zstd::Decoder::new(from).map_err(ReadError::Io)?),
-            false => Box::new(from),
+        let packed = packed(&head);
+        let from = Cursor::new(head).chain(from);
+        let from: Box<dyn Read + 'r> = match packed {
+            None => Box::new(from),
+            Some(Packed { by: "zstd", .. }) => Box::new(zstd::Decoder::new(from).map_err(ReadError::Io)?),
+            Some(Packed { by, with }) => return wrong(Wrong::Compressed(by, with)),
         };
         let buffer = vec![0; BUFFER].into_boxed_slice();
         Ok(Lexer { from, buffer, at: 0, end: 0, before: 0 })
@@ -96,6 +99,19 @@ impl<'r> Lexer<'r> {
         }
     }
 
+    /// What an error of the file, or of what decompresses it, comes to.
+    #[cold]
+    pub(super) fn failed(&self, error: io::Error) -> ReadError {
+        let wrong = match error.kind() {
+            // Of a compressed one that is cut off.
+            ErrorKind::UnexpectedEof => Wrong::Ends,
+            // What zstd says of larger windows than 128 MiB; it has no other sign.
+            ErrorKind::Other if error.to_string().contains("too much memory") => Wrong::Window,
+            _ => return ReadError::Io(error),
+        };
+        ReadError::Input { offset: self.offset(), entry: Vec::new(), wrong }
+    }
+
     #[cold]
     fn refill(&mut self) -> Result<Option<u8>, ReadError> {
         self.before += self.end as u64;
@@ -108,9 +124,7 @@ impl<'r> Lexer<'r> {
                     return Ok(Some(self.buffer[0]));
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => (),
-                // Of a compressed one that is cut off.
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return self.wrong(Wrong::Ends),
-                Err(error) => return Err(ReadError::Io(error)),
+                Err(error) => return Err(self.failed(error)),
             }
         }
     }

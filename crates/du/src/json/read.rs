@@ -178,9 +178,7 @@ fn begin(lexer: &mut Lexer<'_>) -> Result<(), ReadError> {
     // What is added to the format is ignored.
     lexer.number("version")?;
     lexer.need(b',', "a comma")?;
-    if lexer.next()? != Some(b'{') {
-        return lexer.need(b'{', "an object that says who wrote it");
-    }
+    // An object that says who wrote it, which nobody needs; ncdu 1 takes any value.
     lexer.skip()?;
     lexer.need(b',', "a comma")
 }

@@ -1,7 +1,5 @@
 //! Strings: bytes as they are, and escapes.
 
-use std::io::ErrorKind;
-
 use super::lex::{Lexer, fill};
 use super::{ReadError, Wrong};
 
@@ -116,8 +114,7 @@ impl Lexer<'_> {
             (self.at, self.end) = (0, self.end - self.at);
             match fill(&mut *self.from, &mut self.buffer[self.end..][..count - self.end]) {
                 Ok(len) => self.end += len,
-                Err(error) if error.kind() == ErrorKind::UnexpectedEof => return self.wrong(Wrong::Ends),
-                Err(error) => return Err(ReadError::Io(error)),
+                Err(error) => return Err(self.failed(error)),
             }
         }
         Ok(())

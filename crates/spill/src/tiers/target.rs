@@ -26,7 +26,7 @@ pub enum Target {
 impl fmt::Display for Target {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::File(path) => path.display().fmt(to),
+            Target::File(path) => to.write_str(&memfold_escape::path(path)),
             Target::Nbd(uri) => to.write_str(&shown(uri)),
             Target::Redis(urls) => to.write_str(&shown(urls.first().map_or("", String::as_str))),
         }

@@ -24,7 +24,7 @@ fn look() -> Look {
     let tree = |supervisor: i32, limit: u64| Group {
         supervisor,
         user: nix::unistd::Uid::effective().as_raw(),
-        command: format!("program\n{}", "with many words ".repeat(9)),
+        command: format!("program\n{}", "with many words ".repeat(9)).into(),
         limit_bytes: limit,
         stall_target: None,
         idle_seconds: None,
@@ -95,7 +95,11 @@ fn trees_of_others_are_changed_after_a_question_only() {
     for key in ['+', '-', 'l'] {
         assert_eq!(press(&mut state, KeyCode::Char(key)), Act::Nothing);
         let lines = drawn(&mut state, 80, 24, false).join("\n");
-        assert!(lines.contains("the tree of 2 is user 12345's: change its limit?"), "{lines}");
+        assert!(
+            lines.contains("the tree of 2 is user 12345's: change its limit?")
+                && lines.contains("until top ends"),
+            "{lines}"
+        );
         // The same key once more is no answer.
         assert_eq!(press(&mut state, KeyCode::Char(key)), Act::Nothing);
         assert!(state.question.is_none() && state.prompt.is_none(), "{key}");

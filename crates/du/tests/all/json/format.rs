@@ -125,6 +125,21 @@ fn other_ways_to_write_the_same_are_read() {
     assert!(halves.ends_with(b"{\"name\":\"\xed\xa0\xbdx\xed\xb8\x80\xed\xa0\xbd\xf0\x9f\x98\x80\"},\n[{\"name\":\"o\"},\n{\"name\":\"in\"}]]]\n"));
 }
 
+/// Whatever ncdu 1 takes: a field twice, a zero byte in a name, anything in the place of who wrote it.
+#[test]
+fn what_ncdu_takes_is_read() {
+    let plain = String::from_utf8(again(br#"[1,2,{},[{"name":"/r"},{"name":"a","asize":5}]]"#)).unwrap();
+    for other in [
+        r#"[1,2,null,[{"name":"/r"},{"name":"a","asize":5}]]"#,
+        r#"[1,2,"who",[{"name":"/r"},{"name":"a","asize":5}]]"#,
+        r#"[1,2,[{"a":[]}],[{"name":"/r"},{"name":"a","asize":5}]]"#,
+        r#"[1,2,{},[{"name":"/q","name":"/r"},{"name":"longer","asize":7,"name":"a","asize":5}]]"#,
+        r#"[1,2,{},[{"name":"/r\u0000s"},{"name":"a\u0000","asize":5}]]"#,
+    ] {
+        assert_eq!(String::from_utf8(again(other.as_bytes())).unwrap(), plain, "{other}");
+    }
+}
+
 /// Names of objects in a store, snapshots under one name, and what later versions may add.
 #[test]
 fn what_others_export_is_read() {

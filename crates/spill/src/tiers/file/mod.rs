@@ -49,7 +49,7 @@ pub struct FileTier {
 impl FileTier {
     /// In a directory, as a new file, or on a block device that nobody uses.
     pub fn open(path: &Path, terms: Terms) -> Result<Self, BadTarget> {
-        let bad = |why: &dyn std::fmt::Display| BadTarget(format!("{}: {why}", path.display()));
+        let bad = |why: &dyn std::fmt::Display| BadTarget(format!("{}: {why}", memfold_escape::path(path)));
         let (file, is_direct, room) = match fs::metadata(path) {
             Ok(there) if there.is_dir() => nameless(path).map_err(|error| bad(&error))?,
             Ok(there) if there.file_type().is_block_device() => device(path).map_err(|error| bad(&error))?,
@@ -73,7 +73,7 @@ impl FileTier {
         }
         Ok(FileTier {
             file,
-            name: path.display().to_string(),
+            name: memfold_escape::text(path.as_os_str().as_encoded_bytes()).into_owned(),
             is_direct: AtomicBool::new(is_direct),
             makes_holes: AtomicBool::new(true),
             kept: Mutex::new(Kept::new(most)),
