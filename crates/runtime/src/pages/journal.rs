@@ -93,7 +93,7 @@ impl Journal {
 
     /// Whether there is room to record that a page was restored. The last part of the journal is for events.
     /// A missing record does no harm and only costs memory: the resident page is right, as it is in a forked
-    /// child (`evict`, `fault`), and the outdated entry goes when the page is next evicted or unmapped.
+    /// child (`reclaim/evict`, `faults`), and the outdated entry goes when the page is next evicted or unmapped.
     pub fn has_room_for_page(&self) -> bool {
         let room = self.room.load(Relaxed);
         self.count.load(Relaxed) < room - room / FOR_EVENTS
