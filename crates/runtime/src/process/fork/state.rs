@@ -8,8 +8,8 @@ use crate::process::fork::gate::Gate;
 pub struct Forks {
     /// The program has forked, or was forked: pages may be shared.
     pub has_forked: AtomicBool,
-    /// Number of forks in the line of this process: its own, and those of each ancestor up to the birth of the next
-    /// in line.
+    /// Number of forks in the line of this process: its own, and those of each ancestor up to the birth of the
+    /// next in line.
     pub generation: AtomicU32,
     /// Number of forks between this process and the one in which the program began.
     pub births: AtomicU32,
