@@ -1,21 +1,21 @@
-//! Text that came from outside, as a terminal, a page or a log may have it.
+//! Foreign text, made safe for a terminal, a page or a log.
 //!
-//! A name of a file, a process or a device may hold what moves the cursor, changes colours, turns the
-//! direction of what follows, or is not seen at all. All that is written as Rust writes it in a string:
-//! `\n`, `\u{202e}`; a byte that is no text as `\xff`. What has columns of its own stands as it is, and so
-//! do marks and joiners behind a letter that they belong to.
+//! The name of a file, a process or a device may contain characters that move the cursor, change colours,
+//! reverse the direction of the text after them, or are invisible. All of these are written as Rust writes
+//! them in a string: `\n`, `\u{202e}`; a byte that is not text as `\xff`. Characters with a width of their
+//! own stay as they are, and so do marks and joiners after a letter that they belong to.
 //!
 //! ```text
-//!   a name alone          shown(b"a\\b\n")    a\\b\n      a backslash is two, so that nobody can imitate an escape
-//!   a message of ours     line("no 'a\n'")    no 'a\n'    backslashes stay: names in it may be escaped already
+//!   a name alone          shown(b"a\\b\n")    a\\b\n      a backslash is doubled, so no name can imitate an escape
+//!   a message of ours     line("no 'a\n'")    no 'a\n'    backslashes stay: its names may be escaped already
 //!   a table, a page       lines(..)                       the same, but its line breaks are ours
-//!   JSON                  json(..)            \u202e      the same value, whoever reads it
+//!   JSON                  json(..)            \u202e      the same value for every reader
 //! ```
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// A name as text that is shown as it stands.
+/// A name as text that can be displayed as it is.
 pub fn shown(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -26,19 +26,19 @@ pub fn shown(name: &[u8]) -> String {
             }
         }
         for byte in chunk.invalid() {
-            // A string takes all that is written.
+            // Writing to a string cannot fail.
             let _ = write!(text, "\\x{byte:02x}");
         }
     }
     text
 }
 
-/// A message in one line, with names from outside in it.
+/// A one-line message that contains foreign names.
 pub fn line(text: &str) -> Cow<'_, str> {
     filtered(text, |_| false)
 }
 
-/// A text of several lines, with names from outside in it that have none: those went through [`shown`].
+/// A text of several lines that contains foreign names without line breaks: those went through [`shown`].
 pub fn lines(text: &str) -> Cow<'_, str> {
     filtered(text, |char| char == '\n')
 }
@@ -50,7 +50,7 @@ fn filtered(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     let mut filtered = String::with_capacity(text.len());
     for char in text.chars() {
         match char {
-            // Numbers of ours keep together with their units by such a blank.
+            // In our own texts this space joins numbers to their units.
             '\\' | '\u{a0}' => filtered.push(char),
             _ if stays(char) => filtered.push(char),
             _ => push(&mut filtered, char),
@@ -59,15 +59,15 @@ fn filtered(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     filtered.into()
 }
 
-/// A text, with a sign in place of each character that would have to be escaped: for what has escapes of
-/// its own.
+/// A text with a replacement character for each character that would have to be escaped, for formats that
+/// have escapes of their own.
 pub fn replaced(text: &str) -> String {
     let mut last = None;
     text.chars().map(|char| if stands(char, last.replace(char)) { char } else { '\u{fffd}' }).collect()
 }
 
-/// A JSON document of the same value, in which such characters are written as JSON escapes them. There they
-/// stand in strings alone, but for blanks between tokens.
+/// A JSON document of the same value, in which such characters are escaped the way JSON does it. In JSON they
+/// occur only in strings, apart from whitespace between tokens.
 pub fn json(document: &str) -> Cow<'_, str> {
     if document.bytes().all(|byte| matches!(byte, b'\n' | b' '..=b'~')) {
         return document.into();
@@ -94,17 +94,16 @@ fn push(text: &mut String, char: char) {
     }
 }
 
-/// Whether a character is shown as it is: it has columns of its own, or goes with the one before.
+/// Whether a character is displayed as it is: it has a width of its own, or belongs to the one before.
 fn stands(char: char, before: Option<char>) -> bool {
     match char {
         ' '..='~' => true,
         _ if char.is_ascii() => false,
-        // Between letters of scripts that join them, and in emoji. Elsewhere nobody would see that they are
-        // there.
+        // Between letters of scripts that join them, and in emoji. Elsewhere they would be invisible.
         '\u{200c}' | '\u{200d}' => before.is_some_and(|before| !before.is_ascii()),
         _ if before.is_none() => char.escape_debug().len() == 1,
         _ => {
-            // Behind another character, marks are not escaped.
+            // Marks after another character are not escaped.
             let mut both = [b'a'; 5];
             let len = 1 + char.encode_utf8(&mut both[1..]).len();
             str::from_utf8(&both[..len]).is_ok_and(|both| both.escape_debug().count() == 2)
@@ -127,7 +126,7 @@ mod tests {
         );
         assert_eq!(shown(b"\xff\xc3(\xe2\x82"), "\\xff\\xc3(\\xe2\\x82");
         assert_eq!(shown(b"\\xff"), "\\\\xff");
-        // A mark has something to stand on.
+        // This mark has no character to attach to.
         assert_eq!(shown("\u{301}a".as_bytes()), "\\u{301}a");
         assert_eq!(shown(b"it's \"x\""), "it's \"x\"");
     }
