@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!   the machine     MemAvailable of MemTotal                        /proc/meminfo
-//!   each level      limit - use + pages of files that can go        memory.max, .high, .current (version 2),
-//!                   of its limit                                    memory.limit_in_bytes, .usage_in_bytes
-//! (version 1)
+//!   each level      limit - use + reclaimable pages of files        version 2: memory.max, .high, .current
+//!                                                                   version 1: memory.limit_in_bytes,
+//!                                                                              memory.usage_in_bytes
 //! ```
 //!
 //! An unknown limit is never taken for "no limit": if there may be limited cgroups that this process cannot

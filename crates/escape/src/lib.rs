@@ -6,7 +6,7 @@
 //! own stay as they are, and so do marks and joiners after a letter that they belong to.
 //!
 //! ```text
-//!   a name alone          shown(b"a\\b\n")    a\\b\n      a backslash is doubled, so no name can imitate an escape
+//!   a name alone          shown(b"a\\b\n")    a\\b\n      backslashes doubled: no name can imitate an escape
 //!   a message of ours     line("no 'a\n'")    no 'a\n'    backslashes stay: its names may be escaped already
 //!   a table, a page       lines(..)                       the same, but its line breaks are ours
 //!   JSON                  json(..)            \u202e      the same value for every reader

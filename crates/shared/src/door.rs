@@ -7,7 +7,7 @@
 //! registers restored.
 //!
 //! ```text
-//!  thread of the program ── ptrace stop ──┐                     ┌── goes on, as if nothing had been
+//!  thread of the program ── ptrace stop ──┐                     ┌── goes on, as if nothing had happened
 //!                                         └─> door i ── clone ──┤
 //!                            (registers are in areas[i])        └── keeper
 //! ```

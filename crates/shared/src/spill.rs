@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! +-------------------------+---------------+---------------------------------------------+
-//! | Area                    | Post 0 .. 17  | buffer 0 | buffer 1 | ..                    |
+//! | Area                    | slot 0 .. 17  | buffer 0 | buffer 1 | ..                    |
 //! | key, doorbells, numbers |               | 256 KiB each, of which a batch may be less  |
 //! +-------------------------+---------------+---------------------------------------------+
 //!
@@ -223,7 +223,7 @@ pub struct Post {
 /// another one by then.
 ///
 /// ```text
-/// 63 .. 32 process   31 .. 8 how often it was taken   7 .. 0 state        the lower half is the futex
+/// 63 .. 32 process   31 .. 8 times it was taken   7 .. 0 state        the lower half is the futex
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word(u64);

@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!             63..59  58    57..36      35..0
-//!  word 0   | lap   | kind | process  | page's number, or of the first of a block's that went |
-//!  word 1   | lap   | pages (58..48)  | 47..0: ns that a fault took, or bytes that pages were compressed to |
+//!  word 0   | lap   | kind | process  | page number, or that of a block's first compressed page |
+//!  word 1   | lap   | pages (58..48)  | 47..0: duration of a fault, ns, or compressed size of pages |
 //! ```
 //!
 //! Invariants:

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! x86_64/libmemfold_preload.so     the library, or a link to it
-//! haswell, xeon_phi -> x86_64      what glibc before 2.37 calls some processors
-//! i686/libmemfold_preload.so       a library with nothing in it, for 32-bit programs
+//! haswell, xeon_phi -> x86_64      names of some processors in glibc before 2.37
+//! i686/libmemfold_preload.so       an empty library, for 32-bit programs
 //! i386, i486, i586 -> i686
-//! libmemfold_preload.so -> x86_64  for scripts that take $PLATFORM for a variable of theirs
+//! libmemfold_preload.so -> x86_64  for scripts that substitute $PLATFORM as their own variable
 //! ```
 //!
 //! The loader replaces `$PLATFORM` by the name that the kernel gives each program's processor

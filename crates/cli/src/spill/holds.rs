@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! put          the process holds it
-//! fork         what the parent holds is set aside for the child, before there is one; the child claims it
-//! release      the process holds it no more
+//! fork         the parent's batches are set aside for the child, before it exists; the child claims them
+//! release      the process no longer holds it
 //! exec, end    the process holds nothing
 //! ```
 //!

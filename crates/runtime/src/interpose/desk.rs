@@ -2,8 +2,8 @@
 //! userfaultfd (in a descriptor table of its own), and only it evicts.
 //!
 //! ```text
-//!  idle ──(asker, holding the desk)──> asked ──(keeper)──> done ──(asker)──> idle
-//!                                        └──(asker, out of patience)───────────^
+//!  idle ──(thread, holding the desk)──> asked ──(keeper)──> done ──(thread)──> idle
+//!                                         └──(thread, out of patience)───────────^
 //! ```
 //!
 //! A requesting thread waits on its own stack, which may be evicted meanwhile; no thread that restores pages

@@ -11,18 +11,18 @@
 //!
 //! | file | functions |
 //! | --- | --- |
-//! | `bare` | `_Fork`, `clone`, `syscall`: children that no handler of the C library prepares |
-//! | `starting` | `fork`, `posix_spawn`: where the kernel refuses, threads of memfold give way |
+//! | `bare` | `_Fork`, `clone`, `syscall`: children for which the C library runs no handlers |
+//! | `starting` | `fork`, `posix_spawn`: where the kernel refuses, threads of memfold end |
 //! | `mappings/growth` | `mmap`, `malloc` and their relatives: much memory at once near the limit |
 //! | `mappings/advice` | `madvise` and `munmap`: what a forked child gets |
-//! | `mappings/locked` | `mlock` and its relatives: such memory stays |
-//! | `mappings/remap` | `mremap`: a registration must not be seen |
-//! | `mappings/pins` | what makes the kernel hold on to pages |
+//! | `mappings/locked` | `mlock` and its relatives: such memory stays resident |
+//! | `mappings/remap` | `mremap`: the program must not see registrations |
+//! | `mappings/pins` | functions that make the kernel hold on to pages |
 //! | `mappings/own_uffd` | `ioctl`: the runtime ends before the program registers memory with a userfaultfd |
 //! | `rights/identity` | `setuid` and its relatives: the runtime's threads follow |
-//! | `rights/limits` | `setrlimit`, `prlimit`: what is only reserved goes first |
+//! | `rights/limits` | `setrlimit`, `prlimit`: memory that is only reserved is freed first |
 //! | `rights/namespaces` | `unshare`, `setns`: only for processes with one thread |
-//! | `rights/seccomp` | `prctl`, `syscall`: the runtime ends before a filter begins |
+//! | `rights/seccomp` | `prctl`, `syscall`: the runtime ends before a filter takes effect |
 //!
 //! The runtime's side is in `desk`, `mappings/leaving`, `mappings/ranges` and `rights/credentials`.
 

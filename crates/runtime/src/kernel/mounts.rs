@@ -1,11 +1,13 @@
 //! Mounts, and whether reading their files may write to pages of the program in a way that eviction would not
 //! notice.
 //!
-//! | kernel | files that do | why |
-//! | --- | --- | --- |
-//! | before 6.8 | all that are read with `O_DIRECT`; of FUSE, 9p, SMB and ZFS any | pages are pinned, and `mremap` takes pinned pages too. A FUSE server decides about direct I/O for each file, 9p and SMB do it when mounted without a cache, ZFS if so set |
-//! | 6.8 | of FUSE any | its direct I/O held pages without pinning them until 6.9 |
-//! | 6.8 and later | those of the file systems in `HOLD` that are read with `O_DIRECT` | their direct I/O holds pages by plain references, which `UFFDIO_MOVE` does not see |
+//! Which files may do so depends on the kernel:
+//! - Before 6.8: all files that are read with `O_DIRECT`, and any file of FUSE, 9p, SMB and ZFS. Pages are
+//!   pinned, and `mremap` moves pinned pages, too. A FUSE server decides about direct I/O for each file, 9p and
+//!   SMB do it when mounted without a cache, ZFS if configured so.
+//! - 6.8: any file of FUSE, whose direct I/O held pages without pinning them until 6.9.
+//! - 6.8 and later: files of the file systems in `HOLD` that are read with `O_DIRECT`. Their direct I/O holds
+//!   pages by plain references, which `UFFDIO_MOVE` does not see.
 //!
 //! `mountinfo` says which mounts those are. Asking a file system for its type could wait for its server, and
 //! the keeper may not wait for any process.

@@ -16,8 +16,8 @@
 //!
 //! | operation | lock | Empty | Standby | Zero | Stored | Pinned | Spilled |
 //! | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | touch ([`faults::serving`](crate::faults::serving)) | order, to change | places zeros | `rescue` | `restore` | `pin`, decompress, `restore` | waits for the reader, who lets it go on | a fetcher brings it: `restore` |
-//! | evict (`reclaim/evict`) | order | `evict`; `evict_clean` where a clean copy is kept | the page is the truth: dropped, `evict` | the same | the same | the same | the same |
+//! | touch ([`faults::serving`](crate::faults::serving)) | order, to change | places zeros | `rescue` | `restore` | `pin`, decompress, `restore` | waits for the reader, which resumes it | a fetcher fetches it: `restore` |
+//! | evict (`reclaim/evict`) | order | `evict`; `evict_clean` where a clean copy is kept | the resident page is right: dropped, `evict` | the same | the same | the same | the same |
 //! | compress (`reclaim/compress`) | order, to change | rescued meanwhile: undone | `compress` or `reuse`; incompressible: `rescue` | - | - | - | - |
 //! | densify (`reclaim/dense.rs`) | none | - | - | - | `pin`, `densify` | left alone | - |
 //! | spill (`spill/gather.rs`, `out.rs`) | none | restored meanwhile: undone | - | - | `pin`, copy, `unpin`; when acknowledged `spill` | left alone | - |

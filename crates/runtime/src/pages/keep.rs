@@ -7,7 +7,7 @@
 //! that were evicted before their range was kept are restored before a fork.
 //!
 //! ```text
-//!   buckets: by block ──> piece ──> piece ──> ...        a range has one piece in each block in which it lies
+//!   buckets: by block ──> piece ──> piece ──> ...        a range has a piece in each of its blocks
 //!   pieces:  | 512 from the start | chunk of 4096 | chunk of 4096 | ...
 //! ```
 //!

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! base + 0      2 MiB     4 MiB     6 MiB ...
-//!      | slot 0 | slot 1  | slot 2  |            one mapping a slot in use
+//!      | slot 0 | slot 1  | slot 2  |            each slot in use is one mapping
 //! ```
 //!
 //! A page keeps its offset in the block when it moves to a slot; `owners` names the page it belongs to, even

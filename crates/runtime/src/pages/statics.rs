@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   library.so │ code │ data │ zeros ─── │ hole │ another library
-//!                            └ from here on the kernel knows no file: memory of the program that
-//!                              comes to lie beside it would be one mapping with it
+//!                            └ from here on no file is mapped: memory of the program that is
+//!                              mapped next to it would merge with it
 //! ```
 //!
 //! To prevent this, the ranges are marked with an advice that has no other effect on them. If a mapping was

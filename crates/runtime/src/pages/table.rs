@@ -6,7 +6,7 @@
 //! entry   0                      the page is resident, or was never touched
 //!         bit 62 | slot          on standby, at the same offset in that slot
 //!         bit 61                 compressed: a page of zeros, nothing stored
-//!         bit 61 | SpillLocation   spilled: at that place of that batch (see `spill/`)
+//!         bit 61 | SpillLocation spilled: at this place of this batch (see `spill/`)
 //!         Ref (60 bits)          compressed: in the store
 //!         bit 63 | Ref           the same, and a thread reads it: it must not move
 //! ```

@@ -1,13 +1,14 @@
 //! When the keeper starts. A process that is far from its limit, or too small to matter (`near.rs`), has no
 //! thread of memfold: the supervisor watches it from outside, and records in its slot how near the limit is.
 //!
-//! | who starts it | when |
-//! | --- | --- |
-//! | a thread of the program that gets memory | the slot says `NEAR`, and what the thread gets makes the process large enough to matter; or that alone could exceed the limit; or the slot says `NOW` |
-//! | a thread that the supervisor sends through a door (`door.rs`) | the process grows by touching alone |
-//! | a thread that forks | the child could fill what is left of the limit by writing to what both share |
-//! | a forked child | its parent had evicted pages |
-//! | the start of a program, and any of these | nobody watches from outside: the supervisor may not, or has ended |
+//! The keeper is started by:
+//! - a thread of the program that gets memory: if the slot says `NEAR`, and the memory makes the process large
+//!   enough to matter; or if the memory alone could exceed the limit; or if the slot says `NOW`.
+//! - a thread that the supervisor sends through a door (`door.rs`): if the process grows just by touching memory.
+//! - a thread that forks: if the child could fill the rest of the limit by writing to shared pages.
+//! - a forked child: if its parent had evicted pages.
+//! - a program at its start, and any of these: if the supervisor does not watch from outside, because it cannot
+//!   or has ended.
 
 use core::sync::atomic::{Ordering::*, fence};
 

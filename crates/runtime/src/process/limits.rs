@@ -2,10 +2,10 @@
 //!
 //! | limit | what counts | what is done |
 //! | --- | --- | --- |
-//! | address space (`ulimit -v`) | all that is reserved | little is reserved ahead; what is not used yet goes when the limit is set |
-//! | data (`ulimit -d`) | all private memory that may be written | with too low a limit the process is not managed |
-//! | descriptors (`ulimit -n`) | the highest number, in the runtime's own table too | raised in a forked child while it opens its own |
-//! | threads (`ulimit -u`, `pids.max`) | all threads | a forked child that may not have them gets everything back |
+//! | address space (`ulimit -v`) | reserved memory | little is reserved ahead; unused memory is unmapped |
+//! | data (`ulimit -d`) | private writable memory | if the limit is too low, the process is not managed |
+//! | descriptors (`ulimit -n`) | the highest number in any table | raised while a forked child opens its own |
+//! | threads (`ulimit -u`, `pids.max`) | all threads | a forked child without them restores everything |
 //!
 //! The limits themselves stay as the program has set them, since programs that it executes inherit them.
 

@@ -1,9 +1,9 @@
 //! How a program finds the shared page of its tree: the contents of [`ENV_SHARED`].
 //!
 //! ```text
-//! /proc/SUPERVISOR/fd/N;NAME;SECRET     by the path; where that can't be opened, from whoever listens under the
-//!                                       abstract name, who answers those that know the secret
-//! segment:NUMBER                        a segment of System V
+//! /proc/SUPERVISOR/fd/N;NAME;SECRET     by the path; if it cannot be opened, from the listener at the abstract
+//!                                       name, which answers processes that know the secret
+//! segment:NUMBER                        a System V segment
 //! ```
 //!
 //! The path is not accessible to other users' processes, nor to those with another `/proc`, nor after the

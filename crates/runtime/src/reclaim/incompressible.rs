@@ -9,7 +9,7 @@
 //! ```text
 //!  resident ──(sampled: none of them compresses)──────────> marked
 //!  resident ──> standby ──(compressor: not smaller)──> back, marked
-//!  marked ──(time is over, a sample compresses)──> resident, not marked
+//!  marked ──(time has passed, a sample compresses)──> resident, not marked
 //! ```
 //!
 //! A mark is a hint: whatever it says, contents are safe. It describes the contents at one time. Writes to

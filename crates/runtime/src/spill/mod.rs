@@ -1,9 +1,9 @@
 //! Spilling: compressed data go to a tier beyond this machine's memory, if the user has named one.
 //!
 //! ```text
-//!   store ── out.rs: a batch of sealed blocks ──> post ──┐
+//!   store ── out.rs: a batch of sealed blocks ──> slot ──┐
 //!                                                        ├── supervisor ── engine ── file, NBD, Redis
-//!   page  <── fetch.rs: opened, decompressed <── post ───┘                       │
+//!   page  <── fetch.rs: opened, decompressed <── slot ───┘                       │
 //!                                         <── direct.rs ─────────────────────────┘
 //! ```
 //!

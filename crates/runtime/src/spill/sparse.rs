@@ -1,9 +1,9 @@
 //! Sparse batches: the blocks that are still needed move to a new batch, so that the old one can be deleted.
 //!
 //! ```text
-//!   old batch   │ a │ . │ . │ b │ . │      . is not needed: its page has come back, or gone
+//!   old batch   │ a │ . │ . │ b │ . │      . is not needed: its page was restored, or is gone
 //!                 │           │
-//!   new batch   │ a │ b │ what the hand finds ──
+//!   new batch   │ a │ b │ blocks that the hand finds ──
 //! ```
 //!
 //! This works as a log-structured file system cleans its segments (Rosenblum and Ousterhout 1992, section 3).

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! +--------+------------------+-----------+----------+------------------+-----------+
-//! | Header | settings, limit  | fault     | messages | Slot 0 .. Slot n | trail     |
+//! | Header | settings, limit  | fault     | messages | Slot 0 .. Slot n | trace buf |
 //! |        | pressure (futex) | histogram | (ring)   | one per process  | (report)  |
 //! +--------+------------------+-----------+----------+------------------+-----------+
 //! ```

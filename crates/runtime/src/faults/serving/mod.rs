@@ -8,9 +8,9 @@
 //! | empty | never touched, or discarded: zeros |
 //! | standby | copied back from the standby slot |
 //! | zero | zeros |
-//! | stored | decompressed outside of the lock, put in place under it |
-//! | pinned | somebody else is at it, and lets the thread go on when done |
-//! | spilled | left to a thread that waits for the supervisor: see `spill/fetch.rs` |
+//! | stored | decompressed outside the lock, placed under it |
+//! | pinned | another thread is restoring it, and resumes the faulting thread when done |
+//! | spilled | left to a fetcher, which waits for the supervisor: see `spill/fetch.rs` |
 //!
 //! A write to a protected page (see `copies.rs`) only waits for room.
 //!

@@ -4,12 +4,12 @@
 //! Each forking thread waits twice: until its message is read, and then at the gate (`gate.rs`). `/proc`
 //! shows where the thread of the prepared fork is:
 //!
-//! | it | messages left to read | its child |
+//! | the thread | messages left to read | its child |
 //! | --- | --- | --- |
-//! | waits for an event, in a clone | none | is among those whose messages were read: it waits at the gate |
-//! | waits for an event, in a clone | some | may be in a message that is still to be read |
+//! | waits for an event, in a clone | none | is among those whose messages were read |
+//! | waits for an event, in a clone | some | may be in a message that was not read yet |
 //! | waits for anything else, not in a clone | | is not among them |
-//! | runs | | is not known yet |
+//! | runs | | is unknown yet |
 //!
 //! That thread cannot pass the gate meanwhile: the caller holds the order lock, without which no thread reads
 //! the gate's messages.

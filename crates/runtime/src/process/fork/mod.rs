@@ -1,14 +1,14 @@
 //! fork: the child must find every page that was evicted.
 //!
 //! ```text
-//! parent, before   the keeper and compressors stop; what the C library touches
+//! parent, before   the keeper and compressors pause; what the C library touches
 //!                  in the child is touched now; from here on handlers change
 //!                  nothing but the journal
 //! fork             the child inherits table and store whole
 //! parent, after    the journal is replayed
 //! child            a keeper of its own opens a userfaultfd of its own, registers
-//!                  again what has evicted pages, and starts handlers; the child
-//!                  waits for that. If it may not open one, or not start
+//!                  mappings with evicted pages, and starts handlers; the child
+//!                  waits for that. If it cannot open one, or not start
 //!                  threads, everything is decompressed in place.
 //! ```
 //!

@@ -4,10 +4,12 @@
 //! or `io_uring`, another process by `process_vm_writev`, a debugger. Data that arrive after the page was
 //! copied would be lost. The kernel hands out such pages in two ways, and both are covered here:
 //!
-//! | the writer holds the page | until | why nothing is lost |
-//! | --- | --- | --- |
-//! | by a pin (`FOLL_PIN`) | its I/O ends | the kernel refuses to move a pinned page: it stays where it is |
-//! | by a plain reference, with the address space locked for reading (`/proc/PID/mem`, `PTRACE_POKEDATA`) | it lets go of the lock | `unregister` locks the address space for writing, so whoever had the page before the move is done when it returns, and only then may the page be copied |
+//! - The writer pins the page (`FOLL_PIN`) until its I/O ends. The kernel refuses to move a pinned page, so it
+//!   stays where it is.
+//! - The writer takes a plain reference, with the address space locked for reading (`/proc/PID/mem`,
+//!   `PTRACE_POKEDATA`), until it releases the lock. `unregister` locks the address space for writing, so a
+//!   writer that had the page before the move is done when `unregister` returns, and only then may the page be
+//!   copied.
 //!
 //! `pins.rs` handles plain references that outlive the lock.
 //!
@@ -146,7 +148,8 @@ impl Runtime {
     /// Nobody can hold a shared page in order to write to it: the kernel makes a page the process's own
     /// before it pins it, and copies pinned pages at a fork. So it is enough that all pages are shared when
     /// they are evicted. First they are write-protected: from then on any writer, from inside or outside,
-    /// waits until the order lock is free (`faults/serving/room.rs`). Then it is checked again that they are shared.
+    /// waits until the order lock is free (`faults/serving/room.rs`). Then it is checked again that they are
+    /// shared.
     pub(super) fn take_shared(&self, order: &mut Guard<'_, Order>, pagemap: &Pagemap, range: Range) -> Taken {
         if !self.protects() || self.uffd().protect(range.start, range.bytes, true).is_err() {
             return Taken::Nothing;

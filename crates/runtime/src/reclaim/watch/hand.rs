@@ -12,7 +12,7 @@
 //! ```text
 //!   mapping     mapping         mapping
 //!  |####....|  |##..####..##|  |######|      # present   . not
-//!                  ^ hand: what lies before it had its turn in this round
+//!                  ^ hand: memory before it had its turn in this round
 //! ```
 
 use core::sync::atomic::Ordering::*;

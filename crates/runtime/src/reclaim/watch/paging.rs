@@ -75,7 +75,7 @@ impl ReclaimThread {
 
     fn start_threads(&mut self) -> Result<()> {
         let runtime = self.runtime;
-        // From here on a thread that opens a file checks its mount (`interpose/pins.rs`).
+        // From here on a thread that opens a file checks its mount (`interpose/mappings/pins.rs`).
         self.mounts.refresh(&runtime.kernel.mounts);
         let cpus = sched::allowed_cpus();
         let numbers = (0..1024).filter(|cpu| cpus[cpu / 64] >> (cpu % 64) & 1 != 0);

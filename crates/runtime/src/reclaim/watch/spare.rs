@@ -1,7 +1,7 @@
 //! How much a process can give back at most, when its limit asks for more.
 //!
 //! ```text
-//!  own │ store │ does not compress │ floor │ spare │      what of it is owed: no more than the spare part
+//!  own │ store │ incompressible │ floor │ spare │      at most the spare part is owed
 //! ```
 //!
 //! A lower limit cannot be held. Enforcing it all the same would cost the program nearly all of its time and
