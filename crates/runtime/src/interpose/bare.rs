@@ -317,7 +317,8 @@ unsafe fn clone3(arguments: usize, bytes: usize) -> Option<isize> {
         return None;
     }
     if found.is_err() {
-        // Reading it by a system call is forbidden here. SAFETY: passed on to the caller.
+        // Reading it by a system call is forbidden here.
+        // SAFETY: passed on to the caller.
         let given = unsafe { core::slice::from_raw_parts(arguments as *const usize, bytes / 8) };
         words[..bytes / 8].copy_from_slice(given);
     }

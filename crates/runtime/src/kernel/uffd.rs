@@ -162,8 +162,8 @@ pub fn kernel_features(device: Option<Fd>) -> Result<u64> {
 fn open_raw(device: Option<Fd>) -> Result<Fd> {
     let flags = (o::CLOEXEC | o::NONBLOCK) as usize;
     if crate::kernel::filters::userfaultfd_may_be_called() {
-        // Without USER_MODE_ONLY, so that faults in system calls of the program are served, too. SAFETY:
-        // makes a descriptor.
+        // Without USER_MODE_ONLY, so that faults in system calls of the program are served, too.
+        // SAFETY: makes a descriptor.
         let by_call = unsafe { sys::syscall(sys::nr::USERFAULTFD, [flags, 0, 0, 0, 0, 0]) };
         if let Ok(fd) = by_call {
             return Ok(Fd(fd as i32));

@@ -201,8 +201,8 @@ impl Server {
                 // This mapping was registered before the process forked, without write protection.
                 Err(Errno::INVAL) if placing.keeps && placing.done == 0 => placing.keeps = false,
                 Err(Errno::NOENT) if bytes > PAGE && placing.done == 0 => {
-                    // The run extends beyond the mapping: place only the page that was touched. SAFETY: as
-                    // above.
+                    // The run extends beyond the mapping: place only the page that was touched.
+                    // SAFETY: as above.
                     match unsafe { self.runtime.delivery().place(page, from, PAGE, placing.keeps) } {
                         Ok(_) => (placing.done, placing.answer) = (1, Placed::Done),
                         Err(error) => placing.answer = self.refused(order, page, error),

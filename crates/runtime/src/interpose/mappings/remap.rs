@@ -229,7 +229,8 @@ impl Move {
             for &(from, to) in &pieces.list[..pieces.count] {
                 let place = self.new + (from - self.old);
                 // The C library's function is just this call; every piece is the whole or a part of one
-                // mapping. SAFETY: passed on to the caller.
+                // mapping.
+                // SAFETY: passed on to the caller.
                 let moved = unsafe {
                     sys::syscall(sys::nr::MREMAP, [from, to - from, to - from, self.flags, place, 0])
                 };

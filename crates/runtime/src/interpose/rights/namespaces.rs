@@ -90,7 +90,8 @@ pub unsafe extern "C" fn setns(file: c_int, kinds: c_int) -> c_int {
     let change = || unsafe { SETNS.call([file as usize, kinds]) };
     try_alone(change, || {
         let kinds = match kinds {
-            // The file itself says what it is. SAFETY: the ioctl takes no argument and changes nothing.
+            // The file itself says what it is.
+            // SAFETY: the ioctl takes no argument and changes nothing.
             0 => unsafe { sys::syscall(sys::nr::IOCTL, [file as usize, GET_KIND, 0, 0, 0, 0]) }.unwrap_or(0),
             given => given,
         };

@@ -181,7 +181,8 @@ pub fn child() {
     let more = if paging { MoreDescriptors::allow() } else { None };
     let Some(slot) = runtime.take_slot(runtime.shared(), crate::process::reach::outer_pid(pid)) else {
         // More processes than can be managed: this one goes on without the runtime, and without its parent's
-        // slot. SAFETY: a slot consists of atomic numbers.
+        // slot.
+        // SAFETY: a slot consists of atomic numbers.
         static NOBODY: Slot = unsafe { core::mem::zeroed() };
         runtime.process.set_shared(runtime.shared(), &NOBODY);
         runtime.leave_spill();

@@ -38,7 +38,8 @@ impl Runtime {
         keep: impl FnOnce(&mut Guard<'_, Order>, [u64; PAGES / 64]) -> u32,
     ) -> Taken {
         // Where data are limited (`ulimit -d`), this decides now whether the move is allowed: later its
-        // target would be lost. SAFETY: the range is a free slot of ours.
+        // target would be lost.
+        // SAFETY: the range is a free slot of ours.
         if unsafe { sys::mprotect(range.to, range.bytes, prot::READ | prot::WRITE) }.is_err() {
             return Taken::Nothing;
         }
@@ -139,8 +140,8 @@ impl Runtime {
 
     /// Puts back a page that is not on standby yet; it was at `source` a moment ago.
     fn put_back(&self, target: usize, source: usize) {
-        // The mapping left behind stays: the kernel must not give a place on standby to the program. SAFETY:
-        // the page returns to where it came from.
+        // The mapping left behind stays: the kernel must not give a place on standby to the program.
+        // SAFETY: the page returns to where it came from.
         if unsafe { sys::mremap_to(target, PAGE, source, true) }.is_err() {
             self.fail(
                 "a page that was taken away from a mapping that changed meanwhile could not be put back",
