@@ -36,15 +36,15 @@ pub struct Threads {
     pub keeper_memory: AtomicUsize,
     /// The memory in which the keeper compresses samples.
     pub sample_memory: AtomicUsize,
-    /// The places of handlers and compressors, by their numbers.
+    /// The places of handlers, compressors and fetchers, by their numbers.
     pub worker_places: [ThreadSlot; WORKERS],
     /// Their working memory: see `worker.rs`.
     pub worker_memory: [AtomicUsize; WORKERS],
-    /// Number of compressors and handlers that are running.
+    /// Number of compressors that are running, and of handlers and fetchers together.
     pub compressors: AtomicU32,
     /// See `compressors`.
     pub handlers: AtomicU32,
-    /// Compressors, and handlers, are to end.
+    /// Compressors are to end; or handlers and fetchers are.
     pub quit_compressors: AtomicBool,
     /// See `quit_compressors`.
     pub quit_handlers: AtomicBool,

@@ -15,7 +15,8 @@ pub const RUN: usize = 32;
 /// Space for a sealed block of one page.
 const SEALED: usize = 2 * PAGE;
 
-/// A reader and writer of the store: a handler or a compressor.
+/// A reader and writer of the store: a handler, a compressor or a fetcher; also the keeper, when it restores
+/// everything, and the thread that fills unprepared children.
 pub struct Worker {
     /// Its number among the readers.
     pub number: usize,

@@ -6,7 +6,7 @@
 //!
 //! | the thread | messages left to read | its child |
 //! | --- | --- | --- |
-//! | waits for an event, in a clone | none | is among those whose messages were read |
+//! | waits for an event, in a clone | none | is among those whose messages were read: it waits at the gate |
 //! | waits for an event, in a clone | some | may be in a message that was not read yet |
 //! | waits for anything else, not in a clone | | is not among them |
 //! | runs | | is unknown yet |

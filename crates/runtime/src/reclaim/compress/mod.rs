@@ -25,7 +25,7 @@ const GROUP: usize = 32;
 const TRIES: u32 = 8;
 /// How often to look for the answer to a batch that was sent, ns.
 const ANSWER_NS: u64 = 1_000_000;
-/// Maximum number of bytes of blobs moved between two slots, to close holes.
+/// Maximum number of bytes of blobs to move, to close holes, before the next slot is processed.
 const MAINTAIN: usize = 1 << 20;
 /// A compressor without work stays awake until no fault has come for this long, ns.
 const AWAKE_NS: u64 = 100_000;
